@@ -1,0 +1,1 @@
+//! Process scaffolding shared by every binary.
