@@ -1,1 +1,7 @@
-//! Process scaffolding shared by every binary.
+//! Process scaffolding that is the same in every Canopus binary.
+//!
+//! Owns: the log with Istio's scopes, the metrics registry with Istio's names, the table of feature flags (the only
+//! reader of environment variables), readiness, ordered shutdown, supervised tasks, the leader-election trait and
+//! version information. Must not know: meshes, Kubernetes, protocols; anything a binary is about.
+
+pub mod log;
