@@ -1,0 +1,20 @@
+//! Real components in tests: started on loopback with ports of their own, gone when the test ends, however it ends.
+//!
+//! Owns starting, waiting for and asking Envoy, a Kubernetes API server, Consul and Helm, an HTTP upstream that echoes
+//! what reached it, and the small tools such tests need ([`eventually`], [`free_port`], [`http`]). The components come from
+//! `canopus-parts`; one that is not installed makes the test fail with the command that installs it.
+//!
+//! Must not know how Canopus works: it serves the tests of every crate, so it depends on none of them.
+
+mod echo;
+mod envoy;
+mod eventually;
+pub mod http;
+mod ports;
+mod process;
+
+pub use echo::{Echo, Echoed};
+pub use envoy::Envoy;
+pub use eventually::eventually;
+pub use ports::free_port;
+pub use process::Process;
