@@ -10,6 +10,7 @@
 )]
 
 mod parts;
+mod tidy;
 
 use std::process::ExitCode;
 
@@ -26,11 +27,13 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Parts(parts::Arguments),
+    Tidy(tidy::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Parts(arguments) => parts::run(&arguments),
+        Command::Tidy(_) => tidy::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
