@@ -4,4 +4,11 @@
 //! reader of environment variables), readiness, ordered shutdown, supervised tasks, the leader-election trait and
 //! version information. Must not know: meshes, Kubernetes, protocols; anything a binary is about.
 
+pub mod leader;
 pub mod log;
+pub mod metrics;
+pub mod ready;
+pub mod shutdown;
+pub mod tasks;
+pub mod version;
+mod yaml;

@@ -10,7 +10,7 @@ use tracing::span::{Attributes, Id, Record as SpanRecord};
 use tracing::{Event, Subscriber};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
-use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::registry::{LookupSpan, Scope as SpanScope};
 
 use super::format::{Format, Record, short_location};
 use super::level::Level;
@@ -65,7 +65,7 @@ where
         for span in context
             .event_scope(event)
             .into_iter()
-            .flat_map(|spans| spans.from_root())
+            .flat_map(SpanScope::from_root)
         {
             if let Some(around) = span.extensions().get::<Fields>() {
                 fields.extend(around.named.iter().cloned());

@@ -1,0 +1,236 @@
+//! Named tasks whose panics are never silent: each kind of task says what its panic means for the process.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use crate::shutdown::Shutdown;
+
+/// Pause before a first restart; it doubles with each panic that follows soon.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Longest pause before a restart.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A task that ran this long starts over with the first pause.
+const GOOD_RUN: Duration = Duration::from_secs(60);
+
+/// The tasks of this process; clones share them.
+#[derive(Clone)]
+pub struct Tasks {
+    shutdown: Shutdown,
+    running: Arc<Mutex<Running>>,
+}
+
+#[derive(Default)]
+struct Running {
+    next: u64,
+    tasks: BTreeMap<u64, TaskInfo>,
+}
+
+/// A task that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TaskInfo {
+    /// Its name.
+    pub name: String,
+    /// How often it was begun again after a panic.
+    pub restarts: u32,
+}
+
+impl Tasks {
+    /// No tasks yet; a panic that must end the process will ask this shutdown.
+    pub fn new(shutdown: Shutdown) -> Self {
+        Tasks {
+            shutdown,
+            running: Arc::default(),
+        }
+    }
+
+    /// Runs a task the process cannot do without: if it panics, the process stops.
+    pub fn spawn(&self, name: impl Into<String>, work: impl Future<Output = ()> + Send + 'static) {
+        let entry = self.enter(name.into());
+        let shutdown = self.shutdown.clone();
+        tokio::spawn(async move {
+            if let Err(panic) = attempt(work).await {
+                let name = &entry.name;
+                tracing::error!("task {name} panicked, stopping the process: {panic}");
+                shutdown.stop(format!("task {name} panicked"));
+            }
+        });
+    }
+
+    /// Runs a task that may fail and be begun again: after a panic, following a pause, until the process stops.
+    pub fn supervise<Work>(&self, name: impl Into<String>, mut work: impl FnMut() -> Work + Send + 'static)
+    where
+        Work: Future<Output = ()> + Send + 'static,
+    {
+        let entry = self.enter(name.into());
+        let shutdown = self.shutdown.clone();
+        tokio::spawn(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                let start = Instant::now();
+                let Err(panic) = attempt(work()).await else { return };
+                if start.elapsed() >= GOOD_RUN {
+                    pause = FIRST_PAUSE;
+                }
+                tracing::error!(
+                    "task {} panicked, beginning again in {pause:?}: {panic}",
+                    entry.name
+                );
+                tokio::select! {
+                    () = sleep(pause) => {}
+                    () = shutdown.requested() => return,
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                entry.restarted();
+            }
+        });
+    }
+
+    /// Tasks that run, in the order in which they were begun.
+    pub fn list(&self) -> Vec<TaskInfo> {
+        self.running.lock().tasks.values().cloned().collect()
+    }
+
+    fn enter(&self, name: String) -> Entry {
+        let mut running = self.running.lock();
+        let id = running.next;
+        running.next += 1;
+        running.tasks.insert(
+            id,
+            TaskInfo {
+                name: name.clone(),
+                restarts: 0,
+            },
+        );
+        Entry {
+            running: Arc::clone(&self.running),
+            id,
+            name,
+        }
+    }
+}
+
+/// A task's place in the list, left when the task ends.
+struct Entry {
+    running: Arc<Mutex<Running>>,
+    id: u64,
+    name: String,
+}
+
+impl Entry {
+    fn restarted(&self) {
+        if let Some(info) = self.running.lock().tasks.get_mut(&self.id) {
+            info.restarts += 1;
+        }
+    }
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.running.lock().tasks.remove(&self.id);
+    }
+}
+
+/// Runs work to its end or its panic. In a set, so that dropping this future ends the work as well.
+async fn attempt(work: impl Future<Output = ()> + Send + 'static) -> Result<(), String> {
+    let mut set = JoinSet::new();
+    set.spawn(work);
+    match set.join_next().await {
+        Some(Err(error)) => error
+            .try_into_panic()
+            .map_or(Ok(()), |panic| Err(message(panic.as_ref()))),
+        _ => Ok(()),
+    }
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    const GRACE: Duration = Duration::from_secs(10);
+
+    fn info(name: &str, restarts: u32) -> TaskInfo {
+        TaskInfo {
+            name: name.to_owned(),
+            restarts,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn lists_tasks_while_they_run() {
+        let tasks = Tasks::new(Shutdown::new());
+        let (end, ended) = oneshot::channel::<()>();
+        tasks.spawn("short", async move {
+            let _ = ended.await;
+        });
+        tasks.spawn("long", std::future::pending());
+        assert_eq!(tasks.list(), [info("short", 0), info("long", 0)]);
+        end.send(()).unwrap();
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(tasks.list(), [info("long", 0)]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stops_the_process_when_a_needed_task_panics() {
+        let shutdown = Shutdown::new();
+        Tasks::new(shutdown.clone()).spawn("xds", async { panic!("broken") });
+        assert_eq!(shutdown.run(GRACE).await.reason, "task xds panicked");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn begins_again_with_growing_pauses_when_a_supervised_task_panics() {
+        let shutdown = Shutdown::new();
+        let tasks = Tasks::new(shutdown.clone());
+        let begun = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&begun);
+        tasks.supervise("refresh", move || {
+            let attempt = counter.fetch_add(1, Ordering::Relaxed);
+            async move {
+                assert!(attempt >= 3, "attempt {attempt}");
+                std::future::pending::<()>().await;
+            }
+        });
+        // Pauses of 100, 200 and 400 ms.
+        sleep(Duration::from_millis(650)).await;
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
+        sleep(Duration::from_millis(100)).await;
+        assert_eq!(tasks.list(), [info("refresh", 3)]);
+        assert!(!shutdown.is_stopping());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn does_not_begin_again_when_the_process_stops() {
+        let shutdown = Shutdown::new();
+        let tasks = Tasks::new(shutdown.clone());
+        tasks.supervise("refresh", || async { panic!("broken") });
+        sleep(Duration::from_millis(1)).await;
+        shutdown.stop("test");
+        sleep(Duration::from_millis(1)).await;
+        assert_eq!(tasks.list(), []);
+    }
+
+    #[test]
+    fn reads_both_kinds_of_panic_messages() {
+        assert_eq!(message(&"text"), "text");
+        assert_eq!(message(&"text".to_owned()), "text");
+        assert_eq!(message(&7), "no message");
+    }
+}
