@@ -1,3 +1,14 @@
 //! Vocabulary below everything else: pure values and text formats, no I/O, no async, nothing of ours underneath.
 
+pub mod hash;
+pub mod host;
+pub mod labels;
+pub mod net;
+pub mod protocol;
 pub mod tree;
+
+/// A hash map for keyed access only: its order means nothing and must never reach output.
+pub type FastMap<K, V> = rustc_hash::FxHashMap<K, V>;
+
+/// A hash set for membership tests only: its order means nothing and must never reach output.
+pub type FastSet<T> = rustc_hash::FxHashSet<T>;
