@@ -5,6 +5,7 @@ pub mod host;
 pub mod labels;
 pub mod net;
 pub mod protocol;
+pub mod spiffe;
 pub mod tree;
 
 /// A hash map for keyed access only: its order means nothing and must never reach output.

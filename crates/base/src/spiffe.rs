@@ -22,7 +22,9 @@ pub struct Identity {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum IdentityError {
     /// An identity needs both a namespace and a service account.
-    #[error("namespace or service account empty for SPIFFE uri ns={namespace} serviceAccount={service_account}")]
+    #[error(
+        "namespace or service account empty for SPIFFE uri ns={namespace} serviceAccount={service_account}"
+    )]
     Incomplete {
         /// The namespace given, perhaps empty.
         namespace: Box<str>,
@@ -146,12 +148,18 @@ mod tests {
     #[test]
     fn at_sign_becomes_a_dot_when_the_trust_domain_is_an_address() {
         let identity = Identity::new("project@accounts.example", "a", "b").unwrap();
-        assert_eq!(identity.to_string(), "spiffe://project.accounts.example/ns/a/sa/b");
+        assert_eq!(
+            identity.to_string(),
+            "spiffe://project.accounts.example/ns/a/sa/b"
+        );
     }
 
     #[test]
     fn aliases_apply_to_identities_alone() {
-        let expanded = expand(["spiffe://td/ns/a/sa/b", "db.example", "spiffe://td/other"], &["old"]);
+        let expanded = expand(
+            ["spiffe://td/ns/a/sa/b", "db.example", "spiffe://td/other"],
+            &["old"],
+        );
         let expected = [
             "db.example",
             "spiffe://old/ns/a/sa/b",
