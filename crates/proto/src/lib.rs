@@ -13,6 +13,7 @@ mod any;
 pub mod descriptors;
 pub mod json;
 pub mod merge;
+pub mod resource;
 mod well_known;
 
 /// The generated types, in modules named after their protobuf packages.
