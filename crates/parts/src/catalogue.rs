@@ -52,10 +52,10 @@ impl Part {
     }
 
     /// Where it comes from and what that costs, in a few words.
-    pub fn origin(self) -> &'static str {
-        match self.entry().recipe {
-            Recipe::Wheel(_) => "Python package, seconds",
-            Recipe::Go(ref build) => build.cost,
+    pub fn origin(self) -> String {
+        match &self.entry().recipe {
+            Recipe::Wheel(_) => "Python package, seconds".to_owned(),
+            Recipe::Go(build) => format!("built with Go, {}", build.cost),
         }
     }
 
@@ -150,7 +150,7 @@ static KUBE: Entry = Entry {
             "-X k8s.io/client-go/pkg/version.gitMinor=36",
             "-X k8s.io/client-go/pkg/version.gitTreeState=clean",
         ],
-        cost: "built with Go, 15 CPU-minutes",
+        cost: "15 CPU-minutes",
     }),
 };
 
@@ -163,7 +163,7 @@ static CONSUL: Entry = Entry {
         sources: sources!["consul/go.mod", "consul/go.sum", "consul/main.go"],
         package: ".",
         link: &[],
-        cost: "built with Go, 10 CPU-minutes",
+        cost: "10 CPU-minutes",
     }),
 };
 
@@ -176,7 +176,7 @@ static HELM: Entry = Entry {
         sources: sources!["helm/go.mod", "helm/go.sum"],
         package: "helm.sh/helm/v4/cmd/helm",
         link: &[],
-        cost: "built with Go, 5 CPU-minutes",
+        cost: "5 CPU-minutes",
     }),
 };
 
@@ -189,7 +189,7 @@ static GRPCURL: Entry = Entry {
         sources: sources!["grpcurl/go.mod", "grpcurl/go.sum"],
         package: "github.com/fullstorydev/grpcurl/cmd/grpcurl",
         link: &[],
-        cost: "built with Go, 1 CPU-minute",
+        cost: "1 CPU-minute",
     }),
 };
 

@@ -22,7 +22,8 @@ pub(crate) fn install(job: &mut Job, build: &GoBuild) -> Result<(), InstallError
     let [first, others @ ..] = job.part.programs() else {
         unreachable!("every part brings a program");
     };
-    job.progress.step(format!("compiling, once ({})", build.cost));
+    job.progress
+        .step(format!("compiling with Go, this once ({})", build.cost));
     job.run(&GO, &mut compile(build, &module, &bin.join(first)))?;
     // One executable that answers to several names.
     for program in others {

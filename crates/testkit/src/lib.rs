@@ -6,15 +6,22 @@
 //!
 //! Must not know how Canopus works: it serves the tests of every crate, so it depends on none of them.
 
+mod consul;
 mod echo;
 mod envoy;
 mod eventually;
+mod helm;
 pub mod http;
+mod kube;
 mod ports;
 mod process;
+mod tool;
 
+pub use consul::Consul;
 pub use echo::{Echo, Echoed};
 pub use envoy::Envoy;
 pub use eventually::eventually;
+pub use helm::helm;
+pub use kube::KubeApi;
 pub use ports::free_port;
 pub use process::Process;

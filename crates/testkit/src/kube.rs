@@ -1,0 +1,265 @@
+mod pki;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use canopus_parts::Part;
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::net::{TcpStream, UnixStream};
+
+use crate::ports::{free_port, retry_on_taken_port};
+use crate::{Process, helm, tool};
+
+/// How long the API server may take to be ready; it needs some seconds on an idle machine.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The bearer token of the administrator: a secret of nobody, for a server on loopback that lives as long as a test.
+const TOKEN: &str = "test-administrator";
+
+/// Tests make their own Node and Pod objects: nothing may judge, evict or collect them.
+const CONTROLLERS: &str =
+    "--controllers=*,-node-lifecycle-controller,-taint-eviction-controller,-pod-garbage-collector-controller";
+
+/// A running Kubernetes API server with its etcd, and no nodes: objects can be stored and watched, Pods do not run.
+#[derive(Debug)]
+pub struct KubeApi {
+    controllers: Option<Process>,
+    server: Process,
+    _etcd: Process,
+    address: SocketAddr,
+    kubectl: Kubectl,
+    programs: PathBuf,
+    directory: TempDir,
+}
+
+/// kubectl, set up to reach one API server as its administrator.
+#[derive(Debug)]
+struct Kubectl {
+    program: PathBuf,
+    kubeconfig: PathBuf,
+    cache: PathBuf,
+}
+
+impl KubeApi {
+    /// Starts etcd and the API server and waits until it is ready.
+    ///
+    /// No controllers run: nothing makes service accounts or EndpointSlices, and namespaces are not emptied when deleted.
+    pub async fn start() -> Result<Self> {
+        retry_on_taken_port(async || {
+            Self::start_server(&["--disable-admission-plugins=ServiceAccount"]).await
+        })
+        .await
+    }
+
+    /// As [`KubeApi::start`], with the controller manager beside it (less what watches over nodes).
+    ///
+    /// The EndpointSlice controller overlooks Pods whose Node object does not exist.
+    pub async fn start_with_controllers() -> Result<Self> {
+        let mut kube = retry_on_taken_port(async || Self::start_server(&[]).await).await?;
+        kube.start_controllers().await?;
+        Ok(kube)
+    }
+
+    async fn start_server(flags: &[&str]) -> Result<Self> {
+        let programs = canopus_parts::find(Part::Kube)?;
+        let directory = tempfile::Builder::new().prefix("canopus-kube-").tempdir()?;
+        let files = directory.path();
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        pki::write(files)?;
+        fs::write(
+            files.join("tokens.csv"),
+            format!("{TOKEN},admin,admin,system:masters\n"),
+        )?;
+        fs::write(files.join("kubeconfig"), kubeconfig(files, address))?;
+
+        let mut etcd = Process::spawn("etcd", &mut etcd(&programs, files), files)?;
+        // An API server that finds no etcd pauses for seconds before it looks again.
+        let open = async || Ok(UnixStream::connect(etcd_socket(files)).await?);
+        etcd.eventually("etcd's socket", PATIENCE, open).await?;
+        let mut command = api_server(&programs, files, address);
+        let server = Process::spawn("kube-apiserver", command.args(flags), files)?;
+        let kubectl = Kubectl {
+            program: programs.join("kubectl"),
+            kubeconfig: files.join("kubeconfig"),
+            cache: files.join("kubectl"),
+        };
+        let mut kube = Self {
+            controllers: None,
+            server,
+            _etcd: etcd,
+            address,
+            kubectl,
+            programs,
+            directory,
+        };
+        kube.wait_ready().await?;
+        Ok(kube)
+    }
+
+    async fn wait_ready(&mut self) -> Result<()> {
+        let Self {
+            server,
+            address,
+            kubectl,
+            ..
+        } = self;
+        // Looking for the port first spares a start of kubectl per try while the server is still setting up.
+        let open = async || Ok(TcpStream::connect(*address).await?);
+        server.eventually("the API server's port", PATIENCE, open).await?;
+        let ready = async || kubectl.run(&["get", "--raw=/readyz"], "").await;
+        server
+            .eventually("the API server's readiness", PATIENCE, ready)
+            .await?;
+        Ok(())
+    }
+
+    async fn start_controllers(&mut self) -> Result<()> {
+        let files = self.directory.path();
+        let mut command = Command::new(self.programs.join("kube-controller-manager"));
+        command
+            .arg(flag("--kubeconfig", &files.join("kubeconfig")))
+            .arg(flag("--service-account-private-key-file", &files.join("sa.key")))
+            .arg(flag("--root-ca-file", &files.join("ca.crt")))
+            .arg(flag("--cluster-signing-cert-file", &files.join("ca.crt")))
+            .arg(flag("--cluster-signing-key-file", &files.join("ca.key")))
+            .args(["--secure-port=0", "--leader-elect=false", CONTROLLERS]);
+        let mut controllers = Process::spawn("kube-controller-manager", &mut command, files)?;
+        let account = async || self.kubectl.run(&["get", "serviceaccount", "default"], "").await;
+        controllers
+            .eventually("the first object of the controllers", PATIENCE, account)
+            .await?;
+        self.controllers = Some(controllers);
+        Ok(())
+    }
+
+    /// A kubeconfig file that gives its bearer every right.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubectl.kubeconfig
+    }
+
+    /// Where the API server listens, with TLS.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// The certificate of the cluster's authority, in PEM.
+    pub fn ca_pem(&self) -> Result<String> {
+        fs::read_to_string(self.directory.path().join("ca.crt"))
+            .context("reading the authority's certificate")
+    }
+
+    /// A bearer token that gives every right.
+    pub fn token(&self) -> &'static str {
+        TOKEN
+    }
+
+    /// Runs kubectl as the administrator and returns what it printed.
+    pub async fn kubectl(&self, arguments: &[&str]) -> Result<String> {
+        self.kubectl.run(arguments, "").await
+    }
+
+    /// Applies a manifest, on the server's side as controllers do.
+    pub async fn apply(&self, manifest: &str) -> Result<()> {
+        self.kubectl
+            .run(&["apply", "--server-side", "--filename=-"], manifest)
+            .await?;
+        Ok(())
+    }
+
+    /// Runs Helm against this cluster and returns what it printed.
+    pub async fn helm(&self, arguments: &[&str]) -> Result<String> {
+        let mut command = helm::command(self.directory.path(), arguments)?;
+        command.env("KUBECONFIG", self.kubeconfig());
+        tool::run(command, "").await
+    }
+
+    /// All that the API server has logged.
+    pub fn log(&self) -> String {
+        self.server.log()
+    }
+}
+
+impl Kubectl {
+    async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(arguments)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("KUBECACHEDIR", &self.cache);
+        tool::run(command, input).await
+    }
+}
+
+fn etcd(programs: &Path, files: &Path) -> Command {
+    // Sockets in the file system need no free port; etcd wants their names to look like a host and a port all the same.
+    let (clients, peers) = ("unix://clients:0", "unix://peers:0");
+    let mut command = Command::new(programs.join("etcd"));
+    command
+        .arg(flag("--data-dir", &files.join("etcd")))
+        .args(["--name=test", "--unsafe-no-fsync", "--log-level=warn"])
+        .args([
+            format!("--listen-client-urls={clients}"),
+            format!("--advertise-client-urls={clients}"),
+        ])
+        .args([
+            format!("--listen-peer-urls={peers}"),
+            format!("--initial-advertise-peer-urls={peers}"),
+        ])
+        .arg(format!("--initial-cluster=test={peers}"))
+        .current_dir(files);
+    command
+}
+
+fn etcd_socket(files: &Path) -> PathBuf {
+    files.join("clients:0")
+}
+
+fn api_server(programs: &Path, files: &Path, address: SocketAddr) -> Command {
+    let mut command = Command::new(programs.join("kube-apiserver"));
+    command
+        .arg(format!("--etcd-servers=unix://{}", etcd_socket(files).display()))
+        .arg(format!("--secure-port={}", address.port()))
+        .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+        // Loopback is not an address that an endpoint may have.
+        .arg("--endpoint-reconciler-type=none")
+        .args([
+            "--service-cluster-ip-range=10.96.0.0/16",
+            "--allow-privileged=true",
+            "--profiling=false",
+        ])
+        .arg("--authorization-mode=RBAC")
+        .arg(flag("--token-auth-file", &files.join("tokens.csv")))
+        .arg(flag("--client-ca-file", &files.join("ca.crt")))
+        .arg(flag("--tls-cert-file", &files.join("server.crt")))
+        .arg(flag("--tls-private-key-file", &files.join("server.key")))
+        .arg("--service-account-issuer=https://kubernetes.default.svc.cluster.local")
+        .arg(flag("--service-account-key-file", &files.join("sa.pub")))
+        .arg(flag("--service-account-signing-key-file", &files.join("sa.key")))
+        .current_dir(files);
+    command
+}
+
+fn flag(name: &str, path: &Path) -> String {
+    format!("{name}={}", path.display())
+}
+
+/// JSON is YAML, so this is a kubeconfig to every reader of one.
+fn kubeconfig(files: &Path, address: SocketAddr) -> String {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{
+            "name": "test",
+            "cluster": {"server": format!("https://{address}"), "certificate-authority": files.join("ca.crt")},
+        }],
+        "users": [{"name": "admin", "user": {"token": TOKEN}}],
+        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
+        "current-context": "test",
+    })
+    .to_string()
+}
