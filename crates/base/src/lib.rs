@@ -1,10 +1,12 @@
 //! Vocabulary below everything else: pure values and text formats, no I/O, no async, nothing of ours underneath.
 
+pub mod duration;
 pub mod hash;
 pub mod host;
 pub mod labels;
 pub mod net;
 pub mod protocol;
+pub mod quantity;
 pub mod spiffe;
 pub mod tree;
 

@@ -163,7 +163,7 @@ impl Selector {
 impl Requirement {
     /// A requirement, checked: the key and values must be well formed and as many as the operator wants.
     pub fn new(key: &str, operator: Operator, mut values: Vec<Box<str>>) -> Result<Self, SelectorError> {
-        validate_key(key)?;
+        validate_selector_key(key)?;
         if let Some(rule) = operator.broken_arity(values.len()) {
             return Err(SelectorError::Values {
                 key: key.into(),
@@ -221,6 +221,17 @@ impl Requirement {
             .and_then(parse_integer)
             .zip(self.values.first().and_then(|b| parse_integer(b)));
         integers.is_some_and(|(actual, bound)| holds(actual, bound))
+    }
+}
+
+/// Checks a key as the API server does, which wants the DNS prefix in lower case.
+fn validate_selector_key(key: &str) -> Result<(), InvalidLabel> {
+    validate_key(key)?;
+    match key.split_once('/') {
+        Some((prefix, _)) if prefix.bytes().any(|b| b.is_ascii_uppercase()) => {
+            Err(InvalidLabel::Key { key: key.into() })
+        }
+        _ => Ok(()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The text form of selectors.
 
-use super::{Operator, Requirement, SelectorError, validate_key};
+use super::{Operator, Requirement, SelectorError, validate_selector_key};
 
 /// Reads a comma-separated list of requirements.
 pub(super) fn requirements(text: &str) -> Result<Vec<Requirement>, SelectorError> {
@@ -32,7 +32,7 @@ fn requirement(tokens: &mut Tokens<'_>) -> Result<Requirement, SelectorError> {
     let Token::Word(key) = first else {
         return Err(first.unexpected("identifier"));
     };
-    validate_key(key)?;
+    validate_selector_key(key)?;
     if negated {
         return Requirement::new(key, Operator::DoesNotExist, Vec::new());
     }

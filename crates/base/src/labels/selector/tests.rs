@@ -82,6 +82,10 @@ fn malformed_text_is_refused_with_what_was_expected() {
         ("!a=b", "found '=', expected: ',' or 'end of string'"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
         ("-a", "unable to parse requirement: invalid tag key: \"-a\""),
+        (
+            "A.io/a",
+            "unable to parse requirement: invalid tag key: \"A.io/a\"",
+        ),
         ("a=-b", "unable to parse requirement: invalid tag value: \"-b\""),
         (
             "a>x",
