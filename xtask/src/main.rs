@@ -9,7 +9,13 @@
     reason = "a command-line tool talks on its standard streams"
 )]
 
+mod bench;
+mod conformance;
+mod fuzz;
+mod generate;
 mod parts;
+mod shell;
+mod test;
 mod tidy;
 
 use std::process::ExitCode;
@@ -18,7 +24,7 @@ use clap::{Parser, Subcommand};
 
 /// Developer commands of Canopus.
 #[derive(Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 110)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -26,14 +32,24 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    Parts(parts::Arguments),
+    Test(test::Arguments),
+    Conformance(conformance::Arguments),
     Tidy(tidy::Arguments),
+    Parts(parts::Arguments),
+    Bench(bench::Arguments),
+    Fuzz(fuzz::Arguments),
+    Gen(generate::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        Command::Parts(arguments) => parts::run(&arguments),
+        Command::Test(arguments) => test::run_all(&arguments),
+        Command::Conformance(arguments) => conformance::run_with(&arguments),
         Command::Tidy(_) => tidy::run(),
+        Command::Parts(arguments) => parts::run(&arguments),
+        Command::Bench(arguments) => bench::run_chosen(&arguments),
+        Command::Fuzz(arguments) => fuzz::run_chosen(&arguments),
+        Command::Gen(arguments) => generate::run_chosen(&arguments),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

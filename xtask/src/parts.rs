@@ -7,7 +7,7 @@ use canopus_parts::{Part, cache_dir, ensure, find};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
-  cargo xtask parts                     install everything (the first time: some minutes of compilation)
+  cargo xtask parts                     install everything (at first, minutes of compilation)
   cargo xtask parts envoy               install Envoy alone (seconds)
   cargo xtask parts --list              what there is and what is installed
   PATH=$(cargo xtask parts kube --path):$PATH kubectl version --client")]
@@ -26,11 +26,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let chosen = if arguments.names.is_empty() {
-        &Part::ALL
-    } else {
-        arguments.names.as_slice()
-    };
+    let chosen = if arguments.names.is_empty() { &Part::ALL } else { arguments.names.as_slice() };
     if arguments.list {
         return list(chosen);
     }
@@ -46,22 +42,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
 
 fn list(parts: &[Part]) -> anyhow::Result<()> {
     println!("cache: {}\n", cache_dir()?.display());
-    println!(
-        "{:<9}{:<9}{:<15}{:<31}PURPOSE",
-        "PART", "VERSION", "STATE", "ORIGIN"
-    );
+    println!("{:<9}{:<9}{:<15}{:<31}PURPOSE", "PART", "VERSION", "STATE", "ORIGIN");
     for part in parts {
-        let state = if find(*part).is_ok() {
-            "installed"
-        } else {
-            "not installed"
-        };
-        println!(
-            "{part:<9}{:<9}{state:<15}{:<31}{}",
-            part.version(),
-            part.origin(),
-            part.purpose()
-        );
+        let state = if find(*part).is_ok() { "installed" } else { "not installed" };
+        println!("{part:<9}{:<9}{state:<15}{:<31}{}", part.version(), part.origin(), part.purpose());
     }
     Ok(())
 }

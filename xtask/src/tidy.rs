@@ -29,22 +29,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     if !violations.is_empty() {
         bail!("{} violation(s) of the laws of the tree", violations.len());
     }
-    println!(
-        "tidy: {} crates and {} files obey the laws",
-        tree.crates.len(),
-        tree.files.len()
-    );
+    println!("tidy: {} crates and {} files obey the laws", tree.crates.len(), tree.files.len());
     Ok(())
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 5] = [
-        layers::check,
-        imports::check,
-        manifests::check,
-        sources::check,
-        words::check,
-    ];
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 5] =
+        [layers::check, imports::check, manifests::check, sources::check, words::check];
     LAWS.iter().flat_map(|law| law(tree)).collect()
 }
 
@@ -69,11 +60,7 @@ impl fmt::Display for Violation {
         if let Some(line) = self.line {
             write!(f, ":{line}")?;
         }
-        write!(
-            f,
-            ": {}\n  law:    {}\n  remedy: {}",
-            self.found, self.law, self.remedy
-        )
+        write!(f, ": {}\n  law:    {}\n  remedy: {}", self.found, self.law, self.remedy)
     }
 }
 

@@ -19,11 +19,7 @@ pub fn cache_dir() -> Result<PathBuf, NoCacheDir> {
 
 fn cache_dir_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoCacheDir> {
     // Relative values are ignored, as the base-directory specification asks: they would mean another place per process.
-    let directory = |name| {
-        variable(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
+    let directory = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     directory("CANOPUS_CACHE")
         .or_else(|| directory("XDG_CACHE_HOME").map(|path| path.join("canopus")))
         .or_else(|| directory("HOME").map(|path| path.join(".cache/canopus")))
@@ -39,20 +35,13 @@ pub(crate) struct Slot {
 
 impl Slot {
     pub(crate) fn new(cache: &Path, entry: &Entry) -> Self {
-        Self {
-            root: cache.join("parts"),
-            name: entry.directory_name(),
-            programs: entry.programs,
-        }
+        Self { root: cache.join("parts"), name: entry.directory_name(), programs: entry.programs }
     }
 
     /// The directory of the part's executables, if it is installed.
     pub(crate) fn installed(&self) -> Option<PathBuf> {
         let bin = self.home().join("bin");
-        self.programs
-            .iter()
-            .all(|program| bin.join(program).is_file())
-            .then_some(bin)
+        self.programs.iter().all(|program| bin.join(program).is_file()).then_some(bin)
     }
 
     pub(crate) fn root(&self) -> &Path {
@@ -106,22 +95,14 @@ mod tests {
     use crate::Part;
 
     fn dir_with(variables: &[(&str, &str)]) -> Option<PathBuf> {
-        let lookup = |name: &str| {
-            variables
-                .iter()
-                .find(|(key, _)| *key == name)
-                .map(|(_, value)| value.into())
-        };
+        let lookup =
+            |name: &str| variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into());
         cache_dir_from(lookup).ok()
     }
 
     #[test]
     fn cache_is_where_the_most_specific_variable_says() {
-        let all = [
-            ("HOME", "/home/ann"),
-            ("XDG_CACHE_HOME", "/cache"),
-            ("CANOPUS_CACHE", "/big"),
-        ];
+        let all = [("HOME", "/home/ann"), ("XDG_CACHE_HOME", "/cache"), ("CANOPUS_CACHE", "/big")];
         assert_eq!(dir_with(&all), Some("/big".into()));
         assert_eq!(dir_with(&all[..2]), Some("/cache/canopus".into()));
         assert_eq!(dir_with(&all[..1]), Some("/home/ann/.cache/canopus".into()));
@@ -130,10 +111,7 @@ mod tests {
 
     #[test]
     fn relative_cache_variable_is_ignored() {
-        assert_eq!(
-            dir_with(&[("CANOPUS_CACHE", "here"), ("HOME", "/h")]),
-            Some("/h/.cache/canopus".into())
-        );
+        assert_eq!(dir_with(&[("CANOPUS_CACHE", "here"), ("HOME", "/h")]), Some("/h/.cache/canopus".into()));
     }
 
     #[test]

@@ -85,10 +85,7 @@ impl FromStr for Part {
     type Err = UnknownPart;
 
     fn from_str(name: &str) -> Result<Self, UnknownPart> {
-        Self::ALL
-            .into_iter()
-            .find(|part| part.name() == name)
-            .ok_or_else(|| UnknownPart(name.to_owned()))
+        Self::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| UnknownPart(name.to_owned()))
     }
 }
 
@@ -207,10 +204,7 @@ mod tests {
     #[test]
     fn unknown_name_is_answered_with_the_known_ones() {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
-        assert_eq!(
-            message,
-            "no part is called `istiod`; there are: envoy, kube, consul, helm, grpcurl"
-        );
+        assert_eq!(message, "no part is called `istiod`; there are: envoy, kube, consul, helm, grpcurl");
     }
 
     #[test]
@@ -219,11 +213,7 @@ mod tests {
             let Recipe::Go(build) = &part.entry().recipe else {
                 continue;
             };
-            let module = build
-                .sources
-                .iter()
-                .find(|file| file.path.ends_with("go.mod"))
-                .unwrap();
+            let module = build.sources.iter().find(|file| file.path.ends_with("go.mod")).unwrap();
             assert!(
                 module.text.contains(&format!(" v{}", part.version())),
                 "{part}: go.mod does not require v{}",

@@ -35,11 +35,7 @@ pub(crate) enum Trouble {
 
 /// Runs a client to its end. `watch` sees each line it writes, and `None` about once a second while it is silent.
 pub(crate) fn run(command: &mut Command, mut watch: impl FnMut(Option<&str>)) -> io::Result<Finished> {
-    let mut child = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
     let (sender, lines) = mpsc::channel();
     let readers = [
         child.stdout.take().map(|pipe| read_lines(pipe, sender.clone())),
@@ -62,14 +58,9 @@ pub(crate) fn run(command: &mut Command, mut watch: impl FnMut(Option<&str>)) ->
         }
     }
     for reader in readers.into_iter().flatten() {
-        reader
-            .join()
-            .map_err(|_| io::Error::other("reading a client's output panicked"))?;
+        reader.join().map_err(|_| io::Error::other("reading a client's output panicked"))?;
     }
-    Ok(Finished {
-        status: child.wait()?,
-        tail: Vec::from(tail).join("\n"),
-    })
+    Ok(Finished { status: child.wait()?, tail: Vec::from(tail).join("\n") })
 }
 
 fn read_lines(pipe: impl Read + Send + 'static, lines: Sender<String>) -> thread::JoinHandle<()> {
@@ -89,10 +80,7 @@ fn read_lines(pipe: impl Read + Send + 'static, lines: Sender<String>) -> thread
 fn trouble_in(output: &str) -> Option<Trouble> {
     const SIGNS: [(Trouble, &[&str]); 3] = [
         (Trouble::DiskFull, &["no space left on device"]),
-        (
-            Trouble::Checksum,
-            &["checksum mismatch", "security error", "do not match the hashes"],
-        ),
+        (Trouble::Checksum, &["checksum mismatch", "security error", "do not match the hashes"]),
         (
             Trouble::Offline,
             &[
@@ -113,10 +101,7 @@ fn trouble_in(output: &str) -> Option<Trouble> {
     ];
     let output = output.to_lowercase();
     let shows = |signs: &[&str]| signs.iter().any(|sign| output.contains(sign));
-    SIGNS
-        .into_iter()
-        .find(|(_, signs)| shows(signs))
-        .map(|(trouble, _)| trouble)
+    SIGNS.into_iter().find(|(_, signs)| shows(signs)).map(|(trouble, _)| trouble)
 }
 
 #[cfg(test)]
@@ -155,15 +140,9 @@ mod tests {
     fn ordinary_troubles_are_known_by_their_words() {
         let cases = [
             ("dial tcp: lookup proxy: no such host", Some(Trouble::Offline)),
-            (
-                "ERROR: Could not find a version (from versions: none)",
-                Some(Trouble::Offline),
-            ),
+            ("ERROR: Could not find a version (from versions: none)", Some(Trouble::Offline)),
             ("verifying a@v1: checksum mismatch", Some(Trouble::Checksum)),
-            (
-                "write /x: no space left on device\ndial tcp",
-                Some(Trouble::DiskFull),
-            ),
+            ("write /x: no space left on device\ndial tcp", Some(Trouble::DiskFull)),
             ("main.go:3: undefined: x", None),
         ];
         for (output, trouble) in cases {

@@ -22,8 +22,7 @@ pub(crate) fn install(job: &mut Job, build: &GoBuild) -> Result<(), InstallError
     let [first, others @ ..] = job.part.programs() else {
         unreachable!("every part brings a program");
     };
-    job.progress
-        .step(format!("compiling with Go, this once ({})", build.cost));
+    job.progress.step(format!("compiling with Go, this once ({})", build.cost));
     job.run(&GO, &mut compile(build, &module, &bin.join(first)))?;
     // One executable that answers to several names.
     for program in others {
@@ -45,29 +44,15 @@ fn write_sources(job: &Job, build: &GoBuild) -> Result<PathBuf, InstallError> {
 
 fn compile(build: &GoBuild, module: &Path, executable: &Path) -> Command {
     let mut go = Command::new("go");
-    go.args([
-        "build",
-        "-v",
-        "-mod=readonly",
-        "-trimpath",
-        "-buildvcs=false",
-        "-ldflags",
-    ])
-    .arg(
-        ["-s", "-w"]
-            .iter()
-            .chain(build.link)
-            .copied()
-            .collect::<Vec<_>>()
-            .join(" "),
-    )
-    .arg("-o")
-    .arg(executable)
-    .arg(build.package)
-    .current_dir(module)
-    .env("CGO_ENABLED", "0")
-    // Settings of the user's own Go projects must not leak into this build.
-    .env("GOFLAGS", "")
-    .env("GOWORK", "off");
+    go.args(["build", "-v", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags"])
+        .arg(["-s", "-w"].iter().chain(build.link).copied().collect::<Vec<_>>().join(" "))
+        .arg("-o")
+        .arg(executable)
+        .arg(build.package)
+        .current_dir(module)
+        .env("CGO_ENABLED", "0")
+        // Settings of the user's own Go projects must not leak into this build.
+        .env("GOFLAGS", "")
+        .env("GOWORK", "off");
     go
 }

@@ -21,9 +21,7 @@ pub struct Installed {
 impl Installed {
     /// Each part with the directory its executables are in.
     pub fn iter(&self) -> impl Iterator<Item = (Part, &Path)> {
-        self.directories
-            .iter()
-            .map(|(part, directory)| (*part, directory.as_path()))
+        self.directories.iter().map(|(part, directory)| (*part, directory.as_path()))
     }
 }
 
@@ -39,12 +37,8 @@ pub fn ensure_in_lines(parts: &[Part]) -> Result<Installed, InstallError> {
 
 fn ensure_showing(parts: &[Part], progress: fn(Part) -> Progress) -> Result<Installed, InstallError> {
     let cache = cache_dir()?;
-    let directories = parts
-        .iter()
-        .map(|&part| Ok((part, ensure_one(part, &cache, progress)?)));
-    Ok(Installed {
-        directories: directories.collect::<Result<_, InstallError>>()?,
-    })
+    let directories = parts.iter().map(|&part| Ok((part, ensure_one(part, &cache, progress)?)));
+    Ok(Installed { directories: directories.collect::<Result<_, InstallError>>()? })
 }
 
 /// The directory of an installed part's executables.
@@ -91,13 +85,7 @@ impl Job {
             .lock(|| progress.step("another process is installing it; waiting for that one"))
             .map_err(fail)?;
         let workshop = slot.workshop().map_err(fail)?;
-        Ok(Self {
-            part,
-            progress,
-            workshop,
-            cache: slot.root().to_owned(),
-            _lock: lock,
-        })
+        Ok(Self { part, progress, workshop, cache: slot.root().to_owned(), _lock: lock })
     }
 
     /// A path in the job's own scratch directory.
@@ -118,21 +106,14 @@ impl Job {
         let mut lines = 0;
         let finished = command::run(command, |line| {
             lines += usize::from(line.is_some());
-            progress.beat(
-                &client
-                    .counts
-                    .map(|what| format!(", {lines} {what}"))
-                    .unwrap_or_default(),
-            );
+            progress.beat(&client.counts.map(|what| format!(", {lines} {what}")).unwrap_or_default());
         });
         match finished {
             Ok(finished) if finished.status.success() => Ok(()),
             Ok(finished) => Err(self.explain(client, command, finished)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Err(InstallError::ToolMissing {
-                part: self.part,
-                tool: client.name,
-                remedy: client.remedy,
-            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(InstallError::ToolMissing { part: self.part, tool: client.name, remedy: client.remedy })
+            }
             Err(error) => Err(io_error(self.part, "running", Path::new(client.name), error)),
         }
     }
@@ -148,15 +129,8 @@ impl Job {
                 client: client.name,
                 detail: finished.tail,
             },
-            Some(Trouble::Checksum) => InstallError::Checksum {
-                part,
-                what,
-                detail: finished.tail,
-            },
-            Some(Trouble::DiskFull) => InstallError::DiskFull {
-                part,
-                dir: self.cache.clone(),
-            },
+            Some(Trouble::Checksum) => InstallError::Checksum { part, what, detail: finished.tail },
+            Some(Trouble::DiskFull) => InstallError::DiskFull { part, dir: self.cache.clone() },
             None => InstallError::Failed {
                 part,
                 command: command_line(command),
@@ -196,23 +170,14 @@ pub(crate) struct Client {
 
 fn io_error(part: Part, what: &'static str, path: &Path, source: io::Error) -> InstallError {
     match source.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => InstallError::DiskFull {
-            part,
-            dir: path.to_owned(),
-        },
-        _ => InstallError::Io {
-            part,
-            what,
-            path: path.to_owned(),
-            source,
-        },
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            InstallError::DiskFull { part, dir: path.to_owned() }
+        }
+        _ => InstallError::Io { part, what, path: path.to_owned(), source },
     }
 }
 
 fn command_line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words
-        .map(|word| word.to_string_lossy())
-        .collect::<Vec<_>>()
-        .join(" ")
+    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }

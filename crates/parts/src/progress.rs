@@ -24,11 +24,7 @@ enum Shown {
 impl Progress {
     /// A spinner where people look, lines where logs are kept.
     pub(crate) fn detect(part: Part) -> Self {
-        if std::io::stderr().is_terminal() {
-            Self::spinner(part)
-        } else {
-            Self::lines(part)
-        }
+        if std::io::stderr().is_terminal() { Self::spinner(part) } else { Self::lines(part) }
     }
 
     /// Lines even on a terminal, for work beside other output.
@@ -39,20 +35,13 @@ impl Progress {
     fn spinner(part: Part) -> Self {
         let style = ProgressStyle::with_template("{spinner} {prefix}: {msg} ({elapsed})")
             .expect("the template is well formed");
-        let bar = ProgressBar::new_spinner()
-            .with_style(style)
-            .with_prefix(label(part));
+        let bar = ProgressBar::new_spinner().with_style(style).with_prefix(label(part));
         bar.enable_steady_tick(Duration::from_millis(100));
         Self::new(part, Shown::Spinner(bar))
     }
 
     fn new(part: Part, shown: Shown) -> Self {
-        Self {
-            label: label(part),
-            step: String::new(),
-            started: Instant::now(),
-            shown,
-        }
+        Self { label: label(part), step: String::new(), started: Instant::now(), shown }
     }
 
     /// A new step begins.
@@ -72,10 +61,7 @@ impl Progress {
         match &mut self.shown {
             Shown::Spinner(bar) => bar.set_message(format!("{}{detail}", self.step)),
             Shown::Lines { last } if last.elapsed() >= HEARTBEAT => {
-                say(
-                    &self.label,
-                    &format!("{}{detail}, {} so far", self.step, clock(self.started.elapsed())),
-                );
+                say(&self.label, &format!("{}{detail}, {} so far", self.step, clock(self.started.elapsed())));
                 *last = Instant::now();
             }
             Shown::Lines { .. } => {}
@@ -87,10 +73,7 @@ impl Progress {
         if let Shown::Spinner(bar) = &self.shown {
             bar.finish_and_clear();
         }
-        say(
-            &self.label,
-            &format!("installed in {}", clock(self.started.elapsed())),
-        );
+        say(&self.label, &format!("installed in {}", clock(self.started.elapsed())));
     }
 }
 

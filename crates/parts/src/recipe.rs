@@ -43,12 +43,8 @@ impl Entry {
     /// The directory of this part in the cache. It changes with anything that could change the executable, so an altered
     /// recipe is a new part rather than a stale one.
     pub(crate) fn directory_name(&self) -> String {
-        let fingerprint: String = self
-            .recipe_hash()
-            .iter()
-            .take(6)
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let fingerprint: String =
+            self.recipe_hash().iter().take(6).map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{}-{fingerprint}", self.name, self.version)
     }
 
@@ -89,12 +85,7 @@ mod tests {
             version: "1.0.0",
             purpose: "",
             programs: &["thing"],
-            recipe: Recipe::Go(GoBuild {
-                sources: &[],
-                package: ".",
-                link,
-                cost: "",
-            }),
+            recipe: Recipe::Go(GoBuild { sources: &[], package: ".", link, cost: "" }),
         }
     }
 

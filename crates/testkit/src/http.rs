@@ -82,10 +82,7 @@ impl Request {
 
     /// Sends the request and reads the whole answer.
     pub async fn send(self) -> Result<Response> {
-        let what = format!(
-            "{} http://{}{} (host {})",
-            self.method, self.address, self.path, self.host
-        );
+        let what = format!("{} http://{}{} (host {})", self.method, self.address, self.path, self.host);
         self.exchange().await.context(what)
     }
 
@@ -103,16 +100,9 @@ impl Request {
         };
 
         let (head, body) = response.into_parts();
-        let body = Limited::new(body, BODY_LIMIT)
-            .collect()
-            .await
-            .map_err(anyhow::Error::from_boxed)?;
+        let body = Limited::new(body, BODY_LIMIT).collect().await.map_err(anyhow::Error::from_boxed)?;
         let body = String::from_utf8_lossy(&body.to_bytes()).into_owned();
-        Ok(Response {
-            status: head.status,
-            headers: head.headers,
-            body,
-        })
+        Ok(Response { status: head.status, headers: head.headers, body })
     }
 
     fn message(&self) -> Result<http::Request<Full<Bytes>>> {
@@ -132,12 +122,7 @@ impl Request {
 impl Response {
     /// The body of an answer with status 200; anything else is an error that shows the answer.
     pub fn ok(self) -> Result<String> {
-        ensure!(
-            self.status == StatusCode::OK,
-            "status {}: {}",
-            self.status,
-            self.body
-        );
+        ensure!(self.status == StatusCode::OK, "status {}: {}", self.status, self.body);
         Ok(self.body)
     }
 }

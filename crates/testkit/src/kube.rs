@@ -71,10 +71,7 @@ impl KubeApi {
         let files = directory.path();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         pki::write(files)?;
-        fs::write(
-            files.join("tokens.csv"),
-            format!("{TOKEN},admin,admin,system:masters\n"),
-        )?;
+        fs::write(files.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
         fs::write(files.join("kubeconfig"), kubeconfig(files, address))?;
 
         let mut etcd = Process::spawn("etcd", &mut etcd(&programs, files), files)?;
@@ -88,33 +85,18 @@ impl KubeApi {
             kubeconfig: files.join("kubeconfig"),
             cache: files.join("kubectl"),
         };
-        let mut kube = Self {
-            controllers: None,
-            server,
-            _etcd: etcd,
-            address,
-            kubectl,
-            programs,
-            directory,
-        };
+        let mut kube = Self { controllers: None, server, _etcd: etcd, address, kubectl, programs, directory };
         kube.wait_ready().await?;
         Ok(kube)
     }
 
     async fn wait_ready(&mut self) -> Result<()> {
-        let Self {
-            server,
-            address,
-            kubectl,
-            ..
-        } = self;
+        let Self { server, address, kubectl, .. } = self;
         // Looking for the port first spares a start of kubectl per try while the server is still setting up.
         let open = async || Ok(TcpStream::connect(*address).await?);
         server.eventually("the API server's port", PATIENCE, open).await?;
         let ready = async || kubectl.run(&["get", "--raw=/readyz"], "").await;
-        server
-            .eventually("the API server's readiness", PATIENCE, ready)
-            .await?;
+        server.eventually("the API server's readiness", PATIENCE, ready).await?;
         Ok(())
     }
 
@@ -130,9 +112,7 @@ impl KubeApi {
             .args(["--secure-port=0", "--leader-elect=false", CONTROLLERS]);
         let mut controllers = Process::spawn("kube-controller-manager", &mut command, files)?;
         let account = async || self.kubectl.run(&["get", "serviceaccount", "default"], "").await;
-        controllers
-            .eventually("the first object of the controllers", PATIENCE, account)
-            .await?;
+        controllers.eventually("the first object of the controllers", PATIENCE, account).await?;
         self.controllers = Some(controllers);
         Ok(())
     }
@@ -165,9 +145,7 @@ impl KubeApi {
 
     /// Applies a manifest, on the server's side as controllers do.
     pub async fn apply(&self, manifest: &str) -> Result<()> {
-        self.kubectl
-            .run(&["apply", "--server-side", "--filename=-"], manifest)
-            .await?;
+        self.kubectl.run(&["apply", "--server-side", "--filename=-"], manifest).await?;
         Ok(())
     }
 
@@ -187,10 +165,7 @@ impl KubeApi {
 impl Kubectl {
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
         let mut command = Command::new(&self.program);
-        command
-            .args(arguments)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .env("KUBECACHEDIR", &self.cache);
+        command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("KUBECACHEDIR", &self.cache);
         tool::run(command, input).await
     }
 }
@@ -202,14 +177,8 @@ fn etcd(programs: &Path, files: &Path) -> Command {
     command
         .arg(flag("--data-dir", &files.join("etcd")))
         .args(["--name=test", "--unsafe-no-fsync", "--log-level=warn"])
-        .args([
-            format!("--listen-client-urls={clients}"),
-            format!("--advertise-client-urls={clients}"),
-        ])
-        .args([
-            format!("--listen-peer-urls={peers}"),
-            format!("--initial-advertise-peer-urls={peers}"),
-        ])
+        .args([format!("--listen-client-urls={clients}"), format!("--advertise-client-urls={clients}")])
+        .args([format!("--listen-peer-urls={peers}"), format!("--initial-advertise-peer-urls={peers}")])
         .arg(format!("--initial-cluster=test={peers}"))
         .current_dir(files);
     command
@@ -227,11 +196,7 @@ fn api_server(programs: &Path, files: &Path, address: SocketAddr) -> Command {
         .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
         // Loopback is not an address that an endpoint may have.
         .arg("--endpoint-reconciler-type=none")
-        .args([
-            "--service-cluster-ip-range=10.96.0.0/16",
-            "--allow-privileged=true",
-            "--profiling=false",
-        ])
+        .args(["--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false"])
         .arg("--authorization-mode=RBAC")
         .arg(flag("--token-auth-file", &files.join("tokens.csv")))
         .arg(flag("--client-ca-file", &files.join("ca.crt")))

@@ -60,12 +60,7 @@ impl Process {
         if let Some(pipe) = &mut guard.stdin {
             writeln!(pipe, "{}", child.id())?;
         }
-        Ok(Self {
-            name: name.to_owned(),
-            child,
-            guard,
-            log,
-        })
+        Ok(Self { name: name.to_owned(), child, guard, log })
     }
 
     /// The process id.
@@ -83,17 +78,11 @@ impl Process {
         let found = eventually(what, patience, async || match probe().await {
             Ok(found) => Ok(Ok(found)),
             // A process that ended will not come round: there is no use in further tries.
-            Err(error) => self
-                .check_running()
-                .map_or_else(|ended| Ok(Err(ended)), |()| Err(error)),
+            Err(error) => self.check_running().map_or_else(|ended| Ok(Err(ended)), |()| Err(error)),
         });
         match found.await {
             Ok(found) => found,
-            Err(error) => bail!(
-                "{error:#}\nthe log of {} ends with:\n{}",
-                self.name,
-                self.log_end()
-            ),
+            Err(error) => bail!("{error:#}\nthe log of {} ends with:\n{}", self.name, self.log_end()),
         }
     }
 
@@ -101,19 +90,13 @@ impl Process {
     pub fn check_running(&mut self) -> Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
-            Some(status) => bail!(
-                "{} ended ({status}); its log ends with:\n{}",
-                self.name,
-                self.log_end()
-            ),
+            Some(status) => bail!("{} ended ({status}); its log ends with:\n{}", self.name, self.log_end()),
         }
     }
 
     /// All that the process has written so far.
     pub fn log(&self) -> String {
-        fs::read(&self.log)
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .unwrap_or_default()
+        fs::read(&self.log).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
     }
 
     /// The closing lines of the log.

@@ -52,10 +52,7 @@ async fn envoy_answers_and_forwards_as_its_bootstrap_says() {
     let forwarded = http::get(web, "/forwarded").await.unwrap();
     assert_eq!(forwarded.headers["server"], "envoy");
     let echoed = Echoed::from_body(&forwarded.ok().unwrap()).unwrap();
-    assert_eq!(
-        (echoed.upstream.as_str(), echoed.path.as_str()),
-        ("v1", "/forwarded")
-    );
+    assert_eq!((echoed.upstream.as_str(), echoed.path.as_str()), ("v1", "/forwarded"));
     assert!(echoed.headers.contains_key("x-request-id"));
 }
 
@@ -70,10 +67,7 @@ async fn admin_interface_tells_configuration_clusters_and_counters() {
     assert!(dump.contains("straight from Envoy"));
     let clusters = envoy.clusters().await.unwrap();
     assert_eq!(clusters["cluster_statuses"][0]["name"], "upstream");
-    assert_eq!(
-        envoy.stats().await.unwrap()["cluster.upstream.upstream_rq_200"],
-        1
-    );
+    assert_eq!(envoy.stats().await.unwrap()["cluster.upstream.upstream_rq_200"], 1);
 }
 
 #[tokio::test]
@@ -87,10 +81,8 @@ async fn validation_repeats_what_envoy_says_when_it_refuses() {
 
 #[tokio::test]
 async fn start_fails_at_once_with_the_log_when_envoy_ends() {
-    let message = Envoy::start("static_resources: {listeners: [{name: broken}]}")
-        .await
-        .unwrap_err()
-        .to_string();
+    let message =
+        Envoy::start("static_resources: {listeners: [{name: broken}]}").await.unwrap_err().to_string();
     assert!(message.contains("envoy ended"), "{message}");
     assert!(message.contains("address is necessary"), "{message}");
 }

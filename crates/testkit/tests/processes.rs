@@ -18,31 +18,18 @@ const TRACES: &str = "CANOPUS_TESTKIT_TRACES";
 /// A component that starts a process of its own and writes both ids down.
 fn start_family(traces: &Path, directory: &Path) -> Process {
     let script = r#"sleep 600 & echo "$$ $!" > "$1.part"; mv "$1.part" "$1"; wait"#;
-    Process::spawn(
-        "family",
-        Command::new("sh").args(["-c", script, "sh"]).arg(traces),
-        directory,
-    )
-    .unwrap()
+    Process::spawn("family", Command::new("sh").args(["-c", script, "sh"]).arg(traces), directory).unwrap()
 }
 
 async fn family_ids(traces: &Path) -> Vec<u32> {
     let written = eventually("ids written down", PATIENCE, async || {
         fs::read_to_string(traces).context("nothing written")
     });
-    written
-        .await
-        .unwrap()
-        .split_whitespace()
-        .map(|id| id.parse().unwrap())
-        .collect()
+    written.await.unwrap().split_whitespace().map(|id| id.parse().unwrap()).collect()
 }
 
 fn is_running(id: u32) -> bool {
-    let status = Command::new("ps")
-        .args(["-o", "stat=", "-p", &id.to_string()])
-        .output()
-        .unwrap();
+    let status = Command::new("ps").args(["-o", "stat=", "-p", &id.to_string()]).output().unwrap();
     let state = String::from_utf8(status.stdout).unwrap();
     !state.trim().is_empty() && !state.starts_with('Z')
 }
@@ -73,10 +60,7 @@ async fn whole_family_is_gone_when_the_test_panics() {
 }
 
 #[tokio::test]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how one test process tells another which part it plays"
-)]
+#[expect(clippy::disallowed_methods, reason = "how one test process tells another which part it plays")]
 async fn family_and_files_are_gone_when_the_test_process_is_killed() {
     if let Some(traces) = env::var_os(TRACES) {
         play_the_victim(Path::new(&traces));
@@ -84,10 +68,7 @@ async fn family_and_files_are_gone_when_the_test_process_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let traces = directory.path().join("ids");
     let mut victim = Command::new(env::current_exe().unwrap())
-        .args([
-            "--exact",
-            "family_and_files_are_gone_when_the_test_process_is_killed",
-        ])
+        .args(["--exact", "family_and_files_are_gone_when_the_test_process_is_killed"])
         .env(TRACES, &traces)
         .stdout(Stdio::null())
         .stderr(Stdio::null())

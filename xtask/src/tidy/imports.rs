@@ -27,12 +27,7 @@ const LAWS: [Law; 4] = [
         remedy: "use what `proto` exports, or add the helper there",
     },
     Law {
-        applies: |dependency| {
-            matches!(
-                dependency.package.as_str(),
-                "kube" | "kube-client" | "kube-runtime"
-            )
-        },
+        applies: |dependency| matches!(dependency.package.as_str(), "kube" | "kube-client" | "kube-runtime"),
         allowed: |name| matches!(name, "sources" | "cli" | "install"),
         in_tests: false,
         law: "the Kubernetes client is known only to `sources`, `cli` and `install`",
@@ -51,10 +46,7 @@ const LAWS: [Law; 4] = [
     },
     Law {
         applies: |dependency| {
-            matches!(
-                dependency.package.as_str(),
-                "tokio" | "tokio-stream" | "tokio-util" | "hyper" | "axum"
-            )
+            matches!(dependency.package.as_str(), "tokio" | "tokio-stream" | "tokio-util" | "hyper" | "axum")
         },
         allowed: |name| matches!(name, "runtime" | "identity") || position(name) >= position("xds"),
         in_tests: false,
@@ -67,11 +59,7 @@ const LAWS: [Law; 4] = [
 const FLAGS: [&str; 2] = ["crates/runtime/src/flags.rs", "crates/runtime/src/flags/"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    let product = || {
-        tree.crates
-            .iter()
-            .filter(|member| position(member.name()).is_some())
-    };
+    let product = || tree.crates.iter().filter(|member| position(member.name()).is_some());
     let libraries = product().flat_map(libraries);
     let environment = product().flat_map(|member| environment(tree, member));
     libraries.chain(environment).collect()
@@ -83,21 +71,14 @@ fn libraries(member: &Crate) -> Vec<Violation> {
             && !(law.allowed)(member.name())
             && (law.in_tests || dependency.kind != DependencyKind::Development)
     };
-    let pairs = member
-        .dependencies
-        .iter()
-        .flat_map(|dependency| LAWS.iter().map(move |law| (dependency, law)));
+    let pairs =
+        member.dependencies.iter().flat_map(|dependency| LAWS.iter().map(move |law| (dependency, law)));
     pairs
         .filter(|(dependency, law)| broken(dependency, law))
         .map(|(dependency, law)| Violation {
             file: member.manifest(),
             line: None,
-            found: format!(
-                "`{}` uses `{}`{}",
-                member.name(),
-                dependency.package,
-                with_features(dependency)
-            ),
+            found: format!("`{}` uses `{}`{}", member.name(), dependency.package, with_features(dependency)),
             law: law.law,
             remedy: law.remedy.to_owned(),
         })
@@ -120,9 +101,7 @@ fn environment(tree: &Tree, member: &Crate) -> Vec<Violation> {
     };
     let lines = tree.files.iter().filter(bound).flat_map(|file| {
         let reads = |line: &str| line.contains("env::var") && !line.trim_start().starts_with("//");
-        file.numbered_lines()
-            .filter(move |(_, line)| reads(line))
-            .map(move |(number, _)| (file, number))
+        file.numbered_lines().filter(move |(_, line)| reads(line)).map(move |(number, _)| (file, number))
     });
     lines
         .map(|(file, number)| Violation {
@@ -151,11 +130,7 @@ mod tests {
                 default_features: false,
             }],
         };
-        check(&Tree {
-            crates: vec![member],
-            files: Vec::new(),
-        })
-        .is_empty()
+        check(&Tree { crates: vec![member], files: Vec::new() }).is_empty()
     }
 
     #[test]
@@ -174,12 +149,7 @@ mod tests {
 
     #[test]
     fn grpc_may_be_called_but_not_served_elsewhere() {
-        assert!(uses(
-            "sources",
-            "tonic",
-            DependencyKind::Normal,
-            &["codegen", "channel"]
-        ));
+        assert!(uses("sources", "tonic", DependencyKind::Normal, &["codegen", "channel"]));
         assert!(!uses("sources", "tonic", DependencyKind::Normal, &["server"]));
         assert!(uses("daemon", "tonic", DependencyKind::Normal, &["transport"]));
     }
@@ -190,15 +160,9 @@ mod tests {
             assert!(uses(lawful, "tokio", DependencyKind::Normal, &[]), "{lawful}");
         }
         for unlawful in ["base", "api", "mesh", "envoy", "ambient"] {
-            assert!(
-                !uses(unlawful, "tokio", DependencyKind::Normal, &[]),
-                "{unlawful}"
-            );
+            assert!(!uses(unlawful, "tokio", DependencyKind::Normal, &[]), "{unlawful}");
         }
-        assert!(
-            uses("envoy", "tokio", DependencyKind::Development, &[]),
-            "tests may wait"
-        );
+        assert!(uses("envoy", "tokio", DependencyKind::Development, &[]), "tests may wait");
     }
 
     #[test]
@@ -221,10 +185,8 @@ mod tests {
                 file("crates/testkit/src/lib.rs"),
             ],
         };
-        let found: Vec<_> = check(&tree)
-            .into_iter()
-            .map(|violation| (violation.file, violation.line))
-            .collect();
+        let found: Vec<_> =
+            check(&tree).into_iter().map(|violation| (violation.file, violation.line)).collect();
         assert_eq!(found, [("crates/mesh/src/scope.rs".to_owned(), Some(3))]);
     }
 }

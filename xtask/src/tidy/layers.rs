@@ -32,10 +32,7 @@ const TABLE: [Row; 20] = [
     row("inject", &["xds", "sources"]),
     row("analysis", &["xds", "sources"]),
     row("install", &["xds"]),
-    row(
-        "capture",
-        &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "sources"],
-    ),
+    row("capture", &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "sources"]),
     row("agent", &["mesh", "sources"]),
     row("daemon", &[]),
     row("cli", &[]),
@@ -66,14 +63,11 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
 
 fn check_crate(member: &Crate) -> Vec<Violation> {
     let dev_only = DEV_ONLY.iter().find(|(name, _)| *name == member.name());
-    let own = member
-        .dependencies
-        .iter()
-        .filter_map(|dependency| Some((dependency, own_crate(dependency)?)));
+    let own = member.dependencies.iter().filter_map(|dependency| Some((dependency, own_crate(dependency)?)));
     match (position(member.name()), dev_only) {
-        (Some(place), _) => own
-            .filter_map(|(dependency, name)| check_product(member, place, dependency, name))
-            .collect(),
+        (Some(place), _) => {
+            own.filter_map(|(dependency, name)| check_product(member, place, dependency, name)).collect()
+        }
         (None, Some((_, Knows::Only(known)))) => own
             .filter(|(_, name)| !known.contains(name))
             .map(|(_, name)| knows_too_much(member, name))
@@ -93,13 +87,7 @@ fn check_product(member: &Crate, place: usize, dependency: &Dependency, name: &s
         return None;
     }
     let violation = |found: String, law, remedy: &str| {
-        Some(Violation {
-            file: member.manifest(),
-            line: None,
-            found,
-            law,
-            remedy: remedy.to_owned(),
-        })
+        Some(Violation { file: member.manifest(), line: None, found, law, remedy: remedy.to_owned() })
     };
     let this = member.name();
     let Some(other) = position(name) else {
@@ -155,11 +143,7 @@ mod tests {
     use super::*;
 
     fn violations(member: &str, kind: DependencyKind, dependency: &str) -> Vec<String> {
-        let package = if member == "xtask" {
-            member.to_owned()
-        } else {
-            format!("canopus-{member}")
-        };
+        let package = if member == "xtask" { member.to_owned() } else { format!("canopus-{member}") };
         let member = Crate {
             package,
             directory: format!("crates/{member}"),
@@ -171,14 +155,8 @@ mod tests {
                 default_features: false,
             }],
         };
-        let tree = Tree {
-            crates: vec![member],
-            files: Vec::new(),
-        };
-        check(&tree)
-            .into_iter()
-            .map(|violation| violation.found)
-            .collect()
+        let tree = Tree { crates: vec![member], files: Vec::new() };
+        check(&tree).into_iter().map(|violation| violation.found).collect()
     }
 
     #[test]
@@ -190,31 +168,19 @@ mod tests {
     #[test]
     fn dependency_downwards_is_a_violation() {
         let found = violations("mesh", DependencyKind::Normal, "canopus-envoy");
-        assert_eq!(
-            found,
-            ["`mesh` depends on `envoy`, which is not above it in the crate table"]
-        );
+        assert_eq!(found, ["`mesh` depends on `envoy`, which is not above it in the crate table"]);
     }
 
     #[test]
     fn dependency_on_what_a_crate_must_not_know_is_a_violation() {
-        assert_eq!(
-            violations("xds", DependencyKind::Normal, "canopus-mesh"),
-            ["`xds` depends on `mesh`"]
-        );
+        assert_eq!(violations("xds", DependencyKind::Normal, "canopus-mesh"), ["`xds` depends on `mesh`"]);
     }
 
     #[test]
     fn dev_only_crate_is_lawful_in_tests_alone() {
         assert!(violations("envoy", DependencyKind::Development, "canopus-testkit").is_empty());
-        assert_eq!(
-            violations("envoy", DependencyKind::Normal, "canopus-testkit").len(),
-            1
-        );
-        assert_eq!(
-            violations("envoy", DependencyKind::Build, "canopus-parts").len(),
-            1
-        );
+        assert_eq!(violations("envoy", DependencyKind::Normal, "canopus-testkit").len(), 1);
+        assert_eq!(violations("envoy", DependencyKind::Build, "canopus-parts").len(), 1);
     }
 
     #[test]
@@ -240,11 +206,7 @@ mod tests {
     fn rows_that_must_not_be_known_are_above() {
         for (place, row) in TABLE.iter().enumerate() {
             for name in row.must_not_know {
-                assert!(
-                    position(name).is_some_and(|other| other < place),
-                    "{}: {name}",
-                    row.name
-                );
+                assert!(position(name).is_some_and(|other| other < place), "{}: {name}", row.name);
             }
         }
     }

@@ -10,10 +10,7 @@ const INHERITED: [&str; 5] = ["version", "edition", "rust-version", "license", "
 const DEPENDENCIES: [&str; 3] = ["dependencies", "dev-dependencies", "build-dependencies"];
 
 pub(super) fn check(tree: &Tree) -> Vec<Violation> {
-    tree.crates
-        .iter()
-        .flat_map(|member| check_crate(tree, member))
-        .collect()
+    tree.crates.iter().flat_map(|member| check_crate(tree, member)).collect()
 }
 
 fn check_crate(tree: &Tree, member: &Crate) -> Vec<Violation> {
@@ -24,12 +21,7 @@ fn check_crate(tree: &Tree, member: &Crate) -> Vec<Violation> {
     let manifest: Table = match file.text.parse() {
         Ok(manifest) => manifest,
         Err(error) => {
-            return vec![violation(
-                &path,
-                error.to_string(),
-                "a manifest is TOML",
-                "mend it",
-            )];
+            return vec![violation(&path, error.to_string(), "a manifest is TOML", "mend it")];
         }
     };
     let fields = INHERITED
@@ -51,10 +43,8 @@ fn check_crate(tree: &Tree, member: &Crate) -> Vec<Violation> {
             "add `[lints]` with `workspace = true`",
         )
     });
-    let dependencies = dependencies(&manifest)
-        .into_iter()
-        .filter(|(_, value)| !inherits(Some(value)))
-        .map(|(name, _)| {
+    let dependencies =
+        dependencies(&manifest).into_iter().filter(|(_, value)| !inherits(Some(value))).map(|(name, _)| {
             violation(
                 &path,
                 format!("dependency `{name}` is not inherited"),
@@ -66,19 +56,12 @@ fn check_crate(tree: &Tree, member: &Crate) -> Vec<Violation> {
 }
 
 fn inherits(value: Option<&Value>) -> bool {
-    value
-        .and_then(|value| value.get("workspace"))
-        .and_then(Value::as_bool)
-        == Some(true)
+    value.and_then(|value| value.get("workspace")).and_then(Value::as_bool) == Some(true)
 }
 
 /// Every dependency of a manifest, those for some targets only included.
 fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
-    let targets = manifest
-        .get("target")
-        .and_then(Value::as_table)
-        .into_iter()
-        .flat_map(Table::values);
+    let targets = manifest.get("target").and_then(Value::as_table).into_iter().flat_map(Table::values);
     let tables = targets.filter_map(Value::as_table).chain([manifest]);
     tables
         .flat_map(|table| DEPENDENCIES.iter().filter_map(|kind| table.get(*kind)))
@@ -88,13 +71,7 @@ fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
 }
 
 fn violation(file: &str, found: String, law: &'static str, remedy: &str) -> Violation {
-    Violation {
-        file: file.to_owned(),
-        line: None,
-        found,
-        law,
-        remedy: remedy.to_owned(),
-    }
+    Violation { file: file.to_owned(), line: None, found, law, remedy: remedy.to_owned() }
 }
 
 #[cfg(test)]
@@ -126,18 +103,9 @@ tokio = { workspace = true, features = ["net"] }
             roots: Vec::new(),
             dependencies: Vec::new(),
         };
-        let file = TextFile {
-            path: "crates/base/Cargo.toml".to_owned(),
-            text: manifest.to_owned(),
-        };
-        let tree = Tree {
-            crates: vec![member],
-            files: vec![file],
-        };
-        check(&tree)
-            .into_iter()
-            .map(|violation| violation.found)
-            .collect()
+        let file = TextFile { path: "crates/base/Cargo.toml".to_owned(), text: manifest.to_owned() };
+        let tree = Tree { crates: vec![member], files: vec![file] };
+        check(&tree).into_iter().map(|violation| violation.found).collect()
     }
 
     #[test]

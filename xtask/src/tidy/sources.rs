@@ -17,11 +17,8 @@ pub(super) fn check(tree: &Tree) -> Vec<Violation> {
     let rust = || tree.files.iter().filter(|file| file.path.ends_with(".rs"));
     let sizes = rust().filter_map(check_size);
     let modules = rust().filter_map(check_module_name);
-    let roots = tree
-        .crates
-        .iter()
-        .flat_map(|member| &member.roots)
-        .filter_map(|root| check_root(tree.file(root)?));
+    let roots =
+        tree.crates.iter().flat_map(|member| &member.roots).filter_map(|root| check_root(tree.file(root)?));
     sizes.chain(modules).chain(roots).collect()
 }
 
@@ -86,17 +83,8 @@ mod tests {
             roots: vec!["crates/base/src/lib.rs".to_owned()],
             dependencies: Vec::new(),
         };
-        let tree = Tree {
-            crates: vec![member],
-            files: vec![TextFile {
-                path: path.to_owned(),
-                text,
-            }],
-        };
-        check(&tree)
-            .into_iter()
-            .map(|violation| violation.found)
-            .collect()
+        let tree = Tree { crates: vec![member], files: vec![TextFile { path: path.to_owned(), text }] };
+        check(&tree).into_iter().map(|violation| violation.found).collect()
     }
 
     fn lines(header: &str, count: usize) -> String {
@@ -124,19 +112,13 @@ mod tests {
 
     #[test]
     fn mod_rs_is_a_violation() {
-        assert_eq!(
-            found("crates/base/src/host/mod.rs", String::new()),
-            ["a `mod.rs`"]
-        );
+        assert_eq!(found("crates/base/src/host/mod.rs", String::new()), ["a `mod.rs`"]);
     }
 
     #[test]
     fn crate_root_without_documentation_is_a_violation() {
         let root = "crates/base/src/lib.rs";
-        assert_eq!(
-            found(root, "pub mod host;\n".to_owned()),
-            ["no crate documentation"]
-        );
+        assert_eq!(found(root, "pub mod host;\n".to_owned()), ["no crate documentation"]);
         assert!(found(root, "//! Host names.\n\npub mod host;\n".to_owned()).is_empty());
     }
 }

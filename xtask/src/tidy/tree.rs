@@ -51,10 +51,7 @@ impl Tree {
             .exec()
             .context("asking cargo for the workspace")?;
         let root = metadata.workspace_root.as_std_path();
-        Ok(Self {
-            crates: crates(&metadata),
-            files: files(root)?,
-        })
+        Ok(Self { crates: crates(&metadata), files: files(root)? })
     }
 
     pub(super) fn file(&self, path: &str) -> Option<&TextFile> {
@@ -76,18 +73,13 @@ impl Crate {
 impl TextFile {
     /// Lines with their numbers, counted from 1.
     pub(super) fn numbered_lines(&self) -> impl Iterator<Item = (usize, &str)> {
-        self.text
-            .lines()
-            .enumerate()
-            .map(|(index, line)| (index + 1, line))
+        self.text.lines().enumerate().map(|(index, line)| (index + 1, line))
     }
 }
 
 fn crates(metadata: &Metadata) -> Vec<Crate> {
     let relative = |path: &cargo_metadata::camino::Utf8Path| {
-        path.strip_prefix(&metadata.workspace_root)
-            .unwrap_or(path)
-            .to_string()
+        path.strip_prefix(&metadata.workspace_root).unwrap_or(path).to_string()
     };
     let described = metadata.workspace_packages().into_iter().map(|package| Crate {
         package: package.name.to_string(),
@@ -132,10 +124,7 @@ fn files(root: &Path) -> Result<Vec<TextFile>> {
         let Ok(text) = String::from_utf8(bytes) else {
             continue;
         };
-        files.push(TextFile {
-            path: path.to_owned(),
-            text,
-        });
+        files.push(TextFile { path: path.to_owned(), text });
     }
     Ok(files)
 }

@@ -87,21 +87,16 @@ fn check_file(file: &TextFile) -> Vec<Violation> {
     let extension = file.path.rsplit_once('.').map_or("", |(_, extension)| extension);
     let applies = |word: &&Forbidden| word.extensions.is_empty() || word.extensions.contains(&extension);
     // One search of the whole text per word first: nearly every file has none of them.
-    let present = FORBIDDEN
-        .iter()
-        .filter(applies)
-        .filter(|word| file.text.contains(word.text));
+    let present = FORBIDDEN.iter().filter(applies).filter(|word| file.text.contains(word.text));
     present
         .flat_map(|word| {
-            file.numbered_lines()
-                .filter(|(_, line)| word.occurs_in(line))
-                .map(|(number, _)| Violation {
-                    file: file.path.clone(),
-                    line: Some(number),
-                    found: format!("the text `{}`", word.text),
-                    law: word.law,
-                    remedy: word.remedy.to_owned(),
-                })
+            file.numbered_lines().filter(|(_, line)| word.occurs_in(line)).map(|(number, _)| Violation {
+                file: file.path.clone(),
+                line: Some(number),
+                found: format!("the text `{}`", word.text),
+                law: word.law,
+                remedy: word.remedy.to_owned(),
+            })
         })
         .collect()
 }
@@ -122,27 +117,15 @@ mod tests {
     use super::*;
 
     fn found(path: &str, text: &str) -> Vec<(Option<usize>, String)> {
-        let file = TextFile {
-            path: path.to_owned(),
-            text: text.to_owned(),
-        };
-        let violations = check(&Tree {
-            crates: Vec::new(),
-            files: vec![file],
-        });
-        violations
-            .into_iter()
-            .map(|violation| (violation.line, violation.found))
-            .collect()
+        let file = TextFile { path: path.to_owned(), text: text.to_owned() };
+        let violations = check(&Tree { crates: Vec::new(), files: vec![file] });
+        violations.into_iter().map(|violation| (violation.line, violation.found)).collect()
     }
 
     #[test]
     fn path_of_a_machine_is_found_with_its_line() {
         let text = "cache:\n  dir: /root/.cache\n";
-        assert_eq!(
-            found("deploy/values.yaml", text),
-            [(Some(2), "the text `/root/`".to_owned())]
-        );
+        assert_eq!(found("deploy/values.yaml", text), [(Some(2), "the text `/root/`".to_owned())]);
     }
 
     #[test]

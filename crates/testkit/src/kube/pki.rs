@@ -8,12 +8,7 @@ use rcgen::{
 };
 
 /// Names and addresses an API server is called by.
-const SERVER_NAMES: [&str; 4] = [
-    "127.0.0.1",
-    "localhost",
-    "kubernetes.default",
-    "kubernetes.default.svc",
-];
+const SERVER_NAMES: [&str; 4] = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
 
 /// Writes what an API server needs to prove itself and to sign tokens: `ca.{crt,key}`, `server.{crt,key}`, `sa.{key,pub}`.
 pub(super) fn write(directory: &Path) -> Result<()> {
@@ -22,9 +17,7 @@ pub(super) fn write(directory: &Path) -> Result<()> {
     };
 
     let mut params = CertificateParams::default();
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "test-cluster-ca");
+    params.distinguished_name.push(DnType::CommonName, "test-cluster-ca");
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     let ca = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
@@ -32,9 +25,7 @@ pub(super) fn write(directory: &Path) -> Result<()> {
     save("ca.key", ca.key().serialize_pem())?;
 
     let mut params = CertificateParams::new(SERVER_NAMES.map(str::to_owned))?;
-    params
-        .distinguished_name
-        .push(DnType::CommonName, "kube-apiserver");
+    params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let key = KeyPair::generate()?;

@@ -1,0 +1,103 @@
+use anyhow::{Context, Result, ensure};
+use cargo_metadata::MetadataCommand;
+
+use crate::shell::{cargo, root, run};
+
+/// Runs the benchmarks of the crates that have some.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask bench                     every benchmark
+  cargo xtask bench proto               those of one crate
+  cargo xtask bench -- --save-baseline before")]
+pub(crate) struct Arguments {
+    /// Crates (`proto`) or benchmarks (`encode`) to run; all when none is named.
+    #[arg(value_name = "NAME")]
+    names: Vec<String>,
+
+    /// Arguments for the benchmarks themselves.
+    #[arg(last = true, value_name = "ARGUMENT")]
+    arguments: Vec<String>,
+}
+
+/// A benchmark of a crate.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Bench {
+    package: String,
+    name: String,
+}
+
+pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
+    let chosen = choose(benches()?, &arguments.names)?;
+    for bench in chosen {
+        let mut command = cargo();
+        command.args(["bench", "--package", &bench.package, "--bench", &bench.name, "--"]);
+        run(command.args(&arguments.arguments))?;
+    }
+    Ok(())
+}
+
+fn benches() -> Result<Vec<Bench>> {
+    let metadata = MetadataCommand::new()
+        .manifest_path(root().join("Cargo.toml"))
+        .no_deps()
+        .exec()
+        .context("asking cargo for the workspace")?;
+    let benches = metadata.workspace_packages().into_iter().flat_map(|package| {
+        let benches = package.targets.iter().filter(|target| target.is_bench());
+        benches.map(|target| Bench { package: package.name.to_string(), name: target.name.clone() })
+    });
+    Ok(benches.collect())
+}
+
+fn choose(benches: Vec<Bench>, names: &[String]) -> Result<Vec<Bench>> {
+    let called = |bench: &Bench, name: &String| {
+        bench.name == *name || bench.package == *name || bench.package.strip_prefix("canopus-") == Some(name)
+    };
+    for name in names {
+        let known: Vec<_> = benches.iter().map(|bench| format!("{}/{}", bench.package, bench.name)).collect();
+        ensure!(
+            benches.iter().any(|bench| called(bench, name)),
+            "no crate with benchmarks and no benchmark is called `{name}`; there are: {}",
+            known.join(", ")
+        );
+    }
+    let wanted = |bench: &Bench| names.is_empty() || names.iter().any(|name| called(bench, name));
+    Ok(benches.into_iter().filter(wanted).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(names: &[&str]) -> Result<Vec<String>> {
+        let bench = |package: &str, name: &str| Bench { package: package.to_owned(), name: name.to_owned() };
+        let all = vec![
+            bench("canopus-proto", "encode"),
+            bench("canopus-proto", "merge"),
+            bench("canopus-engine", "apply"),
+        ];
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        Ok(choose(all, &names)?.into_iter().map(|bench| bench.name).collect())
+    }
+
+    #[test]
+    fn all_are_run_when_none_is_named() {
+        assert_eq!(chosen(&[]).unwrap(), ["encode", "merge", "apply"]);
+    }
+
+    #[test]
+    fn names_are_of_crates_or_benchmarks() {
+        assert_eq!(chosen(&["proto"]).unwrap(), ["encode", "merge"]);
+        assert_eq!(chosen(&["merge", "canopus-engine"]).unwrap(), ["merge", "apply"]);
+    }
+
+    #[test]
+    fn unknown_name_is_answered_with_the_known_ones() {
+        let message = chosen(&["xds"]).unwrap_err().to_string();
+        assert!(
+            message.ends_with("canopus-proto/encode, canopus-proto/merge, canopus-engine/apply"),
+            "{message}"
+        );
+    }
+}

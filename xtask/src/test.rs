@@ -1,0 +1,100 @@
+mod summary;
+
+use std::thread;
+
+use anyhow::{Result, anyhow, ensure};
+use canopus_parts::{Part, ensure_in_lines, find};
+
+use crate::shell::{cargo, run, succeeds};
+use crate::{conformance, tidy};
+use summary::{Outcome, Summary};
+
+/// The parts that tests start.
+const PARTS: [Part; 4] = [Part::Envoy, Part::Kube, Part::Consul, Part::Helm];
+
+/// The beginning of the names of tests that need a part built with Go.
+const NEEDS_GO_BUILD: &str = "real_";
+
+/// Runs everything that CI runs: set-up, formatting, lints, tests, laws of the tree, licences, conformance.
+///
+/// The parts that tests start are installed first, once per machine; those that have to be compiled are, beside the Rust
+/// code. With a filter, only the set-up and the tests whose names match are run.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Examples:
+  cargo xtask test                      everything; run it before you push
+  cargo xtask test --quick              without the tests that need servers built with Go
+  cargo xtask test -- wildcard          the tests with `wildcard` in their names")]
+pub(crate) struct Arguments {
+    /// Leave out the tests that need a Kubernetes API server, Consul or Helm, and do not build those.
+    #[arg(long)]
+    quick: bool,
+
+    /// Filter and other arguments for the tests.
+    #[arg(last = true, value_name = "FILTER")]
+    filter: Vec<String>,
+}
+
+pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
+    let parts: Vec<_> = PARTS.into_iter().filter(|part| !(arguments.quick && part.is_built())).collect();
+    let missing: Vec<_> = parts.into_iter().filter(|part| find(*part).is_err()).collect();
+    let mut summary = Summary::default();
+    let full = arguments.filter.is_empty();
+
+    // Compiling Go and compiling Rust at the same time leaves no core idle in either's slack.
+    let installing = thread::spawn(move || ensure_in_lines(&missing));
+    if full {
+        summary.step("tidy", tidy::run);
+        summary.step("fmt", || run(cargo().args(["fmt", "--all", "--check"])));
+        summary.step("clippy", || run(&mut clippy()));
+    }
+    summary.step("compile tests", || run(cargo().args(["test", "--workspace", "--no-run"])));
+    summary.step("parts", || {
+        installing.join().map_err(|_| anyhow!("installing parts panicked"))?.map(drop).map_err(Into::into)
+    });
+    summary.step("test", || run(&mut tests(arguments)));
+    if full {
+        deny(&mut summary);
+        conformance(&mut summary);
+    }
+    if arguments.quick {
+        let left_out = format!("left out by --quick: tests named `{NEEDS_GO_BUILD}…`");
+        summary.note("servers built with Go", Outcome::Skipped(left_out));
+    }
+    println!("\n{summary}");
+    ensure!(summary.is_good(), "{}", summary.failures());
+    Ok(())
+}
+
+fn clippy() -> std::process::Command {
+    let mut command = cargo();
+    command.args(["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"]);
+    command
+}
+
+fn tests(arguments: &Arguments) -> std::process::Command {
+    let mut command = cargo();
+    // All crates are tested even when one fails: the list of failures should be whole.
+    command.args(["test", "--workspace", "--no-fail-fast", "--"]).args(&arguments.filter);
+    if arguments.quick {
+        command.args(["--skip", NEEDS_GO_BUILD]);
+    }
+    command
+}
+
+fn deny(summary: &mut Summary) {
+    if succeeds(cargo().args(["deny", "--version"])) {
+        summary.step("deny", || run(cargo().args(["deny", "--all-features", "check"])));
+    } else {
+        let reason = "cargo-deny is not installed (`cargo install --locked cargo-deny`, some minutes)";
+        summary.note("deny", Outcome::Skipped(reason.to_owned()));
+    }
+}
+
+fn conformance(summary: &mut Summary) {
+    if conformance::is_there() {
+        summary.step("conformance", || conformance::run_runner(&[]));
+    } else {
+        summary.note("conformance", Outcome::Skipped("not found".to_owned()));
+    }
+}
