@@ -2,15 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use canopus_base::duration::ProtoDuration;
 use jiff::Timestamp as Instant;
 
 use crate::google::protobuf::{
     BoolValue, DoubleValue, Duration, ListValue, StringValue, Struct, Timestamp, UInt32Value, UInt64Value,
     Value, value::Kind,
 };
-
-/// The largest duration protobuf allows: about 10,000 years.
-const MAX_DURATION_SECONDS: i64 = 315_576_000_000;
 
 impl Duration {
     /// A whole number of seconds.
@@ -20,51 +18,13 @@ impl Duration {
 
     /// Reads proto-JSON's form: decimal seconds with at most nine digits after the point, then `s`.
     pub fn from_json(text: &str) -> Option<Self> {
-        let number = text.strip_suffix('s')?;
-        let (negative, digits) = match number.strip_prefix('-') {
-            Some(rest) => (true, rest),
-            None => (false, number.strip_prefix('+').unwrap_or(number)),
-        };
-        let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
-        let is_digits = |s: &str| s.bytes().all(|b| b.is_ascii_digit());
-        if whole.len() + fraction.len() == 0
-            || fraction.len() > 9
-            || !is_digits(whole)
-            || !is_digits(fraction)
-        {
-            return None;
-        }
-        let seconds: i64 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-        let nanos: i32 = if fraction.is_empty() {
-            0
-        } else {
-            format!("{fraction:0<9}").parse().ok()?
-        };
-        if seconds > MAX_DURATION_SECONDS {
-            return None;
-        }
-        Some(if negative {
-            Self {
-                seconds: -seconds,
-                nanos: -nanos,
-            }
-        } else {
-            Self { seconds, nanos }
-        })
+        let duration: ProtoDuration = text.parse().ok()?;
+        Some(Self { seconds: duration.seconds(), nanos: duration.nanos() })
     }
 
-    /// Writes proto-JSON's form, with 0, 3, 6 or 9 digits after the point.
-    pub fn to_json(self) -> String {
-        let sign = if self.seconds < 0 || self.nanos < 0 {
-            "-"
-        } else {
-            ""
-        };
-        format!(
-            "{sign}{}{}s",
-            self.seconds.unsigned_abs(),
-            fraction(self.nanos.unsigned_abs())
-        )
+    /// Writes proto-JSON's form, with 0, 3, 6 or 9 digits after the point; `None` if out of range.
+    pub fn to_json(self) -> Option<String> {
+        ProtoDuration::new(self.seconds, self.nanos).ok().map(|duration| duration.to_string())
     }
 }
 
@@ -206,7 +166,7 @@ mod tests {
             "315576000000s",
         ] {
             assert_eq!(
-                Duration::from_json(text).map(Duration::to_json).as_deref(),
+                Duration::from_json(text).and_then(Duration::to_json).as_deref(),
                 Some(text)
             );
         }

@@ -15,7 +15,7 @@ pub(super) fn message(message: &DynamicMessage) -> Node {
         Some("Any") => any(message),
         Some("Duration") => {
             let (seconds, nanos) = seconds_and_nanos(message);
-            Json::from(Duration { seconds, nanos }.to_json())
+            Duration { seconds, nanos }.to_json().map_or(Json::Null, Json::from)
         }
         Some("Timestamp") => {
             let (seconds, nanos) = seconds_and_nanos(message);
