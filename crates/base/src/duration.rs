@@ -38,16 +38,12 @@ impl Duration {
 
     /// So many milliseconds, as near as the range allows.
     pub const fn from_millis(millis: i64) -> Self {
-        Self {
-            nanos: millis.saturating_mul(MILLISECOND as i64),
-        }
+        Self { nanos: millis.saturating_mul(MILLISECOND as i64) }
     }
 
     /// So many seconds, as near as the range allows.
     pub const fn from_secs(seconds: i64) -> Self {
-        Self {
-            nanos: seconds.saturating_mul(SECOND as i64),
-        }
+        Self { nanos: seconds.saturating_mul(SECOND as i64) }
     }
 
     /// The length in nanoseconds.
@@ -132,17 +128,11 @@ impl FromStr for Duration {
             let (number, after) = Decimal::read(rest).ok_or_else(invalid)?;
             let (unit, after) = read_unit(text, after)?;
             let nanos = number.times(unit).ok_or_else(invalid)?;
-            total = total
-                .checked_add(nanos)
-                .filter(|total| *total <= MAX_MAGNITUDE)
-                .ok_or_else(invalid)?;
+            total = total.checked_add(nanos).filter(|total| *total <= MAX_MAGNITUDE).ok_or_else(invalid)?;
             rest = after;
         }
-        let nanos = if text.starts_with('-') {
-            0i64.checked_sub_unsigned(total)
-        } else {
-            i64::try_from(total).ok()
-        };
+        let nanos =
+            if text.starts_with('-') { 0i64.checked_sub_unsigned(total) } else { i64::try_from(total).ok() };
         nanos.map(Self::from_nanos).ok_or_else(invalid)
     }
 }
@@ -165,41 +155,25 @@ impl Decimal {
         if whole_digits.is_empty() && fraction_digits.is_empty() {
             return None;
         }
-        let whole = if whole_digits.is_empty() {
-            0
-        } else {
-            whole_digits.parse().ok()?
-        };
+        let whole = if whole_digits.is_empty() { 0 } else { whole_digits.parse().ok()? };
+        if whole > MAX_MAGNITUDE {
+            return None;
+        }
         let (fraction, scale) = read_fraction(fraction_digits);
-        Some((
-            Self {
-                whole,
-                fraction,
-                scale,
-            },
-            rest,
-        ))
+        Some((Self { whole, fraction, scale }, rest))
     }
 
     /// The number times a unit, in whole nanoseconds; `None` beyond [`MAX_MAGNITUDE`].
     fn times(self, unit: u64) -> Option<u64> {
-        let whole = self
-            .whole
-            .checked_mul(unit)
-            .filter(|nanos| *nanos <= MAX_MAGNITUDE)?;
+        let whole = self.whole.checked_mul(unit).filter(|nanos| *nanos <= MAX_MAGNITUDE)?;
         // Parity: the fraction goes through a float, so that its last digits come out as Go's do.
         let fraction = (self.fraction as f64 * (unit as f64 / self.scale)) as u64;
-        whole
-            .checked_add(fraction)
-            .filter(|nanos| *nanos <= MAX_MAGNITUDE)
+        whole.checked_add(fraction).filter(|nanos| *nanos <= MAX_MAGNITUDE)
     }
 }
 
 fn split_digits(text: &str) -> (&str, &str) {
-    let end = text
-        .bytes()
-        .position(|b| !b.is_ascii_digit())
-        .unwrap_or(text.len());
+    let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }
 
@@ -221,10 +195,7 @@ fn read_fraction(digits: &str) -> (u64, f64) {
 }
 
 fn read_unit<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), InvalidDuration> {
-    let end = rest
-        .bytes()
-        .position(|b| b == b'.' || b.is_ascii_digit())
-        .unwrap_or(rest.len());
+    let end = rest.bytes().position(|b| b == b'.' || b.is_ascii_digit()).unwrap_or(rest.len());
     let (unit, rest) = rest.split_at(end);
     let nanos = match unit {
         "ns" => 1,
@@ -236,10 +207,7 @@ fn read_unit<'a>(text: &str, rest: &'a str) -> Result<(u64, &'a str), InvalidDur
         "h" => HOUR,
         "" => return Err(InvalidDuration::MissingUnit { text: text.into() }),
         _ => {
-            return Err(InvalidDuration::UnknownUnit {
-                unit: unit.into(),
-                text: text.into(),
-            });
+            return Err(InvalidDuration::UnknownUnit { unit: unit.into(), text: text.into() });
         }
     };
     Ok((nanos, rest))

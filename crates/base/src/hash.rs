@@ -51,9 +51,7 @@ impl FromStr for ContentHash {
     fn from_str(text: &str) -> Result<Self, InvalidHash> {
         let well_formed = text.len() == 32 && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
         let digits = if well_formed { text } else { "" };
-        u128::from_str_radix(digits, 16)
-            .map(Self)
-            .map_err(|_| InvalidHash)
+        u128::from_str_radix(digits, 16).map(Self).map_err(|_| InvalidHash)
     }
 }
 
@@ -147,14 +145,9 @@ mod tests {
         assert_eq!(hash.to_string().parse(), Ok(hash));
         let json = serde_json::to_string(&hash).unwrap();
         assert_eq!(serde_json::from_str::<ContentHash>(&json).unwrap(), hash);
-        for bad in [
-            "",
-            "0",
-            &"A".repeat(32),
-            &"g".repeat(32),
-            &format!("+{}", "0".repeat(31)),
-            &"0".repeat(33),
-        ] {
+        for bad in
+            ["", "0", &"A".repeat(32), &"g".repeat(32), &format!("+{}", "0".repeat(31)), &"0".repeat(33)]
+        {
             assert_eq!(bad.parse::<ContentHash>(), Err(InvalidHash), "{bad}");
         }
     }

@@ -129,10 +129,7 @@ pub fn subset_of(inner: &str, outer: &str) -> bool {
 ///
 /// Sorting by it puts every name before the wildcards that cover it.
 pub fn by_specificity(a: &str, b: &str) -> Ordering {
-    is_wildcard(a)
-        .cmp(&is_wildcard(b))
-        .then_with(|| b.len().cmp(&a.len()))
-        .then_with(|| a.cmp(b))
+    is_wildcard(a).cmp(&is_wildcard(b)).then_with(|| b.len().cmp(&a.len())).then_with(|| a.cmp(b))
 }
 
 /// Whether `a` belongs before `b` in [`by_specificity`] order. Two empty names count as such either way round.

@@ -71,11 +71,7 @@ impl Labels {
     /// Whether every label here is in `other` with the same value. The empty set is a subset of every set.
     pub fn subset_of(&self, other: &Self) -> bool {
         let mut rest = other.entries.iter();
-        self.len() <= other.len()
-            && self
-                .entries
-                .iter()
-                .all(|label| rest.any(|candidate| candidate == label))
+        self.len() <= other.len() && self.entries.iter().all(|label| rest.any(|candidate| candidate == label))
     }
 
     /// Whether this set, used as a selector, selects `other`: as [`subset_of`](Self::subset_of), but the empty set selects
@@ -103,10 +99,8 @@ impl Labels {
 impl<K: Into<Box<str>>, V: Into<Box<str>>> FromIterator<(K, V)> for Labels {
     /// Collects labels; of equal keys the last one wins.
     fn from_iter<I: IntoIterator<Item = (K, V)>>(labels: I) -> Self {
-        let mut entries: Vec<(Box<str>, Box<str>)> = labels
-            .into_iter()
-            .map(|(key, value)| (key.into(), value.into()))
-            .collect();
+        let mut entries: Vec<(Box<str>, Box<str>)> =
+            labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         entries.dedup_by(|later, earlier| {
             let same = later.0 == earlier.0;
@@ -215,10 +209,7 @@ pub fn is_qualified_name_or_empty(text: &str) -> bool {
 }
 
 fn is_qualified_name(text: &str) -> bool {
-    bounded_by_alphanumeric(text)
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
+    bounded_by_alphanumeric(text) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_.".contains(&b))
 }
 
 fn is_dns_name(text: &str) -> bool {

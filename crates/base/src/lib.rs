@@ -7,6 +7,7 @@ pub mod labels;
 pub mod net;
 pub mod protocol;
 pub mod quantity;
+pub mod regex;
 pub mod spiffe;
 pub mod tree;
 

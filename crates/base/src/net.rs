@@ -52,32 +52,21 @@ pub fn parse_prefix_or_ip(text: &str) -> Result<IpNet, NetError> {
     if text.is_empty() {
         return Err(NetError::Empty);
     }
-    if text.contains('/') {
-        parse_prefix(text)
-    } else {
-        parse_ip(text).map(IpNet::from)
-    }
+    if text.contains('/') { parse_prefix(text) } else { parse_ip(text).map(IpNet::from) }
 }
 
 /// Splits addresses into IPv4 and IPv6, dropping what is not an address.
 pub fn split_families<'a>(texts: impl IntoIterator<Item = &'a str>) -> (Vec<IpAddr>, Vec<IpAddr>) {
-    texts
-        .into_iter()
-        .filter_map(|text| parse_ip(text).ok())
-        .partition(IpAddr::is_ipv4)
+    texts.into_iter().filter_map(|text| parse_ip(text).ok()).partition(IpAddr::is_ipv4)
 }
 
 /// Whether a request's peer, written `host:port` or `[host]:port`, is this machine's loopback.
 pub fn is_localhost_peer(peer: &str) -> bool {
     let host = match peer.strip_prefix('[') {
         Some(rest) => rest.split_once("]:").map(|(host, _)| host),
-        None => peer
-            .split_once(':')
-            .filter(|(_, port)| !port.contains(':'))
-            .map(|(host, _)| host),
+        None => peer.split_once(':').filter(|(_, port)| !port.contains(':')).map(|(host, _)| host),
     };
-    host.and_then(|host| host.parse::<IpAddr>().ok())
-        .is_some_and(|ip| ip.to_canonical().is_loopback())
+    host.and_then(|host| host.parse::<IpAddr>().ok()).is_some_and(|ip| ip.to_canonical().is_loopback())
 }
 
 /// The longest interface name the kernel takes.
@@ -110,9 +99,7 @@ pub fn validate_interface_names(list: &str) -> Result<(), InterfaceError> {
     if list.is_empty() {
         return Ok(());
     }
-    list.split(',')
-        .map(str::trim)
-        .try_for_each(validate_interface_name)
+    list.split(',').map(str::trim).try_for_each(validate_interface_name)
 }
 
 fn validate_interface_name(name: &str) -> Result<(), InterfaceError> {
@@ -122,9 +109,7 @@ fn validate_interface_name(name: &str) -> Result<(), InterfaceError> {
     if name.len() > INTERFACE_MAX {
         return Err(InterfaceError::TooLong { name: name.into() });
     }
-    let plain = name
-        .bytes()
-        .all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
+    let plain = name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
     if !first.is_ascii_alphabetic() || !plain {
         return Err(InterfaceError::Characters { name: name.into() });
     }
@@ -140,16 +125,7 @@ mod tests {
         for good in ["1.2.3.4", "::1", "fe80::1%eth0", "::ffff:1.2.3.4"] {
             assert!(parse_ip(good).is_ok(), "{good}");
         }
-        for bad in [
-            "",
-            "1.2.3",
-            "01.2.3.4",
-            "1.2.3.4%eth0",
-            "fe80::1%",
-            "[::1]",
-            "1.2.3.4/32",
-            " 1.2.3.4",
-        ] {
+        for bad in ["", "1.2.3", "01.2.3.4", "1.2.3.4%eth0", "fe80::1%", "[::1]", "1.2.3.4/32", " 1.2.3.4"] {
             assert!(parse_ip(bad).is_err(), "{bad}");
         }
     }
@@ -175,14 +151,8 @@ mod tests {
     #[test]
     fn a_bare_address_is_a_prefix_of_itself() {
         assert_eq!(parse_prefix_or_ip("1.2.3.4").unwrap().to_string(), "1.2.3.4/32");
-        assert_eq!(
-            parse_prefix_or_ip("2001:db8::1").unwrap().to_string(),
-            "2001:db8::1/128"
-        );
-        assert_eq!(
-            parse_prefix_or_ip("10.0.0.0/8").unwrap().to_string(),
-            "10.0.0.0/8"
-        );
+        assert_eq!(parse_prefix_or_ip("2001:db8::1").unwrap().to_string(), "2001:db8::1/128");
+        assert_eq!(parse_prefix_or_ip("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
         assert_eq!(parse_prefix_or_ip(""), Err(NetError::Empty));
         assert!(parse_prefix_or_ip("example.com").is_err());
     }
@@ -195,24 +165,11 @@ mod tests {
 
     #[test]
     fn localhost_is_the_loopback_of_either_family() {
-        for local in [
-            "127.0.0.1:8080",
-            "127.1.2.3:1",
-            "[::1]:8080",
-            "[::ffff:127.0.0.1]:80",
-        ] {
+        for local in ["127.0.0.1:8080", "127.1.2.3:1", "[::1]:8080", "[::ffff:127.0.0.1]:80"] {
             assert!(is_localhost_peer(local), "{local}");
         }
-        for other in [
-            "8.8.8.8:8080",
-            "127.0.0.1",
-            "::1",
-            "::1:80",
-            "[::1]",
-            "localhost:80",
-            "",
-            "[::1%lo]:1",
-        ] {
+        for other in ["8.8.8.8:8080", "127.0.0.1", "::1", "::1:80", "[::1]", "localhost:80", "", "[::1%lo]:1"]
+        {
             assert!(!is_localhost_peer(other), "{other}");
         }
     }

@@ -90,10 +90,7 @@ impl Protocol {
     fn of_port_name(name: &str) -> Self {
         let grpc_web = Self::GrpcWeb.as_str();
         // The one protocol with a hyphen in its name. Parity: `grpc-webby` counts too.
-        if name
-            .as_bytes()
-            .get(..grpc_web.len())
-            .is_some_and(|s| s.eq_ignore_ascii_case(grpc_web.as_bytes()))
+        if name.as_bytes().get(..grpc_web.len()).is_some_and(|s| s.eq_ignore_ascii_case(grpc_web.as_bytes()))
         {
             return Self::GrpcWeb;
         }
@@ -123,10 +120,7 @@ impl Protocol {
 
     /// Whether requests can be routed one by one: any HTTP in clear text.
     pub const fn is_http(self) -> bool {
-        matches!(
-            self,
-            Self::Http | Self::Http2 | Self::HttpProxy | Self::Grpc | Self::GrpcWeb
-        )
+        matches!(self, Self::Http | Self::Http2 | Self::HttpProxy | Self::Grpc | Self::GrpcWeb)
     }
 
     /// Whether it is HTTP, or may be found to be.
@@ -141,10 +135,7 @@ impl Protocol {
 
     /// Whether the mesh handles it as a TCP stream.
     pub const fn is_tcp(self) -> bool {
-        matches!(
-            self,
-            Self::Tcp | Self::Https | Self::Tls | Self::Mongo | Self::Redis | Self::MySql
-        )
+        matches!(self, Self::Tcp | Self::Https | Self::Tls | Self::Mongo | Self::Redis | Self::MySql)
     }
 
     /// Whether it is encrypted by the application.

@@ -40,44 +40,20 @@ pub enum Notation {
     DecimalExponent,
 }
 
-const DECIMAL_SUFFIXES: [(i32, &str); 10] = [
-    (-9, "n"),
-    (-6, "u"),
-    (-3, "m"),
-    (0, ""),
-    (3, "k"),
-    (6, "M"),
-    (9, "G"),
-    (12, "T"),
-    (15, "P"),
-    (18, "E"),
-];
-const BINARY_SUFFIXES: [(u32, &str); 6] = [
-    (10, "Ki"),
-    (20, "Mi"),
-    (30, "Gi"),
-    (40, "Ti"),
-    (50, "Pi"),
-    (60, "Ei"),
-];
+const DECIMAL_SUFFIXES: [(i32, &str); 10] =
+    [(-9, "n"), (-6, "u"), (-3, "m"), (0, ""), (3, "k"), (6, "M"), (9, "G"), (12, "T"), (15, "P"), (18, "E")];
+const BINARY_SUFFIXES: [(u32, &str); 6] =
+    [(10, "Ki"), (20, "Mi"), (30, "Gi"), (40, "Ti"), (50, "Pi"), (60, "Ei")];
 
 impl Quantity {
     /// So many units.
     pub fn from_units(units: i64, notation: Notation) -> Self {
-        Self {
-            nanos: i128::from(units) * NANOS_PER_UNIT,
-            notation,
-            verbatim: None,
-        }
+        Self { nanos: i128::from(units) * NANOS_PER_UNIT, notation, verbatim: None }
     }
 
     /// So many thousandths.
     pub fn from_millis(millis: i64, notation: Notation) -> Self {
-        Self {
-            nanos: i128::from(millis) * NANOS_PER_MILLI,
-            notation,
-            verbatim: None,
-        }
+        Self { nanos: i128::from(millis) * NANOS_PER_MILLI, notation, verbatim: None }
     }
 
     /// The amount in whole units, rounded away from zero, at most what fits.
@@ -153,10 +129,7 @@ fn canonical_decimal(nanos: i128, max_exponent: i32, suffix: impl Fn(i32) -> Str
 }
 
 fn decimal_suffix(exponent: i32) -> &'static str {
-    DECIMAL_SUFFIXES
-        .iter()
-        .find(|(candidate, _)| *candidate == exponent)
-        .map_or("", |(_, suffix)| suffix)
+    DECIMAL_SUFFIXES.iter().find(|(candidate, _)| *candidate == exponent).map_or("", |(_, suffix)| suffix)
 }
 
 fn divide_away_from_zero(amount: i128, divisor: i128) -> i128 {
@@ -164,9 +137,7 @@ fn divide_away_from_zero(amount: i128, divisor: i128) -> i128 {
 }
 
 fn clamp(amount: i128) -> i64 {
-    amount
-        .try_into()
-        .unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX })
+    amount.try_into().unwrap_or(if amount < 0 { i64::MIN } else { i64::MAX })
 }
 
 impl fmt::Display for Quantity {

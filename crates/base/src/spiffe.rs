@@ -56,20 +56,13 @@ impl Identity {
 
     /// The same workload as another trust domain names it.
     pub fn with_trust_domain(&self, trust_domain: &str) -> Self {
-        Self {
-            trust_domain: trust_domain.into(),
-            ..self.clone()
-        }
+        Self { trust_domain: trust_domain.into(), ..self.clone() }
     }
 }
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            trust_domain,
-            namespace,
-            service_account,
-        } = self;
+        let Self { trust_domain, namespace, service_account } = self;
         write!(f, "{SCHEME}{trust_domain}/ns/{namespace}/sa/{service_account}")
     }
 }
@@ -103,9 +96,7 @@ pub fn expand<'a>(
         let Ok(identity) = uri.parse::<Identity>() else {
             continue;
         };
-        let renamed = aliases
-            .iter()
-            .map(|alias| identity.with_trust_domain(alias.as_ref()).to_string());
+        let renamed = aliases.iter().map(|alias| identity.with_trust_domain(alias.as_ref()).to_string());
         expanded.extend(renamed);
     }
     expanded
@@ -148,24 +139,13 @@ mod tests {
     #[test]
     fn at_sign_becomes_a_dot_when_the_trust_domain_is_an_address() {
         let identity = Identity::new("project@accounts.example", "a", "b").unwrap();
-        assert_eq!(
-            identity.to_string(),
-            "spiffe://project.accounts.example/ns/a/sa/b"
-        );
+        assert_eq!(identity.to_string(), "spiffe://project.accounts.example/ns/a/sa/b");
     }
 
     #[test]
     fn aliases_apply_to_identities_alone() {
-        let expanded = expand(
-            ["spiffe://td/ns/a/sa/b", "db.example", "spiffe://td/other"],
-            &["old"],
-        );
-        let expected = [
-            "db.example",
-            "spiffe://old/ns/a/sa/b",
-            "spiffe://td/ns/a/sa/b",
-            "spiffe://td/other",
-        ];
+        let expanded = expand(["spiffe://td/ns/a/sa/b", "db.example", "spiffe://td/other"], &["old"]);
+        let expected = ["db.example", "spiffe://old/ns/a/sa/b", "spiffe://td/ns/a/sa/b", "spiffe://td/other"];
         assert!(expanded.iter().eq(expected.iter()));
     }
 }

@@ -303,9 +303,7 @@ pub struct DuplicateKey {
 impl PartialEq for Map {
     fn eq(&self, other: &Self) -> bool {
         self.len() == other.len()
-            && self
-                .iter()
-                .all(|entry| other.get(&entry.key).is_some_and(|node| *node == entry.node))
+            && self.iter().all(|entry| other.get(&entry.key).is_some_and(|node| *node == entry.node))
     }
 }
 
@@ -318,10 +316,7 @@ impl Map {
     /// A mapping of these entries in this order, refused if a key repeats.
     pub fn from_entries(entries: Vec<Entry>) -> Result<Self, DuplicateKey> {
         match first_repeat(&entries) {
-            Some(entry) => Err(DuplicateKey {
-                key: entry.key.clone(),
-                at: entry.key_at,
-            }),
+            Some(entry) => Err(DuplicateKey { key: entry.key.clone(), at: entry.key_at }),
             None => Ok(Self { entries }),
         }
     }
@@ -338,10 +333,7 @@ impl Map {
 
     /// The value under `key`, for change.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Node> {
-        self.entries
-            .iter_mut()
-            .find(|entry| *entry.key == *key)
-            .map(|entry| &mut entry.node)
+        self.entries.iter_mut().find(|entry| *entry.key == *key).map(|entry| &mut entry.node)
     }
 
     /// The entry of `key`, with the key's own position.
@@ -375,21 +367,14 @@ impl Map {
         if let Some(present) = self.get_mut(key) {
             return Some(std::mem::replace(present, node));
         }
-        self.entries.push(Entry {
-            key: key.into(),
-            key_at: node.at,
-            node,
-        });
+        self.entries.push(Entry { key: key.into(), key_at: node.at, node });
         None
     }
 
     /// Adds an entry at the end, refused if the key is there already.
     pub fn push(&mut self, entry: Entry) -> Result<(), DuplicateKey> {
         if self.contains_key(&entry.key) {
-            return Err(DuplicateKey {
-                key: entry.key,
-                at: entry.key_at,
-            });
+            return Err(DuplicateKey { key: entry.key, at: entry.key_at });
         }
         self.entries.push(entry);
         Ok(())
@@ -415,9 +400,7 @@ fn first_repeat(entries: &[Entry]) -> Option<&Entry> {
     }
     let mut order: Vec<usize> = (0..entries.len()).collect();
     order.sort_by(|&a, &b| entries[a].key.cmp(&entries[b].key));
-    let repeats = order
-        .windows(2)
-        .filter(|pair| entries[pair[0]].key == entries[pair[1]].key);
+    let repeats = order.windows(2).filter(|pair| entries[pair[0]].key == entries[pair[1]].key);
     repeats.map(|pair| pair[1]).min().map(|at| &entries[at])
 }
 

@@ -75,11 +75,7 @@ impl ProtoDuration {
     /// Go's duration, at its nearest end if this one is beyond its 292 years.
     pub fn to_duration(self) -> Duration {
         let second = SECOND as i64;
-        Duration::from_nanos(
-            self.seconds
-                .saturating_mul(second)
-                .saturating_add(self.nanos.into()),
-        )
+        Duration::from_nanos(self.seconds.saturating_mul(second).saturating_add(self.nanos.into()))
     }
 }
 
@@ -87,10 +83,7 @@ impl From<Duration> for ProtoDuration {
     fn from(duration: Duration) -> Self {
         let second = SECOND as i64;
         let (seconds, nanos) = (duration.as_nanos() / second, duration.as_nanos() % second);
-        Self {
-            seconds,
-            nanos: i32::try_from(nanos).expect("a remainder of a division by one second fits"),
-        }
+        Self { seconds, nanos: i32::try_from(nanos).expect("a remainder of a division by one second fits") }
     }
 }
 
@@ -111,31 +104,20 @@ impl FromStr for ProtoDuration {
         if !digits(whole) || !digits(fraction) || fraction.len() > 9 || leading_zero {
             return Err(invalid());
         }
-        let seconds: i64 = if whole.is_empty() {
-            0
-        } else {
-            whole.parse().map_err(|_| invalid())?
-        };
+        let seconds: i64 = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| invalid())? };
         let nanos: i32 = format!("{fraction:0<9}").parse().map_err(|_| invalid())?;
         if seconds > MAX_SECONDS {
             return Err(InvalidProtoDuration::TextRange { text: text.into() });
         }
         let sign = if number.starts_with('-') { -1 } else { 1 };
-        Ok(Self {
-            seconds: seconds * i64::from(sign),
-            nanos: nanos * sign,
-        })
+        Ok(Self { seconds: seconds * i64::from(sign), nanos: nanos * sign })
     }
 }
 
 impl fmt::Display for ProtoDuration {
     /// None, three, six or nine decimals, whichever is the fewest that suffices.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sign = if self.seconds < 0 || self.nanos < 0 {
-            "-"
-        } else {
-            ""
-        };
+        let sign = if self.seconds < 0 || self.nanos < 0 { "-" } else { "" };
         let (seconds, nanos) = (self.seconds.unsigned_abs(), self.nanos.unsigned_abs());
         match nanos {
             0 => write!(f, "{sign}{seconds}s"),

@@ -44,26 +44,13 @@ fn bad_go_text_is_refused_in_go_words() {
         ("1h2", "time: missing unit in duration \"1h2\""),
         ("1d", "time: unknown unit \"d\" in duration \"1d\""),
         ("1 s", "time: unknown unit \" s\" in duration \"1 s\""),
-        (
-            "9223372036854775808ns",
-            "time: invalid duration \"9223372036854775808ns\"",
-        ),
-        (
-            "99999999999999999999s",
-            "time: invalid duration \"99999999999999999999s\"",
-        ),
-        (
-            "1\u{b5}",
-            "time: unknown unit \"\\xc2\\xb5\" in duration \"1\\xc2\\xb5\"",
-        ),
+        ("9223372036854775808ns", "time: invalid duration \"9223372036854775808ns\""),
+        ("99999999999999999999s", "time: invalid duration \"99999999999999999999s\""),
+        ("1\u{b5}", "time: unknown unit \"\\xc2\\xb5\" in duration \"1\\xc2\\xb5\""),
         ("--1s", "time: invalid duration \"--1s\""),
     ];
     for (text, message) in cases {
-        assert_eq!(
-            text.parse::<Duration>().unwrap_err().to_string(),
-            message,
-            "{text}"
-        );
+        assert_eq!(text.parse::<Duration>().unwrap_err().to_string(), message, "{text}");
     }
 }
 
@@ -92,10 +79,7 @@ fn conversions_keep_to_the_range() {
     assert_eq!(Duration::from_secs(2), Duration::from_millis(2000));
     assert_eq!(Duration::from_secs(i64::MAX).as_nanos(), i64::MAX);
     assert_eq!(Duration::from_secs(-1).to_std(), None);
-    assert_eq!(
-        Duration::from_millis(5).to_std(),
-        Some(time::Duration::from_millis(5))
-    );
+    assert_eq!(Duration::from_millis(5).to_std(), Some(time::Duration::from_millis(5)));
     assert!(Duration::try_from(time::Duration::MAX).is_err());
 }
 
@@ -133,51 +117,30 @@ fn proto_text_is_read_as_protojson_does() {
         "- 1s",
         "+-1s",
     ] {
-        assert!(
-            matches!(
-                bad.parse::<ProtoDuration>(),
-                Err(InvalidProtoDuration::Form { .. })
-            ),
-            "{bad}"
-        );
+        assert!(matches!(bad.parse::<ProtoDuration>(), Err(InvalidProtoDuration::Form { .. })), "{bad}");
     }
     for far in ["315576000001s", "-315576000001s"] {
-        assert!(
-            matches!(
-                far.parse::<ProtoDuration>(),
-                Err(InvalidProtoDuration::TextRange { .. })
-            ),
-            "{far}"
-        );
+        assert!(matches!(far.parse::<ProtoDuration>(), Err(InvalidProtoDuration::TextRange { .. })), "{far}");
     }
 }
 
 #[test]
 fn proto_fields_are_checked() {
     assert!(ProtoDuration::new(1, 999_999_999).is_ok());
-    assert_eq!(
-        ProtoDuration::new(i64::MIN, 0),
-        Err(InvalidProtoDuration::Seconds { seconds: i64::MIN })
-    );
+    assert_eq!(ProtoDuration::new(i64::MIN, 0), Err(InvalidProtoDuration::Seconds { seconds: i64::MIN }));
     assert_eq!(
         ProtoDuration::new(0, 1_000_000_000),
         Err(InvalidProtoDuration::Nanos { nanos: 1_000_000_000 })
     );
-    assert_eq!(
-        ProtoDuration::new(0, i32::MIN),
-        Err(InvalidProtoDuration::Nanos { nanos: i32::MIN })
-    );
+    assert_eq!(ProtoDuration::new(0, i32::MIN), Err(InvalidProtoDuration::Nanos { nanos: i32::MIN }));
     assert_eq!(ProtoDuration::new(1, -1), Err(InvalidProtoDuration::Signs));
 }
 
 #[test]
 fn proto_text_has_few_decimals() {
-    for (seconds, nanos, text) in [
-        (3, 0, "3s"),
-        (1, 500_000_000, "1.500s"),
-        (0, -1_000, "-0.000001s"),
-        (-1, -1, "-1.000000001s"),
-    ] {
+    for (seconds, nanos, text) in
+        [(3, 0, "3s"), (1, 500_000_000, "1.500s"), (0, -1_000, "-0.000001s"), (-1, -1, "-1.000000001s")]
+    {
         assert_eq!(ProtoDuration::new(seconds, nanos).unwrap().to_string(), text);
     }
 }

@@ -54,10 +54,7 @@ fn subset_holds_in_one_direction_only() {
 fn sorting_puts_specific_hosts_first() {
     let mut hosts = names(&["foo.com", "bar.com", "*.com", "*.foo.com", "*", "baz.bar.com"]);
     hosts.sort_by(|a, b| by_specificity(a, b));
-    assert_eq!(
-        hosts,
-        names(&["baz.bar.com", "bar.com", "foo.com", "*.foo.com", "*.com", "*"])
-    );
+    assert_eq!(hosts, names(&["baz.bar.com", "bar.com", "foo.com", "*.foo.com", "*.com", "*"]));
 }
 
 #[test]
@@ -82,11 +79,7 @@ fn intersection_keeps_the_narrower_name_once() {
     let cases: [(&[&str], &[&str], &[&str]); 6] = [
         (&["foo,com"], &["bar.com"], &[]),
         (&["*.com"], &["foo.com", "bar.com"], &["foo.com", "bar.com"]),
-        (
-            &["foo.com", "*.net"],
-            &["*.com", "bar.net"],
-            &["foo.com", "bar.net"],
-        ),
+        (&["foo.com", "*.net"], &["*.com", "bar.net"], &["foo.com", "bar.net"]),
         (&["foo.com", "*.net"], &["*.bar.net"], &["*.bar.net"]),
         (&["*", "foo.com"], &["foo.com"], &["foo.com"]),
         (&["foo.com"], &["Foo.com"], &[]),
@@ -99,10 +92,7 @@ fn intersection_keeps_the_narrower_name_once() {
 #[test]
 fn namespace_filter_strips_the_qualifier() {
     let hosts = ["ns1/foo.com", "*/bar.com", "baz.com", "ns2/qux.com"];
-    assert_eq!(
-        for_namespace(&hosts, "ns1"),
-        names(&["foo.com", "bar.com", "baz.com"])
-    );
+    assert_eq!(for_namespace(&hosts, "ns1"), names(&["foo.com", "bar.com", "baz.com"]));
     assert_eq!(for_namespace(&hosts, "ns3"), names(&["bar.com", "baz.com"]));
 }
 

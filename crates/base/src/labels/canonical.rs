@@ -27,10 +27,7 @@ pub fn revision(labels: &Labels) -> Option<&str> {
 
 /// Canonical service and revision of a workload, falling back to the workload's name and to `latest`.
 pub fn service<'a>(labels: &'a Labels, workload_name: &'a str) -> (&'a str, &'a str) {
-    (
-        name(labels).unwrap_or(workload_name),
-        revision(labels).unwrap_or("latest"),
-    )
+    (name(labels).unwrap_or(workload_name), revision(labels).unwrap_or("latest"))
 }
 
 /// The application a workload belongs to.

@@ -99,9 +99,7 @@ pub enum SelectorError {
 impl Selector {
     /// The selector that selects everything.
     pub const fn everything() -> Self {
-        Self {
-            requirements: Vec::new(),
-        }
+        Self { requirements: Vec::new() }
     }
 
     /// The selector of exactly these label values.
@@ -111,9 +109,7 @@ impl Selector {
             operator: Operator::Equals,
             values: vec![value.into()],
         };
-        Self {
-            requirements: labels.iter().map(requirement).collect(),
-        }
+        Self { requirements: labels.iter().map(requirement).collect() }
     }
 
     /// A selector of these requirements, all of which must hold.
@@ -144,9 +140,7 @@ impl Selector {
 
     /// Whether every requirement holds for these labels.
     pub fn matches(&self, labels: &Labels) -> bool {
-        self.requirements
-            .iter()
-            .all(|requirement| requirement.matches(labels))
+        self.requirements.iter().all(|requirement| requirement.matches(labels))
     }
 
     /// Whether this selects everything.
@@ -165,21 +159,14 @@ impl Requirement {
     pub fn new(key: &str, operator: Operator, mut values: Vec<Box<str>>) -> Result<Self, SelectorError> {
         validate_selector_key(key)?;
         if let Some(rule) = operator.broken_arity(values.len()) {
-            return Err(SelectorError::Values {
-                key: key.into(),
-                rule,
-            });
+            return Err(SelectorError::Values { key: key.into(), rule });
         }
         for value in &values {
             validate_value(key, operator, value)?;
         }
         values.sort();
         values.dedup();
-        Ok(Self {
-            key: key.into(),
-            operator,
-            values,
-        })
+        Ok(Self { key: key.into(), operator, values })
     }
 
     /// The key.
@@ -217,9 +204,7 @@ impl Requirement {
     }
 
     fn compares(&self, actual: Option<&str>, holds: impl Fn(i64, i64) -> bool) -> bool {
-        let integers = actual
-            .and_then(parse_integer)
-            .zip(self.values.first().and_then(|b| parse_integer(b)));
+        let integers = actual.and_then(parse_integer).zip(self.values.first().and_then(|b| parse_integer(b)));
         integers.is_some_and(|(actual, bound)| holds(actual, bound))
     }
 }
@@ -242,16 +227,10 @@ fn parse_integer(text: &str) -> Option<i64> {
 fn validate_value(key: &str, operator: Operator, value: &str) -> Result<(), SelectorError> {
     let compares = matches!(operator, Operator::GreaterThan | Operator::LessThan);
     if compares && parse_integer(value).is_none() {
-        return Err(SelectorError::NotInteger {
-            key: key.into(),
-            value: value.into(),
-        });
+        return Err(SelectorError::NotInteger { key: key.into(), value: value.into() });
     }
     if value.len() > LABEL_MAX {
-        return Err(SelectorError::LongValue {
-            key: key.into(),
-            value: value.into(),
-        });
+        return Err(SelectorError::LongValue { key: key.into(), value: value.into() });
     }
     if !is_qualified_name_or_empty(value) {
         return Err(InvalidLabel::Value { value: value.into() }.into());
@@ -267,30 +246,23 @@ impl Operator {
             "NotIn" => Ok(Self::NotIn),
             "Exists" => Ok(Self::Exists),
             "DoesNotExist" => Ok(Self::DoesNotExist),
-            _ => Err(SelectorError::Operator {
-                operator: name.into(),
-            }),
+            _ => Err(SelectorError::Operator { operator: name.into() }),
         }
     }
 
     /// The rule that so many values break, if they break one.
     fn broken_arity(self, values: usize) -> Option<&'static str> {
         let (fits, rule) = match self {
-            Self::In | Self::NotIn => (
-                values > 0,
-                "for 'in', 'notin' operators, values set can't be empty",
-            ),
+            Self::In | Self::NotIn => (values > 0, "for 'in', 'notin' operators, values set can't be empty"),
             Self::Equals | Self::DoubleEquals | Self::NotEquals => {
                 (values == 1, "exact-match compatibility requires one single value")
             }
-            Self::Exists | Self::DoesNotExist => (
-                values == 0,
-                "values set must be empty for exists and does not exist",
-            ),
-            Self::GreaterThan | Self::LessThan => (
-                values == 1,
-                "for 'Gt', 'Lt' operators, exactly one value is required",
-            ),
+            Self::Exists | Self::DoesNotExist => {
+                (values == 0, "values set must be empty for exists and does not exist")
+            }
+            Self::GreaterThan | Self::LessThan => {
+                (values == 1, "for 'Gt', 'Lt' operators, exactly one value is required")
+            }
         };
         (!fits).then_some(rule)
     }
@@ -309,11 +281,7 @@ impl fmt::Display for Selector {
 
 impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            key,
-            operator,
-            values,
-        } = self;
+        let Self { key, operator, values } = self;
         let values = values.join(",");
         match operator {
             Operator::Equals => write!(f, "{key}={values}"),

@@ -19,11 +19,7 @@ fn subset_and_selection_differ_for_the_empty_set() {
     ];
     for (left, right, subset, selected) in cases {
         let (left, right) = (labels(left), labels(right));
-        assert_eq!(
-            (left.subset_of(&right), left.selects(&right)),
-            (subset, selected),
-            "{left} in {right}"
-        );
+        assert_eq!((left.subset_of(&right), left.selects(&right)), (subset, selected), "{left} in {right}");
     }
 }
 
@@ -48,19 +44,8 @@ fn last_of_equal_keys_wins() {
 fn validation_names_each_fault() {
     let long = "a".repeat(64);
     let long_prefix = format!("{}a/x", "a.".repeat(127));
-    let bad_keys = [
-        "^",
-        ".key",
-        "key_",
-        "key$",
-        "istio./key",
-        "/key",
-        "a/b/c",
-        "",
-        "a/",
-        &long,
-        &long_prefix,
-    ];
+    let bad_keys =
+        ["^", ".key", "key_", "key$", "istio./key", "/key", "a/b/c", "", "a/", &long, &long_prefix];
     for key in bad_keys {
         assert_eq!(labels(&[(key, "v")]).validate().len(), 1, "{key}");
     }
@@ -71,26 +56,13 @@ fn validation_names_each_fault() {
             "{value}"
         );
     }
-    for (key, value) in [
-        ("key", "value"),
-        ("app.kubernetes.io/name", ""),
-        ("A_b.c-d", "v.1_2-3"),
-        ("k", &long),
-    ] {
+    for (key, value) in
+        [("key", "value"), ("app.kubernetes.io/name", ""), ("A_b.c-d", "v.1_2-3"), ("k", &long)]
+    {
         assert_eq!(labels(&[(key, value)]).validate(), [], "{key}={value}");
     }
-    assert!(
-        validate_key(&long)
-            .unwrap_err()
-            .to_string()
-            .ends_with("(name is too long)")
-    );
-    assert!(
-        validate_key(&long_prefix)
-            .unwrap_err()
-            .to_string()
-            .ends_with("(DNS prefix is too long)")
-    );
+    assert!(validate_key(&long).unwrap_err().to_string().ends_with("(name is too long)"));
+    assert!(validate_key(&long_prefix).unwrap_err().to_string().ends_with("(DNS prefix is too long)"));
 }
 
 #[test]
@@ -102,10 +74,7 @@ fn dns_labels_allow_inner_hyphens_only() {
         assert!(!is_dns_label(bad) && !is_wildcard_dns_label(bad), "{bad}");
     }
     for wildcard in ["*", "*a", "*-a"] {
-        assert!(
-            is_wildcard_dns_label(wildcard) && !is_dns_label(wildcard),
-            "{wildcard}"
-        );
+        assert!(is_wildcard_dns_label(wildcard) && !is_dns_label(wildcard), "{wildcard}");
     }
     for bad in ["**", "*-", "a*", "*--a-"] {
         assert!(!is_wildcard_dns_label(bad), "{bad}");
@@ -122,25 +91,13 @@ fn canonical_service_prefers_its_own_labels() {
         ("app", "legacy-app"),
         ("version", "legacy-version"),
     ]);
-    assert_eq!(
-        canonical::service(&all, "w"),
-        ("canonical-name", "canonical-revision")
-    );
+    assert_eq!(canonical::service(&all, "w"), ("canonical-name", "canonical-revision"));
     assert_eq!(canonical::app(&all), Some("legacy-app"));
-    let mixed = labels(&[
-        ("app.kubernetes.io/name", "k8s-name"),
-        ("version", "legacy-version"),
-    ]);
+    let mixed = labels(&[("app.kubernetes.io/name", "k8s-name"), ("version", "legacy-version")]);
     assert_eq!(canonical::service(&mixed, "w"), ("k8s-name", "legacy-version"));
     assert_eq!(canonical::app(&mixed), Some("k8s-name"));
     assert_eq!(canonical::service(&Labels::new(), "w"), ("w", "latest"));
-    assert_eq!(
-        (
-            canonical::name(&Labels::new()),
-            canonical::revision(&Labels::new())
-        ),
-        (None, None)
-    );
+    assert_eq!((canonical::name(&Labels::new()), canonical::revision(&Labels::new())), (None, None));
 }
 
 #[test]

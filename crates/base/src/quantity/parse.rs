@@ -84,12 +84,7 @@ impl<'a> Parts<'a> {
             "" => "0",
             significant => significant,
         };
-        Ok(Self {
-            negative: text.starts_with('-'),
-            whole,
-            fraction,
-            suffix,
-        })
+        Ok(Self { negative: text.starts_with('-'), whole, fraction, suffix })
     }
 
     /// The amount in billionths, rounded up and at most [`BINARY_MAX`].
@@ -102,11 +97,7 @@ impl<'a> Parts<'a> {
             inexact |= sum % 10 != 0;
             fraction = sum / 10;
         }
-        let whole = self
-            .whole
-            .parse::<i128>()
-            .ok()
-            .and_then(|whole| whole.checked_mul(scale));
+        let whole = self.whole.parse::<i128>().ok().and_then(|whole| whole.checked_mul(scale));
         let total = whole.and_then(|whole| whole.checked_add(fraction + i128::from(inexact)));
         total.map_or(BINARY_MAX, |total| total.min(BINARY_MAX))
     }
@@ -123,16 +114,11 @@ impl<'a> Parts<'a> {
         let dropped = usize::try_from(-shift).unwrap_or(0).min(digits.len());
         let (kept, rounded_off) = digits.split_at(digits.len() - dropped);
         let inexact = rounded_off.bytes().any(|b| b != b'0');
-        let kept: i128 = if kept.is_empty() {
-            0
-        } else {
-            kept.parse().map_err(|_| InvalidQuantity::Range)?
-        };
+        let kept: i128 =
+            if kept.is_empty() { 0 } else { kept.parse().map_err(|_| InvalidQuantity::Range)? };
         let factor = 10i128.checked_pow(u32::try_from(shift.max(0)).unwrap_or(u32::MAX));
         let total = factor.and_then(|factor| kept.checked_mul(factor));
-        total
-            .and_then(|total| total.checked_add(inexact.into()))
-            .ok_or(InvalidQuantity::Range)
+        total.and_then(|total| total.checked_add(inexact.into())).ok_or(InvalidQuantity::Range)
     }
 
     /// Whether Kubernetes gives this text back instead of the canonical one.

@@ -40,11 +40,7 @@ impl std::error::Error for DecodeError {}
 
 impl de::Error for DecodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self {
-            path: String::new(),
-            at: Pos::default(),
-            message: message.to_string(),
-        }
+        Self { path: String::new(), at: Pos::default(), message: message.to_string() }
     }
 }
 
@@ -58,14 +54,8 @@ impl DecodeError {
     }
 
     fn under_key(mut self, key: &str) -> Self {
-        let plain = key
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'$'));
-        let segment = if plain && !key.is_empty() {
-            key.to_owned()
-        } else {
-            format!("[{key:?}]")
-        };
+        let plain = key.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'$'));
+        let segment = if plain && !key.is_empty() { key.to_owned() } else { format!("[{key:?}]") };
         self.path = match self.path.as_str() {
             "" => segment,
             rest if rest.starts_with('[') => segment + rest,
@@ -75,11 +65,7 @@ impl DecodeError {
     }
 
     fn under_index(mut self, index: usize) -> Self {
-        let separator = if self.path.is_empty() || self.path.starts_with('[') {
-            ""
-        } else {
-            "."
-        };
+        let separator = if self.path.is_empty() || self.path.starts_with('[') { "" } else { "." };
         self.path = format!("[{index}]{separator}{}", self.path);
         self
     }
@@ -125,9 +111,7 @@ impl<'de> Deserializer<'de> for &'de Node {
             Value::Number(Number::UInt(int)) => visitor.visit_u64(*int),
             Value::Number(Number::Float(float)) => visitor.visit_f64(*float),
             Value::String(text) => visitor.visit_borrowed_str(text),
-            Value::List(items) => visitor.visit_seq(Items {
-                rest: items.iter().enumerate(),
-            }),
+            Value::List(items) => visitor.visit_seq(Items { rest: items.iter().enumerate() }),
             Value::Map(map) => visitor.visit_map(Entries::all(map.iter())),
         }
     }
@@ -149,11 +133,7 @@ impl<'de> Deserializer<'de> for &'de Node {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
-        if self.is_null() {
-            visitor.visit_none()
-        } else {
-            visitor.visit_some(self)
-        }
+        if self.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -176,9 +156,8 @@ impl<'de> Deserializer<'de> for &'de Node {
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DecodeError> {
         if self.is_null() {
-            return visitor.visit_map(MapDeserializer::<std::iter::Empty<((), ())>, _>::new(
-                std::iter::empty(),
-            ));
+            return visitor
+                .visit_map(MapDeserializer::<std::iter::Empty<((), ())>, _>::new(std::iter::empty()));
         }
         self.deserialize_any(visitor)
     }
@@ -208,14 +187,10 @@ impl<'de> Deserializer<'de> for &'de Node {
             Value::Map(map) if map.len() == 1 => {
                 visitor.visit_enum(de::value::MapAccessDeserializer::new(Entries::all(map.iter())))
             }
-            Value::Map(_) => Err(de::Error::invalid_value(
-                Unexpected::Map,
-                &"a string or a map with a single key",
-            )),
-            _ => Err(de::Error::invalid_type(
-                self.unexpected(),
-                &"a string or a map with a single key",
-            )),
+            Value::Map(_) => {
+                Err(de::Error::invalid_value(Unexpected::Map, &"a string or a map with a single key"))
+            }
+            _ => Err(de::Error::invalid_type(self.unexpected(), &"a string or a map with a single key")),
         }
     }
 
@@ -251,9 +226,7 @@ impl<'de> de::SeqAccess<'de> for Items<'de> {
         let Some((index, node)) = self.rest.next() else {
             return Ok(None);
         };
-        let value = seed
-            .deserialize(node)
-            .map_err(|error| error.located(node.at).under_index(index))?;
+        let value = seed.deserialize(node).map_err(|error| error.located(node.at).under_index(index))?;
         Ok(Some(value))
     }
 
@@ -271,19 +244,11 @@ struct Entries<'de> {
 
 impl<'de> Entries<'de> {
     fn all(rest: std::slice::Iter<'de, Entry>) -> Self {
-        Self {
-            rest,
-            current: None,
-            skip_null: false,
-        }
+        Self { rest, current: None, skip_null: false }
     }
 
     fn given(rest: std::slice::Iter<'de, Entry>) -> Self {
-        Self {
-            rest,
-            current: None,
-            skip_null: true,
-        }
+        Self { rest, current: None, skip_null: true }
     }
 }
 
@@ -306,8 +271,7 @@ impl<'de> de::MapAccess<'de> for Entries<'de> {
         let Some(entry) = self.current.take() else {
             return Err(de::Error::custom("a value was asked for before its key"));
         };
-        seed.deserialize(&entry.node)
-            .map_err(|error| error.located(entry.node.at).under_key(&entry.key))
+        seed.deserialize(&entry.node).map_err(|error| error.located(entry.node.at).under_key(&entry.key))
     }
 
     fn size_hint(&self) -> Option<usize> {

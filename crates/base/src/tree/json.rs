@@ -15,11 +15,9 @@ impl Node {
             Value::Number(Number::Float(float)) => (*float).into(),
             Value::String(text) => (&**text).into(),
             Value::List(items) => items.iter().map(Self::to_json).collect(),
-            Value::Map(map) => serde_json::Value::Object(
-                map.iter()
-                    .map(|e| (e.key.to_string(), e.node.to_json()))
-                    .collect(),
-            ),
+            Value::Map(map) => {
+                serde_json::Value::Object(map.iter().map(|e| (e.key.to_string(), e.node.to_json())).collect())
+            }
         }
     }
 }
@@ -35,11 +33,7 @@ impl From<serde_json::Value> for Node {
             serde_json::Value::Object(object) => Value::Map(Map {
                 entries: object
                     .into_iter()
-                    .map(|(key, json)| Entry {
-                        key: key.into(),
-                        key_at: Pos::default(),
-                        node: json.into(),
-                    })
+                    .map(|(key, json)| Entry { key: key.into(), key_at: Pos::default(), node: json.into() })
                     .collect(),
             }),
         };

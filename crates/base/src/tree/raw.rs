@@ -65,9 +65,7 @@ impl<'de> de::SeqAccess<'de> for PositionedKey<'de> {
         match self.step {
             1 => seed.deserialize(number(self.entry.key_at.line)).map(Some),
             2 => seed.deserialize(number(self.entry.key_at.column)).map(Some),
-            3 => seed
-                .deserialize(BorrowedStrDeserializer::new(&self.entry.key))
-                .map(Some),
+            3 => seed.deserialize(BorrowedStrDeserializer::new(&self.entry.key)).map(Some),
             _ => Ok(None),
         }
     }
@@ -132,11 +130,7 @@ fn read_pos<'de, A: de::SeqAccess<'de>>(access: &mut A) -> Result<Pos, A::Error>
 fn read_map<'de, A: de::MapAccess<'de>>(mut access: A) -> Result<Map, A::Error> {
     let mut entries = Vec::new();
     while let Some((key_at, key)) = access.next_key_seed(AnyKey)? {
-        entries.push(Entry {
-            key,
-            key_at,
-            node: access.next_value()?,
-        });
+        entries.push(Entry { key, key_at, node: access.next_value()? });
     }
     Map::from_entries(entries).map_err(de::Error::custom)
 }

@@ -28,11 +28,7 @@ fn numbered(json: serde_json::Value) -> Node {
 }
 
 fn entry(key: &str, line: u32) -> Entry {
-    Entry {
-        key: key.into(),
-        key_at: Pos::new(line, 1),
-        node: Node::default(),
-    }
+    Entry { key: key.into(), key_at: Pos::new(line, 1), node: Node::default() }
 }
 
 #[derive(Deserialize, Debug, PartialEq, Default)]
@@ -90,14 +86,7 @@ fn pointer_walks_maps_and_lists() {
     let node = Node::from(json!({"spec": {"http": [{"a/b": 1}]}}));
     assert_eq!(node.pointer("/spec/http/0/a~1b").and_then(Node::as_i64), Some(1));
     assert_eq!(node.pointer(""), Some(&node));
-    for missing in [
-        "spec",
-        "/spec/http/1",
-        "/spec/http/00",
-        "/spec/http/-",
-        "/nope",
-        "/spec/http/0/a~1b/x",
-    ] {
+    for missing in ["spec", "/spec/http/1", "/spec/http/00", "/spec/http/-", "/nope", "/spec/http/0/a~1b/x"] {
         assert_eq!(node.pointer(missing), None, "{missing}");
     }
 }
@@ -106,10 +95,7 @@ fn pointer_walks_maps_and_lists() {
 fn map_refuses_or_replaces_a_repeated_key() {
     let mut map = Map::new();
     assert_eq!(map.insert("a", Value::from(1).into()), None);
-    assert_eq!(
-        map.insert("a", Value::from(2).into()),
-        Some(Value::from(1).into())
-    );
+    assert_eq!(map.insert("a", Value::from(2).into()), Some(Value::from(1).into()));
     let refused = map.push(entry("a", 7)).unwrap_err();
     assert_eq!((&*refused.key, refused.at), ("a", Pos::new(7, 1)));
     assert_eq!(map.len(), 1);
@@ -150,10 +136,7 @@ fn decode_reads_every_shape() {
         }
     );
     let custom = Node::from(json!({"mode": {"CUSTOM": "x"}}));
-    assert_eq!(
-        custom.decode::<Spec<'_>>().unwrap().mode,
-        Mode::Custom("x".into())
-    );
+    assert_eq!(custom.decode::<Spec<'_>>().unwrap().mode, Mode::Custom("x".into()));
 }
 
 #[test]
@@ -169,51 +152,23 @@ fn null_means_not_given() {
     };
     assert_eq!(spec, expected);
     assert_eq!(Node::default().decode::<Vec<i32>>().unwrap(), Vec::<i32>::new());
-    assert_eq!(
-        Node::default().decode::<BTreeMap<String, i32>>().unwrap(),
-        BTreeMap::new()
-    );
+    assert_eq!(Node::default().decode::<BTreeMap<String, i32>>().unwrap(), BTreeMap::new());
 }
 
 #[test]
 fn decode_error_names_path_and_place() {
     let cases = [
-        (
-            json!({"host": 1}),
-            "host",
-            3,
-            "invalid type: integer `1`, expected a borrowed string",
-        ),
-        (
-            json!({"port": "80"}),
-            "port",
-            3,
-            "invalid type: string \"80\", expected u16",
-        ),
-        (
-            json!({"port": 70000}),
-            "port",
-            3,
-            "invalid value: integer `70000`, expected u16",
-        ),
-        (
-            json!({"port": 1.0}),
-            "port",
-            3,
-            "invalid type: floating point `1.0`, expected u16",
-        ),
+        (json!({"host": 1}), "host", 3, "invalid type: integer `1`, expected a borrowed string"),
+        (json!({"port": "80"}), "port", 3, "invalid type: string \"80\", expected u16"),
+        (json!({"port": 70000}), "port", 3, "invalid value: integer `70000`, expected u16"),
+        (json!({"port": 1.0}), "port", 3, "invalid type: floating point `1.0`, expected u16"),
         (
             json!({"routes": [{}, {"name": true}]}),
             "routes[1].name",
             7,
             "invalid type: boolean `true`, expected a string",
         ),
-        (
-            json!({"routes": [[]]}),
-            "routes[0]",
-            4,
-            "invalid type: sequence, expected struct Route",
-        ),
+        (json!({"routes": [[]]}), "routes[0]", 4, "invalid type: sequence, expected struct Route"),
         (
             json!({"labels": {"a.b/c": 1}}),
             "labels[\"a.b/c\"]",
@@ -243,10 +198,7 @@ fn unknown_field_is_located_at_its_key() {
     let node = numbered(json!({"port": 1, "prt": 2}));
     let error = node.decode::<Spec<'_>>().unwrap_err();
     assert_eq!((error.path.as_str(), error.at), ("prt", Pos::new(4, 1)));
-    assert!(
-        error.to_string().starts_with("prt: unknown field `prt`"),
-        "{error}"
-    );
+    assert!(error.to_string().starts_with("prt: unknown field `prt`"), "{error}");
     assert!(error.to_string().ends_with(" at line 4, column 1"), "{error}");
 }
 
@@ -260,10 +212,7 @@ fn node_field_keeps_positions() {
     }
     let tree = numbered(json!({"kind": "X", "spec": {"a": [1, {"b": null}]}}));
     let object: Object = tree.decode().unwrap();
-    assert_eq!(
-        format!("{:?}", object.spec),
-        format!("{:?}", tree.get("spec").unwrap())
-    );
+    assert_eq!(format!("{:?}", object.spec), format!("{:?}", tree.get("spec").unwrap()));
     assert!(object.absent.is_none());
 }
 
@@ -272,8 +221,6 @@ fn integer_keys_are_read_from_their_text() {
     let node = numbered(json!({"80": "http", "443": "https"}));
     let ports: BTreeMap<u16, String> = node.decode().unwrap();
     assert_eq!(ports.into_keys().collect::<Vec<_>>(), [80, 443]);
-    let error = numbered(json!({"http": ""}))
-        .decode::<BTreeMap<u16, String>>()
-        .unwrap_err();
+    let error = numbered(json!({"http": ""})).decode::<BTreeMap<u16, String>>().unwrap_err();
     assert_eq!((error.path.as_str(), error.at), ("http", Pos::new(2, 1)));
 }

@@ -118,10 +118,7 @@ impl Token<'_> {
             Self::Word(text) | Self::Symbol(text) => text,
             Self::End => "",
         };
-        SelectorError::Unexpected {
-            found: found.into(),
-            expected,
-        }
+        SelectorError::Unexpected { found: found.into(), expected }
     }
 }
 
@@ -140,16 +137,11 @@ impl<'a> Tokens<'a> {
             return Token::End;
         };
         if !is_symbol(first) {
-            let end = self
-                .rest
-                .find(|c| is_symbol(c) || is_blank(c))
-                .unwrap_or(self.rest.len());
+            let end = self.rest.find(|c| is_symbol(c) || is_blank(c)).unwrap_or(self.rest.len());
             return Token::Word(self.take(end));
         }
-        let length = ["==", "!="]
-            .iter()
-            .find(|symbol| self.rest.starts_with(**symbol))
-            .map_or(1, |s| s.len());
+        let length =
+            ["==", "!="].iter().find(|symbol| self.rest.starts_with(**symbol)).map_or(1, |s| s.len());
         Token::Symbol(self.take(length))
     }
 

@@ -58,34 +58,16 @@ fn malformed_text_is_refused_with_what_was_expected() {
     let cases = [
         ("app=web,", "found '', expected: identifier after ','"),
         (",", "found ',', expected: !, identifier, or 'end of string'"),
-        (
-            "app web",
-            "unable to parse requirement: found 'web', expected: in, notin, =, ==, !=, gt, lt",
-        ),
-        (
-            "app in a",
-            "unable to parse requirement: found 'a', expected: '('",
-        ),
-        (
-            "app in (a",
-            "unable to parse requirement: found '', expected: ',' or ')'",
-        ),
-        (
-            "app in (a=b)",
-            "unable to parse requirement: found '=', expected: ',' or ')'",
-        ),
-        (
-            "app=(",
-            "unable to parse requirement: found '(', expected: identifier",
-        ),
+        ("app web", "unable to parse requirement: found 'web', expected: in, notin, =, ==, !=, gt, lt"),
+        ("app in a", "unable to parse requirement: found 'a', expected: '('"),
+        ("app in (a", "unable to parse requirement: found '', expected: ',' or ')'"),
+        ("app in (a=b)", "unable to parse requirement: found '=', expected: ',' or ')'"),
+        ("app=(", "unable to parse requirement: found '(', expected: identifier"),
         ("!", "unable to parse requirement: found '', expected: identifier"),
         ("!a=b", "found '=', expected: ',' or 'end of string'"),
         ("a=b c", "found 'c', expected: ',' or 'end of string'"),
         ("-a", "unable to parse requirement: invalid tag key: \"-a\""),
-        (
-            "A.io/a",
-            "unable to parse requirement: invalid tag key: \"A.io/a\"",
-        ),
+        ("A.io/a", "unable to parse requirement: invalid tag key: \"A.io/a\""),
         ("a=-b", "unable to parse requirement: invalid tag value: \"-b\""),
         (
             "a>x",
@@ -101,44 +83,26 @@ fn malformed_text_is_refused_with_what_was_expected() {
 fn object_selectors_combine_labels_and_expressions() {
     let selector = Selector::from_parts(
         [("app", "web")],
-        [
-            ("tier", "In", vec!["b", "a"]),
-            ("old", "DoesNotExist", vec![]),
-            ("x", "NotIn", vec!["y"]),
-        ],
+        [("tier", "In", vec!["b", "a"]), ("old", "DoesNotExist", vec![]), ("x", "NotIn", vec!["y"])],
     )
     .unwrap();
     assert!(selector.matches(&labels(&[("app", "web"), ("tier", "a")])));
     assert!(!selector.matches(&labels(&[("app", "web"), ("tier", "a"), ("old", "")])));
     assert!(!selector.matches(&labels(&[("tier", "a")])));
-    assert_eq!(
-        selector.to_string(),
-        "app in (web),!old,tier in (a,b),x notin (y)"
-    );
+    assert_eq!(selector.to_string(), "app in (web),!old,tier in (a,b),x notin (y)");
     assert!(Selector::from_parts([], []).unwrap().is_everything());
 }
 
 #[test]
 fn expressions_with_the_wrong_number_of_values_are_refused() {
-    for (operator, values) in [
-        ("In", vec![]),
-        ("NotIn", vec![]),
-        ("Exists", vec!["a"]),
-        ("DoesNotExist", vec!["a"]),
-    ] {
+    for (operator, values) in
+        [("In", vec![]), ("NotIn", vec![]), ("Exists", vec!["a"]), ("DoesNotExist", vec!["a"])]
+    {
         let error = Selector::from_parts([], [("k", operator, values)]).unwrap_err();
-        assert!(
-            matches!(error, SelectorError::Values { .. }),
-            "{operator}: {error}"
-        );
+        assert!(matches!(error, SelectorError::Values { .. }), "{operator}: {error}");
     }
     let error = Selector::from_parts([], [("k", "Gt", vec!["1"])]).unwrap_err();
-    assert_eq!(
-        error,
-        SelectorError::Operator {
-            operator: "Gt".into()
-        }
-    );
+    assert_eq!(error, SelectorError::Operator { operator: "Gt".into() });
     let long = "a".repeat(64);
     let error = Selector::from_parts([], [("k", "In", vec![long.as_str()])]).unwrap_err();
     assert!(matches!(error, SelectorError::LongValue { .. }), "{error}");
