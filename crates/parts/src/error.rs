@@ -126,3 +126,14 @@ pub enum NotInstalled {
     #[error(transparent)]
     NoCache(#[from] NoCacheDir),
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn missing_part_is_named_with_the_command_that_installs_it() {
+        let message = NotInstalled::Missing { part: Part::Envoy }.to_string();
+        assert_eq!(message, "envoy 1.40.0 is not installed: run `cargo xtask parts envoy` once");
+    }
+}

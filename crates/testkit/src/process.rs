@@ -1,5 +1,6 @@
+mod guard;
+
 use std::fs::{self, OpenOptions};
-use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,24 +9,18 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use crate::eventually;
+use guard::Guard;
 
 /// How much of a log is shown when something went wrong.
 const SHOWN_LINES: usize = 60;
 
-/// What the guard does: it learns the child's process id, then waits for the test's word that all is in order. Where the
-/// pipe closes without it, the test process was killed: the child and its files have nobody else to remove them.
-const GUARD: &str =
-    r#"read -r child; read -r done || { kill -KILL "$child"; rm -rf -- "$1"; }; kill -KILL 0"#;
-
-/// A child process that does not outlive the test: not when the test passes, panics, or is killed.
-///
-/// The child joins the process group of a guard, a shell that waits on a pipe only this process holds. A death signal tied
-/// to the parent would be simpler, but follows the thread that started the child, and tests share components across threads.
+/// A child process that does not outlive the test, nor does anything it starts: not when the test passes, panics, or is
+/// killed.
 #[derive(Debug)]
 pub struct Process {
     name: String,
     child: Child,
-    guard: Child,
+    guard: Option<Guard>,
     log: PathBuf,
 }
 
@@ -39,28 +34,16 @@ impl Process {
             .open(&log)
             .with_context(|| format!("opening the log {}", log.display()))?;
 
-        let mut guard = Command::new("sh")
-            .args(["-c", GUARD, "guard"])
-            .arg(directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .context("starting the guard of a test process with `sh`")?;
-        let group = i32::try_from(guard.id()).context("process id out of range")?;
-
+        let mut guard = Guard::start(directory)?;
         let child = command
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
-            .process_group(group)
+            .process_group(guard.group()?)
             .spawn()
             .with_context(|| format!("starting {name} ({})", command.get_program().display()))?;
-        if let Some(pipe) = &mut guard.stdin {
-            writeln!(pipe, "{}", child.id())?;
-        }
-        Ok(Self { name: name.to_owned(), child, guard, log })
+        guard.watch(&child)?;
+        Ok(Self { name: name.to_owned(), child, guard: Some(guard), log })
     }
 
     /// The process id.
@@ -105,22 +88,14 @@ impl Process {
         let lines: Vec<_> = log.lines().collect();
         lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n")
     }
-
-    /// Ends the process and everything it started, at once.
-    fn kill_group(&mut self) {
-        // Until it is waited for, the child keeps its process id, so the guard cannot hit another process by mistake.
-        let _ = self.child.kill();
-        if let Some(mut pipe) = self.guard.stdin.take() {
-            let _ = writeln!(pipe, "done");
-        }
-        let _ = self.guard.wait();
-        let _ = self.child.wait();
-    }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        self.kill_group();
+        // Until it is waited for, the child keeps its process id, so the guard cannot hit another process by mistake.
+        let _ = self.child.kill();
+        drop(self.guard.take());
+        let _ = self.child.wait();
         if std::thread::panicking() {
             #[expect(clippy::print_stderr, reason = "the test harness shows it beside the failure")]
             {
