@@ -53,10 +53,7 @@ fn run(program: &str, arguments: &[&str]) -> Option<String> {
     Some(String::from_utf8(text).ok()?.trim().to_owned())
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a build script is configured by its environment"
-)]
+#[expect(clippy::disallowed_methods, reason = "a build script is configured by its environment")]
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -75,16 +75,8 @@ impl Drop for LogGuard {
 /// Makes this the log of the process, panics included.
 pub fn install(scopes: &Scopes, flags: &LogFlags) -> Result<LogGuard, LogError> {
     let unknown = flags.apply(scopes)?;
-    let targets = flags
-        .log_target
-        .iter()
-        .map(|name| Target::open(name))
-        .collect::<Result<_, _>>()?;
-    let format = if flags.log_as_json {
-        Format::Json
-    } else {
-        Format::Text
-    };
+    let targets = flags.log_target.iter().map(|name| Target::open(name)).collect::<Result<_, _>>()?;
+    let format = if flags.log_as_json { Format::Json } else { Format::Text };
     let sink = Sink::start(targets, format)?;
     let subscriber = subscriber(scopes, sink.clone(), format);
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LogError::Installed)?;

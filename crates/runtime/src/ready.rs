@@ -46,10 +46,7 @@ impl Default for Readiness {
 impl Readiness {
     /// Nothing to wait for yet; the log counts time from here.
     pub fn new() -> Self {
-        Readiness {
-            start: Instant::now(),
-            pending: Arc::new(watch::Sender::new(Pending::default())),
-        }
+        Readiness { start: Instant::now(), pending: Arc::new(watch::Sender::new(Pending::default())) }
     }
 
     /// Makes the process unready until the guard is given up.
@@ -58,19 +55,9 @@ impl Readiness {
         self.pending.send_modify(|pending| {
             id = pending.next;
             pending.next += 1;
-            pending.parts.insert(
-                id,
-                Part {
-                    name: name.into(),
-                    abandoned: false,
-                },
-            );
+            pending.parts.insert(id, Part { name: name.into(), abandoned: false });
         });
-        ReadyGuard {
-            readiness: self.clone(),
-            id,
-            settled: false,
-        }
+        ReadyGuard { readiness: self.clone(), id, settled: false }
     }
 
     /// Whether nothing is pending.
@@ -93,20 +80,13 @@ impl Readiness {
     /// Waits until nothing is pending.
     pub async fn wait(&self) {
         let mut changes = self.pending.subscribe();
-        changes
-            .wait_for(|pending| pending.parts.is_empty())
-            .await
-            .expect("this handle keeps the sender");
+        changes.wait_for(|pending| pending.parts.is_empty()).await.expect("this handle keeps the sender");
     }
 
     fn settle(&self, id: u64) {
         let mut settled = String::new();
         self.pending.send_modify(|pending| {
-            settled = pending
-                .parts
-                .remove(&id)
-                .map(|part| part.name)
-                .unwrap_or_default();
+            settled = pending.parts.remove(&id).map(|part| part.name).unwrap_or_default();
         });
         let elapsed = self.start.elapsed();
         match self.pending().as_slice() {

@@ -94,11 +94,7 @@ impl Shutdown {
             parts.next += 1;
             parts.running.insert(id, (phase, name.into()));
         });
-        Part {
-            shutdown: self.clone(),
-            phase,
-            id,
-        }
+        Part { shutdown: self.clone(), phase, id }
     }
 
     /// Asks the process to stop; asking again while it stops forces it.
@@ -151,8 +147,7 @@ impl Shutdown {
 
     async fn stop_in_order(&self) {
         for phase in Phase::ALL {
-            self.progress
-                .send_modify(|progress| progress.reached = Some(phase));
+            self.progress.send_modify(|progress| progress.reached = Some(phase));
             while timeout(REMINDER, self.stopped(phase)).await.is_err() {
                 let pending = self.parts.borrow().names(phase);
                 tracing::info!("still stopping: {}", pending.join(", "));
@@ -174,18 +169,13 @@ impl Shutdown {
     /// Waits until no part of this phase or an earlier one runs.
     async fn stopped(&self, phase: Phase) {
         let mut changes = self.parts.subscribe();
-        let stopped = changes
-            .wait_for(|parts| parts.running.values().all(|(of, _)| *of > phase))
-            .await;
+        let stopped = changes.wait_for(|parts| parts.running.values().all(|(of, _)| *of > phase)).await;
         stopped.expect("this handle keeps the sender");
     }
 
     async fn until(&self, reached: impl FnMut(&Progress) -> bool) {
         let mut changes = self.progress.subscribe();
-        changes
-            .wait_for(reached)
-            .await
-            .expect("this handle keeps the sender");
+        changes.wait_for(reached).await.expect("this handle keeps the sender");
     }
 }
 
@@ -211,9 +201,7 @@ pub struct Part {
 impl Part {
     /// Waits until it is this part's turn to stop.
     pub async fn stopping(&self) {
-        self.shutdown
-            .until(|progress| progress.reached >= Some(self.phase))
-            .await;
+        self.shutdown.until(|progress| progress.reached >= Some(self.phase)).await;
     }
 
     /// Waits until this part must stop at once.

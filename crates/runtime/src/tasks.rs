@@ -46,10 +46,7 @@ pub struct TaskInfo {
 impl Tasks {
     /// No tasks yet; a panic that must end the process will ask this shutdown.
     pub fn new(shutdown: Shutdown) -> Self {
-        Tasks {
-            shutdown,
-            running: Arc::default(),
-        }
+        Tasks { shutdown, running: Arc::default() }
     }
 
     /// Runs a task the process cannot do without: if it panics, the process stops.
@@ -80,10 +77,7 @@ impl Tasks {
                 if start.elapsed() >= GOOD_RUN {
                     pause = FIRST_PAUSE;
                 }
-                tracing::error!(
-                    "task {} panicked, beginning again in {pause:?}: {panic}",
-                    entry.name
-                );
+                tracing::error!("task {} panicked, beginning again in {pause:?}: {panic}", entry.name);
                 tokio::select! {
                     () = sleep(pause) => {}
                     () = shutdown.requested() => return,
@@ -103,18 +97,8 @@ impl Tasks {
         let mut running = self.running.lock();
         let id = running.next;
         running.next += 1;
-        running.tasks.insert(
-            id,
-            TaskInfo {
-                name: name.clone(),
-                restarts: 0,
-            },
-        );
-        Entry {
-            running: Arc::clone(&self.running),
-            id,
-            name,
-        }
+        running.tasks.insert(id, TaskInfo { name: name.clone(), restarts: 0 });
+        Entry { running: Arc::clone(&self.running), id, name }
     }
 }
 
@@ -144,9 +128,7 @@ async fn attempt(work: impl Future<Output = ()> + Send + 'static) -> Result<(), 
     let mut set = JoinSet::new();
     set.spawn(work);
     match set.join_next().await {
-        Some(Err(error)) => error
-            .try_into_panic()
-            .map_or(Ok(()), |panic| Err(message(panic.as_ref()))),
+        Some(Err(error)) => error.try_into_panic().map_or(Ok(()), |panic| Err(message(panic.as_ref()))),
         _ => Ok(()),
     }
 }
@@ -168,10 +150,7 @@ mod tests {
     const GRACE: Duration = Duration::from_secs(10);
 
     fn info(name: &str, restarts: u32) -> TaskInfo {
-        TaskInfo {
-            name: name.to_owned(),
-            restarts,
-        }
+        TaskInfo { name: name.to_owned(), restarts }
     }
 
     #[tokio::test(start_paused = true)]

@@ -101,9 +101,7 @@ struct Report<'a> {
 }
 
 fn json(build: &BuildInfo) -> String {
-    let report = Report {
-        client_version: build,
-    };
+    let report = Report { client_version: build };
     let text = serde_json::to_string_pretty(&report).expect("strings are always JSON");
     text + "\n"
 }
@@ -140,10 +138,7 @@ mod tests {
 
     #[test]
     fn short_form_is_the_version() {
-        let flags = VersionFlags {
-            short: true,
-            output: None,
-        };
+        let flags = VersionFlags { short: true, output: None };
         assert_eq!(render(&build(), flags), "client version: 1.2.3\n");
     }
 
@@ -168,10 +163,7 @@ mod tests {
   }
 }
 "#;
-        let flags = VersionFlags {
-            short: false,
-            output: Some(Format::Json),
-        };
+        let flags = VersionFlags { short: false, output: Some(Format::Json) };
         assert_eq!(render(&build(), flags), expected);
     }
 
@@ -179,10 +171,7 @@ mod tests {
     fn yaml_has_istio_keys_sorted() {
         let expected = "clientVersion:\n  golang_version: rustc 1.95.0\n  revision: \"0123abc\"\n  \
                         status: Clean\n  tag: v1.2.3\n  version: \"1.2.3\"\n\n";
-        let flags = VersionFlags {
-            short: false,
-            output: Some(Format::Yaml),
-        };
+        let flags = VersionFlags { short: false, output: Some(Format::Yaml) };
         assert_eq!(render(&build(), flags), expected);
     }
 
@@ -195,9 +184,6 @@ mod tests {
     fn this_build_is_described() {
         let build = BuildInfo::current();
         assert!(build.compiler.starts_with("rustc 1."), "{build:?}");
-        assert!(
-            ["Clean", "Modified", "unknown"].contains(&build.status.as_str()),
-            "{build:?}"
-        );
+        assert!(["Clean", "Modified", "unknown"].contains(&build.status.as_str()), "{build:?}");
     }
 }

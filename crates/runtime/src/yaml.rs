@@ -2,11 +2,7 @@
 
 /// A string as a YAML scalar, quoted unless it is plainly a word.
 pub(crate) fn scalar(text: &str) -> String {
-    if is_plain(text) {
-        text.to_owned()
-    } else {
-        serde_json::Value::from(text).to_string()
-    }
+    if is_plain(text) { text.to_owned() } else { serde_json::Value::from(text).to_string() }
 }
 
 /// Whether every YAML reader takes the bare text for this very string.
@@ -33,9 +29,7 @@ mod tests {
 
     #[test]
     fn what_could_be_read_otherwise_is_quoted() {
-        for text in [
-            "", "1.20", "0x1", "true", "No", "null", "a: b", "a #b", "- a", "a\nb", "é", "a ",
-        ] {
+        for text in ["", "1.20", "0x1", "true", "No", "null", "a: b", "a #b", "- a", "a\nb", "é", "a "] {
             assert_eq!(scalar(text), serde_json::to_string(text).unwrap());
         }
     }

@@ -26,29 +26,15 @@ pub struct LogFlags {
 
     /// Least severe level to print, per scope: <scope>:<level>,…; without a scope the level is for
     /// "default", and "all" names every scope; levels are debug, info, warn, error, fatal and none
-    #[arg(
-        long = "log_output_level",
-        value_name = "LEVELS",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long = "log_output_level", value_name = "LEVELS", default_value = "", hide_default_value = true)]
     pub log_output_level: String,
 
     /// Least severe level to print with a stack trace, written as for --log_output_level
-    #[arg(
-        long = "log_stacktrace_level",
-        value_name = "LEVELS",
-        default_value = "default:none"
-    )]
+    #[arg(long = "log_stacktrace_level", value_name = "LEVELS", default_value = "default:none")]
     pub log_stacktrace_level: String,
 
     /// Comma-separated scopes whose messages carry file and line
-    #[arg(
-        long = "log_caller",
-        value_name = "SCOPES",
-        default_value = "",
-        hide_default_value = true
-    )]
+    #[arg(long = "log_caller", value_name = "SCOPES", default_value = "", hide_default_value = true)]
     pub log_caller: String,
 }
 
@@ -82,9 +68,7 @@ impl KlogFlags {
     /// Raises the scope `klog` if a verbosity was asked for.
     pub fn apply(self, scopes: &Scopes) {
         if self.vklog > 0 {
-            scopes
-                .set("klog", Level::Debug)
-                .expect("klog is a built-in scope");
+            scopes.set("klog", Level::Debug).expect("klog is a built-in scope");
         }
     }
 }
@@ -121,11 +105,7 @@ impl LogFlags {
         let outcomes = levels
             .into_iter()
             .map(|(scope, level)| scopes.set(scope, level))
-            .chain(
-                stacks
-                    .into_iter()
-                    .map(|(scope, level)| scopes.set_stack_trace(scope, level)),
-            )
+            .chain(stacks.into_iter().map(|(scope, level)| scopes.set_stack_trace(scope, level)))
             .chain(callers.map(|scope| scopes.set_callers(scope, true)));
         Ok(outcomes.filter_map(Result::err).collect())
     }
@@ -142,14 +122,9 @@ fn entries(list: &str) -> impl Iterator<Item = &str> {
 fn parse_entry<'a>(flag: &'static str, entry: &'a str) -> Result<(&'a str, Level), LevelListError> {
     let (scope, level) = entry.split_once(':').unwrap_or((DEFAULT_SCOPE, entry));
     if level.contains(':') {
-        return Err(LevelListError::Malformed {
-            flag,
-            entry: entry.to_owned(),
-        });
+        return Err(LevelListError::Malformed { flag, entry: entry.to_owned() });
     }
-    let level = level
-        .parse()
-        .map_err(|source| LevelListError::Level { flag, source })?;
+    let level = level.parse().map_err(|source| LevelListError::Level { flag, source })?;
     Ok((scope, level))
 }
 
@@ -198,12 +173,7 @@ mod tests {
     #[test]
     fn applies_levels_in_order() {
         let scopes = Scopes::new();
-        let flags = parse(&[
-            "--log_output_level",
-            "all:error,klog:debug,warn",
-            "--log_caller=klog",
-        ])
-        .log;
+        let flags = parse(&["--log_output_level", "all:error,klog:debug,warn", "--log_caller=klog"]).log;
         assert_eq!(flags.apply(&scopes), Ok(vec![]));
         assert_eq!(output_level(&scopes, "grpc"), Level::Error);
         assert_eq!(output_level(&scopes, "klog"), Level::Debug);
@@ -213,33 +183,20 @@ mod tests {
 
     #[test]
     fn returns_scopes_it_does_not_know() {
-        let flags = LogFlags {
-            log_output_level: "validation:debug,default:debug".into(),
-            ..Default::default()
-        };
+        let flags =
+            LogFlags { log_output_level: "validation:debug,default:debug".into(), ..Default::default() };
         let scopes = Scopes::new();
-        assert_eq!(
-            flags.apply(&scopes),
-            Ok(vec![UnknownScope {
-                name: "validation".into()
-            }])
-        );
+        assert_eq!(flags.apply(&scopes), Ok(vec![UnknownScope { name: "validation".into() }]));
         assert_eq!(output_level(&scopes, "default"), Level::Debug);
     }
 
     #[test]
     fn names_flag_and_entry_when_malformed() {
         let apply = |list: &str| {
-            let flags = LogFlags {
-                log_output_level: list.into(),
-                ..Default::default()
-            };
+            let flags = LogFlags { log_output_level: list.into(), ..Default::default() };
             flags.apply(&Scopes::new()).unwrap_err().to_string()
         };
-        assert_eq!(
-            apply("a:b:info"),
-            "--log_output_level: \"a:b:info\" is not of the form <scope>:<level>"
-        );
+        assert_eq!(apply("a:b:info"), "--log_output_level: \"a:b:info\" is not of the form <scope>:<level>");
         assert_eq!(
             apply("ads:loud"),
             "--log_output_level: unknown log level \"loud\": use one of debug, info, warn, error, fatal, none"

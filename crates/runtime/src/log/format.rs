@@ -123,19 +123,12 @@ mod tests {
     }
 
     fn fields() -> Vec<(&'static str, Value)> {
-        vec![
-            ("proxy", json!("a.b")),
-            ("size", json!(12)),
-            ("full", json!(true)),
-        ]
+        vec![("proxy", json!("a.b")), ("size", json!(12)), ("full", json!(true))]
     }
 
     #[test]
     fn text_has_istio_columns() {
-        let record = Record {
-            fields: fields(),
-            ..record("pushed")
-        };
+        let record = Record { fields: fields(), ..record("pushed") };
         assert_eq!(
             record.render(Format::Text),
             "2026-01-02T03:04:05.000100Z\tinfo\tads\tpushed\tproxy=a.b size=12 full=true\n"
@@ -144,23 +137,14 @@ mod tests {
 
     #[test]
     fn default_scope_has_no_column() {
-        let record = Record {
-            scope: None,
-            ..record("started")
-        };
-        assert_eq!(
-            record.render(Format::Text),
-            "2026-01-02T03:04:05.000100Z\tinfo\tstarted\n"
-        );
+        let record = Record { scope: None, ..record("started") };
+        assert_eq!(record.render(Format::Text), "2026-01-02T03:04:05.000100Z\tinfo\tstarted\n");
     }
 
     #[test]
     fn text_shows_caller_before_message_and_stack_below() {
-        let record = Record {
-            caller: Some("src/a.rs:3".into()),
-            stack: Some("0: main\n".into()),
-            ..record("x")
-        };
+        let record =
+            Record { caller: Some("src/a.rs:3".into()), stack: Some("0: main\n".into()), ..record("x") };
         assert_eq!(
             record.render(Format::Text),
             "2026-01-02T03:04:05.000100Z\tinfo\tads\tsrc/a.rs:3\tx\n0: main\n"
@@ -169,11 +153,7 @@ mod tests {
 
     #[test]
     fn json_has_istio_keys_in_order() {
-        let record = Record {
-            fields: fields(),
-            caller: Some("src/a.rs:3".into()),
-            ..record("pushed")
-        };
+        let record = Record { fields: fields(), caller: Some("src/a.rs:3".into()), ..record("pushed") };
         assert_eq!(
             record.render(Format::Json),
             concat!(

@@ -62,11 +62,7 @@ where
         let mut own = Fields::default();
         event.record(&mut own);
         let mut fields = Vec::new();
-        for span in context
-            .event_scope(event)
-            .into_iter()
-            .flat_map(SpanScope::from_root)
-        {
+        for span in context.event_scope(event).into_iter().flat_map(SpanScope::from_root) {
             if let Some(around) = span.extensions().get::<Fields>() {
                 fields.extend(around.named.iter().cloned());
             }

@@ -26,14 +26,8 @@ pub enum Level {
 
 impl Level {
     /// All levels, in the order help texts list them.
-    pub const ALL: [Level; 6] = [
-        Level::Debug,
-        Level::Info,
-        Level::Warn,
-        Level::Error,
-        Level::Fatal,
-        Level::None,
-    ];
+    pub const ALL: [Level; 6] =
+        [Level::Debug, Level::Info, Level::Warn, Level::Error, Level::Fatal, Level::None];
 
     /// The word used on command lines and in output.
     pub const fn as_str(self) -> &'static str {
@@ -72,9 +66,7 @@ impl FromStr for Level {
         Level::ALL
             .into_iter()
             .find(|level| level.as_str() == text)
-            .ok_or_else(|| UnknownLevel {
-                text: text.to_owned(),
-            })
+            .ok_or_else(|| UnknownLevel { text: text.to_owned() })
     }
 }
 

@@ -30,12 +30,7 @@ pub struct Scope {
 impl Scope {
     /// Declares a scope that prints from `info` on.
     pub const fn new(name: &'static str, description: &'static str) -> Self {
-        Scope {
-            name,
-            description,
-            modules: &[],
-            level: Level::Info,
-        }
+        Scope { name, description, modules: &[], level: Level::Info }
     }
 
     /// Also claims the events of these crates or modules that name no target of their own.
@@ -112,9 +107,7 @@ impl Default for Scopes {
 impl Scopes {
     /// The built-in scopes: `default`, `grpc` and `klog`.
     pub fn new() -> Self {
-        let scopes = Scopes {
-            table: Arc::default(),
-        };
+        let scopes = Scopes { table: Arc::default() };
         scopes.register(&BUILT_IN);
         scopes
     }
@@ -123,18 +116,9 @@ impl Scopes {
     pub fn register(&self, scopes: &[Scope]) {
         let mut table = self.table.write();
         for scope in scopes {
-            let settings = Settings {
-                output: scope.level,
-                stack: Level::None,
-                callers: false,
-            };
-            table
-                .scopes
-                .entry(scope.name)
-                .or_insert((scope.description, settings));
-            table
-                .modules
-                .extend(scope.modules.iter().map(|module| (*module, scope.name)));
+            let settings = Settings { output: scope.level, stack: Level::None, callers: false };
+            table.scopes.entry(scope.name).or_insert((scope.description, settings));
+            table.modules.extend(scope.modules.iter().map(|module| (*module, scope.name)));
         }
         drop(table);
         tracing::callsite::rebuild_interest_cache();
@@ -143,20 +127,13 @@ impl Scopes {
     /// All scopes by name.
     pub fn list(&self) -> Vec<ScopeInfo> {
         let table = self.table.read();
-        table
-            .scopes
-            .iter()
-            .map(|(name, entry)| info(name, entry))
-            .collect()
+        table.scopes.iter().map(|(name, entry)| info(name, entry)).collect()
     }
 
     /// One scope.
     pub fn get(&self, name: &str) -> Option<ScopeInfo> {
         let table = self.table.read();
-        table
-            .scopes
-            .get_key_value(name)
-            .map(|(name, entry)| info(name, entry))
+        table.scopes.get_key_value(name).map(|(name, entry)| info(name, entry))
     }
 
     /// Sets what is printed of a scope, or of every scope if the name is `all`.
@@ -177,14 +154,10 @@ impl Scopes {
     fn change(&self, name: &str, apply: impl Fn(&mut Settings)) -> Result<(), UnknownScope> {
         let mut table = self.table.write();
         if name == ALL_SCOPES {
-            table
-                .scopes
-                .values_mut()
-                .for_each(|(_, settings)| apply(settings));
+            table.scopes.values_mut().for_each(|(_, settings)| apply(settings));
         } else {
-            let (_, settings) = table.scopes.get_mut(name).ok_or_else(|| UnknownScope {
-                name: name.to_owned(),
-            })?;
+            let (_, settings) =
+                table.scopes.get_mut(name).ok_or_else(|| UnknownScope { name: name.to_owned() })?;
             apply(settings);
         }
         drop(table);
@@ -240,11 +213,7 @@ impl<S> Filter<S> for Scopes {
     }
 
     fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
-        if self.allows(metadata) {
-            Interest::always()
-        } else {
-            Interest::never()
-        }
+        if self.allows(metadata) { Interest::always() } else { Interest::never() }
     }
 
     fn max_level_hint(&self) -> Option<LevelFilter> {
@@ -290,12 +259,7 @@ mod tests {
     fn all_sets_every_scope() {
         let scopes = Scopes::new();
         scopes.set(ALL_SCOPES, Level::Error).unwrap();
-        assert!(
-            scopes
-                .list()
-                .iter()
-                .all(|scope| scope.output_level == Level::Error)
-        );
+        assert!(scopes.list().iter().all(|scope| scope.output_level == Level::Error));
     }
 
     #[test]

@@ -40,11 +40,7 @@ impl Sink {
     pub(super) fn start(targets: Vec<Target>, format: Format) -> Result<Sink, LogError> {
         let (jobs, queue) = sync_channel(QUEUE);
         let dropped = Arc::new(AtomicU64::new(0));
-        let writer = Writer {
-            targets,
-            format,
-            dropped: Arc::clone(&dropped),
-        };
+        let writer = Writer { targets, format, dropped: Arc::clone(&dropped) };
         thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || writer.run(&queue))
@@ -103,11 +99,7 @@ impl Target {
     }
 
     pub(super) fn new(name: &str, output: impl Write + Send + 'static) -> Target {
-        Target {
-            name: name.to_owned(),
-            output: Box::new(output),
-            state: State::Working,
-        }
+        Target { name: name.to_owned(), output: Box::new(output), state: State::Working }
     }
 
     fn write(&mut self, bytes: &[u8]) {
@@ -135,10 +127,7 @@ fn open_file(path: &str) -> Result<File, LogError> {
         .create(true)
         .append(true)
         .open(path)
-        .map_err(|source| LogError::Open {
-            target: path.to_owned(),
-            source,
-        })
+        .map_err(|source| LogError::Open { target: path.to_owned(), source })
 }
 
 struct Writer {
@@ -158,11 +147,7 @@ impl Writer {
                     Job::Line(line) => batch.push_str(&line),
                     Job::Flush(done) => waiting.push(done),
                 }
-                next = if batch.len() < BATCH {
-                    queue.try_recv().ok()
-                } else {
-                    None
-                };
+                next = if batch.len() < BATCH { queue.try_recv().ok() } else { None };
             }
             self.write(&mut batch);
             for done in waiting {
@@ -215,9 +200,7 @@ mod tests {
     impl Write for Gated {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.allowed.recv().map_err(|_| ErrorKind::BrokenPipe)?;
-            self.seen
-                .send(String::from_utf8_lossy(bytes).into_owned())
-                .map_err(|_| ErrorKind::BrokenPipe)?;
+            self.seen.send(String::from_utf8_lossy(bytes).into_owned()).map_err(|_| ErrorKind::BrokenPipe)?;
             Ok(bytes.len())
         }
 
@@ -254,11 +237,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         let file = Target::open(path.to_str().unwrap()).unwrap();
-        let sink = Sink::start(
-            vec![Target::new("test", Gated { allowed, seen }), file],
-            Format::Text,
-        )
-        .unwrap();
+        let sink =
+            Sink::start(vec![Target::new("test", Gated { allowed, seen }), file], Format::Text).unwrap();
         sink.write("one\n".to_owned());
         assert!(sink.flush(PATIENCE));
         sink.write("two\n".to_owned());
@@ -280,11 +260,6 @@ mod tests {
     #[test]
     fn names_the_target_it_cannot_open() {
         let error = Target::open("/nonexistent/log").err().expect("no such directory");
-        assert!(
-            error
-                .to_string()
-                .starts_with("cannot open log target \"/nonexistent/log\""),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("cannot open log target \"/nonexistent/log\""), "{error}");
     }
 }

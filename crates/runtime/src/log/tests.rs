@@ -26,11 +26,7 @@ fn lines(scopes: &Scopes, act: impl FnOnce()) -> Vec<Value> {
     let text = output(scopes, Format::Json, act);
     let parse = |line: &str| {
         let mut object: Value = serde_json::from_str(line).expect("each line is an object");
-        object
-            .as_object_mut()
-            .unwrap()
-            .remove("time")
-            .expect("each line has a time");
+        object.as_object_mut().unwrap().remove("time").expect("each line has a time");
         object
     };
     text.lines().map(parse).collect()
@@ -67,11 +63,7 @@ fn prints_scope_message_and_typed_fields() {
 
 #[test]
 fn prints_text_in_columns() {
-    let printed = output(
-        &scopes(),
-        Format::Text,
-        || tracing::warn!(target: "ads", n = 1, "odd"),
-    );
+    let printed = output(&scopes(), Format::Text, || tracing::warn!(target: "ads", n = 1, "odd"));
     let columns: Vec<_> = printed.trim_end().split('\t').collect();
     assert_eq!(columns[1..], ["warn", "ads", "odd", "n=1"]);
     assert_eq!(columns[0].len(), "2026-01-02T03:04:05.000100Z".len());
@@ -104,10 +96,7 @@ fn follows_a_level_changed_while_running() {
         scopes.set("ads", Level::None).unwrap();
         chatter();
     });
-    assert_eq!(
-        printed,
-        [json!({"level": "debug", "scope": "ads", "msg": "detail"})]
-    );
+    assert_eq!(printed, [json!({"level": "debug", "scope": "ads", "msg": "detail"})]);
 }
 
 #[test]
@@ -135,12 +124,7 @@ fn adds_caller_and_stack_where_asked() {
     let caller = printed[0]["caller"].as_str().unwrap();
     assert!(caller.starts_with("log/tests.rs:"), "{caller}");
     assert_eq!(printed[0].get("stack"), None);
-    assert!(
-        printed[1]["stack"]
-            .as_str()
-            .unwrap()
-            .contains("adds_caller_and_stack_where_asked")
-    );
+    assert!(printed[1]["stack"].as_str().unwrap().contains("adds_caller_and_stack_where_asked"));
 }
 
 #[test]

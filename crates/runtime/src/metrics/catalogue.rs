@@ -48,10 +48,7 @@ use metrics;
 
 /// All metrics that exist, sorted by name.
 pub fn describe() -> Vec<Description> {
-    let mut all = [
-        AGENT, CNI, GRPC, MODEL, PROCESS, PUSH, REGISTRY, SECURITY, WEBHOOK,
-    ]
-    .concat();
+    let mut all = [AGENT, CNI, GRPC, MODEL, PROCESS, PUSH, REGISTRY, SECURITY, WEBHOOK].concat();
     all.sort_by_key(|description| description.name);
     all
 }

@@ -63,17 +63,8 @@ impl<M: Instrument, const N: usize> Metric<M, N> {
     ) -> Self {
         // Doc comments keep the space after their slashes.
         let help = help.trim_ascii();
-        let description = Description {
-            name,
-            help,
-            kind: M::KIND,
-            labels,
-            buckets,
-        };
-        Metric {
-            description,
-            values: PhantomData,
-        }
+        let description = Description { name, help, kind: M::KIND, labels, buckets };
+        Metric { description, values: PhantomData }
     }
 
     /// What is declared.

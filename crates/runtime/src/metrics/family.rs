@@ -23,12 +23,7 @@ struct Shared<M, const N: usize> {
 
 impl<M: Instrument, const N: usize> Family<M, N> {
     pub(super) fn new(description: Description) -> Self {
-        Family {
-            shared: Arc::new(Shared {
-                description,
-                series: RwLock::default(),
-            }),
-        }
+        Family { shared: Arc::new(Shared { description, series: RwLock::default() }) }
     }
 
     /// The value with these label values, given in the order in which the labels are declared.
@@ -79,10 +74,7 @@ impl<M: Instrument, const N: usize> AnyFamily for Family<M, N> {
     fn read(&self) -> Vec<Series> {
         let series = self.shared.series.read();
         let read = |(labels, value): &([Box<str>; N], M)| {
-            value.read().map(|reading| Series {
-                labels: labels.to_vec(),
-                reading,
-            })
+            value.read().map(|reading| Series { labels: labels.to_vec(), reading })
         };
         series.iter().filter_map(read).collect()
     }

@@ -20,10 +20,7 @@ pub fn register_process(registry: &Registry) {
 
 /// Registers `istio_build`, which rollout dashboards count by tag.
 pub fn register_build(registry: &Registry, component: &str, build: &BuildInfo) {
-    registry
-        .family(names::ISTIO_BUILD)
-        .with([component, &build.tag])
-        .set(1.0);
+    registry.family(names::ISTIO_BUILD).with([component, &build.tag]).set(1.0);
 }
 
 /// Registers the uptime of the control plane, counted from now.
@@ -42,19 +39,11 @@ fn collect_usage(collected: &mut Collected) {
     if let Some(ticks) = system(SysconfVar::CLK_TCK) {
         collected.push(names::PROCESS_CPU_SECONDS_TOTAL, [], usage.cpu_ticks / ticks);
         if let Some(boot) = read("/proc/stat").as_deref().and_then(boot_time) {
-            collected.push(
-                names::PROCESS_START_TIME_SECONDS,
-                [],
-                boot + usage.start_ticks / ticks,
-            );
+            collected.push(names::PROCESS_START_TIME_SECONDS, [], boot + usage.start_ticks / ticks);
         }
     }
     if let Some(page) = system(SysconfVar::PAGE_SIZE) {
-        collected.push(
-            names::PROCESS_RESIDENT_MEMORY_BYTES,
-            [],
-            usage.resident_pages * page,
-        );
+        collected.push(names::PROCESS_RESIDENT_MEMORY_BYTES, [], usage.resident_pages * page);
     }
     collected.push(names::PROCESS_VIRTUAL_MEMORY_BYTES, [], usage.virtual_bytes);
 }
@@ -116,25 +105,13 @@ impl Usage {
 }
 
 fn boot_time(stat: &str) -> Option<f64> {
-    stat.lines()
-        .find_map(|line| line.strip_prefix("btime "))?
-        .trim()
-        .parse()
-        .ok()
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
 }
 
 /// A limit; one that is not set is exported as the largest number the Go client uses for it.
 fn soft_limit(limits: &str, name: &str) -> Option<f64> {
-    let soft = limits
-        .lines()
-        .find_map(|line| line.strip_prefix(name))?
-        .split_ascii_whitespace()
-        .next()?;
-    if soft == "unlimited" {
-        Some(u64::MAX as f64)
-    } else {
-        soft.parse().ok()
-    }
+    let soft = limits.lines().find_map(|line| line.strip_prefix(name))?.split_ascii_whitespace().next()?;
+    if soft == "unlimited" { Some(u64::MAX as f64) } else { soft.parse().ok() }
 }
 
 /// A value of the `IpExt` table, which is a line of names followed by a line of values.

@@ -41,12 +41,7 @@ impl Registry {
 
     /// A registry that puts a prefix before each name, as the agent does with `istio_agent_`.
     pub fn with_prefix(prefix: &'static str) -> Self {
-        Registry {
-            shared: Arc::new(Shared {
-                prefix,
-                ..Shared::default()
-            }),
-        }
+        Registry { shared: Arc::new(Shared { prefix, ..Shared::default() }) }
     }
 
     /// The values of a metric by label values; asking again gives the same values.
@@ -55,11 +50,7 @@ impl Registry {
         let mut families = self.shared.families.lock();
         let registered = families.entry(description.name).or_insert_with(|| {
             let family = Family::<M, N>::new(description);
-            Registered {
-                description,
-                typed: Box::new(family.clone()),
-                family: Box::new(family),
-            }
+            Registered { description, typed: Box::new(family.clone()), family: Box::new(family) }
         });
         match registered.typed.downcast_ref::<Family<M, N>>() {
             Some(family) => family.clone(),
@@ -86,23 +77,14 @@ impl Registry {
         for (name, registered) in self.shared.families.lock().iter() {
             let series = registered.family.read();
             if !series.is_empty() {
-                exported
-                    .entry(name)
-                    .or_insert((registered.description, Vec::new()))
-                    .1
-                    .extend(series);
+                exported.entry(name).or_insert((registered.description, Vec::new())).1.extend(series);
             }
         }
         let mut text = String::new();
         for (name, (description, mut series)) in exported {
             series.sort_by(|left, right| left.labels.cmp(&right.labels));
             let name = format!("{}{name}", self.shared.prefix);
-            Exported {
-                name,
-                description,
-                series,
-            }
-            .write(&mut text);
+            Exported { name, description, series }.write(&mut text);
         }
         text
     }
@@ -131,13 +113,7 @@ impl Collected {
         value: f64,
     ) {
         let description = metric.description();
-        let (_, series) = self
-            .families
-            .entry(description.name)
-            .or_insert((description, Vec::new()));
-        series.push(Series {
-            labels: labels.map(Box::from).to_vec(),
-            reading: Reading::Number(value),
-        });
+        let (_, series) = self.families.entry(description.name).or_insert((description, Vec::new()));
+        series.push(Series { labels: labels.map(Box::from).to_vec(), reading: Reading::Number(value) });
     }
 }

@@ -55,11 +55,7 @@ pilot_xds_config_size_bytes_count{type="t"} 3
 fn escapes_label_values() {
     let registry = Registry::new();
     registry.family(PILOT_XDS).with(["a\"b\\c\nd"]).set(1.0);
-    assert!(
-        registry
-            .encode()
-            .ends_with("pilot_xds{version=\"a\\\"b\\\\c\\nd\"} 1\n")
-    );
+    assert!(registry.encode().ends_with("pilot_xds{version=\"a\\\"b\\\\c\\nd\"} 1\n"));
 }
 
 #[test]
@@ -110,20 +106,15 @@ fn tells_about_the_process() {
     register_build(&registry, "pilot", &BuildInfo::current());
     let text = registry.encode();
     let value = |name: &str| -> f64 {
-        let line = text
-            .lines()
-            .find(|line| line.starts_with(name))
-            .unwrap_or_else(|| panic!("no {name}: {text}"));
+        let line =
+            text.lines().find(|line| line.starts_with(name)).unwrap_or_else(|| panic!("no {name}: {text}"));
         line.rsplit_once(' ').unwrap().1.parse().unwrap()
     };
     assert!(value("process_resident_memory_bytes ") > 100_000.0);
     assert!(value("process_virtual_memory_bytes ") >= value("process_resident_memory_bytes "));
     assert!(value("process_open_fds ") > 0.0);
     assert!(value("process_max_fds ") >= value("process_open_fds "));
-    let now = std::time::SystemTime::now()
-        .duration_since(std::time::UNIX_EPOCH)
-        .unwrap()
-        .as_secs_f64();
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_secs_f64();
     let age = now - value("process_start_time_seconds ");
     assert!((-2.0..3600.0).contains(&age), "{age}");
     assert!(value("process_cpu_seconds_total ") >= 0.0);
@@ -138,18 +129,9 @@ fn catalogue_is_consistent() {
         assert!(pair[0].name < pair[1].name, "{} is declared twice", pair[1].name);
     }
     for metric in &all {
-        assert!(
-            metric.labels.is_sorted(),
-            "{}: labels are exported sorted",
-            metric.name
-        );
+        assert!(metric.labels.is_sorted(), "{}: labels are exported sorted", metric.name);
         assert!(metric.buckets.is_sorted(), "{}: buckets ascend", metric.name);
-        assert_eq!(
-            metric.kind == Kind::Histogram,
-            !metric.buckets.is_empty(),
-            "{}",
-            metric.name
-        );
+        assert_eq!(metric.kind == Kind::Histogram, !metric.buckets.is_empty(), "{}", metric.name);
         assert!(
             metric.help.ends_with('.') && !metric.help.starts_with(' '),
             "{}: {}",

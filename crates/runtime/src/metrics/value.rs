@@ -135,11 +135,7 @@ impl Histogram {
 
     /// Number of observations.
     pub fn count(&self) -> u64 {
-        self.0
-            .counts
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .sum()
+        self.0.counts.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }
 }
 
@@ -149,21 +145,12 @@ impl Instrument for Histogram {
     fn unset(description: &Description) -> Self {
         let bounds = description.buckets;
         let counts = (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect();
-        Histogram(Arc::new(Buckets {
-            bounds,
-            counts,
-            sum: Cell::unset(),
-        }))
+        Histogram(Arc::new(Buckets { bounds, counts, sum: Cell::unset() }))
     }
 
     fn read(&self) -> Option<Reading> {
         let sum = self.0.sum.get()?;
-        let counts = self
-            .0
-            .counts
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .collect();
+        let counts = self.0.counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
         Some(Reading::Distribution { counts, sum })
     }
 }
@@ -182,9 +169,7 @@ impl fmt::Debug for Gauge {
 
 impl fmt::Debug for Histogram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Histogram")
-            .field("count", &self.count())
-            .finish_non_exhaustive()
+        f.debug_struct("Histogram").field("count", &self.count()).finish_non_exhaustive()
     }
 }
 
