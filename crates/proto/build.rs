@@ -80,8 +80,6 @@ fn generate(set: FileDescriptorSet) -> Result<(), Box<dyn Error>> {
         .enable_type_names()
         .type_name_domain(["."], "type.googleapis.com")
         .include_file("wire.rs");
-    tonic_prost_build::configure()
-        .build_transport(false)
-        .compile_fds_with_config(set, config)?;
+    tonic_prost_build::configure().build_transport(false).compile_fds_with_config(set, config)?;
     Ok(())
 }

@@ -34,10 +34,7 @@ pub fn type_url<M: Name>() -> String {
 impl Any {
     /// Encodes `message` under its own type.
     pub fn pack<M: Message + Name>(message: &M) -> Self {
-        Self {
-            type_url: M::type_url(),
-            value: Bytes::from(message.encode_to_vec()),
-        }
+        Self { type_url: M::type_url(), value: Bytes::from(message.encode_to_vec()) }
     }
 
     /// The full name of the message inside: what follows the last slash of the type URL.
@@ -53,15 +50,10 @@ impl Any {
     /// Decodes the message inside, which must be an `M`.
     pub fn unpack<M: Message + Name + Default>(&self) -> Result<M, AnyError> {
         if !self.is::<M>() {
-            return Err(AnyError::Type {
-                expected: M::full_name(),
-                found: self.message_name().to_owned(),
-            });
+            return Err(AnyError::Type { expected: M::full_name(), found: self.message_name().to_owned() });
         }
-        M::decode(self.value.clone()).map_err(|source| AnyError::Malformed {
-            type_url: self.type_url.clone(),
-            source,
-        })
+        M::decode(self.value.clone())
+            .map_err(|source| AnyError::Malformed { type_url: self.type_url.clone(), source })
     }
 }
 
@@ -72,10 +64,7 @@ mod tests {
 
     #[test]
     fn unpack_returns_what_was_packed() {
-        let node = Node {
-            id: "sidecar~1.2.3.4~a.b~b.svc".into(),
-            ..Default::default()
-        };
+        let node = Node { id: "sidecar~1.2.3.4~a.b~b.svc".into(), ..Default::default() };
         let any = Any::pack(&node);
         assert_eq!(any.type_url, "type.googleapis.com/envoy.config.core.v3.Node");
         assert_eq!(any.unpack::<Node>(), Ok(node));
@@ -84,9 +73,7 @@ mod tests {
     #[test]
     fn unpack_names_both_types_when_they_differ() {
         let any = Any::pack(&Node::default());
-        let error = any
-            .unpack::<crate::envoy::config::core::v3::Address>()
-            .unwrap_err();
+        let error = any.unpack::<crate::envoy::config::core::v3::Address>().unwrap_err();
         assert_eq!(
             error.to_string(),
             "expected envoy.config.core.v3.Address, found envoy.config.core.v3.Node"
@@ -95,10 +82,7 @@ mod tests {
 
     #[test]
     fn unpack_reports_malformed_when_bytes_are_not_a_message() {
-        let any = Any {
-            value: Bytes::from_static(&[0x0a, 0xff]),
-            ..Any::pack(&Node::default())
-        };
+        let any = Any { value: Bytes::from_static(&[0x0a, 0xff]), ..Any::pack(&Node::default()) };
         assert!(matches!(any.unpack::<Node>(), Err(AnyError::Malformed { .. })));
     }
 }

@@ -16,9 +16,7 @@ static COMPRESSED: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors
 
 static POOL: LazyLock<DescriptorPool> = LazyLock::new(|| {
     let mut raw = Vec::new();
-    GzDecoder::new(COMPRESSED)
-        .read_to_end(&mut raw)
-        .expect("the embedded set was compressed by our build");
+    GzDecoder::new(COMPRESSED).read_to_end(&mut raw).expect("the embedded set was compressed by our build");
     DescriptorPool::decode(raw.as_slice())
         .expect("the embedded set was checked when the types were generated")
 });

@@ -43,11 +43,7 @@ impl fmt::Display for Problem {
             write!(f, "{}: ", self.path)?;
         }
         f.write_str(&self.message)?;
-        if self.at.is_known() {
-            write!(f, " ({})", self.at)
-        } else {
-            Ok(())
-        }
+        if self.at.is_known() { write!(f, " ({})", self.at) } else { Ok(()) }
     }
 }
 
@@ -69,10 +65,7 @@ pub struct Decoded<T> {
 pub fn read<M: Message + Name + Default>(node: &Node, unknown: Unknown) -> Result<Decoded<M>, Problems> {
     let wire = read_wire(&descriptors::of::<M>(), node, unknown)?;
     let value = M::decode(wire.value.as_slice()).map_err(|e| malformed(node, &e))?;
-    Ok(Decoded {
-        value,
-        ignored: wire.ignored,
-    })
+    Ok(Decoded { value, ignored: wire.ignored })
 }
 
 /// Reads a message whose type is known only at run time.
@@ -84,10 +77,7 @@ pub fn read_dynamic(
     let wire = read_wire(descriptor, node, unknown)?;
     let value =
         DynamicMessage::decode(descriptor.clone(), wire.value.as_slice()).map_err(|e| malformed(node, &e))?;
-    Ok(Decoded {
-        value,
-        ignored: wire.ignored,
-    })
+    Ok(Decoded { value, ignored: wire.ignored })
 }
 
 /// Reads a message of the given type to its canonical encoding.
@@ -111,9 +101,5 @@ pub fn write_dynamic(message: &DynamicMessage) -> Node {
 
 /// The reader writes only well-formed fields, so this is nesting beyond what the wire decoder accepts.
 fn malformed(node: &Node, error: &prost::DecodeError) -> Problems {
-    Problems(vec![Problem {
-        path: String::new(),
-        at: node.at,
-        message: error.to_string(),
-    }])
+    Problems(vec![Problem { path: String::new(), at: node.at, message: error.to_string() }])
 }

@@ -17,13 +17,7 @@ pub mod resource;
 mod well_known;
 
 /// The generated types, in modules named after their protobuf packages.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    rustdoc::all
-)]
+#[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, rustdoc::all)]
 mod wire {
     include!(concat!(env!("OUT_DIR"), "/wire.rs"));
 }

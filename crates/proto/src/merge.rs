@@ -22,11 +22,7 @@ pub enum Lists {
 /// # Panics
 /// If the two are of different types, which is a mistake of the caller.
 pub fn merge(destination: &mut DynamicMessage, source: &DynamicMessage, lists: Lists) {
-    assert_eq!(
-        destination.descriptor(),
-        source.descriptor(),
-        "only messages of one type can be merged"
-    );
+    assert_eq!(destination.descriptor(), source.descriptor(), "only messages of one type can be merged");
     for (field, value) in source.fields() {
         match (value, field.kind()) {
             (Value::List(new), _) if lists == Lists::Append => {
@@ -79,10 +75,7 @@ mod tests {
                 .collect(),
             transport_socket_matches: hosts
                 .iter()
-                .map(|h| cluster::TransportSocketMatch {
-                    name: (*h).to_owned(),
-                    ..Default::default()
-                })
+                .map(|h| cluster::TransportSocketMatch { name: (*h).to_owned(), ..Default::default() })
                 .collect(),
             ..Default::default()
         }
@@ -90,23 +83,14 @@ mod tests {
 
     #[test]
     fn durations_are_replaced_whole() {
-        let result = merged(
-            &cluster("a", 1, 500_000_000, &[]),
-            &cluster("", 5, 0, &[]),
-            Lists::Append,
-        );
+        let result = merged(&cluster("a", 1, 500_000_000, &[]), &cluster("", 5, 0, &[]), Lists::Append);
         assert_eq!(result.connect_timeout, Some(Duration { seconds: 5, nanos: 0 }));
         assert_eq!(result.name, "a", "an unset scalar leaves the destination's");
     }
 
     #[test]
     fn lists_are_appended_or_replaced_as_asked() {
-        let names = |c: Cluster| {
-            c.transport_socket_matches
-                .into_iter()
-                .map(|m| m.name)
-                .collect::<Vec<_>>()
-        };
+        let names = |c: Cluster| c.transport_socket_matches.into_iter().map(|m| m.name).collect::<Vec<_>>();
         let (old, new) = (cluster("a", 1, 0, &["x"]), cluster("a", 1, 0, &["y"]));
         assert_eq!(names(merged(&old, &new, Lists::Append)), ["x", "y"]);
         assert_eq!(names(merged(&old, &new, Lists::Replace)), ["y"]);
@@ -114,18 +98,13 @@ mod tests {
 
     #[test]
     fn setting_another_member_of_a_oneof_clears_the_first() {
-        let typed = |t| Cluster {
-            cluster_discovery_type: Some(t),
-            ..Default::default()
-        };
+        let typed = |t| Cluster { cluster_discovery_type: Some(t), ..Default::default() };
         let custom = cluster::ClusterDiscoveryType::ClusterType(cluster::CustomClusterType {
             name: "x".into(),
             typed_config: None,
         });
         let result = merged(
-            &typed(cluster::ClusterDiscoveryType::Type(
-                cluster::DiscoveryType::Eds as i32,
-            )),
+            &typed(cluster::ClusterDiscoveryType::Type(cluster::DiscoveryType::Eds as i32)),
             &typed(custom.clone()),
             Lists::Append,
         );

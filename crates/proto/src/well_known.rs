@@ -57,24 +57,14 @@ impl Timestamp {
     /// Reads RFC 3339.
     pub fn from_json(text: &str) -> Option<Self> {
         let instant: Instant = text.parse().ok()?;
-        Some(
-            Self {
-                seconds: instant.as_second(),
-                nanos: instant.subsec_nanosecond(),
-            }
-            .normalised(),
-        )
+        Some(Self { seconds: instant.as_second(), nanos: instant.subsec_nanosecond() }.normalised())
     }
 
     /// Writes RFC 3339 in UTC, with 0, 3, 6 or 9 digits after the point; `None` if out of range.
     pub fn to_json(self) -> Option<String> {
         let instant = Instant::new(self.seconds, 0).ok()?;
         let whole = instant.to_string();
-        Some(format!(
-            "{}{}Z",
-            whole.trim_end_matches('Z'),
-            fraction(u32::try_from(self.nanos).ok()?)
-        ))
+        Some(format!("{}{}Z", whole.trim_end_matches('Z'), fraction(u32::try_from(self.nanos).ok()?)))
     }
 
     /// Protobuf counts nanoseconds forward, also before 1970.
@@ -82,10 +72,7 @@ impl Timestamp {
         if self.nanos >= 0 {
             return self;
         }
-        Self {
-            seconds: self.seconds - 1,
-            nanos: self.nanos + 1_000_000_000,
-        }
+        Self { seconds: self.seconds - 1, nanos: self.nanos + 1_000_000_000 }
     }
 }
 
@@ -155,59 +142,24 @@ mod tests {
 
     #[test]
     fn duration_text_round_trips_in_canonical_form() {
-        for text in [
-            "0s",
-            "1s",
-            "1.500s",
-            "0.000001s",
-            "0.000000001s",
-            "-1.500s",
-            "-0.100s",
-            "315576000000s",
-        ] {
-            assert_eq!(
-                Duration::from_json(text).and_then(Duration::to_json).as_deref(),
-                Some(text)
-            );
+        for text in ["0s", "1s", "1.500s", "0.000001s", "0.000000001s", "-1.500s", "-0.100s", "315576000000s"]
+        {
+            assert_eq!(Duration::from_json(text).and_then(Duration::to_json).as_deref(), Some(text));
         }
-        assert_eq!(
-            Duration::from_json("1.5s"),
-            Some(Duration {
-                seconds: 1,
-                nanos: 500_000_000
-            })
-        );
+        assert_eq!(Duration::from_json("1.5s"), Some(Duration { seconds: 1, nanos: 500_000_000 }));
     }
 
     #[test]
     fn duration_text_is_refused_when_not_decimal_seconds() {
-        for text in [
-            "",
-            "s",
-            "1",
-            "1m",
-            "1.0000000001s",
-            "315576000001s",
-            "--1s",
-            "1e3s",
-            " 1s",
-            "-s",
-        ] {
+        for text in ["", "s", "1", "1m", "1.0000000001s", "315576000001s", "--1s", "1e3s", " 1s", "-s"] {
             assert_eq!(Duration::from_json(text), None, "{text:?}");
         }
     }
 
     #[test]
     fn timestamp_text_round_trips_also_before_the_epoch() {
-        for text in [
-            "1970-01-01T00:00:00Z",
-            "2026-11-15T23:00:00.250Z",
-            "1969-12-31T23:59:59.500Z",
-        ] {
-            assert_eq!(
-                Timestamp::from_json(text).and_then(Timestamp::to_json).as_deref(),
-                Some(text)
-            );
+        for text in ["1970-01-01T00:00:00Z", "2026-11-15T23:00:00.250Z", "1969-12-31T23:59:59.500Z"] {
+            assert_eq!(Timestamp::from_json(text).and_then(Timestamp::to_json).as_deref(), Some(text));
         }
         let offset = Timestamp::from_json("2020-01-01T01:00:00+01:00").and_then(Timestamp::to_json);
         assert_eq!(offset.as_deref(), Some("2020-01-01T00:00:00Z"));

@@ -44,10 +44,7 @@ pub(super) fn wire(
     };
     reader.message(descriptor, node);
     if reader.problems.is_empty() {
-        Ok(Decoded {
-            value: reader.out,
-            ignored: reader.ignored,
-        })
+        Ok(Decoded { value: reader.out, ignored: reader.ignored })
     } else {
         Err(Problems(reader.problems))
     }
@@ -94,10 +91,7 @@ impl<'a> Reader<'a> {
         for pair in fields.windows(2) {
             if pair[0].0.number() == pair[1].0.number() {
                 let (first, second) = (pair[0].1, pair[1].1);
-                self.problem_at(
-                    second.key_at,
-                    format!("{:?} is already set as {:?}", second.key, first.key),
-                );
+                self.problem_at(second.key_at, format!("{:?} is already set as {:?}", second.key, first.key));
             }
         }
         let mut chosen: Vec<(&str, &'a Entry)> = Vec::new();
@@ -166,14 +160,8 @@ impl<'a> Reader<'a> {
         let Some(map) = self.expect_map(node) else { return };
         let kind = field.kind();
         let entry_type = kind.as_message().expect("a map field holds entries");
-        let (key, value) = (
-            entry_type.map_entry_key_field(),
-            entry_type.map_entry_value_field(),
-        );
-        let mut entries: Vec<_> = map
-            .iter()
-            .filter_map(|e| Some((self.map_key(&key, e)?, e)))
-            .collect();
+        let (key, value) = (entry_type.map_entry_key_field(), entry_type.map_entry_value_field());
+        let mut entries: Vec<_> = map.iter().filter_map(|e| Some((self.map_key(&key, e)?, e))).collect();
         entries.sort_by(|a, b| a.0.cmp(&b.0));
         for (map_key, entry) in entries {
             self.path.push(Step::Key(&entry.key));
@@ -247,35 +235,21 @@ impl<'a> Reader<'a> {
                 Value::Bool(b) => Some(self.varint(u64::from(b))),
                 _ => self.mismatch_none("true or false", node),
             },
-            Kind::Enum(descriptor) => self
-                .enum_number(descriptor, node)
-                .map(|n| self.varint(sign_extended(n))),
+            Kind::Enum(descriptor) => {
+                self.enum_number(descriptor, node).map(|n| self.varint(sign_extended(n)))
+            }
             Kind::Int32 => self.integer::<i32>(node).map(|n| self.varint(sign_extended(n))),
             Kind::Int64 => self.integer::<i64>(node).map(|n| self.varint(n.cast_unsigned())),
             Kind::Uint32 => self.integer::<u32>(node).map(|n| self.varint(u64::from(n))),
             Kind::Uint64 => self.integer::<u64>(node).map(|n| self.varint(n)),
-            Kind::Sint32 => self
-                .integer::<i32>(node)
-                .map(|n| self.varint(zigzag(i64::from(n)))),
+            Kind::Sint32 => self.integer::<i32>(node).map(|n| self.varint(zigzag(i64::from(n)))),
             Kind::Sint64 => self.integer::<i64>(node).map(|n| self.varint(zigzag(n))),
-            Kind::Fixed32 => self
-                .integer::<u32>(node)
-                .map(|n| self.fixed(n.to_le_bytes(), n == 0)),
-            Kind::Fixed64 => self
-                .integer::<u64>(node)
-                .map(|n| self.fixed(n.to_le_bytes(), n == 0)),
-            Kind::Sfixed32 => self
-                .integer::<i32>(node)
-                .map(|n| self.fixed(n.to_le_bytes(), n == 0)),
-            Kind::Sfixed64 => self
-                .integer::<i64>(node)
-                .map(|n| self.fixed(n.to_le_bytes(), n == 0)),
-            Kind::Float => self
-                .float32(node)
-                .map(|n| self.fixed(n.to_le_bytes(), n.to_bits() == 0)),
-            Kind::Double => self
-                .float(node)
-                .map(|n| self.fixed(n.to_le_bytes(), n.to_bits() == 0)),
+            Kind::Fixed32 => self.integer::<u32>(node).map(|n| self.fixed(n.to_le_bytes(), n == 0)),
+            Kind::Fixed64 => self.integer::<u64>(node).map(|n| self.fixed(n.to_le_bytes(), n == 0)),
+            Kind::Sfixed32 => self.integer::<i32>(node).map(|n| self.fixed(n.to_le_bytes(), n == 0)),
+            Kind::Sfixed64 => self.integer::<i64>(node).map(|n| self.fixed(n.to_le_bytes(), n == 0)),
+            Kind::Float => self.float32(node).map(|n| self.fixed(n.to_le_bytes(), n.to_bits() == 0)),
+            Kind::Double => self.float(node).map(|n| self.fixed(n.to_le_bytes(), n.to_bits() == 0)),
             Kind::Message(_) => unreachable!("messages are written by `message`"),
         }
     }
@@ -307,11 +281,7 @@ impl<'a> Reader<'a> {
         let Value::String(text) = &node.value else {
             return self.mismatch_none("base64 text", node);
         };
-        let engine = if text.contains(['-', '_']) {
-            &BASE64_URL
-        } else {
-            &BASE64
-        };
+        let engine = if text.contains(['-', '_']) { &BASE64_URL } else { &BASE64 };
         match engine.decode(text.as_bytes()) {
             Ok(bytes) => Some(self.delimited(&bytes)),
             Err(error) => {
@@ -381,10 +351,7 @@ impl<'a> Reader<'a> {
 
     fn float32(&mut self, node: &'a Node) -> Option<f32> {
         let wide = self.float(node)?;
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "rounding to the nearest f32 is the intent"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "rounding to the nearest f32 is the intent")]
         let narrow = wide as f32;
         if wide.is_finite() && narrow.is_infinite() {
             self.problem(node, format!("{} does not fit a float", shown(node)));
@@ -442,10 +409,7 @@ impl<'a> Reader<'a> {
             return;
         }
         let Some(type_url) = map.get(AT_TYPE).and_then(Node::as_str) else {
-            return self.problem(
-                node,
-                format!("{AT_TYPE:?} is missing: it names the type of the object"),
-            );
+            return self.problem(node, format!("{AT_TYPE:?} is missing: it names the type of the object"));
         };
         let name = type_url.rsplit('/').next().unwrap_or_default();
         let Some(descriptor) = crate::descriptors::message(name) else {
@@ -580,11 +544,7 @@ impl<'a> Reader<'a> {
     }
 
     fn unknown(&mut self, at: Pos, message: String) {
-        let problem = Problem {
-            path: self.rendered_path(),
-            at,
-            message,
-        };
+        let problem = Problem { path: self.rendered_path(), at, message };
         match self.unknown {
             Unknown::Reject => self.problems.push(problem),
             Unknown::Report => self.ignored.push(problem),
@@ -659,9 +619,7 @@ impl MapKey<'_> {
 }
 
 fn find(descriptor: &MessageDescriptor, key: &str) -> Option<FieldDescriptor> {
-    descriptor
-        .get_field_by_json_name(key)
-        .or_else(|| descriptor.get_field_by_name(key))
+    descriptor.get_field_by_json_name(key).or_else(|| descriptor.get_field_by_name(key))
 }
 
 fn takes_null(field: &FieldDescriptor) -> bool {
@@ -751,10 +709,7 @@ fn integral(n: Number) -> Option<i128> {
     match n {
         Number::Int(n) => Some(i128::from(n)),
         Number::UInt(n) => Some(i128::from(n)),
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "checked to be integral and in range"
-        )]
+        #[allow(clippy::cast_possible_truncation, reason = "checked to be integral and in range")]
         Number::Float(f) => (f.fract() == 0.0 && f.abs() < 1.9e19).then_some(f as i128),
     }
 }

@@ -11,9 +11,7 @@ fn node(json: &str) -> Node {
 }
 
 fn ok<M: Message + Name + Default>(json: &str) -> M {
-    read(&node(json), Unknown::Reject)
-        .unwrap_or_else(|e| panic!("{json}: {e}"))
-        .value
+    read(&node(json), Unknown::Reject).unwrap_or_else(|e| panic!("{json}: {e}")).value
 }
 
 fn problems<M: Message + Name + Default + std::fmt::Debug>(json: &str) -> Vec<String> {
@@ -27,14 +25,8 @@ fn problems<M: Message + Name + Default + std::fmt::Debug>(json: &str) -> Vec<St
 fn round_trip<M: Message + Name + Default + std::fmt::Debug + PartialEq>(json: &str) {
     let message: M = ok(json);
     assert_eq!(write(&message), node(json));
-    let wire = read_wire(&descriptors::of::<M>(), &node(json), Unknown::Reject)
-        .unwrap()
-        .value;
-    assert_eq!(
-        wire,
-        message.encode_to_vec(),
-        "the reader writes the canonical encoding"
-    );
+    let wire = read_wire(&descriptors::of::<M>(), &node(json), Unknown::Reject).unwrap().value;
+    assert_eq!(wire, message.encode_to_vec(), "the reader writes the canonical encoding");
 }
 
 #[test]
@@ -72,10 +64,7 @@ fn both_spellings_of_a_field_are_read() {
 fn numbers_are_read_from_text_and_integral_floats() {
     let of = |json: &str| ok::<VirtualService>(json).http[0].route[0].weight;
     for weight in ["30", "\"30\"", "3e1", "30.0", "\"30.0\""] {
-        assert_eq!(
-            of(&format!(r#"{{"http":[{{"route":[{{"weight":{weight}}}]}}]}}"#)),
-            30
-        );
+        assert_eq!(of(&format!(r#"{{"http":[{{"route":[{{"weight":{weight}}}]}}]}}"#)), 30);
     }
     for (weight, problem) in [
         ("1.5", "1.5 is not a valid i32"),
@@ -84,19 +73,13 @@ fn numbers_are_read_from_text_and_integral_floats() {
         ("true", "expected an integer, found true"),
     ] {
         let json = format!(r#"{{"http":[{{"route":[{{"weight":{weight}}}]}}]}}"#);
-        assert_eq!(
-            problems::<VirtualService>(&json),
-            [format!("http[0].route[0].weight: {problem}")]
-        );
+        assert_eq!(problems::<VirtualService>(&json), [format!("http[0].route[0].weight: {problem}")]);
     }
 }
 
 #[test]
 fn null_leaves_a_field_unset_except_where_null_is_a_value() {
-    assert_eq!(
-        ok::<VirtualService>(r#"{"hosts":null,"http":null}"#),
-        VirtualService::default()
-    );
+    assert_eq!(ok::<VirtualService>(r#"{"hosts":null,"http":null}"#), VirtualService::default());
     let metadata: Metadata = ok(r#"{"filterMetadata":{"a":{"b":null}}}"#);
     assert_eq!(metadata.filter_metadata["a"].fields.len(), 1);
     assert_eq!(
@@ -149,10 +132,7 @@ fn positions_survive_to_the_problem() {
         }
     }
     let Problems(list) = read::<VirtualService>(&document, Unknown::Reject).unwrap_err();
-    assert_eq!(
-        list[0].to_string(),
-        "hosts[0]: expected a string, found 1 (line 7, column 3)"
-    );
+    assert_eq!(list[0].to_string(), "hosts[0]: expected a string, found 1 (line 7, column 3)");
 }
 
 #[test]
@@ -175,14 +155,8 @@ fn any_problems_name_the_field_and_the_type() {
 
 #[test]
 fn unknown_any_types_are_shown_raw() {
-    let any = crate::Any {
-        type_url: "type.googleapis.com/no.Such".into(),
-        value: vec![1, 2].into(),
-    };
-    assert_eq!(
-        write(&any),
-        node(r#"{"@type":"type.googleapis.com/no.Such","value":"AQI="}"#)
-    );
+    let any = crate::Any { type_url: "type.googleapis.com/no.Such".into(), value: vec![1, 2].into() };
+    assert_eq!(write(&any), node(r#"{"@type":"type.googleapis.com/no.Such","value":"AQI="}"#));
 }
 
 #[test]
@@ -190,10 +164,7 @@ fn bytes_are_read_in_both_alphabets_with_and_without_padding() {
     use crate::envoy::config::core::v3::{DataSource, data_source::Specifier};
     for text in ["+/8=", "-_8=", "+/8", "-_8"] {
         let source: DataSource = ok(&format!(r#"{{"inlineBytes":"{text}"}}"#));
-        assert_eq!(
-            source.specifier,
-            Some(Specifier::InlineBytes(vec![0xfb, 0xff].into()))
-        );
+        assert_eq!(source.specifier, Some(Specifier::InlineBytes(vec![0xfb, 0xff].into())));
     }
 }
 
@@ -202,12 +173,7 @@ fn floats_are_written_shortest_and_special_ones_by_name() {
     use crate::google::protobuf::{DoubleValue, FloatValue};
     assert_eq!(write(&FloatValue { value: 0.1 }), node("0.1"));
     assert_eq!(write(&DoubleValue { value: 100.0 }), node("100"));
-    assert_eq!(
-        write(&DoubleValue {
-            value: f64::NEG_INFINITY
-        }),
-        node("\"-Infinity\"")
-    );
+    assert_eq!(write(&DoubleValue { value: f64::NEG_INFINITY }), node("\"-Infinity\""));
     assert!(ok::<DoubleValue>("\"NaN\"").value.is_nan());
     assert_eq!(problems::<FloatValue>("1e300"), ["1e300 does not fit a float"]);
 }
@@ -218,9 +184,7 @@ fn unknown_enum_numbers_are_kept() {
     let cluster: Cluster = ok(r#"{"type":3}"#);
     assert_eq!(
         cluster.cluster_discovery_type,
-        Some(cluster::ClusterDiscoveryType::Type(
-            cluster::DiscoveryType::Eds as i32
-        ))
+        Some(cluster::ClusterDiscoveryType::Type(cluster::DiscoveryType::Eds as i32))
     );
 }
 

@@ -19,16 +19,11 @@ pub(super) fn message(message: &DynamicMessage) -> Node {
         }
         Some("Timestamp") => {
             let (seconds, nanos) = seconds_and_nanos(message);
-            Timestamp { seconds, nanos }
-                .to_json()
-                .map_or(Json::Null, Json::from)
+            Timestamp { seconds, nanos }.to_json().map_or(Json::Null, Json::from)
         }
         Some("Struct") => field(message, 1).map_or_else(|| Json::Map(Map::new()), |f| entries(&f.0, &f.1)),
         Some("ListValue") => field(message, 1).map_or_else(|| Json::List(Vec::new()), |f| value(&f.0, &f.1)),
-        Some("Value") => message
-            .fields()
-            .next()
-            .map_or(Json::Null, |(f, v)| struct_value(&f, v)),
+        Some("Value") => message.fields().next().map_or(Json::Null, |(f, v)| struct_value(&f, v)),
         Some("FieldMask") => field_mask(message),
         Some(name) if name.ends_with("Value") => {
             let inner = descriptor.get_field(1).expect("a wrapper has a value");
@@ -40,17 +35,12 @@ pub(super) fn message(message: &DynamicMessage) -> Node {
 }
 
 fn object(message: &DynamicMessage) -> Map {
-    message
-        .fields()
-        .map(|(field, v)| (field.json_name().to_owned(), value(&field, v).into()))
-        .collect()
+    message.fields().map(|(field, v)| (field.json_name().to_owned(), value(&field, v).into())).collect()
 }
 
 fn field(message: &DynamicMessage, number: u32) -> Option<(FieldDescriptor, Value)> {
     let field = message.descriptor().get_field(number)?;
-    message
-        .has_field(&field)
-        .then(|| (field.clone(), message.get_field(&field).into_owned()))
+    message.has_field(&field).then(|| (field.clone(), message.get_field(&field).into_owned()))
 }
 
 fn value(field: &FieldDescriptor, v: &Value) -> Json {
@@ -64,19 +54,11 @@ fn value(field: &FieldDescriptor, v: &Value) -> Json {
 fn entries(field: &FieldDescriptor, v: &Value) -> Json {
     let Value::Map(map) = v else { return Json::Null };
     let kind = field.kind();
-    let value_field = kind
-        .as_message()
-        .expect("a map field holds entries")
-        .map_entry_value_field();
+    let value_field = kind.as_message().expect("a map field holds entries").map_entry_value_field();
     // The keys of a hash map have no order of their own.
     let mut sorted: Vec<_> = map.iter().collect();
     sorted.sort_by(|a, b| a.0.cmp(b.0));
-    Json::Map(
-        sorted
-            .into_iter()
-            .map(|(k, v)| (key(k), Node::from(single(&value_field, v))))
-            .collect(),
-    )
+    Json::Map(sorted.into_iter().map(|(k, v)| (key(k), Node::from(single(&value_field, v)))).collect())
 }
 
 fn key(key: &MapKey) -> String {
@@ -145,26 +127,15 @@ fn struct_value(field: &FieldDescriptor, v: &Value) -> Json {
 }
 
 fn seconds_and_nanos(message: &DynamicMessage) -> (i64, i32) {
-    let seconds = field(message, 1)
-        .and_then(|(_, v)| v.as_i64())
-        .unwrap_or_default();
-    let nanos = field(message, 2)
-        .and_then(|(_, v)| v.as_i32())
-        .unwrap_or_default();
+    let seconds = field(message, 1).and_then(|(_, v)| v.as_i64()).unwrap_or_default();
+    let nanos = field(message, 2).and_then(|(_, v)| v.as_i32()).unwrap_or_default();
     (seconds, nanos)
 }
 
 fn field_mask(message: &DynamicMessage) -> Json {
     let paths = field(message, 1).map(|(_, v)| v);
     let paths = paths.as_ref().and_then(Value::as_list).unwrap_or_default();
-    Json::from(
-        paths
-            .iter()
-            .filter_map(Value::as_str)
-            .map(camel_case)
-            .collect::<Vec<_>>()
-            .join(","),
-    )
+    Json::from(paths.iter().filter_map(Value::as_str).map(camel_case).collect::<Vec<_>>().join(","))
 }
 
 fn camel_case(snake: &str) -> String {
