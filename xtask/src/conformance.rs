@@ -1,3 +1,5 @@
+use std::ffi::OsStr;
+
 use crate::shell::{cargo, root, run};
 
 /// The build profile of the runner: compiling with optimisation takes longer than the suites do without.
@@ -23,7 +25,8 @@ pub(crate) fn is_there() -> bool {
     root().join("crates/conformance/Cargo.toml").exists()
 }
 
-pub(crate) fn run_runner(arguments: &[String]) -> anyhow::Result<()> {
+/// Builds the runner and runs it; where there is no corpus it says so and succeeds.
+pub(crate) fn run_runner(arguments: &[impl AsRef<OsStr>]) -> anyhow::Result<()> {
     run(cargo()
         .args(["run", "--quiet", "--profile", PROFILE, "--package", "canopus-conformance", "--"])
         .args(arguments))
