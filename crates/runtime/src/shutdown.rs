@@ -97,13 +97,17 @@ impl Shutdown {
         Part { shutdown: self.clone(), phase, id }
     }
 
-    /// Asks the process to stop; asking again while it stops forces it.
+    /// Asks the process to stop; the first reason is kept.
     pub fn stop(&self, reason: impl Into<String>) {
-        let reason = reason.into();
-        self.progress.send_modify(|progress| match progress.reason {
-            None => progress.reason = Some(reason),
-            Some(_) => progress.forced = true,
+        self.progress.send_modify(|progress| {
+            progress.reason.get_or_insert_with(|| reason.into());
         });
+    }
+
+    /// Asks the process to stop without waiting for the grace period.
+    pub fn stop_now(&self, reason: impl Into<String>) {
+        self.stop(reason);
+        self.progress.send_modify(|progress| progress.forced = true);
     }
 
     /// Whether the process was asked to stop.
@@ -134,7 +138,7 @@ impl Shutdown {
         tokio::select! {
             () = self.stop_in_order() => {}
             () = sleep_until(deadline) => self.force("the grace period is over").await,
-            () = self.until(|progress| progress.forced) => self.force("asked again").await,
+            () = self.until(|progress| progress.forced) => self.force("asked to stop at once").await,
         }
         let unfinished = self.parts.borrow().names(Phase::Last);
         if unfinished.is_empty() {
@@ -180,14 +184,16 @@ impl Shutdown {
 }
 
 async fn forward_signals(shutdown: Shutdown, mut terminate: Signal, mut interrupt: Signal) {
-    loop {
-        let name = tokio::select! {
-            Some(()) = terminate.recv() => "SIGTERM",
-            Some(()) = interrupt.recv() => "SIGINT",
-            else => return,
-        };
-        shutdown.stop(format!("received {name}"));
-    }
+    let mut next = async || {
+        tokio::select! {
+            Some(()) = terminate.recv() => "received SIGTERM",
+            Some(()) = interrupt.recv() => "received SIGINT",
+            // The runtime that delivers signals has ended.
+            else => std::future::pending().await,
+        }
+    };
+    shutdown.stop(next().await);
+    shutdown.stop_now(next().await);
 }
 
 /// A part of the process that shutdown waits for; dropping it says that it has stopped.

@@ -78,22 +78,38 @@ async fn forces_parts_when_grace_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn forces_parts_when_asked_again() {
+async fn forces_parts_when_asked_to_stop_at_once() {
     let shutdown = Shutdown::new();
     let journal = Journal::default();
     journal.part(&shutdown, Phase::Serving, "grpc", Duration::from_secs(60));
     shutdown.stop("first");
-    shutdown.stop("second");
+    shutdown.stop_now("second");
     let start = Instant::now();
     assert_eq!(shutdown.run(GRACE).await, outcome("first", &[]));
     assert!(start.elapsed() < GRACE);
     assert_eq!(journal.names(), ["forced"]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn keeps_the_first_reason() {
+    let shutdown = Shutdown::new();
+    let journal = Journal::default();
+    journal.part(&shutdown, Phase::Serving, "grpc", Duration::from_secs(1));
+    shutdown.stop("first");
+    shutdown.stop("second");
+    assert_eq!(shutdown.run(GRACE).await, outcome("first", &[]));
+    assert_eq!(journal.names(), ["grpc"]);
+}
+
 #[tokio::test]
-async fn stops_at_a_signal() {
+async fn stops_at_a_signal_and_at_once_at_the_second() {
     let shutdown = Shutdown::new();
     shutdown.stop_on_signals().unwrap();
+    let part = shutdown.register(Phase::Serving, "grpc");
+    let serving = tokio::spawn(async move { part.forced().await });
     raise(Signal::SIGTERM).unwrap();
-    assert_eq!(shutdown.run(GRACE).await, outcome("received SIGTERM", &[]));
+    shutdown.requested().await;
+    raise(Signal::SIGINT).unwrap();
+    assert_eq!(shutdown.run(Duration::from_secs(3600)).await, outcome("received SIGTERM", &[]));
+    serving.await.unwrap();
 }
