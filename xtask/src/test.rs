@@ -83,11 +83,20 @@ fn tests(arguments: &Arguments) -> std::process::Command {
 }
 
 fn deny(summary: &mut Summary) {
-    if succeeds(cargo().args(["deny", "--version"])) {
-        summary.step("deny", || run(cargo().args(["deny", "--all-features", "check"])));
-    } else {
+    if !succeeds(cargo().args(["deny", "--version"])) {
         let reason = "cargo-deny is not installed (`cargo install --locked cargo-deny`, some minutes)";
-        summary.note("deny", Outcome::Skipped(reason.to_owned()));
+        return summary.note("deny", Outcome::Skipped(reason.to_owned()));
+    }
+    let check = |what: &[&str]| {
+        let mut command = cargo();
+        command.args(["deny", "--all-features", "check", "--hide-inclusion-graph"]).args(what);
+        command
+    };
+    summary.step("deny", || run(&mut check(&["bans", "licenses", "sources"])));
+    if succeeds(cargo().args(["deny", "fetch", "db"])) {
+        summary.step("advisories", || run(&mut check(&["advisories"])));
+    } else {
+        summary.note("advisories", Outcome::Skipped("the advisory database cannot be reached".to_owned()));
     }
 }
 
