@@ -4,3 +4,27 @@
 //! user input, the labels and annotations those objects carry, and mesh configuration with its defaults. It is
 //! the only place where user input is decoded. It must not know clients, servers, or how configuration for a
 //! proxy is generated.
+//!
+//! [`Object::decode`] reads one object from a document tree; [`Kind`] is the registry of all kinds.
+
+pub mod credential;
+pub mod decode;
+pub mod gateway_protocol;
+pub mod istio;
+pub mod jwt;
+mod kinds;
+pub mod kube;
+mod macros;
+mod meta;
+pub mod node;
+mod object;
+pub mod registry;
+mod resource;
+pub mod security;
+pub mod value;
+
+pub use decode::{DecodeError, Decoded, Options, Problem, Unknown};
+pub use kinds::{Kind, Object};
+pub use meta::{Meta, OwnerReference};
+pub use object::{ObjectKey, Typed};
+pub use resource::Resource;

@@ -1,0 +1,212 @@
+//! The table of kinds. Everything that has to know all kinds is made from it: decoding, printing, what sources watch, and
+//! the page of kinds in the documentation.
+
+use std::sync::Arc;
+
+use canopus_base::tree::Node;
+
+use crate::decode::{DecodeError, Decoded, Options, Problem};
+use crate::meta::Meta;
+use crate::object::{Typed, read_typed};
+use crate::registry::{Category, Column, Info, Scope};
+use crate::resource::Resource;
+use crate::{istio, kube};
+
+/// Makes the kinds, the object that is of any of them, and the conversions between.
+macro_rules! kinds {
+    ($($variant:ident($type:ty) { $($info:tt)* })+) => {
+        /// Every kind the mesh reads.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Kind {
+            $(#[doc = concat!("Objects of type [`", stringify!($type), "`].")] $variant,)+
+        }
+
+        impl Kind {
+            /// All kinds, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The row of the registry.
+            pub const fn info(self) -> &'static Info {
+                const ROWS: &[Info] = &[$(Info { $($info)* ..Info::BASE }),+];
+                &ROWS[self as usize]
+            }
+        }
+
+        /// An object of any kind. Cloning shares it.
+        #[derive(Clone, Debug, PartialEq)]
+        pub enum Object {
+            $(#[doc = concat!("A [`", stringify!($type), "`].")] $variant(Arc<$type>),)+
+        }
+
+        impl Object {
+            /// The kind.
+            pub const fn kind(&self) -> Kind {
+                match self {
+                    $(Self::$variant(_) => Kind::$variant,)+
+                }
+            }
+
+            /// The metadata.
+            pub fn meta(&self) -> &Meta {
+                match self {
+                    $(Self::$variant(object) => &object.meta,)+
+                }
+            }
+
+            /// The document of this object, in the version to write, without what is at its default.
+            pub fn to_node(&self) -> Node {
+                match self {
+                    $(Self::$variant(object) => object.write(Kind::$variant.info()),)+
+                }
+            }
+
+            pub(crate) fn read(kind: Kind, node: &Node, options: Options) -> Result<Decoded<Self>, Vec<Problem>> {
+                match kind {
+                    $(Kind::$variant => {
+                        let decoded: Decoded<$type> = Resource::read(node, options)?;
+                        Ok(decoded.map(|object| Self::$variant(Arc::new(object))))
+                    })+
+                }
+            }
+        }
+
+        $(impl Typed for $type {
+            const KIND: Kind = Kind::$variant;
+
+            fn meta(&self) -> &Meta {
+                &self.meta
+            }
+
+            fn of(object: &Object) -> Option<&Arc<Self>> {
+                match object {
+                    Object::$variant(object) => Some(object),
+                    _ => None,
+                }
+            }
+
+            fn into_object(this: Arc<Self>) -> Object {
+                Object::$variant(this)
+            }
+
+            fn read(node: &Node, options: Options) -> Result<Decoded<Self>, DecodeError> {
+                read_typed(Self::KIND, node, options)
+            }
+        })+
+    };
+}
+
+const fn column(name: &'static str, path: &'static str) -> Column {
+    Column { name, path }
+}
+
+const NETWORKING: &str = "networking.istio.io";
+const SECURITY: &str = "security.istio.io";
+const EXTENSIONS: &str = "extensions.istio.io";
+
+kinds! {
+    // Istio
+
+    VirtualService(istio::VirtualService) {
+        kind: "VirtualService", plural: "virtualservices", short_names: &["vs"],
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+        columns: &[column("Gateways", ".spec.gateways"), column("Hosts", ".spec.hosts")],
+    }
+    Gateway(istio::Gateway) {
+        kind: "Gateway", plural: "gateways", short_names: &["gw"],
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+    }
+    ServiceEntry(istio::ServiceEntry) {
+        kind: "ServiceEntry", plural: "serviceentries", short_names: &["se"],
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+        columns: &[
+            column("Hosts", ".spec.hosts"),
+            column("Location", ".spec.location"),
+            column("Resolution", ".spec.resolution"),
+        ],
+    }
+    WorkloadEntry(istio::WorkloadEntry) {
+        kind: "WorkloadEntry", plural: "workloadentries", short_names: &["we"],
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+        columns: &[column("Address", ".spec.address")],
+    }
+    WorkloadGroup(istio::WorkloadGroup) {
+        kind: "WorkloadGroup", plural: "workloadgroups", short_names: &["wg"],
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+    }
+    DestinationRule(istio::DestinationRule) {
+        kind: "DestinationRule", plural: "destinationrules", short_names: &["dr"],
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+        columns: &[column("Host", ".spec.host")],
+    }
+    Sidecar(istio::Sidecar) {
+        kind: "Sidecar", plural: "sidecars",
+        group: NETWORKING, versions: &["v1", "v1beta1", "v1alpha3"], category: Category::Istio,
+    }
+    EnvoyFilter(istio::EnvoyFilter) {
+        kind: "EnvoyFilter", plural: "envoyfilters",
+        group: NETWORKING, versions: &["v1alpha3"], category: Category::Istio,
+    }
+    ProxyConfig(istio::ProxyConfig) {
+        kind: "ProxyConfig", plural: "proxyconfigs",
+        group: NETWORKING, versions: &["v1beta1"], category: Category::Istio,
+    }
+    AuthorizationPolicy(istio::AuthorizationPolicy) {
+        kind: "AuthorizationPolicy", plural: "authorizationpolicies", short_names: &["ap"],
+        group: SECURITY, versions: &["v1", "v1beta1"], category: Category::Istio,
+        columns: &[column("Action", ".spec.action")],
+    }
+    RequestAuthentication(istio::RequestAuthentication) {
+        kind: "RequestAuthentication", plural: "requestauthentications", short_names: &["ra"],
+        group: SECURITY, versions: &["v1", "v1beta1"], category: Category::Istio,
+    }
+    PeerAuthentication(istio::PeerAuthentication) {
+        kind: "PeerAuthentication", plural: "peerauthentications", short_names: &["pa"],
+        group: SECURITY, versions: &["v1", "v1beta1"], category: Category::Istio,
+        columns: &[column("Mode", ".spec.mtls.mode")],
+    }
+    Telemetry(istio::Telemetry) {
+        kind: "Telemetry", plural: "telemetries", short_names: &["telemetry"],
+        group: "telemetry.istio.io", versions: &["v1", "v1alpha1"], category: Category::Istio,
+    }
+    WasmPlugin(istio::WasmPlugin) {
+        kind: "WasmPlugin", plural: "wasmplugins",
+        group: EXTENSIONS, versions: &["v1alpha1"], category: Category::Istio,
+    }
+    TrafficExtension(istio::TrafficExtension) {
+        kind: "TrafficExtension", plural: "trafficextensions",
+        group: EXTENSIONS, versions: &["v1alpha1"], category: Category::Istio,
+    }
+
+    // Kubernetes
+
+    Service(kube::Service) {
+        kind: "Service", plural: "services", short_names: &["svc"],
+        columns: &[
+            column("Type", ".spec.type"),
+            column("Cluster-IP", ".spec.clusterIP"),
+            column("Port(s)", ".spec.ports[*].port"),
+        ],
+    }
+    EndpointSlice(kube::EndpointSlice) {
+        kind: "EndpointSlice", plural: "endpointslices", group: "discovery.k8s.io",
+        columns: &[
+            column("AddressType", ".addressType"),
+            column("Ports", ".ports[*].port"),
+            column("Endpoints", ".endpoints[*].addresses[0]"),
+        ],
+    }
+    Pod(kube::Pod) {
+        kind: "Pod", plural: "pods", short_names: &["po"],
+        columns: &[column("Status", ".status.phase"), column("IP", ".status.podIP"), column("Node", ".spec.nodeName")],
+    }
+    Namespace(kube::Namespace) {
+        kind: "Namespace", plural: "namespaces", short_names: &["ns"], scope: Scope::Cluster,
+        columns: &[column("Status", ".status.phase")],
+    }
+    Secret(kube::Secret) {
+        kind: "Secret", plural: "secrets", columns: &[column("Type", ".type")],
+    }
+    ConfigMap(kube::ConfigMap) {
+        kind: "ConfigMap", plural: "configmaps", short_names: &["cm"],
+    }
+}

@@ -1,0 +1,84 @@
+//! EndpointSlices.
+
+use crate::decode::slim;
+use crate::kube::TransportProtocol;
+use crate::macros::{object, open_enum};
+use crate::resource::Resource;
+
+/// Some endpoints of a service.
+pub type EndpointSlice = Resource<EndpointSliceData>;
+
+open_enum! {
+    /// What the addresses of a slice are.
+    AddressType {
+        /// IPv4 addresses.
+        Ipv4 = "IPv4",
+        /// IPv6 addresses.
+        Ipv6 = "IPv6",
+        /// Host names.
+        Fqdn = "FQDN",
+    }
+}
+
+object! {
+    /// What a slice holds.
+    EndpointSliceData {
+        /// What the addresses are.
+        address_type: AddressType = AddressType::Ipv4,
+        /// The endpoints.
+        endpoints: Vec<Endpoint>,
+        /// The ports that every endpoint has.
+        ports: Vec<EndpointPort>,
+    }
+
+    /// An endpoint.
+    Endpoint {
+        /// Its addresses; all reach the same endpoint.
+        addresses: Vec<Box<str>>,
+        /// Whether traffic should go there.
+        conditions: EndpointConditions,
+        /// The name it has below a headless service.
+        hostname: Option<Box<str>>,
+        /// The pod behind it.
+        target_ref: Option<ObjectReference>,
+        /// The node it is on.
+        node_name: Option<Box<str>>,
+        /// The zone it is in.
+        zone: Option<Box<str>>,
+    }
+
+    /// Whether traffic should go to an endpoint.
+    #[derive(Copy)]
+    EndpointConditions {
+        /// It takes traffic. Absent counts as yes.
+        ready: Option<bool>,
+        /// It would take traffic if it were not terminating.
+        serving: Option<bool>,
+        /// It is about to go.
+        terminating: Option<bool>,
+    }
+
+    /// A port of all endpoints of a slice.
+    EndpointPort {
+        /// The name of the service's port.
+        name: Box<str>,
+        /// The transport protocol.
+        protocol: TransportProtocol = TransportProtocol::Tcp,
+        /// The number; absent means all ports.
+        port: Option<u16>,
+        /// The application protocol.
+        app_protocol: Option<Box<str>>,
+    }
+
+    /// A reference to an object.
+    ObjectReference {
+        /// Its kind.
+        kind: Box<str>,
+        /// Its namespace.
+        namespace: Box<str>,
+        /// Its name.
+        name: Box<str>,
+    }
+}
+
+slim!(EndpointSliceData in Root);

@@ -1,0 +1,93 @@
+//! What every object says about itself.
+
+use canopus_base::labels::Labels;
+use canopus_base::tree::{Map, Node, Value};
+use jiff::Timestamp;
+
+use crate::decode::{Options, Problem, part};
+use crate::macros::object;
+use crate::value::time;
+
+/// The annotation in which `kubectl apply` keeps a copy of the object it was given.
+const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+object! {
+    /// An object's metadata: what of it is ever read.
+    Meta {
+        /// The name, unique in the namespace.
+        name: Box<str>,
+        /// The prefix of a name that the API server is to choose.
+        generate_name: Option<Box<str>>,
+        /// The namespace; empty for objects of the cluster.
+        namespace: Box<str>,
+        /// The labels.
+        labels: Labels,
+        /// The annotations.
+        annotations: Labels,
+        /// When the object was created.
+        #[serde(with = "time")]
+        creation_timestamp: Option<Timestamp>,
+        /// When the object will be gone, once it was asked to go.
+        #[serde(with = "time")]
+        deletion_timestamp: Option<Timestamp>,
+        /// Unique over all objects that ever were.
+        uid: Box<str>,
+        /// An opaque mark of this version of the object.
+        resource_version: Box<str>,
+        /// Counts the changes of the spec.
+        generation: i64,
+        /// The objects this one belongs to.
+        owner_references: Box<[OwnerReference]>,
+    }
+
+    /// An object that another one belongs to.
+    OwnerReference {
+        /// Its group and version.
+        api_version: Box<str>,
+        /// Its kind.
+        kind: Box<str>,
+        /// Its name.
+        name: Box<str>,
+        /// Its uid.
+        uid: Box<str>,
+        /// Whether it manages the object; at most one owner does.
+        controller: bool,
+        /// Whether it may not go before the object has.
+        block_owner_deletion: bool,
+    }
+}
+
+impl Meta {
+    /// Metadata with a name and a namespace (empty for objects of the cluster) and nothing else.
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { name: name.into(), namespace: namespace.into(), ..Self::default() }
+    }
+
+    /// The value of a label.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key)
+    }
+
+    /// The value of an annotation.
+    pub fn annotation(&self, key: &str) -> Option<&str> {
+        self.annotations.get(key)
+    }
+
+    /// The owner that manages this object.
+    pub fn controller(&self) -> Option<&OwnerReference> {
+        self.owner_references.iter().find(|owner| owner.controller)
+    }
+
+    pub(crate) fn read(node: &Node, options: Options) -> Result<Self, Vec<Problem>> {
+        let mut meta: Self = part::read_slim(node)?.value;
+        if options.slim {
+            meta.annotations.remove(LAST_APPLIED);
+        }
+        Ok(meta)
+    }
+
+    pub(crate) fn write(&self) -> Node {
+        let node = part::write_serde(self);
+        if node.is_null() { Value::Map(Map::new()).into() } else { node }
+    }
+}

@@ -1,0 +1,176 @@
+//! What is known about each kind besides its fields: names, versions, scope, columns.
+
+use crate::kinds::Kind;
+
+/// Where objects of a kind live.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// In a namespace.
+    Namespaced,
+    /// In the cluster.
+    Cluster,
+}
+
+/// Whose API a kind belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Category {
+    /// Istio's own kinds.
+    Istio,
+    /// Kinds every Kubernetes cluster has.
+    Kubernetes,
+    /// Kubernetes Gateway API.
+    GatewayApi,
+    /// Multi-cluster services.
+    MultiCluster,
+    /// Gateway API Inference Extension.
+    Inference,
+}
+
+impl Category {
+    /// The category's name for people.
+    pub const fn title(self) -> &'static str {
+        match self {
+            Self::Istio => "Istio",
+            Self::Kubernetes => "Kubernetes",
+            Self::GatewayApi => "Gateway API",
+            Self::MultiCluster => "Multi-cluster services",
+            Self::Inference => "Gateway API Inference Extension",
+        }
+    }
+}
+
+/// A column of a printed table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Column {
+    /// The heading.
+    pub name: &'static str,
+    /// Which value stands there, as a path from the object: `.spec.hosts`.
+    pub path: &'static str,
+}
+
+/// One row of the registry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    /// The kind's name: `VirtualService`. Two kinds may share it in different groups.
+    pub kind: &'static str,
+    /// The API group: `networking.istio.io`. Empty for Kubernetes' core group.
+    pub group: &'static str,
+    /// The versions in which it is served, the one to use first.
+    pub versions: &'static [&'static str],
+    /// The name in URLs: `virtualservices`.
+    pub plural: &'static str,
+    /// What people type: `vs`.
+    pub short_names: &'static [&'static str],
+    /// Where its objects live.
+    pub scope: Scope,
+    /// Whose API it belongs to.
+    pub category: Category,
+    /// The lowest bundle version (major, minor) of its CRD that is watched, where there is one.
+    pub min_bundle: Option<(u32, u32)>,
+    /// The columns between name and age.
+    pub columns: &'static [Column],
+}
+
+impl Info {
+    /// A namespaced kind of which only names are left to say.
+    pub(crate) const BASE: Self = Self {
+        kind: "",
+        group: "",
+        versions: &["v1"],
+        plural: "",
+        short_names: &[],
+        scope: Scope::Namespaced,
+        category: Category::Kubernetes,
+        min_bundle: None,
+        columns: &[],
+    };
+
+    /// The version to write and to watch.
+    pub const fn version(&self) -> &'static str {
+        self.versions[0]
+    }
+
+    /// Group and version as objects write them: `networking.istio.io/v1`, `v1`.
+    pub fn api_version(&self) -> String {
+        match self.group {
+            "" => self.version().to_owned(),
+            group => format!("{group}/{}", self.version()),
+        }
+    }
+
+    /// Whether objects live in a namespace.
+    pub const fn is_namespaced(&self) -> bool {
+        matches!(self.scope, Scope::Namespaced)
+    }
+
+    /// The name of the CRD, and of the kind where two share a short one: `virtualservices.networking.istio.io`.
+    pub fn resource(&self) -> String {
+        match self.group {
+            "" => self.plural.to_owned(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    /// Whether a CRD of this bundle version (`v1.6.0`) is new enough to be watched.
+    pub fn accepts_bundle(&self, bundle_version: &str) -> bool {
+        let Some(minimum) = self.min_bundle else { return true };
+        let mut numbers =
+            bundle_version.trim_start_matches('v').split(['.', '-', '+']).map(str::parse::<u32>);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= minimum,
+            // Parity: a CRD that does not say its version is taken as it is.
+            _ => true,
+        }
+    }
+}
+
+/// Why an `apiVersion` and `kind` name nothing that is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LookupError {
+    /// No such kind in that group.
+    UnknownKind,
+    /// The kind exists in other versions only.
+    UnknownVersion(Kind),
+}
+
+impl Kind {
+    /// The kind that an object with this `apiVersion` and `kind` has. Every served version is the same kind.
+    pub fn of(api_version: &str, kind: &str) -> Result<Self, LookupError> {
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let found = Self::in_group(group, kind).ok_or(LookupError::UnknownKind)?;
+        if found.info().versions.contains(&version) {
+            Ok(found)
+        } else {
+            Err(LookupError::UnknownVersion(found))
+        }
+    }
+
+    /// The kind of this name in a group, in whatever version.
+    pub fn in_group(group: &str, kind: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|candidate| {
+            let info = candidate.info();
+            info.kind == kind && info.group == group
+        })
+    }
+
+    /// The kind with this plural in a group, as URLs and RBAC rules name it.
+    pub fn by_resource(group: &str, plural: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|candidate| {
+            let info = candidate.info();
+            info.plural == plural && info.group == group
+        })
+    }
+
+    /// The kinds that a word on a command line may mean: a kind, plural or short name in any letter case, optionally with
+    /// its group (`gateway.networking.istio.io`). The first is what the word means if nothing else decides.
+    pub fn named(word: &str) -> Vec<Self> {
+        let (name, group) = word.split_once('.').map_or((word, None), |(name, group)| (name, Some(group)));
+        let matches = |candidate: &Self| {
+            let info = candidate.info();
+            let names = info.short_names.iter().chain([&info.kind, &info.plural]);
+            names.into_iter().any(|known| known.eq_ignore_ascii_case(name))
+                && group.is_none_or(|group| info.group.eq_ignore_ascii_case(group))
+        };
+        Self::ALL.iter().copied().filter(matches).collect()
+    }
+}
