@@ -1,0 +1,16 @@
+//! Envoy configuration: what a proxy with a given view receives.
+//!
+//! Each resource type is a query from a [`View`](canopus_mesh::proxy::View) (and a name) to encoded resources, so equal
+//! views share every byte and a change re-encodes only what it touches. One file per resource concern or Envoy filter.
+//!
+//! Must not know sources, sessions or sockets. User configuration never fails the build: what cannot be honoured is left
+//! out where it stands.
+
+pub mod cluster;
+pub mod endpoint;
+mod http;
+pub mod listener;
+mod names;
+mod route;
+pub mod route_config;
+mod telemetry;

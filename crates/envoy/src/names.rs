@@ -1,0 +1,52 @@
+//! The names resources know each other by.
+
+use canopus_proto::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiVersion, ConfigSource, config_source::ConfigSourceSpecifier,
+};
+use canopus_proto::google::protobuf::Duration;
+
+/// The cluster that answers nothing.
+pub(crate) const BLACK_HOLE: &str = "BlackHoleCluster";
+
+/// `outbound|<port>|<subset>|<host>`.
+pub(crate) fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {
+    format!("outbound|{port}|{subset}|{host}")
+}
+
+/// Port, subset and host of an outbound cluster's name.
+pub(crate) fn parse_outbound_cluster(name: &str) -> Option<(u32, &str, &str)> {
+    let mut parts = name.splitn(4, '|');
+    match (parts.next(), parts.next()?.parse().ok(), parts.next(), parts.next()) {
+        (Some("outbound"), Some(port), Some(subset), Some(host)) => Some((port, subset, host)),
+        _ => None,
+    }
+}
+
+/// Statistics names end with a semicolon: the bootstrap's tag extraction relies on it.
+pub(crate) fn stat_name(name: &str) -> String {
+    format!("{name};")
+}
+
+/// "Ask me, on this stream, and wait for the answer."
+pub(crate) fn ads() -> ConfigSource {
+    ConfigSource {
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        initial_fetch_timeout: Some(Duration::from_secs(0)),
+        resource_api_version: ApiVersion::V3 as i32,
+        ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outbound_names_round_trip_and_foreign_ones_are_refused() {
+        let name = outbound_cluster("a.b.svc.cluster.local", 80, "v1");
+        assert_eq!(parse_outbound_cluster(&name), Some((80, "v1", "a.b.svc.cluster.local")));
+        for foreign in ["BlackHoleCluster", "inbound|80||", "outbound|x||h", "outbound|80|h"] {
+            assert_eq!(parse_outbound_cluster(foreign), None);
+        }
+    }
+}

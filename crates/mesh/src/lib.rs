@@ -1,0 +1,12 @@
+//! The mesh as facts: what services, endpoints, gateways and routes the objects add up to, and what a proxy may see of them.
+//!
+//! Everything here is a query over the [`engine`](canopus_engine): a pure function whose reads are recorded. Objects come
+//! in as the input [`world::Objects`], mesh-wide settings as [`world::Settings`].
+//!
+//! Must not know Envoy's types, clients, or how a fact reaches a proxy.
+
+pub mod gateway;
+pub mod proxy;
+pub mod service;
+pub mod virtual_service;
+pub mod world;
