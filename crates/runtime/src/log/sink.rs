@@ -14,14 +14,17 @@ use super::LogError;
 use super::format::{Format, Record};
 use super::level::Level;
 
-/// Lines that may wait for the writer; more are dropped and counted.
+/// Lines that may wait for the writer; others are lost and counted.
 const QUEUE: usize = 4096;
 
 /// Bytes gathered into one write.
 const BATCH: usize = 64 * 1024;
 
-/// How often a flush tries to get into a full queue.
-const RETRY: Duration = Duration::from_millis(5);
+/// How often a full queue is tried again.
+const RETRY: Duration = Duration::from_millis(1);
+
+/// How long a line waits for room in the queue: enough for a burst, too short to hold up the process.
+const PATIENCE: Duration = Duration::from_millis(50);
 
 enum Job {
     Line(String),
@@ -32,26 +35,29 @@ enum Job {
 #[derive(Clone)]
 pub(super) struct Sink {
     jobs: SyncSender<Job>,
-    dropped: Arc<AtomicU64>,
+    /// Lines lost since the last batch was written; while there are any, no line waits.
+    lost: Arc<AtomicU64>,
 }
 
 impl Sink {
     /// Starts the writer; it ends with the last handle.
     pub(super) fn start(targets: Vec<Target>, format: Format) -> Result<Sink, LogError> {
         let (jobs, queue) = sync_channel(QUEUE);
-        let dropped = Arc::new(AtomicU64::new(0));
-        let writer = Writer { targets, format, dropped: Arc::clone(&dropped) };
+        let lost = Arc::new(AtomicU64::new(0));
+        let writer = Writer { targets, format, lost: Arc::clone(&lost) };
         thread::Builder::new()
             .name("log".to_owned())
             .spawn(move || writer.run(&queue))
             .map_err(LogError::Thread)?;
-        Ok(Sink { jobs, dropped })
+        Ok(Sink { jobs, lost })
     }
 
-    /// Queues a line; if the queue is full the line is lost and counted.
+    /// Queues a line; if there is no room for it soon, it is lost and counted.
     pub(super) fn write(&self, line: String) {
-        if let Err(TrySendError::Full(_)) = self.jobs.try_send(Job::Line(line)) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        let stalled = self.lost.load(Ordering::Relaxed) > 0;
+        let patience = if stalled { Duration::ZERO } else { PATIENCE };
+        if !self.queue(Job::Line(line), Instant::now() + patience) {
+            self.lost.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -59,7 +65,14 @@ impl Sink {
     pub(super) fn flush(&self, patience: Duration) -> bool {
         let deadline = Instant::now() + patience;
         let (done, written) = sync_channel(1);
-        let mut job = Job::Flush(done);
+        if !self.queue(Job::Flush(done), deadline) {
+            return false;
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        !matches!(written.recv_timeout(left), Err(RecvTimeoutError::Timeout))
+    }
+
+    fn queue(&self, mut job: Job, deadline: Instant) -> bool {
         while let Err(TrySendError::Full(refused)) = self.jobs.try_send(job) {
             if Instant::now() >= deadline {
                 return false;
@@ -67,8 +80,7 @@ impl Sink {
             thread::sleep(RETRY);
             job = refused;
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        !matches!(written.recv_timeout(left), Err(RecvTimeoutError::Timeout))
+        true
     }
 }
 
@@ -133,7 +145,7 @@ fn open_file(path: &str) -> Result<File, LogError> {
 struct Writer {
     targets: Vec<Target>,
     format: Format,
-    dropped: Arc<AtomicU64>,
+    lost: Arc<AtomicU64>,
 }
 
 impl Writer {
@@ -149,7 +161,12 @@ impl Writer {
                 }
                 next = if batch.len() < BATCH { queue.try_recv().ok() } else { None };
             }
-            self.write(&mut batch);
+            self.write(&batch);
+            batch.clear();
+            let lost = self.lost.swap(0, Ordering::Relaxed);
+            if lost > 0 {
+                self.write(&lost_lines(lost, self.format));
+            }
             for done in waiting {
                 // Whoever asked may have lost patience.
                 let _ = done.try_send(());
@@ -157,15 +174,10 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, batch: &mut String) {
-        let dropped = self.dropped.swap(0, Ordering::Relaxed);
-        if dropped > 0 {
-            batch.push_str(&lost_lines(dropped, self.format));
-        }
+    fn write(&mut self, text: &str) {
         for target in &mut self.targets {
-            target.write(batch.as_bytes());
+            target.write(text.as_bytes());
         }
-        batch.clear();
     }
 }
 
@@ -189,7 +201,7 @@ mod tests {
 
     use super::*;
 
-    const PATIENCE: Duration = Duration::from_secs(30);
+    const LONG: Duration = Duration::from_secs(30);
 
     /// Reports each write, and performs it only once allowed to.
     struct Gated {
@@ -240,9 +252,9 @@ mod tests {
         let sink =
             Sink::start(vec![Target::new("test", Gated { allowed, seen }), file], Format::Text).unwrap();
         sink.write("one\n".to_owned());
-        assert!(sink.flush(PATIENCE));
+        assert!(sink.flush(LONG));
         sink.write("two\n".to_owned());
-        assert!(sink.flush(PATIENCE));
+        assert!(sink.flush(LONG));
         assert_eq!(std::fs::read_to_string(path).unwrap(), "one\ntwo\n");
     }
 
@@ -253,7 +265,7 @@ mod tests {
         std::fs::write(&path, "before\n").unwrap();
         let sink = Sink::start(vec![Target::open(path.to_str().unwrap()).unwrap()], Format::Text).unwrap();
         sink.write("after\n".to_owned());
-        assert!(sink.flush(PATIENCE));
+        assert!(sink.flush(LONG));
         assert_eq!(std::fs::read_to_string(path).unwrap(), "before\nafter\n");
     }
 
