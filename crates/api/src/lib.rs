@@ -22,6 +22,7 @@ pub mod registry;
 mod resource;
 pub mod security;
 pub mod value;
+pub mod visibility;
 
 pub use decode::{DecodeError, Decoded, Options, Problem, Unknown};
 pub use kinds::{Kind, Object};
