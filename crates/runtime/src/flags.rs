@@ -34,8 +34,6 @@ pub use spec::{Area, Flag, Gate, Spec};
 pub use table::*;
 pub use warning::Warning;
 
-use table::specs;
-
 /// The settings of a process.
 pub struct Flags {
     /// By area, in the order of the table.
@@ -65,7 +63,7 @@ impl Flags {
         let variables = source.variables();
         let mut warnings = Vec::new();
         let mut resolve = |spec| resolve(spec, &variables, &mut warnings);
-        let values = Area::ALL.map(|area| specs(area).iter().map(&mut resolve).collect());
+        let values = Area::ALL.map(|area| area.specs().iter().map(&mut resolve).collect());
         warnings.extend(warning::unknown(&variables));
         Flags { values, warnings, variables }
     }
@@ -103,7 +101,7 @@ impl Flags {
             .into_iter()
             .zip(&self.values)
             .flat_map(|(area, values)| {
-                specs(area).iter().zip(values).map(move |(spec, value)| row(area, spec, value))
+                area.specs().iter().zip(values).map(move |(spec, value)| row(area, spec, value))
             })
             .collect();
         rows.sort_by_key(|row| row.name);

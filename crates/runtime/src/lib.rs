@@ -12,4 +12,3 @@ pub mod ready;
 pub mod shutdown;
 pub mod tasks;
 pub mod version;
-mod yaml;

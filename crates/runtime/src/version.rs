@@ -1,12 +1,10 @@
 //! Which build this is, and how `version` prints it.
 
 use std::fmt;
-use std::fmt::Write as _;
 
+use canopus_base::yaml;
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
-
-use crate::yaml;
 
 /// A build, of this process or of one that answered over the network.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,17 +105,8 @@ fn json(build: &BuildInfo) -> String {
 }
 
 fn yaml(build: &BuildInfo) -> String {
-    let mut text = "clientVersion:\n".to_owned();
-    let lines = [
-        ("golang_version", &build.compiler),
-        ("revision", &build.revision),
-        ("status", &build.status),
-        ("tag", &build.tag),
-        ("version", &build.version),
-    ];
-    for (key, value) in lines {
-        writeln!(text, "  {key}: {}", yaml::scalar(value)).expect("writing to a string cannot fail");
-    }
+    let report = Report { client_version: build };
+    let text = yaml::to_string(&report).expect("strings are always YAML");
     // Parity: the command ends its YAML with an empty line.
     text + "\n"
 }
@@ -169,8 +158,8 @@ mod tests {
 
     #[test]
     fn yaml_has_istio_keys_sorted() {
-        let expected = "clientVersion:\n  golang_version: rustc 1.95.0\n  revision: \"0123abc\"\n  \
-                        status: Clean\n  tag: v1.2.3\n  version: \"1.2.3\"\n\n";
+        let expected = "clientVersion:\n  golang_version: rustc 1.95.0\n  revision: 0123abc\n  \
+                        status: Clean\n  tag: v1.2.3\n  version: 1.2.3\n\n";
         let flags = VersionFlags { short: false, output: Some(Format::Yaml) };
         assert_eq!(render(&build(), flags), expected);
     }

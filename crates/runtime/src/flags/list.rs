@@ -2,11 +2,10 @@
 
 use std::io::Write as _;
 
+use canopus_base::yaml;
 use clap::ValueEnum;
 use serde::Serialize;
 use tabwriter::TabWriter;
-
-use crate::yaml;
 
 /// One flag as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -45,7 +44,7 @@ pub fn render(rows: &[Row], format: Format) -> String {
     match format {
         Format::Table => table(rows),
         Format::Json => serde_json::to_string_pretty(rows).expect("strings are always JSON") + "\n",
-        Format::Yaml => rows.iter().map(entry).collect(),
+        Format::Yaml => yaml::to_string(rows).expect("strings are always YAML"),
     }
 }
 
@@ -61,17 +60,4 @@ fn table(rows: &[Row]) -> String {
     }
     let text = table.into_inner().expect("writing to memory cannot fail");
     String::from_utf8(text).expect("rows are text")
-}
-
-fn entry(row: &Row) -> String {
-    format!(
-        "- name: {}\n  type: {}\n  area: {}\n  default: {}\n  value: {}\n  changed: {}\n  description: {}\n",
-        row.name,
-        row.kind,
-        row.area,
-        yaml::scalar(&row.default),
-        yaml::scalar(&row.value),
-        row.changed,
-        yaml::scalar(row.description),
-    )
 }

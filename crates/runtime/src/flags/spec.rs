@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use super::kind::{FlagType, Kind, Value, types};
-use super::table::specs;
+use super::table;
 
 /// Part of the system a flag belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,6 +52,11 @@ impl Area {
         Area::Pod,
     ];
 
+    /// The flags of the area.
+    pub const fn specs(self) -> &'static [Spec] {
+        table::specs(self)
+    }
+
     /// The word used in listings.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -86,7 +91,7 @@ impl<T: FlagType> Flag<T> {
 
     /// The row of the table.
     pub fn spec(self) -> &'static Spec {
-        &specs(self.area)[self.index]
+        &self.area.specs()[self.index]
     }
 }
 

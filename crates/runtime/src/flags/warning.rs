@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use super::spec::{Area, Spec};
-use super::table::specs;
 
 /// Something a user should know about a setting.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +52,7 @@ pub(super) fn unknown(variables: &BTreeMap<String, String>) -> impl Iterator<Ite
 }
 
 fn all_specs() -> impl Iterator<Item = &'static Spec> {
-    Area::ALL.into_iter().flat_map(specs)
+    Area::ALL.into_iter().flat_map(Area::specs)
 }
 
 /// Whether the variable is metadata of a proxy, whose names are free.

@@ -18,7 +18,7 @@ fn exports_in_the_text_format_sorted_by_name_and_labels() {
     pushes.with(["lds"]).inc();
     pushes.with(["cds"]).inc_by(2_000_000);
     registry.value(PILOT_SERVICES).set_count(10);
-    let expected = r#"# HELP pilot_services Services known.
+    let expected = r#"# HELP pilot_services Services in the model.
 # TYPE pilot_services gauge
 pilot_services 10
 # HELP pilot_xds_pushes Responses sent to proxies, and failures to build or send one, by type.

@@ -3,10 +3,10 @@
 super::metrics! {
     MODEL
 
-    /// Services known.
+    /// Services in the model.
     Gauge PILOT_SERVICES = "pilot_services"[];
 
-    /// Virtual services known.
+    /// Virtual services in the model.
     Gauge PILOT_VIRT_SERVICES = "pilot_virt_services"[];
 
     /// Workloads that no service selects.
