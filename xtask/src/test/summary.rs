@@ -23,8 +23,9 @@ pub(super) enum Outcome {
 }
 
 impl Summary {
-    /// Does a step and records how it went. A failure does not stop the run: one run should show all that is wrong.
-    pub(super) fn step(&mut self, name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) {
+    /// Does a step, records how it went and tells whether it went well. A failure does not stop the run: one run should
+    /// show all that is wrong.
+    pub(super) fn step(&mut self, name: &'static str, work: impl FnOnce() -> anyhow::Result<()>) -> bool {
         eprintln!("\n== {name}");
         let started = Instant::now();
         let outcome = match work() {
@@ -34,7 +35,9 @@ impl Summary {
                 Outcome::Failed(format!("{error:#}"))
             }
         };
+        let passed = matches!(outcome, Outcome::Passed);
         self.steps.push(Step { name, outcome, time: started.elapsed() });
+        passed
     }
 
     /// Records a step that took no doing.
@@ -86,8 +89,8 @@ mod tests {
     #[test]
     fn failure_is_reported_and_later_steps_still_run() {
         let mut summary = Summary::default();
-        summary.step("tidy", || bail!("two laws broken\nin detail"));
-        summary.step("fmt", || Ok(()));
+        assert!(!summary.step("tidy", || bail!("two laws broken\nin detail")));
+        assert!(summary.step("fmt", || Ok(())));
         summary.note("deny", Outcome::Skipped("not installed".to_owned()));
         assert!(!summary.is_good());
         assert_eq!(summary.failures(), "failed: tidy");
