@@ -31,7 +31,7 @@ struct Generator {
 const GENERATORS: [Generator; 1] = [Generator {
     name: "proto",
     directory: "crates/proto/schema",
-    command: &["go", "run", "."],
+    command: &["go", "run", ".", "schema.binpb.gz"],
     outputs: &["schema.binpb.gz"],
 }];
 
