@@ -24,7 +24,7 @@ pub struct LogFlags {
     )]
     pub log_as_json: bool,
 
-    /// Least severe level to print, per scope: <scope>:<level>,…; without a scope the level is for
+    /// Least severe level to print, per scope: `<scope>:<level>,…`; without a scope the level is for
     /// "default", and "all" names every scope; levels are debug, info, warn, error, fatal and none
     #[arg(long = "log_output_level", value_name = "LEVELS", default_value = "", hide_default_value = true)]
     pub log_output_level: String,
