@@ -21,6 +21,7 @@ mod object;
 pub mod registry;
 mod resource;
 pub mod security;
+pub mod validate;
 pub mod value;
 pub mod visibility;
 

@@ -1,0 +1,82 @@
+//! What makes an object acceptable: every rule Istio's admission applies, as pure functions.
+//!
+//! [`validate`] checks a whole object and reports everything that is wrong with it, each finding with the field it is
+//! about, a [`Code`] of the [`catalogue`] and the words Istio has for it. Each kind has a module of its own with `check`,
+//! and functions for the parts of it that are also met elsewhere. A part alone is checked with [`fragment`]:
+//!
+//! ```
+//! use canopus_api::validate::{self, host};
+//!
+//! let report = validate::fragment(|mut scope| scope.require(host::fqdn("not a name")));
+//! assert_eq!(report.error_text().unwrap(), r#"domain name "not a name" invalid (label "not a name" invalid)"#);
+//! ```
+//!
+//! How the pieces fit: a leaf check is a function from a value to `Result<(), Fault>`; a check of something with fields
+//! takes a [`Scope`], which knows the report and where in the object we are. Order matters: findings are in the order in
+//! which Istio words them, because clients see them as one text.
+
+pub mod catalogue;
+pub mod code;
+pub mod host;
+pub mod locate;
+mod metadata;
+pub mod report;
+pub mod scope;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+pub use code::{Code, Fault, Severity};
+pub use locate::locate;
+pub use report::{Finding, Report};
+pub use scope::Scope;
+
+use crate::kinds::Object;
+
+/// Features of the control plane that change what is acceptable. The default is Istio's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Services without addresses are given some (`PILOT_ENABLE_IP_AUTOALLOCATE`).
+    pub allocates_addresses: bool,
+    /// The gateways of a network may be host names (`RESOLVE_HOSTNAME_GATEWAYS`).
+    pub resolves_gateway_names: bool,
+}
+
+impl Settings {
+    /// What Istio has when nothing is set.
+    pub const DEFAULT: Self = Self { allocates_addresses: true, resolves_gateway_names: true };
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Everything wrong with an object.
+pub fn validate(object: &Object) -> Report {
+    validate_with(object, &Settings::DEFAULT)
+}
+
+/// Everything wrong with an object, for a control plane with these features.
+pub fn validate_with(object: &Object, settings: &Settings) -> Report {
+    let mut report = Report::default();
+    let mut scope = Scope::new(&mut report, settings);
+    // Parity: Istio looks no further once the metadata is refused.
+    let refused = metadata::check(object, &mut scope);
+    spec(object, if refused { scope.ours() } else { scope });
+    report
+}
+
+/// What is wrong with a part of an object; paths start at that part.
+pub fn fragment(check: impl FnOnce(Scope<'_>)) -> Report {
+    let mut report = Report::default();
+    check(Scope::new(&mut report, &Settings::DEFAULT));
+    report
+}
+
+/// The rules of each kind. Kinds of Kubernetes are the API server's to check.
+fn spec(object: &Object, scope: Scope<'_>) {
+    let _ = (object, scope);
+}

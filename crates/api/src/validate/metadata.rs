@@ -1,0 +1,48 @@
+//! Annotations that no user may set, and the one that asks for a refusal.
+
+use super::code::codes;
+use super::scope::Scope;
+use super::text::quoted;
+use crate::kinds::Object;
+
+const DRY_RUN: &str = "istio.io/dry-run";
+const ALWAYS_REJECT: &str = "internal.istio.io/webhook-always-reject";
+/// Set by the control plane on objects it makes itself; they widen what an object may reach.
+const PRIVILEGED: [&str; 2] = ["internal.istio.io/parent-namespace", "internal.istio.io/parents"];
+
+codes! {
+    DRY_RUN_UNSUPPORTED: error "annotation-dry-run-unsupported",
+        "remove the annotation: only an AuthorizationPolicy can be tried out";
+    REJECTED: error "annotation-always-reject", "remove the annotation, it is for testing admission";
+    PRIVILEGED_ANNOTATION: error "annotation-privileged", "remove the annotation";
+}
+
+/// Checks the metadata every kind has; tells whether it is refused.
+pub(super) fn check(object: &Object, scope: &mut Scope<'_>) -> bool {
+    scope.fails(|mut scope| {
+        scope.first_only(|mut scope| {
+            let mut scope = scope.field("metadata");
+            annotations(object, scope.field("annotations"));
+        });
+    })
+}
+
+fn annotations(object: &Object, mut scope: Scope<'_>) {
+    let meta = object.meta();
+    if !matches!(object, Object::AuthorizationPolicy(_)) && meta.annotation(DRY_RUN).is_some() {
+        let (namespace, name) = (&meta.namespace, &meta.name);
+        scope.entry(DRY_RUN).add(DRY_RUN_UNSUPPORTED.says(format!(
+            "{namespace}/{name} has unsupported annotation {DRY_RUN}, please remove the annotation"
+        )));
+    }
+    if meta.annotation(ALWAYS_REJECT).is_some() {
+        let message = format!("{} annotation found, rejecting", quoted(ALWAYS_REJECT));
+        scope.entry(ALWAYS_REJECT).add(REJECTED.says(message));
+    }
+    for name in PRIVILEGED {
+        if meta.annotation(name).is_some() {
+            let message = format!("{} annotation found, this may not be set by users", quoted(name));
+            scope.entry(name).add(PRIVILEGED_ANNOTATION.says(message));
+        }
+    }
+}
