@@ -1,0 +1,177 @@
+//! Sets of resource names, immutable and shared.
+//!
+//! A thousand proxies of one kind subscribe to the same thousand names. They hold one [`Names`] between them, and a
+//! control plane can recognise an interest it has seen before by its digest.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, Weak};
+
+use canopus_base::FastMap;
+use canopus_base::hash::{ContentHash, Hasher};
+use parking_lot::Mutex;
+
+/// A sorted set of names. Clones share it.
+#[derive(Clone)]
+pub struct Names(Arc<Shared>);
+
+struct Shared {
+    digest: ContentHash,
+    names: Box<[Arc<str>]>,
+}
+
+impl Names {
+    /// The set of these names, in any order, repeats allowed.
+    pub fn new<N: Into<Arc<str>>>(names: impl IntoIterator<Item = N>) -> Self {
+        let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
+        names.sort_unstable();
+        names.dedup();
+        Self::from_sorted(names)
+    }
+
+    fn from_sorted(names: Vec<Arc<str>>) -> Self {
+        Self(Arc::new(Shared { digest: digest(&names), names: names.into() }))
+    }
+
+    /// A hash of the names: equal sets have equal digests.
+    pub fn digest(&self) -> ContentHash {
+        self.0.digest
+    }
+
+    /// Whether `name` is in the set.
+    pub fn contains(&self, name: &str) -> bool {
+        self.0.names.binary_search_by(|held| (**held).cmp(name)).is_ok()
+    }
+
+    /// The set with `added` put in and then `removed` taken out.
+    pub(crate) fn changed(&self, added: &[Arc<str>], removed: &Names) -> Self {
+        if added.is_empty() && removed.is_empty() {
+            return self.clone();
+        }
+        let all = self.iter().chain(added);
+        Self::new(all.filter(|name| !removed.contains(name)).cloned())
+    }
+
+    /// Those of these names that are not in `other`.
+    pub(crate) fn missing_from(&self, other: &Names) -> Vec<Arc<str>> {
+        if self == other {
+            return Vec::new();
+        }
+        let missing = self.iter().filter(|name| !other.contains(name));
+        missing.cloned().collect()
+    }
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Self::from_sorted(Vec::new())
+    }
+}
+
+impl Deref for Names {
+    type Target = [Arc<str>];
+
+    fn deref(&self) -> &[Arc<str>] {
+        &self.0.names
+    }
+}
+
+impl PartialEq for Names {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.digest == other.0.digest
+    }
+}
+
+impl Eq for Names {}
+
+impl fmt::Debug for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+fn digest(names: &[impl AsRef<str>]) -> ContentHash {
+    let mut hasher = Hasher::new();
+    for name in names {
+        hasher.field(name.as_ref().as_bytes());
+    }
+    hasher.finish()
+}
+
+/// Sets of names in use, so that sessions with equal interests share one.
+#[derive(Default)]
+pub struct NamePool {
+    sets: Mutex<Sets>,
+}
+
+#[derive(Default)]
+struct Sets {
+    by_digest: FastMap<ContentHash, Weak<Shared>>,
+    /// Size at which unused entries are dropped next.
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 64;
+
+impl NamePool {
+    /// The shared set equal to `names`.
+    pub fn share(&self, names: Names) -> Names {
+        let mut sets = self.sets.lock();
+        if let Some(shared) = sets.by_digest.get(&names.digest()).and_then(Weak::upgrade) {
+            return Names(shared);
+        }
+        if sets.by_digest.len() >= sets.sweep_at {
+            sets.by_digest.retain(|_, set| set.strong_count() > 0);
+            sets.sweep_at = (2 * sets.by_digest.len()).max(SMALLEST_SWEEP);
+        }
+        sets.by_digest.insert(names.digest(), Arc::downgrade(&names.0));
+        names
+    }
+
+    /// How many sets the pool remembers, in use or not.
+    #[cfg(test)]
+    fn len(&self) -> usize {
+        self.sets.lock().by_digest.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_sets_are_equal_in_any_order_and_with_repeats() {
+        let one = Names::new(["b", "a", "b"]);
+        assert_eq!(one, Names::new(["a", "b"]));
+        assert_ne!(one, Names::new(["ab"]));
+        assert_eq!(one.to_vec(), ["a".into(), "b".into()]);
+        assert!(one.contains("a") && !one.contains("c"));
+    }
+
+    #[test]
+    fn changes_add_then_remove() {
+        let names = Names::new(["a", "b"]);
+        assert_eq!(names.changed(&["c".into()], &Names::new(["a"])), Names::new(["b", "c"]));
+        assert_eq!(names.changed(&["c".into()], &Names::new(["c"])), names);
+        assert_eq!(names.missing_from(&Names::new(["a"])), ["b".into()]);
+    }
+
+    #[test]
+    fn pool_returns_the_same_allocation_while_it_is_in_use() {
+        let pool = NamePool::default();
+        let first = pool.share(Names::new(["a"]));
+        let second = pool.share(Names::new(["a"]));
+        assert!(Arc::ptr_eq(&first.0, &second.0));
+    }
+
+    #[test]
+    fn pool_forgets_sets_nobody_uses() {
+        let pool = NamePool::default();
+        let kept = pool.share(Names::new(["kept"]));
+        for n in 0..10 * SMALLEST_SWEEP {
+            pool.share(Names::new([n.to_string()]));
+        }
+        assert!(pool.len() <= SMALLEST_SWEEP + 1, "{}", pool.len());
+        assert!(Arc::ptr_eq(&pool.share(Names::new(["kept"])).0, &kept.0));
+    }
+}

@@ -1,0 +1,120 @@
+//! The seam between the protocol and whatever decides what a client gets.
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use canopus_proto::envoy::config::core::v3::Node;
+use http::{Extensions, HeaderMap};
+use tokio::sync::watch;
+pub use tonic::Code;
+
+use crate::interest::Interest;
+use crate::resource::ResourceSet;
+use crate::session::SessionEvent;
+use crate::types::Kind;
+
+/// The far end of a stream, as far as the transport knows it.
+#[derive(Debug, Default)]
+pub struct Peer {
+    /// Where it connected from.
+    pub address: Option<SocketAddr>,
+    /// The headers the stream was opened with.
+    pub headers: HeaderMap,
+    /// What the transport and [`ControlPlane::admit`] found out, such as authenticated identities.
+    pub extensions: Extensions,
+}
+
+/// Why a stream is ended.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct Refusal {
+    /// The gRPC code the client sees.
+    pub code: Code,
+    /// The text the client sees.
+    pub message: String,
+}
+
+impl Refusal {
+    /// A refusal with this code and text.
+    pub fn new(code: Code, message: impl Into<String>) -> Self {
+        Self { code, message: message.into() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}: {}", self.code, self.message)
+    }
+}
+
+impl From<Refusal> for tonic::Status {
+    fn from(refusal: Refusal) -> Self {
+        Self::new(refusal.code, refusal.message)
+    }
+}
+
+/// What a session needs to know of the world.
+pub trait Source {
+    /// What requests of this type mean.
+    fn kind(&self, type_url: &str) -> Kind {
+        Kind::of(type_url)
+    }
+
+    /// Everything the client gets of this type for this interest.
+    fn resources(&self, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal>;
+
+    /// The control plane's name for itself, if it is to be given with this type.
+    fn identifier(&self, _type_url: &str) -> Option<String> {
+        None
+    }
+}
+
+/// Decides who may connect and what they get. The server calls it from the tasks of the streams.
+pub trait ControlPlane: Send + Sync + 'static {
+    /// What is known about a connected client.
+    type Client: Send + Sync + 'static;
+
+    /// Decides whether a peer may open a stream at all, before it has said anything. What it finds out, such as an
+    /// authenticated identity, it leaves in the peer's extensions.
+    fn admit(&self, _peer: &mut Peer) -> impl Future<Output = Result<(), Refusal>> + Send {
+        async { Ok(()) }
+    }
+
+    /// Takes in a client that said who it is; its node has an id.
+    fn connect(
+        &self,
+        peer: &Peer,
+        node: Node,
+    ) -> impl Future<Output = Result<Arc<Self::Client>, Refusal>> + Send;
+
+    /// What requests of this type mean.
+    fn kind(&self, type_url: &str) -> Kind {
+        Kind::of(type_url)
+    }
+
+    /// Everything the client gets of this type for this interest.
+    ///
+    /// The result depends on the arguments and the current state of the world alone, and a call that was made before is
+    /// cheap: sessions ask again at every revision. It runs on a worker thread of the async runtime; if it has to
+    /// compute for long it should hand that thread over first (`tokio::task::block_in_place`).
+    fn resources(
+        &self,
+        client: &Self::Client,
+        type_url: &str,
+        interest: &Interest,
+    ) -> Result<ResourceSet, Refusal>;
+
+    /// A number that changes whenever [`resources`](Self::resources) may give this client something new.
+    fn revisions(&self, client: &Self::Client) -> watch::Receiver<u64>;
+
+    /// The control plane's name for itself, if it is to be given with this type.
+    fn identifier(&self, _type_url: &str) -> Option<String> {
+        None
+    }
+
+    /// Takes note of what happens in the client's session.
+    fn observe(&self, _client: &Self::Client, _event: SessionEvent) {}
+
+    /// The client's stream has ended.
+    fn disconnect(&self, _client: &Self::Client) {}
+}

@@ -1,0 +1,97 @@
+//! The response side of a stream as an HTTP body.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Body, Frame};
+use tokio::sync::mpsc;
+use tonic::Status;
+
+use crate::session::Response;
+use crate::wire::Outgoing;
+
+/// What runs a stream: it sends responses into a channel and ends with the stream's status.
+pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+/// Runs a session whenever the transport wants more bytes.
+///
+/// The session has no task of its own. A client that stops reading stops being polled: its session makes no further
+/// responses and reads no further requests until there is room again.
+pub(super) struct StreamBody {
+    state: State,
+    responses: mpsc::Receiver<Response>,
+    outgoing: Option<Outgoing>,
+}
+
+enum State {
+    Running(Driver),
+    Ended(Result<(), Status>),
+    Closed,
+}
+
+impl StreamBody {
+    pub(super) fn new(driver: Driver, responses: mpsc::Receiver<Response>) -> Self {
+        Self { state: State::Running(driver), responses, outgoing: None }
+    }
+
+    fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        loop {
+            if let Some(piece) = self.outgoing.as_mut().and_then(Iterator::next) {
+                return Poll::Ready(Some(piece));
+            }
+            self.outgoing = None;
+            if let Poll::Ready(Some(response)) = self.responses.poll_recv(cx) {
+                self.send(response);
+                continue;
+            }
+            let State::Running(driver) = &mut self.state else {
+                return Poll::Ready(None);
+            };
+            if let Poll::Ready(result) = driver.as_mut().poll(cx) {
+                self.state = State::Ended(result);
+                continue;
+            }
+            match self.responses.poll_recv(cx) {
+                Poll::Ready(Some(response)) => self.send(response),
+                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            }
+        }
+    }
+
+    fn send(&mut self, response: Response) {
+        match Outgoing::new(response) {
+            Ok(outgoing) => self.outgoing = Some(outgoing),
+            Err(error) => self.state = State::Ended(Err(Status::out_of_range(error.to_string()))),
+        }
+    }
+}
+
+impl Body for StreamBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let Poll::Ready(piece) = self.poll_piece(cx) else {
+            return Poll::Pending;
+        };
+        if let Some(piece) = piece {
+            return Poll::Ready(Some(Ok(Frame::data(piece))));
+        }
+        Poll::Ready(match std::mem::replace(&mut self.state, State::Closed) {
+            State::Ended(result) => Some(trailers(result).map(Frame::trailers)),
+            State::Running(_) | State::Closed => None,
+        })
+    }
+}
+
+fn trailers(result: Result<(), Status>) -> Result<HeaderMap, Status> {
+    let mut trailers = HeaderMap::new();
+    let status = result.err().unwrap_or_else(|| Status::ok(""));
+    status.add_header(&mut trailers)?;
+    Ok(trailers)
+}

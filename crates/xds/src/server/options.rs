@@ -1,0 +1,38 @@
+//! What can be set on the server.
+
+use std::time::Duration;
+
+use crate::session::Limits;
+
+/// Settings of the ADS server.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The largest request, in bytes.
+    pub max_request_bytes: usize,
+    /// How much one client may ask for.
+    pub limits: Limits,
+    /// How many streams one connection may have.
+    pub max_streams_per_connection: u32,
+    /// How often an idle connection is probed; `None` leaves it alone.
+    pub keepalive_interval: Option<Duration>,
+    /// How long the answer to a probe may take.
+    pub keepalive_timeout: Duration,
+    /// How long a connection may last before the client is asked to open another.
+    pub max_connection_age: Option<Duration>,
+    /// How long the server waits for its streams to end when it stops.
+    pub drain_timeout: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            max_request_bytes: 4 * 1024 * 1024,
+            limits: Limits::default(),
+            max_streams_per_connection: 100_000,
+            keepalive_interval: Some(Duration::from_secs(30)),
+            keepalive_timeout: Duration::from_secs(10),
+            max_connection_age: None,
+            drain_timeout: Duration::from_secs(5),
+        }
+    }
+}

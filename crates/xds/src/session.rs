@@ -1,0 +1,508 @@
+//! One client's stream as a state machine without I/O.
+//!
+//! Whoever drives it feeds it requests and revisions and then takes responses until there are none:
+//!
+//! ```text
+//! on_request / on_revision ──► Session ──► next_response, next_response, … None
+//!                                 └──────► take_events
+//! ```
+//!
+//! Three rules make up most of it. A client gets an answer when it asks for something it did not ask for before. It gets
+//! a push when something it has differs from what it should have, never otherwise. And while it has not acknowledged a
+//! push of a type there is no further push of that type: what changes meanwhile is sent as one difference afterwards.
+
+mod event;
+mod request;
+mod response;
+mod watch;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+pub use event::SessionEvent;
+pub use request::{Protocol, Request, Wish};
+pub use response::Response;
+
+use crate::interest::{EVERYTHING, Interest};
+use crate::names::{NamePool, Names};
+use crate::plane::{Code, Refusal, Source};
+use crate::resource::ResourceSet;
+use crate::types::{Kind, Rules, rank};
+use response::{Selection, State};
+use watch::{Answer, Claims, Due, Step, Watch};
+
+/// How much a client may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Names per type.
+    pub names: usize,
+    /// Types per stream.
+    pub types: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { names: 200_000, types: 64 }
+    }
+}
+
+/// The state of one stream.
+pub struct Session {
+    protocol: Protocol,
+    nonces: Nonces,
+    limits: Limits,
+    pool: Arc<NamePool>,
+    /// In push order.
+    watches: Vec<Watch>,
+    queries: VecDeque<(Arc<str>, Interest)>,
+    events: Vec<SessionEvent>,
+    revision: u64,
+    settled: Option<u64>,
+}
+
+impl Session {
+    /// A session that has seen nothing. Its `id` distinguishes its nonces from those of every other stream.
+    pub fn new(protocol: Protocol, id: u64, limits: Limits, pool: Arc<NamePool>) -> Self {
+        Self {
+            protocol,
+            nonces: Nonces { id, last: 0 },
+            limits,
+            pool,
+            watches: Vec::new(),
+            queries: VecDeque::new(),
+            events: Vec::new(),
+            revision: 0,
+            settled: None,
+        }
+    }
+
+    /// The world may have changed; `revision` names its new state.
+    pub fn on_revision(&mut self, revision: u64) {
+        self.revision = revision;
+        self.watches.iter_mut().for_each(Watch::check);
+    }
+
+    /// The client said something. An error ends the stream.
+    pub fn on_request(&mut self, request: Request, source: &impl Source) -> Result<(), Refusal> {
+        match source.kind(&request.type_url) {
+            Kind::Report => self.report(request),
+            Kind::Query => self.query(request),
+            Kind::Watched(rules) => return self.subscription(request, rules, source),
+        }
+        Ok(())
+    }
+
+    /// The next message for the client. An error ends the stream.
+    pub fn next_response(&mut self, source: &impl Source) -> Result<Option<Response>, Refusal> {
+        if let Some((type_url, interest)) = self.queries.pop_front() {
+            return self.answer_query(type_url, &interest, source).map(Some);
+        }
+        for at in 0..self.watches.len() {
+            if !self.is_ready(at) {
+                continue;
+            }
+            let target = self.target(at, source)?;
+            let watch = &mut self.watches[at];
+            let step = watch.advance(self.protocol, target);
+            let type_url = watch.type_url.clone();
+            match step {
+                Step::Quiet => {}
+                Step::Current => {
+                    let version = watch.held().version();
+                    self.events.push(SessionEvent::Current { type_url, version });
+                    self.check_dependents(at);
+                }
+                Step::Send { selection, removed } => {
+                    let response = self.compose(at, selection, removed, source);
+                    self.check_dependents(at);
+                    return Ok(Some(response));
+                }
+            }
+        }
+        self.settle();
+        Ok(None)
+    }
+
+    /// What has happened since this was last called.
+    pub fn take_events(&mut self) -> Vec<SessionEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// What the client wants of a type, if it has subscribed to it.
+    pub fn interest(&self, type_url: &str) -> Option<&Interest> {
+        self.position(type_url).map(|at| &self.watches[at].interest)
+    }
+
+    fn position(&self, type_url: &str) -> Option<usize> {
+        self.watches.iter().position(|watch| *watch.type_url == *type_url)
+    }
+
+    fn report(&mut self, request: Request) {
+        self.events.push(SessionEvent::Reported {
+            type_url: request.type_url.into(),
+            error: request.error.map(|error| error.message),
+        });
+    }
+
+    fn query(&mut self, request: Request) {
+        // An answer that is acknowledged must not be taken for the same question again.
+        if !request.nonce.is_empty() {
+            return;
+        }
+        let names = match request.wish {
+            Wish::Exactly { names, .. } => names,
+            Wish::Change { subscribe, .. } => subscribe,
+        };
+        let wildcard = names.is_empty();
+        let interest = Interest::new(wildcard, Names::new(names));
+        self.queries.push_back((request.type_url.into(), interest));
+    }
+
+    fn subscription(&mut self, request: Request, rules: Rules, source: &impl Source) -> Result<(), Refusal> {
+        let at = self.position(&request.type_url);
+        if let Some(error) = &request.error {
+            self.events.push(SessionEvent::Nacked {
+                type_url: request.type_url.as_str().into(),
+                nonce: request.nonce.clone(),
+                code: error.code,
+                message: error.message.clone(),
+            });
+        }
+        match (request.wish, at) {
+            (Wish::Exactly { names, .. }, at) if names.is_empty() && !rules.wildcard => {
+                if let Some(at) = at {
+                    self.note_nonce(at, &request.nonce, request.error.is_some());
+                    self.unsubscribe(at);
+                }
+                Ok(())
+            }
+            (Wish::Exactly { names, version }, None) => {
+                let (everything, names) = self.names(names)?;
+                let interest = Interest::new(everything || names.is_empty(), names);
+                let answer = Answer { claims: Claims::Whole(version), afresh: true, ..Answer::default() };
+                self.subscribe(request.type_url.into(), rules, interest, answer)
+            }
+            (Wish::Change { subscribe, unsubscribe, held }, None) => {
+                let (interest, asked) = self.first_change(rules, subscribe, unsubscribe, &held)?;
+                let answer = Answer { asked, claims: Claims::Each(held), ..Answer::default() };
+                self.subscribe(request.type_url.into(), rules, interest, answer)
+            }
+            (Wish::Exactly { names, .. }, Some(at)) => {
+                let current = self.note_nonce(at, &request.nonce, request.error.is_some());
+                let afresh = request.nonce.is_empty();
+                if !current && !afresh {
+                    return Ok(());
+                }
+                self.want_exactly(at, names, afresh, source)
+            }
+            (Wish::Change { subscribe, unsubscribe, .. }, Some(at)) => {
+                self.note_nonce(at, &request.nonce, request.error.is_some());
+                self.want_change(at, subscribe, unsubscribe, source)
+            }
+        }
+    }
+
+    /// What the first delta request of a type asks for, and which of the names are new to the client.
+    fn first_change(
+        &self,
+        rules: Rules,
+        subscribe: Vec<String>,
+        unsubscribe: Vec<String>,
+        held: &BTreeMap<String, String>,
+    ) -> Result<(Interest, Vec<Arc<str>>), Refusal> {
+        let unnamed = subscribe.is_empty() && rules.wildcard;
+        let (all, subscribe) = self.names(subscribe)?;
+        let (not_all, unsubscribe) = self.names(unsubscribe)?;
+        // Subscribing to everything and unsubscribing from it at once asks for nothing, for now.
+        let wildcard = (all || unnamed) && !not_all;
+        // What the client kept from an earlier stream it still wants, whether it says so or not.
+        let kept = held.keys().filter(|_| !wildcard);
+        let kept: Vec<Arc<str>> = kept.map(|name| name.as_str().into()).collect();
+        let names = subscribe.changed(&kept, &unsubscribe);
+        self.check_size(names.len())?;
+        let asked = names.iter().filter(|name| !held.contains_key(&***name)).cloned().collect();
+        Ok((Interest::new(wildcard, self.pool.share(names)), asked))
+    }
+
+    /// A type the client had not asked for on this stream.
+    fn subscribe(
+        &mut self,
+        type_url: Arc<str>,
+        rules: Rules,
+        interest: Interest,
+        answer: Answer,
+    ) -> Result<(), Refusal> {
+        if self.watches.len() >= self.limits.types {
+            let message = format!("more than {} resource types on one stream", self.limits.types);
+            return Err(Refusal::new(Code::ResourceExhausted, message));
+        }
+        let mut watch = Watch::new(type_url, rules, interest);
+        if !watch.interest.is_nothing() || rules.wildcard {
+            watch.due = Due::Answer(answer);
+        }
+        let place = |watch: &Watch| (rank(&watch.type_url), watch.type_url.clone());
+        let at = self.watches.partition_point(|other| place(other) < place(&watch));
+        self.watches.insert(at, watch);
+        self.note_interest(at);
+        Ok(())
+    }
+
+    /// The client wants nothing of this type any more.
+    fn unsubscribe(&mut self, at: usize) {
+        let watch = self.watches.remove(at);
+        self.events.push(SessionEvent::Subscribed { type_url: watch.type_url, interest: None });
+    }
+
+    /// Settles the response that `nonce` belongs to; says whether that was the last one.
+    fn note_nonce(&mut self, at: usize, nonce: &str, refused: bool) -> bool {
+        if nonce.is_empty() {
+            return false;
+        }
+        let watch = &mut self.watches[at];
+        let was_last = self.nonces.read(nonce) == Some(watch.sent);
+        if refused {
+            watch.refuse(was_last);
+        } else if was_last {
+            watch.accept();
+        }
+        let type_url = watch.type_url.clone();
+        let nonce = nonce.to_owned();
+        if !was_last {
+            self.events.push(SessionEvent::Expired { type_url, nonce });
+        } else if !refused {
+            self.events.push(SessionEvent::Acked { type_url, nonce });
+        }
+        was_last
+    }
+
+    fn want_exactly(
+        &mut self,
+        at: usize,
+        names: Vec<String>,
+        afresh: bool,
+        source: &impl Source,
+    ) -> Result<(), Refusal> {
+        let (everything, names) = self.names(names)?;
+        let watch = &self.watches[at];
+        // Naming nothing means everything until the client has named something.
+        let everything = everything || names.is_empty() && (afresh || watch.interest.is_wildcard());
+        let interest = Interest::new(everything, names);
+        let asked = newly_asked(&watch.interest, &interest);
+        let widened = !asked.is_empty() || interest.is_wildcard() && !watch.interest.is_wildcard();
+        let wanted_again = watch.rules.wildcard && interest != watch.interest && !interest.is_nothing();
+        self.narrow(at, interest, &Names::default(), source)?;
+        if afresh || widened || wanted_again {
+            self.answer(at, Answer { asked, afresh, ..Answer::default() });
+        }
+        Ok(())
+    }
+
+    fn want_change(
+        &mut self,
+        at: usize,
+        subscribe: Vec<String>,
+        unsubscribe: Vec<String>,
+        source: &impl Source,
+    ) -> Result<(), Refusal> {
+        if subscribe.is_empty() && unsubscribe.is_empty() {
+            return Ok(());
+        }
+        let (all, subscribe) = self.names(subscribe)?;
+        let (not_all, unsubscribe) = self.names(unsubscribe)?;
+        let current = &self.watches[at].interest;
+        let wildcard = (all || current.is_wildcard()) && !not_all;
+        let nothing = Names::default();
+        let names = current.names().unwrap_or(&nothing).changed(&subscribe, &unsubscribe);
+        self.check_size(names.len())?;
+        let interest = Interest::new(wildcard, self.pool.share(names));
+        let asked = newly_asked(current, &interest);
+        let widened = !asked.is_empty() || wildcard && !current.is_wildcard();
+        self.narrow(at, interest, &unsubscribe, source)?;
+        if widened {
+            self.answer(at, Answer { asked, ..Answer::default() });
+        }
+        Ok(())
+    }
+
+    /// Replaces an interest. What falls away with it the client drops by itself, so the session forgets it.
+    fn narrow(
+        &mut self,
+        at: usize,
+        interest: Interest,
+        dropped: &Names,
+        source: &impl Source,
+    ) -> Result<(), Refusal> {
+        let watch = &self.watches[at];
+        if watch.interest == interest {
+            return Ok(());
+        }
+        let older = resources(source, &watch.type_url, &watch.interest)?;
+        let newer = resources(source, &watch.type_url, &interest)?;
+        let dropped = dropped.iter().filter(|name| !interest.covers(name));
+        let released = newer.since(&older);
+        let released = Names::new(released.removed.iter().chain(dropped).cloned());
+        let watch = &mut self.watches[at];
+        watch.forget(&released);
+        watch.interest = interest;
+        watch.check();
+        self.note_interest(at);
+        Ok(())
+    }
+
+    fn answer(&mut self, at: usize, answer: Answer) {
+        self.watches[at].due = Due::Answer(answer);
+    }
+
+    /// The set of these names, and whether the name for everything was among them.
+    fn names(&self, names: Vec<String>) -> Result<(bool, Names), Refusal> {
+        self.check_size(names.len())?;
+        let everything = names.iter().any(|name| name == EVERYTHING);
+        let names = names.into_iter().filter(|name| name != EVERYTHING);
+        Ok((everything, self.pool.share(Names::new(names))))
+    }
+
+    fn check_size(&self, names: usize) -> Result<(), Refusal> {
+        if names > self.limits.names {
+            let message = format!("more than {} resource names of one type", self.limits.names);
+            return Err(Refusal::new(Code::ResourceExhausted, message));
+        }
+        Ok(())
+    }
+
+    fn note_interest(&mut self, at: usize) {
+        let watch = &self.watches[at];
+        self.events.push(SessionEvent::Subscribed {
+            type_url: watch.type_url.clone(),
+            interest: Some(watch.interest.clone()),
+        });
+    }
+
+    /// Questions are answered at once; pushes wait until the client has settled the one before.
+    fn is_ready(&self, at: usize) -> bool {
+        let watch = &self.watches[at];
+        match watch.due {
+            Due::Nothing => false,
+            Due::Check => !watch.is_unsettled(),
+            Due::Answer(_) => true,
+        }
+    }
+
+    /// What the client should have.
+    fn target(&self, at: usize, source: &impl Source) -> Result<State, Refusal> {
+        let watch = &self.watches[at];
+        let parent = watch.rules.completes.and_then(|parent| self.position(parent));
+        Ok(State {
+            set: resources(source, &watch.type_url, &watch.interest)?,
+            parents: parent.map(|parent| self.watches[parent].held().set.clone()),
+        })
+    }
+
+    fn check_dependents(&mut self, at: usize) {
+        let type_url = self.watches[at].type_url.clone();
+        for watch in &mut self.watches {
+            if watch.rules.completes == Some(&*type_url) {
+                watch.check();
+            }
+        }
+    }
+
+    fn compose(
+        &mut self,
+        at: usize,
+        selection: Selection,
+        removed: Vec<Arc<str>>,
+        source: &impl Source,
+    ) -> Response {
+        let nonce = self.nonces.next();
+        let watch = &mut self.watches[at];
+        watch.sent = self.nonces.last;
+        let response = Response {
+            protocol: self.protocol,
+            type_url: watch.type_url.clone(),
+            nonce,
+            state: watch.held().clone(),
+            selection,
+            removed,
+            with_aliases: !watch.interest.is_wildcard(),
+            identifier: source.identifier(&watch.type_url),
+        };
+        self.note_sent(&response);
+        response
+    }
+
+    fn answer_query(
+        &mut self,
+        type_url: Arc<str>,
+        interest: &Interest,
+        source: &impl Source,
+    ) -> Result<Response, Refusal> {
+        let set = source.resources(&type_url, interest)?;
+        let response = Response {
+            protocol: self.protocol,
+            nonce: self.nonces.next(),
+            state: State { set, parents: None },
+            selection: Selection::All,
+            removed: Vec::new(),
+            with_aliases: true,
+            identifier: source.identifier(&type_url),
+            type_url,
+        };
+        self.note_sent(&response);
+        Ok(response)
+    }
+
+    fn note_sent(&mut self, response: &Response) {
+        self.events.push(SessionEvent::Sent {
+            type_url: response.type_url().clone(),
+            nonce: response.nonce().to_owned(),
+            version: response.version(),
+            resources: response.len(),
+            removed: response.removed().len(),
+            bytes: response.body_bytes(),
+        });
+    }
+
+    fn settle(&mut self) {
+        let busy = |watch: &Watch| watch.is_unsettled() || !matches!(watch.due, Due::Nothing);
+        if self.settled == Some(self.revision) || self.watches.is_empty() || self.watches.iter().any(busy) {
+            return;
+        }
+        self.settled = Some(self.revision);
+        self.events.push(SessionEvent::Settled { revision: self.revision });
+    }
+}
+
+/// Everything there is for an interest, which is nothing for no interest.
+fn resources(source: &impl Source, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
+    if interest.is_nothing() {
+        return Ok(ResourceSet::default());
+    }
+    source.resources(type_url, interest)
+}
+
+/// Names asked for in `newer` that were not asked for in `older`.
+fn newly_asked(older: &Interest, newer: &Interest) -> Vec<Arc<str>> {
+    let nothing = Names::default();
+    let newer = newer.names().unwrap_or(&nothing);
+    newer.missing_from(older.names().unwrap_or(&nothing))
+}
+
+/// Numbers the responses of one stream.
+struct Nonces {
+    id: u64,
+    last: u64,
+}
+
+impl Nonces {
+    fn next(&mut self) -> String {
+        self.last += 1;
+        format!("{:016x}-{:x}", self.id, self.last)
+    }
+
+    /// The number in a nonce of this stream.
+    fn read(&self, nonce: &str) -> Option<u64> {
+        let (id, number) = nonce.split_once('-')?;
+        let ours = u64::from_str_radix(id, 16) == Ok(self.id);
+        ours.then(|| u64::from_str_radix(number, 16).ok()).flatten()
+    }
+}

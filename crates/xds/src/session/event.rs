@@ -1,0 +1,78 @@
+//! What happens in a session, for status and metrics.
+
+use std::sync::Arc;
+
+use canopus_base::hash::ContentHash;
+
+use crate::interest::Interest;
+
+/// Something that happened in a session.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionEvent {
+    /// The client wants something else than before; `None` if nothing of this type any more.
+    Subscribed {
+        /// The type.
+        type_url: Arc<str>,
+        /// What it wants now.
+        interest: Option<Interest>,
+    },
+    /// A response was handed to the stream.
+    Sent {
+        /// The type.
+        type_url: Arc<str>,
+        /// Its nonce.
+        nonce: String,
+        /// The version of the state it leads to.
+        version: ContentHash,
+        /// How many resources it carries.
+        resources: usize,
+        /// How many removed names it carries.
+        removed: usize,
+        /// The size of its resources.
+        bytes: usize,
+    },
+    /// A client that reconnected has the current state already: nothing was sent.
+    Current {
+        /// The type.
+        type_url: Arc<str>,
+        /// The version it has.
+        version: ContentHash,
+    },
+    /// The client accepted a response.
+    Acked {
+        /// The type.
+        type_url: Arc<str>,
+        /// The nonce of the response.
+        nonce: String,
+    },
+    /// The client refused a response.
+    Nacked {
+        /// The type.
+        type_url: Arc<str>,
+        /// The nonce of the response.
+        nonce: String,
+        /// The gRPC code of the refusal.
+        code: i32,
+        /// The client's reason.
+        message: String,
+    },
+    /// A request answered a response that is not the last one.
+    Expired {
+        /// The type.
+        type_url: Arc<str>,
+        /// The nonce it carried.
+        nonce: String,
+    },
+    /// The client made a statement about itself.
+    Reported {
+        /// The type of the statement.
+        type_url: Arc<str>,
+        /// What is wrong, if anything.
+        error: Option<String>,
+    },
+    /// The client has acknowledged everything that follows from this revision.
+    Settled {
+        /// The revision.
+        revision: u64,
+    },
+}

@@ -1,0 +1,207 @@
+//! Responses as bytes, piece by piece.
+//!
+//! A response is mostly resources that other streams send too. It is not put together in memory: the pieces come out one
+//! after another, large resources as the shared buffers they are, so that a slow reader holds references and at most
+//! one small buffer.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use crate::resource::Resource;
+use crate::session::{Protocol, Response};
+
+/// Small resources are gathered into pieces of about this size, the payload of one HTTP/2 frame.
+const PIECE: usize = 16 * 1024;
+
+/// Resources from this size on are sent without copying.
+const SHARED: usize = 4 * 1024;
+
+// Field numbers that `DiscoveryResponse` and `DeltaDiscoveryResponse` share.
+const VERSION: u32 = 1;
+const RESOURCES: u32 = 2;
+const TYPE_URL: u32 = 4;
+const NONCE: u32 = 5;
+/// Only in `DeltaDiscoveryResponse`.
+const REMOVED: u32 = 6;
+
+const fn control_plane_field(protocol: Protocol) -> u32 {
+    match protocol {
+        Protocol::Sotw => 6,
+        Protocol::Delta => 7,
+    }
+}
+
+/// A response on its way out: a gRPC message in pieces.
+pub(crate) struct Outgoing {
+    response: Response,
+    next: usize,
+    piece: BytesMut,
+    shared: Option<Bytes>,
+}
+
+/// The response is larger than a gRPC message can be.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a response of {0} bytes does not fit into a gRPC message")]
+pub(crate) struct TooLarge(usize);
+
+impl Outgoing {
+    pub(crate) fn new(response: Response) -> Result<Self, TooLarge> {
+        let head = head(&response);
+        let resources: usize = response.resources().map(|r| entry(&response, r).framed()).sum();
+        let length = head.len() + resources;
+        let Ok(prefix) = u32::try_from(length) else {
+            return Err(TooLarge(length));
+        };
+        let mut piece = BytesMut::with_capacity((5 + length).min(PIECE));
+        piece.put_u8(0);
+        piece.put_u32(prefix);
+        piece.put(head);
+        Ok(Self { response, next: 0, piece, shared: None })
+    }
+}
+
+impl Iterator for Outgoing {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if let Some(shared) = self.shared.take() {
+            return Some(shared);
+        }
+        while self.piece.len() < PIECE {
+            let Some(resource) = self.response.resource(self.next) else { break };
+            self.next += 1;
+            let entry = entry(&self.response, resource);
+            self.piece.reserve(entry.framed().min(PIECE));
+            entry.put_head(&mut self.piece);
+            if resource.body.len() < SHARED {
+                self.piece.put_slice(&resource.body);
+            } else {
+                self.shared = Some(resource.body.clone());
+                break;
+            }
+        }
+        let piece = self.piece.split().freeze();
+        (!piece.is_empty()).then_some(piece)
+    }
+}
+
+/// Everything but the resources.
+fn head(response: &Response) -> BytesMut {
+    let mut out = BytesMut::new();
+    put_text(&mut out, VERSION, &response.version().to_string());
+    put_text(&mut out, TYPE_URL, response.type_url());
+    put_text(&mut out, NONCE, response.nonce());
+    for name in response.removed() {
+        put_item(&mut out, REMOVED, name);
+    }
+    if let Some(identifier) = response.identifier() {
+        put_head(&mut out, control_plane_field(response.protocol()), optional_size(1, identifier.len()));
+        put_text(&mut out, 1, identifier);
+    }
+    out
+}
+
+/// A resource as one entry of the repeated field: `Any` itself, or a `Resource` around it.
+struct Entry<'a> {
+    resource: &'a Resource,
+    response: &'a Response,
+    /// Size of the `Any`.
+    any: usize,
+    /// Size of the entry.
+    size: usize,
+}
+
+const ANY_TYPE: u32 = 1;
+const ANY_VALUE: u32 = 2;
+const RESOURCE_VERSION: u32 = 1;
+const RESOURCE_ANY: u32 = 2;
+const RESOURCE_NAME: u32 = 3;
+const RESOURCE_ALIAS: u32 = 4;
+
+/// A version as text: thirty-two hexadecimal digits.
+const VERSION_SIZE: usize = 32;
+
+fn entry<'a>(response: &'a Response, resource: &'a Resource) -> Entry<'a> {
+    let any =
+        optional_size(ANY_TYPE, response.type_url().len()) + optional_size(ANY_VALUE, resource.body.len());
+    let size = match response.protocol() {
+        Protocol::Sotw => any,
+        Protocol::Delta => {
+            let aliases = response.aliases(resource).iter();
+            let aliases: usize = aliases.map(|alias| field_size(RESOURCE_ALIAS, alias.len())).sum();
+            field_size(RESOURCE_VERSION, VERSION_SIZE)
+                + optional_size(RESOURCE_NAME, resource.name.len())
+                + aliases
+                + field_size(RESOURCE_ANY, any)
+        }
+    };
+    Entry { resource, response, any, size }
+}
+
+impl Entry<'_> {
+    /// Size with tag and length.
+    fn framed(&self) -> usize {
+        field_size(RESOURCES, self.size)
+    }
+
+    /// Everything before the resource's own bytes, which come last.
+    fn put_head(&self, out: &mut BytesMut) {
+        put_head(out, RESOURCES, self.size);
+        if self.response.protocol() == Protocol::Delta {
+            let version = self.response.version_of(self.resource).to_string();
+            put_text(out, RESOURCE_VERSION, &version);
+            put_text(out, RESOURCE_NAME, &self.resource.name);
+            for alias in self.response.aliases(self.resource) {
+                put_item(out, RESOURCE_ALIAS, alias);
+            }
+            put_head(out, RESOURCE_ANY, self.any);
+        }
+        put_text(out, ANY_TYPE, self.response.type_url());
+        if !self.resource.body.is_empty() {
+            put_head(out, ANY_VALUE, self.resource.body.len());
+        }
+    }
+}
+
+/// Size of a length-delimited field.
+fn field_size(number: u32, length: usize) -> usize {
+    varint_size(u64::from(number) << 3) + varint_size(length as u64) + length
+}
+
+/// Size of a singular field of text or bytes, which is left out when empty.
+fn optional_size(number: u32, length: usize) -> usize {
+    match length {
+        0 => 0,
+        length => field_size(number, length),
+    }
+}
+
+fn put_text(out: &mut BytesMut, number: u32, text: &str) {
+    if !text.is_empty() {
+        put_item(out, number, text);
+    }
+}
+
+/// One entry of a repeated field of text, written even when empty.
+fn put_item(out: &mut BytesMut, number: u32, text: &str) {
+    put_head(out, number, text.len());
+    out.put_slice(text.as_bytes());
+}
+
+/// The tag and length of a length-delimited field.
+fn put_head(out: &mut BytesMut, number: u32, length: usize) {
+    put_varint(out, u64::from(number) << 3 | 2);
+    put_varint(out, length as u64);
+}
+
+fn varint_size(value: u64) -> usize {
+    let bits = 64 - (value | 1).leading_zeros() as usize;
+    bits.div_ceil(7)
+}
+
+fn put_varint(out: &mut BytesMut, mut value: u64) {
+    while value >= 0x80 {
+        out.put_u8(value as u8 | 0x80);
+        value >>= 7;
+    }
+    out.put_u8(value as u8);
+}
