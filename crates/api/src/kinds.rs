@@ -10,7 +10,7 @@ use crate::meta::Meta;
 use crate::object::{Typed, read_typed};
 use crate::registry::{Category, Column, Info, Scope};
 use crate::resource::Resource;
-use crate::{istio, kube};
+use crate::{gateway_api, inference, istio, kube, mcs};
 
 /// Makes the kinds, the object that is of any of them, and the conversions between.
 macro_rules! kinds {
@@ -208,5 +208,182 @@ kinds! {
     }
     ConfigMap(kube::ConfigMap) {
         kind: "ConfigMap", plural: "configmaps", short_names: &["cm"],
+    }
+    Endpoints(kube::Endpoints) {
+        kind: "Endpoints", plural: "endpoints", short_names: &["ep"],
+        columns: &[column("Endpoints", ".subsets[*].addresses[*].ip")],
+    }
+    Node(kube::Node) {
+        kind: "Node", plural: "nodes", short_names: &["no"], scope: Scope::Cluster,
+        columns: &[column("Version", ".status.nodeInfo.kubeletVersion")],
+    }
+    ServiceAccount(kube::ServiceAccount) {
+        kind: "ServiceAccount", plural: "serviceaccounts", short_names: &["sa"],
+    }
+    Deployment(kube::Deployment) {
+        kind: "Deployment", plural: "deployments", short_names: &["deploy"], group: "apps",
+        columns: &[
+            column("Ready", ".status.readyReplicas"),
+            column("Up-to-date", ".status.updatedReplicas"),
+            column("Available", ".status.availableReplicas"),
+        ],
+    }
+    DaemonSet(kube::DaemonSet) {
+        kind: "DaemonSet", plural: "daemonsets", short_names: &["ds"], group: "apps",
+        columns: &[
+            column("Desired", ".status.desiredNumberScheduled"),
+            column("Ready", ".status.numberReady"),
+            column("Available", ".status.numberAvailable"),
+        ],
+    }
+    StatefulSet(kube::StatefulSet) {
+        kind: "StatefulSet", plural: "statefulsets", short_names: &["sts"], group: "apps",
+        columns: &[column("Ready", ".status.readyReplicas")],
+    }
+    HorizontalPodAutoscaler(kube::HorizontalPodAutoscaler) {
+        kind: "HorizontalPodAutoscaler", plural: "horizontalpodautoscalers", short_names: &["hpa"],
+        group: "autoscaling", versions: &["v2"],
+        columns: &[
+            column("Reference", ".spec.scaleTargetRef.name"),
+            column("MinPods", ".spec.minReplicas"),
+            column("MaxPods", ".spec.maxReplicas"),
+        ],
+    }
+    PodDisruptionBudget(kube::PodDisruptionBudget) {
+        kind: "PodDisruptionBudget", plural: "poddisruptionbudgets", short_names: &["pdb"], group: "policy",
+        columns: &[
+            column("Min available", ".spec.minAvailable"),
+            column("Max unavailable", ".spec.maxUnavailable"),
+        ],
+    }
+    Ingress(kube::Ingress) {
+        kind: "Ingress", plural: "ingresses", short_names: &["ing"], group: "networking.k8s.io",
+        columns: &[
+            column("Class", ".spec.ingressClassName"),
+            column("Hosts", ".spec.rules[*].host"),
+            column("Address", ".status.loadBalancer.ingress[*].ip"),
+        ],
+    }
+    IngressClass(kube::IngressClass) {
+        kind: "IngressClass", plural: "ingressclasses", group: "networking.k8s.io", scope: Scope::Cluster,
+        columns: &[column("Controller", ".spec.controller")],
+    }
+    Lease(kube::Lease) {
+        kind: "Lease", plural: "leases", group: "coordination.k8s.io",
+        columns: &[column("Holder", ".spec.holderIdentity")],
+    }
+    CertificateSigningRequest(kube::CertificateSigningRequest) {
+        kind: "CertificateSigningRequest", plural: "certificatesigningrequests", short_names: &["csr"],
+        group: "certificates.k8s.io", scope: Scope::Cluster,
+        columns: &[column("SignerName", ".spec.signerName"), column("Requestor", ".spec.username")],
+    }
+    ClusterTrustBundle(kube::ClusterTrustBundle) {
+        kind: "ClusterTrustBundle", plural: "clustertrustbundles",
+        group: "certificates.k8s.io", versions: &["v1beta1"], scope: Scope::Cluster,
+        columns: &[column("SignerName", ".spec.signerName")],
+    }
+    MutatingWebhookConfiguration(kube::MutatingWebhookConfiguration) {
+        kind: "MutatingWebhookConfiguration", plural: "mutatingwebhookconfigurations",
+        group: "admissionregistration.k8s.io", scope: Scope::Cluster,
+        columns: &[column("Webhooks", ".webhooks[*].name")],
+    }
+    ValidatingWebhookConfiguration(kube::ValidatingWebhookConfiguration) {
+        kind: "ValidatingWebhookConfiguration", plural: "validatingwebhookconfigurations",
+        group: "admissionregistration.k8s.io", scope: Scope::Cluster,
+        columns: &[column("Webhooks", ".webhooks[*].name")],
+    }
+    CustomResourceDefinition(kube::CustomResourceDefinition) {
+        kind: "CustomResourceDefinition", plural: "customresourcedefinitions", short_names: &["crd", "crds"],
+        group: "apiextensions.k8s.io", scope: Scope::Cluster,
+    }
+
+    // Gateway API
+
+    GatewayClass(gateway_api::GatewayClass) {
+        kind: "GatewayClass", plural: "gatewayclasses", short_names: &["gc"],
+        group: gateway_api::GROUP, versions: &["v1", "v1beta1", "v1alpha2"], scope: Scope::Cluster,
+        category: Category::GatewayApi,
+        columns: &[
+            column("Controller", ".spec.controllerName"),
+            column("Accepted", ".status.conditions[?(@.type==\"Accepted\")].status"),
+        ],
+    }
+    KubernetesGateway(gateway_api::Gateway) {
+        kind: "Gateway", plural: "gateways", short_names: &["gtw"],
+        group: gateway_api::GROUP, versions: &["v1", "v1beta1", "v1alpha2"], category: Category::GatewayApi,
+        columns: &[
+            column("Class", ".spec.gatewayClassName"),
+            column("Address", ".status.addresses[*].value"),
+            column("Programmed", ".status.conditions[?(@.type==\"Programmed\")].status"),
+        ],
+    }
+    ListenerSet(gateway_api::ListenerSet) {
+        kind: "ListenerSet", plural: "listenersets", short_names: &["lset"],
+        group: gateway_api::GROUP, category: Category::GatewayApi,
+        columns: &[
+            column("Accepted", ".status.conditions[?(@.type==\"Accepted\")].status"),
+            column("Programmed", ".status.conditions[?(@.type==\"Programmed\")].status"),
+        ],
+    }
+    HttpRoute(gateway_api::HttpRoute) {
+        kind: "HTTPRoute", plural: "httproutes",
+        group: gateway_api::GROUP, versions: &["v1", "v1beta1", "v1alpha2"], category: Category::GatewayApi,
+        columns: &[column("Hostnames", ".spec.hostnames")],
+    }
+    GrpcRoute(gateway_api::GrpcRoute) {
+        kind: "GRPCRoute", plural: "grpcroutes",
+        group: gateway_api::GROUP, versions: &["v1", "v1alpha2"], category: Category::GatewayApi,
+        min_bundle: Some((1, 1)),
+        columns: &[column("Hostnames", ".spec.hostnames")],
+    }
+    TcpRoute(gateway_api::TcpRoute) {
+        kind: "TCPRoute", plural: "tcproutes",
+        group: gateway_api::GROUP, versions: &["v1", "v1alpha2"], category: Category::GatewayApi,
+        min_bundle: Some((1, 6)),
+    }
+    TlsRoute(gateway_api::TlsRoute) {
+        kind: "TLSRoute", plural: "tlsroutes",
+        group: gateway_api::GROUP, versions: &["v1", "v1alpha3", "v1alpha2"], category: Category::GatewayApi,
+        min_bundle: Some((1, 5)),
+    }
+    UdpRoute(gateway_api::UdpRoute) {
+        kind: "UDPRoute", plural: "udproutes",
+        group: gateway_api::GROUP, versions: &["v1alpha2", "v1"], category: Category::GatewayApi,
+    }
+    BackendTlsPolicy(gateway_api::BackendTlsPolicy) {
+        kind: "BackendTLSPolicy", plural: "backendtlspolicies", short_names: &["btlspolicy"],
+        group: gateway_api::GROUP, versions: &["v1", "v1alpha3"], category: Category::GatewayApi,
+        min_bundle: Some((1, 4)),
+    }
+    ReferenceGrant(gateway_api::ReferenceGrant) {
+        kind: "ReferenceGrant", plural: "referencegrants", short_names: &["refgrant"],
+        group: gateway_api::GROUP, versions: &["v1beta1", "v1", "v1alpha2"], category: Category::GatewayApi,
+    }
+    BackendTrafficPolicy(gateway_api::BackendTrafficPolicy) {
+        kind: "XBackendTrafficPolicy", plural: "xbackendtrafficpolicies", short_names: &["xbtrafficpolicy"],
+        group: gateway_api::EXPERIMENTAL_GROUP, versions: &["v1alpha1"], category: Category::GatewayApi,
+    }
+    ExternalBackend(gateway_api::ExternalBackend) {
+        kind: "XBackend", plural: "xbackends", short_names: &["xbackend"],
+        group: gateway_api::EXPERIMENTAL_GROUP, versions: &["v1alpha1"], category: Category::GatewayApi,
+    }
+
+    // Multi-cluster services
+
+    ServiceExport(mcs::ServiceExport) {
+        kind: "ServiceExport", plural: "serviceexports", short_names: &["svcex"],
+        group: "multicluster.x-k8s.io", versions: &["v1alpha1"], category: Category::MultiCluster,
+    }
+    ServiceImport(mcs::ServiceImport) {
+        kind: "ServiceImport", plural: "serviceimports", short_names: &["svcim"],
+        group: "multicluster.x-k8s.io", versions: &["v1alpha1"], category: Category::MultiCluster,
+        columns: &[column("Type", ".spec.type"), column("IP", ".spec.ips")],
+    }
+
+    // Gateway API Inference Extension
+
+    InferencePool(inference::InferencePool) {
+        kind: "InferencePool", plural: "inferencepools", short_names: &["infpool"],
+        group: "inference.networking.k8s.io", category: Category::Inference,
     }
 }

@@ -9,12 +9,15 @@
 
 pub mod credential;
 pub mod decode;
+pub mod gateway_api;
 pub mod gateway_protocol;
+pub mod inference;
 pub mod istio;
 pub mod jwt;
 mod kinds;
 pub mod kube;
 mod macros;
+pub mod mcs;
 mod meta;
 pub mod node;
 mod object;

@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use canopus_base::labels::selector::SelectorError;
 use canopus_base::labels::{Labels, Selector};
 use jiff::Timestamp;
@@ -59,6 +62,25 @@ pub(crate) mod time {
                 Ok(time) => Ok(Some(time)),
                 Err(_) => Err(format!("{text:?} is not a time such as 2026-01-31T12:00:00Z")),
             },
+        })
+    }
+}
+
+/// Bytes that documents write in base64.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Base64(pub Bytes);
+
+impl Serialize for Base64 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&STANDARD.encode(&self.0))
+    }
+}
+
+impl<'de> Deserialize<'de> for Base64 {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        read_text(deserializer, |text| match STANDARD.decode(text) {
+            Ok(bytes) => Ok(Self(bytes.into())),
+            Err(_) => Err("is not base64".to_owned()),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! EndpointSlices.
+//! EndpointSlices, and the Endpoints they took the place of.
 
 use crate::decode::slim;
 use crate::kube::TransportProtocol;
@@ -7,6 +7,9 @@ use crate::resource::Resource;
 
 /// Some endpoints of a service.
 pub type EndpointSlice = Resource<EndpointSliceData>;
+
+/// All endpoints of a service in one object.
+pub type Endpoints = Resource<EndpointsData>;
 
 open_enum! {
     /// What the addresses of a slice are.
@@ -70,6 +73,34 @@ object! {
         app_protocol: Option<Box<str>>,
     }
 
+    /// What an Endpoints object holds.
+    EndpointsData {
+        /// Endpoints with the same ports.
+        subsets: Vec<EndpointSubset>,
+    }
+
+    /// Endpoints with the same ports.
+    EndpointSubset {
+        /// Those that take traffic.
+        addresses: Vec<EndpointAddress>,
+        /// Those that do not.
+        not_ready_addresses: Vec<EndpointAddress>,
+        /// The ports.
+        ports: Vec<EndpointPort>,
+    }
+
+    /// An endpoint of an Endpoints object.
+    EndpointAddress {
+        /// Its address.
+        ip: Box<str>,
+        /// The name it has below a headless service.
+        hostname: Option<Box<str>>,
+        /// The node it is on.
+        node_name: Option<Box<str>>,
+        /// The pod behind it.
+        target_ref: Option<ObjectReference>,
+    }
+
     /// A reference to an object.
     ObjectReference {
         /// Its kind.
@@ -81,4 +112,4 @@ object! {
     }
 }
 
-slim!(EndpointSliceData in Root);
+slim!(EndpointSliceData in Root, EndpointsData in Root);

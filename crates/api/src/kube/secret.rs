@@ -3,14 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use crate::decode::slim;
 use crate::resource::Resource;
-use crate::value::read_text;
+use crate::value::Base64;
 
 /// Keys, certificates and tokens.
 pub type Secret = Resource<SecretData>;
@@ -39,7 +37,7 @@ struct Written {
 impl From<Written> for SecretData {
     /// As the API server does: plain text takes the place of data with the same key.
     fn from(written: Written) -> Self {
-        let plain = written.string_data.into_iter().map(|(key, text)| (key, SecretBytes(text.into())));
+        let plain = written.string_data.into_iter().map(|(key, text)| (key, SecretBytes::new(text)));
         let mut data = written.data;
         data.extend(plain);
         Self { r#type: written.r#type, data }
@@ -49,32 +47,30 @@ impl From<Written> for SecretData {
 impl SecretData {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Bytes> {
-        self.data.get(key).map(|value| &value.0)
+        self.data.get(key).map(SecretBytes::expose)
     }
 }
 
 /// A value that is not shown.
-#[derive(Clone, Default, PartialEq, Eq)]
-pub struct SecretBytes(pub Bytes);
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct SecretBytes(Base64);
+
+impl SecretBytes {
+    /// A value of these bytes.
+    pub fn new(bytes: impl Into<Bytes>) -> Self {
+        Self(Base64(bytes.into()))
+    }
+
+    /// The bytes, to be used and not to be shown.
+    pub const fn expose(&self) -> &Bytes {
+        &self.0.0
+    }
+}
 
 impl fmt::Debug for SecretBytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("<hidden>")
-    }
-}
-
-impl Serialize for SecretBytes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(&self.0))
-    }
-}
-
-impl<'de> Deserialize<'de> for SecretBytes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        read_text(deserializer, |text| match STANDARD.decode(text) {
-            Ok(bytes) => Ok(Self(bytes.into())),
-            Err(_) => Err("is not base64".to_owned()),
-        })
     }
 }
 
