@@ -1,13 +1,14 @@
 //! The engine's front door.
 
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::thread;
 
-use parking_lot::Mutex;
-
-use crate::simple::{self, Entry, State};
-use crate::{Batch, Dependent, Input, Query, QueryError, Read, ReadKind, Root, RootId, Stats, Subject};
+use crate::core::Core;
+use crate::stage::Stage;
+use crate::subject::Memo;
+use crate::world::World;
+use crate::{Batch, Dependent, Input, Query, QueryError, Read, Root, RootId, Stats};
 
 /// Counts the batches that changed something.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -17,6 +18,10 @@ impl Revision {
     /// The number of batches so far that changed something.
     pub fn number(self) -> u64 {
         self.0
+    }
+
+    pub(crate) fn next(self) -> Self {
+        Self(self.0 + 1)
     }
 }
 
@@ -29,10 +34,35 @@ pub struct Applied {
     pub changed: Vec<RootId>,
 }
 
-/// A world of inputs and the queries over it. Clones are handles to the same world; see [`Engine::fork`] for a copy.
-#[derive(Clone, Default)]
+/// How an engine uses the machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Threads that evaluate together, the caller's included.
+    pub threads: usize,
+    /// Results that nobody watches and that are kept in case they are asked for again.
+    pub idle: usize,
+}
+
+impl Default for Options {
+    /// As many threads as the machine runs at once, and a thousand idle results.
+    fn default() -> Self {
+        Self { threads: thread::available_parallelism().map_or(1, usize::from), idle: 1000 }
+    }
+}
+
+/// A world of inputs and the queries over it.
+///
+/// Clones are handles to the same world; see [`Engine::fork`] for a copy. An engine must not be used from inside a
+/// query: queries see the world through [`Ctx`](crate::Ctx) only.
+#[derive(Clone)]
 pub struct Engine {
-    pub(crate) state: Arc<Mutex<RefCell<State>>>,
+    pub(crate) core: Arc<Core>,
+}
+
+impl Default for Engine {
+    fn default() -> Self {
+        Self::with_options(Options::default())
+    }
 }
 
 impl Engine {
@@ -41,136 +71,131 @@ impl Engine {
         Self::default()
     }
 
+    /// An engine without inputs that uses the machine in its own way.
+    pub fn with_options(options: Options) -> Self {
+        Self { core: Arc::new(Core::new(options, Arc::default(), World::default())) }
+    }
+
     /// Makes the changes of a batch together and brings every watched query up to date.
+    ///
+    /// One batch is applied at a time. Readers keep seeing the revision before until the whole batch is done.
     pub fn apply(&self, batch: Batch) -> Applied {
-        let state = self.state.lock();
-        let mut changed = false;
-        for changes in batch.changes.into_values() {
-            changed |= changes.apply(&mut state.borrow_mut());
-        }
-        if !changed {
-            return Applied { revision: state.borrow().revision, changed: Vec::new() };
-        }
-        state.borrow_mut().revision.0 += 1;
-        let changed = simple::refresh(&state);
-        Applied { revision: state.borrow().revision, changed }
+        self.core.apply(batch)
+    }
+
+    /// The world as it is now, unaffected by what is applied later.
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot { core: Arc::clone(&self.core), stage: self.core.current() }
     }
 
     /// The revision the world is at.
     pub fn revision(&self) -> Revision {
-        self.state.lock().borrow().revision
+        self.snapshot().revision()
     }
 
     /// The value of a query now.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
-        simple::evaluate::<Q>(&self.state.lock(), key, None)
+        self.snapshot().get::<Q>(key)
     }
 
     /// The value of an input now, read from outside any query.
     pub fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
-        self.state.lock().borrow().value::<I>(key)
+        self.snapshot().read::<I>(key)
     }
 
     /// The keys in a bucket now, sorted, read from outside any query.
     pub fn members<I: Input>(&self, index: &I::Index) -> Arc<[I::Key]> {
-        self.state.lock().borrow().members::<I>(index)
+        self.snapshot().members::<I>(index)
     }
 
     /// All keys of an input family now, sorted, read from outside any query.
     pub fn keys<I: Input>(&self) -> Arc<[I::Key]> {
-        self.state.lock().borrow().keys::<I>()
+        self.snapshot().keys::<I>()
     }
 
     /// Keeps a query up to date, evaluating it if need be, until the guard is dropped.
     ///
     /// Guards for the same query share one [`RootId`].
     pub fn watch<Q: Query>(&self, key: Q::Key) -> Root<Q> {
-        let state = self.state.lock();
-        // The root's value is asked for where it is used; evaluating here makes later changes comparable.
-        let _ = simple::evaluate::<Q>(&state, &key, None);
-        let id = state.borrow_mut().watch::<Q>(&key);
-        Root::new(self.clone(), id, key)
+        self.watch_all([key]).pop().expect("one root for one key")
     }
 
     /// Watches many queries of one family; cheaper than one by one, and evaluated in parallel.
     pub fn watch_all<Q: Query>(&self, keys: impl IntoIterator<Item = Q::Key>) -> Vec<Root<Q>> {
-        keys.into_iter().map(|key| self.watch::<Q>(key)).collect()
+        let queries: Vec<_> =
+            keys.into_iter().map(|key| self.core.registry.intern::<Memo<Q>>(&key)).collect();
+        let ids = self.core.watch(&queries);
+        queries.into_iter().zip(ids).map(|(query, id)| Root::new(&self.core, id, query)).collect()
     }
 
-    /// Everything the value of a query rests on: its own reads and, through other queries, theirs, down to inputs.
-    ///
-    /// Breadth first in the order the queries made their reads, each subject once.
+    /// Everything the value of a query rests on; see [`Snapshot::reads_of`].
     pub fn reads_of<Q: Query>(&self, key: &Q::Key) -> Vec<Read> {
-        let state = self.state.lock();
-        let _ = simple::evaluate::<Q>(&state, key, None);
-        let state = state.borrow();
-        let mut reads: Vec<Read> = Vec::new();
-        let mut queue = VecDeque::from([(state.memos.get(&simple::memo_key::<Q>(key)).cloned(), None)]);
-        while let Some((entry, via)) = queue.pop_front() {
-            let depth = via.map_or(1, |at: usize| reads[at].depth + 1);
-            for (subject, kind) in entry.iter().flat_map(|entry| &entry.reads) {
-                if reads.iter().any(|read| read.subject.0.same(subject.0.as_ref())) {
-                    continue;
-                }
-                reads.push(Read { subject: subject.clone(), kind: *kind, depth, via });
-                if *kind == ReadKind::Query {
-                    queue.push_back((find(&state, subject), Some(reads.len() - 1)));
-                }
-            }
-        }
-        reads
+        self.snapshot().reads_of::<Q>(key)
     }
 
-    /// Every memoised query that rests on an input, or on the presence of its key in a bucket, nearest first.
+    /// Every memoised query that rests on an input; see [`Snapshot::dependents_of`].
     pub fn dependents_of<I: Input>(&self, key: &I::Key) -> Vec<Dependent> {
-        let state = self.state.lock();
-        let state = state.borrow();
-        let mut seeds = vec![(simple::input_subject::<I>(key), true), (simple::keys_subject::<I>(), false)];
-        if let Some(value) = state.value::<I>(key) {
-            seeds.extend(
-                I::index(key, &value).iter().map(|index| (simple::bucket_subject::<I>(index), false)),
-            );
-        }
-        let mut found: Vec<Dependent> = Vec::new();
-        let mut queue: VecDeque<_> = seeds.into_iter().map(|(subject, value)| (subject, value, 1)).collect();
-        while let Some((subject, value, depth)) = queue.pop_front() {
-            for (memo_key, entry) in &state.memos {
-                if !entry.reads.iter().any(|(read, _)| read.0.same(subject.0.as_ref())) {
-                    continue;
-                }
-                if found.iter().any(|known| known.subject.0.same(entry.subject.0.as_ref())) {
-                    continue;
-                }
-                let root = state.roots.get(memo_key).map(|root| root.id);
-                found.push(Dependent { subject: entry.subject.clone(), root, depth, value });
-                queue.push_back((entry.subject.clone(), value, depth + 1));
-            }
-        }
-        found
-    }
-
-    /// A second world that starts as this one; what is applied to either never shows in the other.
-    ///
-    /// Roots watched here are watched there too, under the same ids.
-    pub fn fork(&self) -> Self {
-        let fork = self.state.lock().borrow().fork();
-        Self { state: Arc::new(Mutex::new(RefCell::new(fork))) }
+        self.core.try_tidy();
+        self.snapshot().dependents_of::<I>(key)
     }
 
     /// Size and work so far.
     pub fn stats(&self) -> Stats {
-        let state = self.state.lock();
-        let state = state.borrow();
+        self.core.try_tidy();
+        let totals = self.core.current().world.totals;
+        let counters = &self.core.counters;
         Stats {
-            inputs: state.input_count(),
-            memos: state.memos.len(),
-            roots: state.roots.len(),
-            edges: state.memos.values().map(|entry| entry.reads.len()).sum(),
-            ..state.stats
+            inputs: totals.inputs,
+            memos: totals.memos,
+            roots: totals.roots,
+            edges: totals.edges,
+            evaluations: counters.evaluations().values().sum(),
+            validations: counters.validations(),
+            hits: counters.hits(),
+            bytes: totals.bytes + totals.edges * crate::graph::EDGE_BYTES,
         }
+    }
+
+    /// Times each query family has run, by name.
+    pub fn evaluations(&self) -> BTreeMap<&'static str, u64> {
+        self.core.counters.evaluations()
     }
 }
 
-fn find(state: &State, subject: &Subject) -> Option<Arc<Entry>> {
-    state.memos.values().find(|entry| entry.subject.0.same(subject.0.as_ref())).cloned()
+/// The world at one revision; whatever is asked of it is answered as of then.
+#[derive(Clone)]
+pub struct Snapshot {
+    core: Arc<Core>,
+    pub(crate) stage: Arc<Stage>,
+}
+
+impl Snapshot {
+    /// The revision this is a snapshot of.
+    pub fn revision(&self) -> Revision {
+        self.stage.world.revision
+    }
+
+    /// The value of a query, evaluated if need be.
+    pub fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
+        let value = self.stage.get::<Q>(key);
+        if self.stage.jobs.untaken() > self.core.options.idle {
+            self.core.try_tidy();
+        }
+        value
+    }
+
+    /// The value of an input, read from outside any query.
+    pub fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
+        self.stage.read::<I>(key)
+    }
+
+    /// The keys in a bucket, sorted, read from outside any query.
+    pub fn members<I: Input>(&self, index: &I::Index) -> Arc<[I::Key]> {
+        self.stage.members::<I>(index)
+    }
+
+    /// All keys of an input family, sorted, read from outside any query.
+    pub fn keys<I: Input>(&self) -> Arc<[I::Key]> {
+        self.stage.keys::<I>()
+    }
 }

@@ -43,22 +43,37 @@
 //! assert_eq!(*south.value().unwrap(), 0);
 //! ```
 
+mod adopt;
+mod apply;
 mod batch;
+mod core;
 mod ctx;
 mod engine;
 mod error;
+mod eval;
+mod evict;
+mod fork;
+mod graph;
+mod idmap;
+mod idset;
 mod input;
+mod intern;
+mod job;
 mod key;
+mod marks;
 mod provenance;
 mod query;
 mod root;
-mod simple;
+mod stage;
 mod stats;
 mod subject;
+mod value;
+mod watch;
+mod world;
 
 pub use batch::Batch;
 pub use ctx::Ctx;
-pub use engine::{Applied, Engine, Revision};
+pub use engine::{Applied, Engine, Options, Revision, Snapshot};
 pub use error::QueryError;
 pub use input::Input;
 pub use key::Key;

@@ -1,24 +1,30 @@
 //! Guards that keep queries up to date.
 
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::{Engine, Query, QueryError};
+use crate::core::Core;
+use crate::value::{Outcome, typed};
+use crate::{Query, QueryError, Subject};
 
 /// Names a watched query in [`Applied`](crate::Applied); never used twice by an engine or its forks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootId(pub(crate) u64);
 
 /// Keeps a query up to date for as long as it lives.
+///
+/// Dropping it never waits. The memo goes with the next change to the engine, or later if it is kept as an idle result.
 #[must_use = "dropping the guard ends the watch"]
 pub struct Root<Q: Query> {
-    engine: Engine,
+    core: Arc<Core>,
     id: RootId,
-    key: Q::Key,
+    query: Subject,
+    family: PhantomData<fn() -> Q>,
 }
 
 impl<Q: Query> Root<Q> {
-    pub(crate) fn new(engine: Engine, id: RootId, key: Q::Key) -> Self {
-        Self { engine, id, key }
+    pub(crate) fn new(core: &Arc<Core>, id: RootId, query: Subject) -> Self {
+        Self { core: Arc::clone(core), id, query, family: PhantomData }
     }
 
     /// The name under which [`Applied`](crate::Applied) reports it.
@@ -28,17 +34,20 @@ impl<Q: Query> Root<Q> {
 
     /// The key of the watched query.
     pub fn key(&self) -> &Q::Key {
-        &self.key
+        self.query.query::<Q>().expect("made for a query of this family")
     }
 
     /// The value as of the latest revision.
     pub fn value(&self) -> Result<Arc<Q::Value>, QueryError> {
-        self.engine.get::<Q>(&self.key)
+        match self.core.current().resolve(&self.query, None).outcome {
+            Outcome::Value(value) => Ok(typed(value)),
+            Outcome::Failure(failure) => Err(failure.error.clone()),
+        }
     }
 }
 
 impl<Q: Query> Drop for Root<Q> {
     fn drop(&mut self) {
-        self.engine.state.lock().borrow_mut().unwatch::<Q>(&self.key);
+        self.core.release(self.query.clone());
     }
 }

@@ -1,5 +1,12 @@
 //! Counters.
 
+use std::any::TypeId;
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
 /// Size and work of an engine since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -17,6 +24,50 @@ pub struct Stats {
     pub validations: u64,
     /// Times a query was answered by a memo as it stood.
     pub hits: u64,
-    /// Estimate of the memory held by inputs, memos and edges, without what values own on the heap.
+    /// Estimate of the memory held by inputs, memos and edges, without what keys and values own on the heap.
     pub bytes: usize,
+}
+
+/// Work done by one engine.
+#[derive(Default)]
+pub(crate) struct Counters {
+    evaluations: RwLock<FxHashMap<TypeId, (&'static str, AtomicU64)>>,
+    validations: AtomicU64,
+    hits: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn add_evaluation(&self, family: TypeId, name: &'static str) {
+        if let Some((_, count)) = self.evaluations.read().get(&family) {
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let mut evaluations = self.evaluations.write();
+        evaluations.entry(family).or_insert((name, AtomicU64::new(0))).1.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_validation(&self) {
+        self.validations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_hits(&self, hits: u64) {
+        self.hits.fetch_add(hits, Ordering::Relaxed);
+    }
+
+    pub(crate) fn validations(&self) -> u64 {
+        self.validations.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn hits(&self) -> u64 {
+        self.hits.load(Ordering::Relaxed)
+    }
+
+    /// Evaluations by the name of the query family.
+    pub(crate) fn evaluations(&self) -> BTreeMap<&'static str, u64> {
+        let mut by_name = BTreeMap::new();
+        for (name, count) in self.evaluations.read().values() {
+            *by_name.entry(*name).or_default() += count.load(Ordering::Relaxed);
+        }
+        by_name
+    }
 }

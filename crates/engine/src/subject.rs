@@ -1,10 +1,13 @@
-//! What a read was a read of.
+//! What a read is a read of.
 
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::{Input, Key, Query};
+use crate::intern::{Interned, NodeId};
+use crate::value::Erased;
+use crate::{Ctx, Input, Key, Query};
 
 /// The kinds of thing a query can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,8 +23,10 @@ pub enum SubjectKind {
 }
 
 /// Something that can be read: an input, a bucket, all keys of a family, or a query.
+///
+/// Subjects of one engine and its forks are equal if they name the same thing.
 #[derive(Clone)]
-pub struct Subject(pub(crate) Arc<dyn Named>);
+pub struct Subject(pub(crate) Arc<dyn AnySubject>);
 
 impl Subject {
     /// The kind of thing this is.
@@ -36,30 +41,42 @@ impl Subject {
 
     /// The key, if this is an input of family `I`.
     pub fn input<I: Input>(&self) -> Option<&I::Key> {
-        self.key_in::<Value<I>>()
+        self.key_as::<Value<I>>()
     }
 
     /// The bucket, if this is a bucket of family `I`.
     pub fn members<I: Input>(&self) -> Option<&I::Index> {
-        self.key_in::<Bucket<I>>()
+        self.key_as::<Bucket<I>>()
     }
 
     /// The key, if this is a query of family `Q`.
     pub fn query<Q: Query>(&self) -> Option<&Q::Key> {
-        self.key_in::<Memo<Q>>()
+        self.key_as::<Memo<Q>>()
     }
 
-    fn key_in<R: Role>(&self) -> Option<&R::Key> {
-        self.0.as_any().downcast_ref::<Name<R>>().map(|name| &name.0)
+    pub(crate) fn id(&self) -> NodeId {
+        self.0.id()
+    }
+
+    pub(crate) fn key_as<R: Role>(&self) -> Option<&R::Key> {
+        self.0.as_any().downcast_ref::<Interned<R>>().map(Interned::key)
     }
 }
+
+impl PartialEq for Subject {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Subject {}
 
 /// `name(key)` for inputs and queries, `name[bucket]` for buckets, `name[*]` for all keys.
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
-            SubjectKind::Input | SubjectKind::Query => write!(f, "{}({:?})", self.name(), self.0.key()),
-            SubjectKind::Members => write!(f, "{}[{:?}]", self.name(), self.0.key()),
+            SubjectKind::Input | SubjectKind::Query => write!(f, "{}({:?})", self.name(), self.0.debug_key()),
+            SubjectKind::Members => write!(f, "{}[{:?}]", self.name(), self.0.debug_key()),
             SubjectKind::Keys => write!(f, "{}[*]", self.name()),
         }
     }
@@ -71,52 +88,112 @@ impl fmt::Debug for Subject {
     }
 }
 
-/// A family of subjects of one kind.
-pub(crate) trait Role: 'static {
+/// A family of subjects: one kind of one input or query type.
+pub(crate) trait Role: Sized + 'static {
     type Key: Key;
     const KIND: SubjectKind;
     const NAME: &'static str;
+
+    /// The way to run it, for families of queries.
+    fn as_query(_: &Interned<Self>) -> Option<&dyn AnyQuery> {
+        None
+    }
 }
 
-macro_rules! role {
-    ($role:ident<$param:ident: $bound:ident>, $key:ty, $kind:ident) => {
-        pub(crate) struct $role<$param>(std::marker::PhantomData<fn() -> $param>);
-        impl<$param: $bound> Role for $role<$param> {
-            type Key = $key;
-            const KIND: SubjectKind = SubjectKind::$kind;
-            const NAME: &'static str = $param::NAME;
-        }
-    };
+/// Inputs of family `I`.
+pub(crate) struct Value<I>(PhantomData<fn() -> I>);
+/// Buckets of family `I`.
+pub(crate) struct Bucket<I>(PhantomData<fn() -> I>);
+/// All keys of family `I`.
+pub(crate) struct All<I>(PhantomData<fn() -> I>);
+/// Queries of family `Q`.
+pub(crate) struct Memo<Q>(PhantomData<fn() -> Q>);
+
+impl<I: Input> Role for Value<I> {
+    type Key = I::Key;
+    const KIND: SubjectKind = SubjectKind::Input;
+    const NAME: &'static str = I::NAME;
 }
-role!(Value<I: Input>, I::Key, Input);
-role!(Bucket<I: Input>, I::Index, Members);
-role!(All<I: Input>, (), Keys);
-role!(Memo<Q: Query>, Q::Key, Query);
 
-pub(crate) struct Name<R: Role>(pub(crate) R::Key);
+impl<I: Input> Role for Bucket<I> {
+    type Key = I::Index;
+    const KIND: SubjectKind = SubjectKind::Members;
+    const NAME: &'static str = I::NAME;
+}
 
-pub(crate) trait Named: Send + Sync {
+impl<I: Input> Role for All<I> {
+    type Key = ();
+    const KIND: SubjectKind = SubjectKind::Keys;
+    const NAME: &'static str = I::NAME;
+}
+
+impl<Q: Query> Role for Memo<Q> {
+    type Key = Q::Key;
+    const KIND: SubjectKind = SubjectKind::Query;
+    const NAME: &'static str = Q::NAME;
+
+    fn as_query(interned: &Interned<Self>) -> Option<&dyn AnyQuery> {
+        Some(interned)
+    }
+}
+
+/// An interned key of any family.
+pub(crate) trait AnySubject: Send + Sync {
+    fn id(&self) -> NodeId;
     fn kind(&self) -> SubjectKind;
     fn name(&self) -> &'static str;
-    fn key(&self) -> &dyn fmt::Debug;
+    fn debug_key(&self) -> &dyn fmt::Debug;
     fn as_any(&self) -> &dyn Any;
-    fn same(&self, other: &dyn Named) -> bool;
+    fn as_query(&self) -> Option<&dyn AnyQuery>;
+    /// Memory the interned key takes, without what the key owns.
+    fn footprint(&self) -> usize;
 }
 
-impl<R: Role> Named for Name<R> {
+impl<R: Role> AnySubject for Interned<R> {
+    fn id(&self) -> NodeId {
+        self.id()
+    }
     fn kind(&self) -> SubjectKind {
         R::KIND
     }
     fn name(&self) -> &'static str {
         R::NAME
     }
-    fn key(&self) -> &dyn fmt::Debug {
-        &self.0
+    fn debug_key(&self) -> &dyn fmt::Debug {
+        self.key()
     }
     fn as_any(&self) -> &dyn Any {
         self
     }
-    fn same(&self, other: &dyn Named) -> bool {
-        other.as_any().downcast_ref::<Self>().is_some_and(|other| other.0 == self.0)
+    fn as_query(&self) -> Option<&dyn AnyQuery> {
+        R::as_query(self)
+    }
+    fn footprint(&self) -> usize {
+        Self::FOOTPRINT
+    }
+}
+
+/// An interned query of any family.
+pub(crate) trait AnyQuery {
+    fn family(&self) -> TypeId;
+    fn run(&self, ctx: &Ctx<'_>) -> Erased;
+    fn unchanged(&self, old: &Erased, new: &Erased) -> bool;
+    /// Memory a value takes, without what it owns.
+    fn value_size(&self) -> usize;
+}
+
+impl<Q: Query> AnyQuery for Interned<Memo<Q>> {
+    fn family(&self) -> TypeId {
+        TypeId::of::<Q>()
+    }
+    fn run(&self, ctx: &Ctx<'_>) -> Erased {
+        Arc::new(Q::run(ctx, self.key()))
+    }
+    fn unchanged(&self, old: &Erased, new: &Erased) -> bool {
+        let (old, new) = (old.downcast_ref::<Q::Value>(), new.downcast_ref::<Q::Value>());
+        old.zip(new).is_some_and(|(old, new)| Q::unchanged(old, new))
+    }
+    fn value_size(&self) -> usize {
+        size_of::<Q::Value>()
     }
 }

@@ -157,6 +157,19 @@ fn nothing_happens_when_a_batch_nets_to_nothing() {
 }
 
 #[test]
+fn change_stops_where_a_value_stays_equal() {
+    let engine = Engine::new();
+    let label = engine.watch::<Label>(1);
+    set(&engine, [(1, 2)]);
+    let before = engine.stats();
+    assert_eq!(set(&engine, [(1, 4)]).changed, []);
+    let after = engine.stats();
+    assert_eq!(after.evaluations - before.evaluations, 2, "echo and even run, label does not");
+    assert_eq!(after.validations - before.validations, 1, "label is checked");
+    assert_eq!(set(&engine, [(1, 5)]).changed, [label.id()]);
+}
+
+#[test]
 fn absence_is_a_read() {
     let engine = Engine::new();
     let root = engine.watch::<Echo>(9);
@@ -292,6 +305,32 @@ fn reads_lead_down_to_inputs() {
     assert_eq!(reads[1].subject.query::<Even>(), None);
     assert_eq!(reads[3].subject.input::<Cell>(), Some(&1));
     assert_eq!(reads[3].subject.kind(), SubjectKind::Input);
+}
+
+#[test]
+fn dependents_lead_up_to_roots() {
+    let engine = Engine::new();
+    set(&engine, [(1, 3), (3, 5)]);
+    let sum = engine.watch::<Sum>(Group::Odd);
+    let label = engine.watch::<Label>(1);
+    let count = engine.watch::<Count>(());
+    let mut shown: Vec<_> = engine
+        .dependents_of::<Cell>(&1)
+        .iter()
+        .map(|found| (found.subject.to_string(), found.root, found.depth, found.value))
+        .collect();
+    shown.sort();
+    let row = |text: &str, root, depth, value| (text.to_owned(), root, depth, value);
+    assert_eq!(
+        shown,
+        [
+            row("count(())", Some(count.id()), 1, false),
+            row("echo(1)", None, 1, true),
+            row("even(1)", None, 2, true),
+            row("label(1)", Some(label.id()), 3, true),
+            row("sum(Odd)", Some(sum.id()), 1, true),
+        ]
+    );
 }
 
 #[test]

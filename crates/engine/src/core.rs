@@ -1,0 +1,152 @@
+//! The published stage and the one writer that replaces it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::adopt::Adoption;
+use crate::evict::Idle;
+use crate::graph::Draft;
+use crate::intern::Registry;
+use crate::job::Jobs;
+use crate::marks::Marks;
+use crate::stage::Stage;
+use crate::stats::Counters;
+use crate::world::World;
+use crate::{Options, Subject};
+
+/// Below this many queries starting threads costs more than it saves.
+const WORTH_THREADS: usize = 32;
+
+/// Guards dropped since the last edit, beyond which the next drop cleans up.
+const MANY_RELEASED: usize = 256;
+
+/// Evaluations of one revision, beyond which those already part of the world are let go.
+const MANY_JOBS: usize = 1024;
+
+/// What the handles of one engine share.
+pub(crate) struct Core {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) options: Options,
+    current: RwLock<Arc<Stage>>,
+    pub(crate) writer: Mutex<Writer>,
+    /// Queries whose guards were dropped; a drop never waits for the writer.
+    released: Mutex<Vec<Subject>>,
+}
+
+/// What only the writer looks at.
+pub(crate) struct Writer {
+    pub(crate) idle: Idle,
+}
+
+impl Core {
+    pub(crate) fn new(options: Options, registry: Arc<Registry>, world: World) -> Self {
+        let counters = Arc::new(Counters::default());
+        let stage = Stage {
+            world,
+            marks: Marks::default(),
+            jobs: Arc::default(),
+            registry: Arc::clone(&registry),
+            counters: Arc::clone(&counters),
+        };
+        Self {
+            registry,
+            counters,
+            current: RwLock::new(Arc::new(stage)),
+            writer: Mutex::new(Writer { idle: Idle::new(options.idle) }),
+            released: Mutex::default(),
+            options,
+        }
+    }
+
+    pub(crate) fn current(&self) -> Arc<Stage> {
+        Arc::clone(&self.current.read())
+    }
+
+    pub(crate) fn stage(&self, world: World, marks: Marks, jobs: Arc<Jobs>) -> Stage {
+        let (registry, counters) = (Arc::clone(&self.registry), Arc::clone(&self.counters));
+        Stage { world, marks, jobs, registry, counters }
+    }
+
+    /// Shows a world to everybody; for the writer.
+    pub(crate) fn publish(&self, world: World, jobs: Arc<Jobs>) {
+        let stage = Arc::new(self.stage(world, Marks::default(), jobs));
+        let old = std::mem::replace(&mut *self.current.write(), stage);
+        // Outside the lock: this may be the last reference to much of the old world.
+        drop(old);
+    }
+
+    /// Shows a world that differs from a stage's only in its memos; for the writer.
+    pub(crate) fn publish_same(&self, world: World, stage: &Stage) {
+        // Sharing jobs lets readers of both wait for each other; now and then they are let go with what they keep alive.
+        let keep = stage.jobs.len() <= MANY_JOBS + self.options.idle;
+        self.publish(world, if keep { Arc::clone(&stage.jobs) } else { Arc::default() });
+    }
+
+    /// Brings queries up to date on a stage, in parallel if there are many.
+    pub(crate) fn resolve_all(&self, stage: &Stage, queries: &[Subject]) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some(query) = queries.get(next.fetch_add(1, Ordering::Relaxed)) {
+                stage.resolve(query, None);
+            }
+        };
+        let helpers = if queries.len() < WORTH_THREADS { 0 } else { self.options.threads.saturating_sub(1) };
+        thread::scope(|scope| {
+            for _ in 0..helpers {
+                // Without helpers the work is still done below.
+                let _ = thread::Builder::new().spawn_scoped(scope, work);
+            }
+            work();
+        });
+    }
+
+    /// Notes a dropped guard and cleans up now and then.
+    pub(crate) fn release(&self, query: Subject) {
+        let many = {
+            let mut released = self.released.lock();
+            released.push(query);
+            released.len() >= MANY_RELEASED
+        };
+        if many {
+            self.try_tidy();
+        }
+    }
+
+    /// Takes dropped guards off their memos.
+    pub(crate) fn unwatch_released(&self, writer: &mut Writer, draft: &mut Draft) -> bool {
+        let released = std::mem::take(&mut *self.released.lock());
+        for query in &released {
+            if draft.unwatch(query.id()) {
+                writer.idle.push(query.clone(), draft);
+            }
+        }
+        !released.is_empty()
+    }
+
+    /// Makes what readers have evaluated and released part of a draft.
+    pub(crate) fn catch_up(&self, writer: &mut Writer, draft: &mut Draft, stage: &Stage) -> bool {
+        let mut adoption = Adoption::new(draft, stage);
+        for job in stage.jobs.take_finished() {
+            adoption.adopt(&job.subject);
+        }
+        let adopted = adoption.adopted();
+        let released = self.unwatch_released(writer, draft);
+        writer.idle.take_in(&adopted, draft);
+        released || !adopted.is_empty()
+    }
+
+    /// Makes what readers have evaluated and released part of the world, unless a writer is at work.
+    pub(crate) fn try_tidy(&self) {
+        let Some(mut writer) = self.writer.try_lock() else { return };
+        let stage = self.current();
+        let mut draft = Draft::new(stage.world.clone());
+        if self.catch_up(&mut writer, &mut draft, &stage) {
+            draft.sweep();
+            self.publish_same(draft.world, &stage);
+        }
+    }
+}

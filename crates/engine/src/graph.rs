@@ -1,0 +1,178 @@
+//! Editing a world: nodes and edges appear and disappear together.
+
+use std::sync::Arc;
+
+use crate::intern::NodeId;
+use crate::value::{Erased, Outcome};
+use crate::world::{Body, Members, Memo, Node, Watch, World};
+use crate::{RootId, Subject, SubjectKind};
+
+/// Memory of an edge: one id in the reads of a memo, one among the dependents of what it read.
+pub(crate) const EDGE_BYTES: usize = 2 * size_of::<NodeId>();
+
+/// A world being edited, not yet seen by anyone else.
+pub(crate) struct Draft {
+    pub(crate) world: World,
+    /// Nodes that may have lost what held them; looked at by [`Draft::sweep`].
+    loose: Vec<NodeId>,
+}
+
+impl Draft {
+    pub(crate) fn new(world: World) -> Self {
+        Self { world, loose: Vec::new() }
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.world.nodes.get_mut(id).map(Arc::make_mut)
+    }
+
+    /// Sets or removes the value of an input.
+    pub(crate) fn set_input(&mut self, subject: &Subject, value: Option<Erased>) {
+        let node = self.node_for(subject);
+        let Body::Input(held) = &mut node.body else { return };
+        let (before, after) = (usize::from(held.is_some()), usize::from(value.is_some()));
+        *held = value;
+        let totals = &mut self.world.totals;
+        totals.inputs = totals.inputs + after - before;
+        self.loose.push(subject.id());
+    }
+
+    /// The members of a bucket, to be changed.
+    pub(crate) fn members_mut(&mut self, subject: &Subject) -> Option<&mut Members> {
+        self.loose.push(subject.id());
+        match &mut self.node_for(subject).body {
+            Body::Members(members) => Some(members),
+            Body::Input(_) | Body::Memo(_) => None,
+        }
+    }
+
+    /// Records the result of a query. All queries among its reads must have been recorded.
+    pub(crate) fn install(&mut self, subject: &Subject, outcome: Outcome, reads: &[Subject]) {
+        let id = subject.id();
+        let old = self.world.memo(id).map(|memo| Arc::clone(&memo.reads));
+        let same_reads = old.filter(|old| old.iter().copied().eq(reads.iter().map(Subject::id)));
+        let reads = same_reads.unwrap_or_else(|| self.rewire(id, reads));
+        match self.node_mut(id) {
+            Some(Node { body: Body::Memo(memo), .. }) => {
+                memo.outcome = outcome;
+                memo.reads = reads;
+            }
+            _ => {
+                let body = Body::Memo(Memo { outcome, reads, watch: None });
+                self.insert(subject, body);
+                self.world.totals.memos += 1;
+            }
+        }
+    }
+
+    /// Adds a guard to a memo; `root` names it if it has none yet.
+    pub(crate) fn watch(&mut self, id: NodeId, root: impl FnOnce() -> RootId) -> Option<RootId> {
+        let Some(Node { body: Body::Memo(memo), .. }) = self.node_mut(id) else { return None };
+        let new = memo.watch.is_none();
+        let watch = memo.watch.get_or_insert_with(|| Watch { root: root(), guards: 0 });
+        watch.guards += 1;
+        let root = watch.root;
+        self.world.totals.roots += usize::from(new);
+        Some(root)
+    }
+
+    /// Takes a guard from a memo; says whether nothing holds it any more.
+    pub(crate) fn unwatch(&mut self, id: NodeId) -> bool {
+        let Some(Node { body: Body::Memo(memo), dependents, .. }) = self.node_mut(id) else { return false };
+        let Some(watch) = &mut memo.watch else { return false };
+        watch.guards -= 1;
+        if watch.guards > 0 {
+            return false;
+        }
+        memo.watch = None;
+        let unheld = dependents.is_empty();
+        self.world.totals.roots -= 1;
+        unheld
+    }
+
+    /// Has [`Draft::sweep`] look at a node.
+    pub(crate) fn loosen(&mut self, id: NodeId) {
+        self.loose.push(id);
+    }
+
+    /// Removes every loose node that nothing holds, and what only it held.
+    pub(crate) fn sweep(&mut self) {
+        while let Some(id) = self.loose.pop() {
+            if self.world.node(id).is_some_and(|node| node.is_unheld()) {
+                self.remove(id);
+            }
+        }
+    }
+
+    /// Removes a node and its edges; whoever reads it must be removed too.
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        let Some(node) = self.world.node(id).cloned() else { return };
+        self.world.nodes.remove(id);
+        self.world.totals.bytes -= node.footprint();
+        self.world.totals.edges -= node.dependents.len();
+        let Some(memo) = node.memo() else { return };
+        self.world.totals.memos -= 1;
+        self.world.totals.roots -= usize::from(memo.watch.is_some());
+        for &read in memo.reads.iter() {
+            self.disconnect(read, id);
+        }
+    }
+
+    /// Replaces the edges of a memo by those to `reads`.
+    fn rewire(&mut self, id: NodeId, reads: &[Subject]) -> Arc<[NodeId]> {
+        let old: Arc<[NodeId]> = self.world.memo(id).map(|memo| Arc::clone(&memo.reads)).unwrap_or_default();
+        let new: Arc<[NodeId]> = reads.iter().map(Subject::id).collect();
+        let (before, after) = (sorted(&old), sorted(&new));
+        for subject in reads {
+            if before.binary_search(&subject.id()).is_err() {
+                self.connect(subject, id);
+            }
+        }
+        for &read in old.iter() {
+            if after.binary_search(&read).is_err() {
+                self.disconnect(read, id);
+            }
+        }
+        new
+    }
+
+    fn connect(&mut self, read: &Subject, reader: NodeId) {
+        if self.node_for(read).dependents.insert(reader) {
+            self.world.totals.edges += 1;
+        }
+    }
+
+    fn disconnect(&mut self, read: NodeId, reader: NodeId) {
+        let Some(node) = self.node_mut(read) else { return };
+        let removed = node.dependents.remove(reader);
+        if node.dependents.is_empty() {
+            self.loose.push(read);
+        }
+        self.world.totals.edges -= usize::from(removed);
+    }
+
+    /// The node of a subject; an input or a bucket that has none gets one without content.
+    fn node_for(&mut self, subject: &Subject) -> &mut Node {
+        if self.world.node(subject.id()).is_none() {
+            let body = match subject.kind() {
+                SubjectKind::Input => Body::Input(None),
+                SubjectKind::Members | SubjectKind::Keys => Body::Members(Members::default()),
+                SubjectKind::Query => unreachable!("a query is recorded before those that read it"),
+            };
+            self.insert(subject, body);
+        }
+        self.node_mut(subject.id()).expect("made above if it was missing")
+    }
+
+    fn insert(&mut self, subject: &Subject, body: Body) {
+        let node = Node { subject: subject.clone(), body, dependents: crate::idset::IdSet::default() };
+        self.world.totals.bytes += node.footprint();
+        self.world.nodes.insert(subject.id(), Arc::new(node));
+    }
+}
+
+fn sorted(ids: &[NodeId]) -> Vec<NodeId> {
+    let mut ids = ids.to_vec();
+    ids.sort_unstable();
+    ids
+}

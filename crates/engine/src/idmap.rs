@@ -1,0 +1,205 @@
+//! A map from dense ids that is cheap to copy: copies share all they have in common, and writing to one copies only the
+//! path to what is written.
+
+use std::sync::Arc;
+
+use crate::intern::NodeId;
+
+const BITS: u32 = 5;
+const WIDTH: usize = 1 << BITS;
+
+/// Copy-on-write radix tree; a path nobody shares is written in place.
+pub(crate) struct IdMap<T> {
+    root: Option<Arc<Tree<T>>>,
+    /// Branch levels above the leaves.
+    height: u32,
+}
+
+#[derive(Clone)]
+enum Tree<T> {
+    Branch([Option<Arc<Tree<T>>>; WIDTH]),
+    Leaf([Option<T>; WIDTH]),
+}
+
+impl<T> Clone for IdMap<T> {
+    fn clone(&self) -> Self {
+        Self { root: self.root.clone(), height: self.height }
+    }
+}
+
+impl<T> Default for IdMap<T> {
+    fn default() -> Self {
+        Self { root: None, height: 0 }
+    }
+}
+
+impl<T: Clone> IdMap<T> {
+    pub(crate) fn get(&self, id: NodeId) -> Option<&T> {
+        if !self.reaches(id) {
+            return None;
+        }
+        let mut tree = self.root.as_deref()?;
+        let mut level = self.height;
+        loop {
+            match tree {
+                Tree::Branch(children) => tree = children[slot(id, level)].as_deref()?,
+                Tree::Leaf(values) => return values[slot(id, level)].as_ref(),
+            }
+            level -= 1;
+        }
+    }
+
+    pub(crate) fn get_mut(&mut self, id: NodeId) -> Option<&mut T> {
+        // Looking first spares an absent id the copying of its path.
+        self.get(id)?;
+        self.place(id).as_mut()
+    }
+
+    pub(crate) fn insert(&mut self, id: NodeId, value: T) {
+        *self.place(id) = Some(value);
+    }
+
+    pub(crate) fn remove(&mut self, id: NodeId) {
+        if self.get(id).is_none() {
+            return;
+        }
+        let emptied = self.root.as_mut().is_some_and(|root| Arc::make_mut(root).remove(id, self.height));
+        if emptied {
+            *self = Self::default();
+        }
+    }
+
+    /// Calls `visit` with everything in ascending order of id.
+    #[cfg(test)]
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(&T)) {
+        if let Some(root) = &self.root {
+            root.for_each(&mut visit);
+        }
+    }
+
+    /// The place for `id`, made and unshared on the way.
+    fn place(&mut self, id: NodeId) -> &mut Option<T> {
+        while !self.reaches(id) {
+            self.grow();
+        }
+        let height = self.height;
+        let root = self.root.get_or_insert_with(|| Arc::new(Tree::empty(height)));
+        let mut tree = Arc::make_mut(root);
+        let mut level = height;
+        loop {
+            match tree {
+                Tree::Branch(children) => {
+                    let child =
+                        children[slot(id, level)].get_or_insert_with(|| Arc::new(Tree::empty(level - 1)));
+                    tree = Arc::make_mut(child);
+                }
+                Tree::Leaf(values) => return &mut values[slot(id, level)],
+            }
+            level -= 1;
+        }
+    }
+
+    fn reaches(&self, id: NodeId) -> bool {
+        u64::from(id.0) >> (BITS * (self.height + 1)) == 0
+    }
+
+    fn grow(&mut self) {
+        self.height += 1;
+        if let Some(old) = self.root.take() {
+            let mut children = [const { None }; WIDTH];
+            children[0] = Some(old);
+            self.root = Some(Arc::new(Tree::Branch(children)));
+        }
+    }
+}
+
+impl<T: Clone> Tree<T> {
+    fn empty(level: u32) -> Self {
+        if level == 0 { Self::Leaf([const { None }; WIDTH]) } else { Self::Branch([const { None }; WIDTH]) }
+    }
+
+    /// Removes what is at `id` and says whether the tree is now empty.
+    fn remove(&mut self, id: NodeId, level: u32) -> bool {
+        match self {
+            Self::Branch(children) => {
+                let child = &mut children[slot(id, level)];
+                let emptied = child.as_mut().is_some_and(|tree| Arc::make_mut(tree).remove(id, level - 1));
+                if emptied {
+                    *child = None;
+                }
+                children.iter().all(Option::is_none)
+            }
+            Self::Leaf(values) => {
+                values[slot(id, level)] = None;
+                values.iter().all(Option::is_none)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn for_each(&self, visit: &mut impl FnMut(&T)) {
+        match self {
+            Self::Branch(children) => children.iter().flatten().for_each(|child| child.for_each(visit)),
+            Self::Leaf(values) => values.iter().flatten().for_each(visit),
+        }
+    }
+}
+
+fn slot(id: NodeId, level: u32) -> usize {
+    (id.0 >> (BITS * level)) as usize & (WIDTH - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn behaves_like_a_map_and_copies_stay_as_they_were(
+            steps in prop::collection::vec((0u32..2000, prop::option::of(any::<u16>()), 0u8..50), 0..300),
+        ) {
+            let mut map = IdMap::default();
+            let mut model = BTreeMap::new();
+            let mut copies = Vec::new();
+            for (id, value, copy) in steps {
+                match value {
+                    Some(value) => {
+                        map.insert(NodeId(id), value);
+                        model.insert(id, value);
+                    }
+                    None => {
+                        map.remove(NodeId(id));
+                        model.remove(&id);
+                    }
+                }
+                if copy == 0 {
+                    copies.push((map.clone(), model.clone()));
+                }
+            }
+            copies.push((map, model));
+            for (map, model) in copies {
+                let mut seen = Vec::new();
+                map.for_each(|value| seen.push(*value));
+                prop_assert_eq!(seen, model.values().copied().collect::<Vec<_>>());
+                for id in 0..2000 {
+                    prop_assert_eq!(map.get(NodeId(id)), model.get(&id));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn highest_id_fits() {
+        let mut map = IdMap::default();
+        map.insert(NodeId(u32::MAX), 1);
+        map.insert(NodeId(0), 2);
+        assert_eq!((map.get(NodeId(u32::MAX)), map.get(NodeId(0))), (Some(&1), Some(&2)));
+        map.remove(NodeId(u32::MAX));
+        map.remove(NodeId(0));
+        assert!(map.root.is_none());
+    }
+}

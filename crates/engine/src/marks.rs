@@ -1,0 +1,65 @@
+//! What a batch may have invalidated.
+
+use rustc_hash::{FxHashMap, FxHashSet};
+use smallvec::SmallVec;
+
+use crate::Subject;
+use crate::intern::NodeId;
+use crate::world::World;
+
+/// The inputs and buckets a batch changed, and every memo above them.
+#[derive(Default)]
+pub(crate) struct Marks {
+    changed: FxHashSet<NodeId>,
+    /// Memos that rest on a change, each with those of its reads that are marked themselves.
+    suspects: FxHashMap<NodeId, Suspicions>,
+}
+
+pub(crate) type Suspicions = SmallVec<[NodeId; 4]>;
+
+impl Marks {
+    /// Follows the edges of a world up from what changed.
+    pub(crate) fn spread(world: &World, changed: Vec<NodeId>) -> Self {
+        let mut marks = Self { changed: changed.iter().copied().collect(), suspects: FxHashMap::default() };
+        let mut open = changed;
+        while let Some(id) = open.pop() {
+            let Some(node) = world.node(id) else { continue };
+            for dependent in node.dependents.iter() {
+                let suspicions = marks.suspects.entry(dependent).or_default();
+                if suspicions.is_empty() {
+                    open.push(dependent);
+                }
+                suspicions.push(id);
+            }
+        }
+        marks
+    }
+
+    /// Whether a memo may be out of date.
+    pub(crate) fn suspects(&self, id: NodeId) -> bool {
+        !self.suspects.is_empty() && self.suspects.contains_key(&id)
+    }
+
+    /// The marked reads of a memo, in no particular order.
+    pub(crate) fn suspicions(&self, id: NodeId) -> Option<&Suspicions> {
+        self.suspects.get(&id)
+    }
+
+    /// Whether an input or bucket is known to have changed.
+    pub(crate) fn changed(&self, id: NodeId) -> bool {
+        self.changed.contains(&id)
+    }
+
+    /// The watched queries that may be out of date.
+    pub(crate) fn roots(&self, world: &World) -> Vec<Subject> {
+        let watched = |id| world.node(id).filter(|node| node.memo().is_some_and(|memo| memo.watch.is_some()));
+        let mut roots: Vec<Subject> =
+            self.suspects.keys().filter_map(|id| watched(*id)).map(|node| node.subject.clone()).collect();
+        roots.sort_by_key(Subject::id);
+        roots
+    }
+
+    pub(crate) fn into_suspects(self) -> impl Iterator<Item = NodeId> {
+        self.suspects.into_keys()
+    }
+}
