@@ -1,8 +1,10 @@
 //! Vocabulary below everything else: pure values and text formats, no I/O, no async, nothing of ours underneath.
 
 pub mod duration;
+mod float;
 pub mod hash;
 pub mod host;
+pub mod json;
 pub mod labels;
 pub mod net;
 pub mod protocol;
@@ -10,6 +12,7 @@ pub mod quantity;
 pub mod regex;
 pub mod spiffe;
 pub mod tree;
+pub mod yaml;
 
 /// A hash map for keyed access only: its order means nothing and must never reach output.
 pub type FastMap<K, V> = rustc_hash::FxHashMap<K, V>;

@@ -7,12 +7,15 @@
 mod decode;
 mod json;
 mod raw;
+mod read;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
 
 pub use decode::DecodeError;
+pub use read::{Limits, ReadError, ReadErrorKind};
+pub(crate) use read::{checked_text, clamp};
 
 /// Where a node starts in its source text; both count from one, columns in characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
