@@ -1,0 +1,45 @@
+//! Writing what was generated, for looking at it with other tools.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// Where generated files go, if anywhere.
+pub(crate) struct Dump {
+    root: Option<PathBuf>,
+}
+
+impl Dump {
+    pub(crate) fn new(root: Option<PathBuf>) -> Self {
+        Self { root }
+    }
+
+    /// Writes a generated file under its name in the corpus. `content` is made only if it is wanted.
+    pub(crate) fn write(&self, file: &Path, content: impl FnOnce() -> String) -> anyhow::Result<()> {
+        let Some(root) = &self.root else { return Ok(()) };
+        let path = root.join(file);
+        let directory = path.parent().unwrap_or(root);
+        std::fs::create_dir_all(directory)
+            .with_context(|| format!("cannot create {}", directory.display()))?;
+        std::fs::write(&path, content()).with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_is_written_under_its_name_in_the_corpus() {
+        let root = tempfile::tempdir().unwrap();
+        let dump = Dump::new(Some(root.path().to_owned()));
+        dump.write(Path::new("xds/a/b.json"), || "[]".into()).unwrap();
+        let written = std::fs::read_to_string(root.path().join("xds/a/b.json")).unwrap();
+        assert_eq!(written, "[]");
+    }
+
+    #[test]
+    fn content_is_not_made_when_nobody_wants_it() {
+        Dump::new(None).write(Path::new("a"), || unreachable!("nobody asked")).unwrap();
+    }
+}

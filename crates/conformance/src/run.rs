@@ -1,0 +1,217 @@
+//! Choosing cases, running them in parallel, and keeping a panic in one from the others.
+
+use std::cell::RefCell;
+use std::panic::{self, AssertUnwindSafe};
+
+use anyhow::{Context, bail};
+use rayon::prelude::*;
+
+use crate::case::{Case, Outcome};
+use crate::corpus::Corpus;
+use crate::dump::Dump;
+use crate::suites::{self, Suite};
+
+/// Deep enough for any document the readers accept, in an unoptimised build.
+const STACK: usize = 32 << 20;
+
+/// What to run; empty lists mean everything.
+#[derive(Default)]
+pub(crate) struct Selection {
+    pub(crate) suites: Vec<String>,
+    pub(crate) cases: Vec<String>,
+}
+
+/// A suite and the cases of it to run.
+pub(crate) struct Plan {
+    pub(crate) suite: Box<dyn Suite>,
+    pub(crate) cases: Vec<Case>,
+    /// Whether `cases` are all there are.
+    pub(crate) complete: bool,
+}
+
+/// A suite and what became of its cases, in the order of the data.
+pub(crate) struct Score {
+    pub(crate) suite: String,
+    pub(crate) results: Vec<(String, Outcome)>,
+    /// Said beside the counts.
+    pub(crate) note: String,
+    /// Whether the line is beside the suites of the corpus rather than one of them.
+    pub(crate) extra: bool,
+    /// Whether all cases were run.
+    pub(crate) complete: bool,
+}
+
+impl Score {
+    pub(crate) fn passed(&self) -> usize {
+        self.results.iter().filter(|(_, outcome)| outcome.is_pass()).count()
+    }
+
+    pub(crate) fn total(&self) -> usize {
+        self.results.len()
+    }
+
+    /// The ids of the cases that did not pass.
+    pub(crate) fn failed(&self) -> impl Iterator<Item = &str> {
+        let failed = self.results.iter().filter(|(_, outcome)| !outcome.is_pass());
+        failed.map(|(id, _)| id.as_str())
+    }
+}
+
+/// The suites of the corpus that were asked for, and their cases.
+pub(crate) fn plan(corpus: &Corpus, selection: &Selection) -> anyhow::Result<Vec<Plan>> {
+    let mut suites = suites::all(corpus)?;
+    for name in &selection.suites {
+        if !suites.iter().any(|suite| suite.name() == name) {
+            let known: Vec<_> = suites.iter().map(|suite| suite.name()).collect();
+            bail!("no suite {name:?}; there are {}", known.join(", "));
+        }
+    }
+    if !selection.suites.is_empty() {
+        suites.retain(|suite| selection.suites.iter().any(|name| name == suite.name()));
+    }
+    suites
+        .into_par_iter()
+        .map(|suite| {
+            let mut cases = suite.cases(corpus)?;
+            let all = cases.len();
+            choose(&mut cases, &selection.cases);
+            let complete = cases.len() == all;
+            Ok(Plan { suite, cases, complete })
+        })
+        .collect()
+}
+
+/// Keeps the cases with a wanted id; a text that is no case's id stands for all ids that contain it.
+fn choose(cases: &mut Vec<Case>, wanted: &[String]) {
+    if wanted.is_empty() {
+        return;
+    }
+    let (exact, parts): (Vec<_>, Vec<_>) =
+        wanted.iter().partition(|id| cases.iter().any(|case| case.id == **id));
+    cases.retain(|case| {
+        exact.iter().any(|id| **id == case.id) || parts.iter().any(|part| case.id.contains(part.as_str()))
+    });
+}
+
+/// Runs all cases.
+pub(crate) fn run(plans: &[Plan], dump: &Dump) -> anyhow::Result<Vec<Score>> {
+    let pool = rayon::ThreadPoolBuilder::new().stack_size(STACK).build();
+    let pool = pool.context("cannot start worker threads")?;
+    let hook = panic::take_hook();
+    panic::set_hook(Box::new(|info| LAST_PANIC.set(Some(info.to_string()))));
+    let scores = pool.install(|| plans.par_iter().map(|plan| run_suite(plan, dump)).collect());
+    panic::set_hook(hook);
+    Ok(scores)
+}
+
+fn run_suite(plan: &Plan, dump: &Dump) -> Score {
+    let results = plan
+        .cases
+        .par_iter()
+        .map(|case| (case.id.clone(), guarded(|| plan.suite.run(case, dump))))
+        .collect::<Vec<_>>();
+    Score {
+        suite: plan.suite.name().to_owned(),
+        note: note(plan.suite.as_ref(), &results),
+        results,
+        extra: plan.suite.is_extra(),
+        complete: plan.complete,
+    }
+}
+
+/// What the suite says of itself, or why cases were not run.
+fn note(suite: &dyn Suite, results: &[(String, Outcome)]) -> String {
+    let skipped: Vec<_> = results
+        .iter()
+        .filter_map(|(_, outcome)| match outcome {
+            Outcome::Skipped(reason) => Some(*reason),
+            _ => None,
+        })
+        .collect();
+    match skipped.first() {
+        None => suite.note(),
+        Some(reason) if skipped.len() == results.len() => (*reason).to_owned(),
+        Some(reason) => format!("{} with {reason}", skipped.len()),
+    }
+}
+
+thread_local! {
+    static LAST_PANIC: RefCell<Option<String>> = const { RefCell::new(None) };
+}
+
+/// Runs one case; a panic in it is its failure.
+fn guarded(run: impl FnOnce() -> Outcome) -> Outcome {
+    panic::catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| {
+        let message = LAST_PANIC.take().unwrap_or_else(|| "panicked".to_owned());
+        Outcome::error(message)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::sync::Arc;
+
+    /// Fails case `b` and panics in case `c`.
+    struct Moody;
+
+    impl Suite for Moody {
+        fn name(&self) -> &str {
+            "moody"
+        }
+
+        fn cases(&self, corpus: &Corpus) -> anyhow::Result<Vec<Case>> {
+            Ok(["a", "b", "c", "cc"].iter().map(|id| case(corpus, id)).collect())
+        }
+
+        fn run(&self, case: &Case, _: &Dump) -> Outcome {
+            match case.id.as_str() {
+                "b" => Outcome::error("no"),
+                "c" => panic!("oh"),
+                _ => Outcome::Pass,
+            }
+        }
+    }
+
+    fn case(corpus: &Corpus, id: &str) -> Case {
+        Case {
+            id: id.to_owned(),
+            corpus: corpus.clone(),
+            directory: Path::new("moody").into(),
+            file: Path::new("").into(),
+            entry: Default::default(),
+            shared: Arc::default(),
+        }
+    }
+
+    fn cases() -> (tempfile::TempDir, Vec<Case>) {
+        let root = tempfile::tempdir().unwrap();
+        let corpus = Corpus::open(root.path()).unwrap();
+        let cases = Moody.cases(&corpus).unwrap();
+        (root, cases)
+    }
+
+    #[test]
+    fn panic_fails_its_own_case_only() {
+        let (_root, cases) = cases();
+        let plan = Plan { suite: Box::new(Moody), cases, complete: true };
+        let scores = run(&[plan], &Dump::new(None)).unwrap();
+        assert_eq!((scores[0].passed(), scores[0].total()), (2, 4));
+        assert_eq!(scores[0].failed().collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    #[test]
+    fn case_is_chosen_by_its_id_or_by_a_part_of_it() {
+        let chosen = |wanted: &[&str]| {
+            let (_root, mut cases) = cases();
+            let wanted: Vec<_> = wanted.iter().map(|w| (*w).to_owned()).collect();
+            choose(&mut cases, &wanted);
+            cases.into_iter().map(|case| case.id).collect::<Vec<_>>()
+        };
+        assert_eq!(chosen(&["c"]), ["c"]);
+        assert_eq!(chosen(&["cc", "b"]), ["b", "cc"]);
+        assert_eq!(chosen(&["x"]), [""; 0]);
+        assert_eq!(chosen(&[]).len(), 4);
+    }
+}

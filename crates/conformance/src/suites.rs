@@ -1,0 +1,82 @@
+//! The suites: which adapter runs which directory of the corpus.
+
+mod fuzz_regressions;
+mod primitives;
+mod proto_json;
+mod unadapted;
+mod validation_samples;
+
+use std::path::Path;
+
+use crate::case::{Case, Outcome};
+use crate::corpus::Corpus;
+use crate::dump::Dump;
+use crate::layout::Layout;
+
+/// Said of a case that nothing can run yet.
+pub(crate) const NO_ADAPTER: &str = "no adapter yet";
+
+/// A line of the scoreboard.
+pub(crate) trait Suite: Send + Sync {
+    /// The directory of the corpus, or the name of an extra line.
+    fn name(&self) -> &str;
+
+    /// The cases in the data.
+    fn cases(&self, corpus: &Corpus) -> anyhow::Result<Vec<Case>> {
+        Layout::of(self.name(), corpus).cases(self.name(), corpus)
+    }
+
+    /// Runs one case.
+    fn run(&self, case: &Case, dump: &Dump) -> Outcome;
+
+    /// What to say beside the counts.
+    fn note(&self) -> String {
+        String::new()
+    }
+
+    /// Whether this is no directory of the corpus but a check across it.
+    fn is_extra(&self) -> bool {
+        false
+    }
+}
+
+/// Every directory of the corpus, and the checks across it.
+pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
+    let mut suites = Vec::new();
+    for name in corpus.suites()? {
+        suites.push(adapter(name, corpus)?);
+    }
+    suites.push(Box::new(proto_json::ProtoJson));
+    Ok(suites)
+}
+
+fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
+    Ok(match name.as_str() {
+        "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
+        "tables-primitives" => Box::new(primitives::Primitives),
+        "validation-samples" => Box::new(validation_samples::ValidationSamples),
+        _ if Layout::of(&name, corpus) == Layout::Inputs => {
+            let files = corpus.files(Path::new(&name))?.len();
+            Box::new(unadapted::Inputs { name, files })
+        }
+        _ => Box::new(unadapted::Unadapted { name }),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn every_directory_has_a_line_even_when_nobody_knows_it() {
+        let root = tempfile::tempdir().unwrap();
+        for directory in ["unheard-of", "tables-primitives", ".git"] {
+            fs::create_dir(root.path().join(directory)).unwrap();
+        }
+        fs::write(root.path().join("README.md"), "").unwrap();
+        let suites = all(&Corpus::open(root.path()).unwrap()).unwrap();
+        let names: Vec<_> = suites.iter().map(|suite| suite.name()).collect();
+        assert_eq!(names, ["tables-primitives", "unheard-of", "proto-json"]);
+    }
+}

@@ -1,0 +1,57 @@
+//! Tables of pure functions: hosts, labels, protocols, identities, credentials, policies, node metadata.
+//!
+//! A row of a table is a case. Which function a table is about is told by its file and the name of the test it was; a
+//! table whose function does not exist here counts as not passed.
+
+mod gateway;
+mod host;
+mod identity;
+mod labels;
+mod net;
+mod node;
+mod policy;
+mod protocol;
+mod row;
+
+use canopus_base::tree::Node;
+
+use super::{NO_ADAPTER, Suite};
+use crate::case::{Case, Outcome};
+use crate::compare::Difference;
+use crate::dump::Dump;
+use row::Row;
+
+/// Runs one row.
+type Check = fn(Row<'_>) -> anyhow::Result<Vec<Difference>>;
+
+pub(super) struct Primitives;
+
+impl Suite for Primitives {
+    fn name(&self) -> &str {
+        "tables-primitives"
+    }
+
+    fn run(&self, case: &Case, _: &Dump) -> Outcome {
+        let table = case.file.file_stem().and_then(|stem| stem.to_str());
+        let test = case.shared.get("test").and_then(Node::as_str);
+        match check(table.unwrap_or_default(), test.unwrap_or_default()) {
+            Some(check) => check(Row::new(&case.entry)).into(),
+            None => Outcome::Skipped(NO_ADAPTER),
+        }
+    }
+}
+
+/// The function a table is about.
+fn check(table: &str, test: &str) -> Option<Check> {
+    match table {
+        "host-name" | "host-names" => host::check(test),
+        "labels" | "kube-labels" => labels::check(test),
+        "protocol" | "kube-conversion" => protocol::check(test),
+        "net-ip" => net::check(test),
+        "spiffe" | "credentials-resource" | "jwt-routing" => identity::check(test),
+        "security" => policy::check(test),
+        "gateway-protocol" => gateway::check(test),
+        "proxy-metadata" | "pilot-context" => node::check(test),
+        _ => None,
+    }
+}
