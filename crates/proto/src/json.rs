@@ -1,4 +1,4 @@
-//! Proto-JSON, both ways, with Go `protojson`'s rules.
+//! Proto-JSON, both ways, with Go `protojson`'s rules, and the liberties of its predecessor that Istio reads objects with.
 //!
 //! Reading goes from a positioned [`Node`] straight to wire bytes, driven by descriptors, so every problem has a field
 //! path and a line. It is written here because no kept library reports all problems at once with positions, survives
@@ -17,7 +17,8 @@ use prost_reflect::{DynamicMessage, MessageDescriptor};
 
 use crate::descriptors;
 
-/// What to do with a field or enum name the schema does not have.
+/// What to do with a field or enum name the schema does not have, and with what only a liberal reader takes: null in a
+/// list, or two members of a oneof.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unknown {
     /// It is a problem: the message is refused.

@@ -8,12 +8,13 @@
 use base64::Engine as _;
 use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use canopus_base::duration::{Duration as GoDuration, ProtoDuration};
 use canopus_base::tree::{Entry, Map, Node, Number, Pos, Value};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
 
 use super::{Decoded, Problem, Problems, Unknown};
-use crate::google::protobuf::{Duration, Timestamp};
+use crate::google::protobuf::Timestamp;
 
 /// What stands between the message and a value inside it.
 enum Step<'a> {
@@ -109,7 +110,8 @@ impl<'a> Reader<'a> {
                         entry.key,
                         oneof.name()
                     );
-                    self.problem_at(entry.key_at, message);
+                    // Parity: Istio's reader takes the later field.
+                    self.unknown(entry.key_at, message);
                 }
                 None => chosen.push((oneof.name(), entry)),
             }
@@ -138,14 +140,38 @@ impl<'a> Reader<'a> {
         if field.is_packed() {
             let start = self.out.len();
             self.items(items, |reader, item| {
-                reader.scalar(&field.kind(), item);
+                if !reader.is_missing(field, item) {
+                    reader.scalar(&field.kind(), item);
+                } else {
+                    reader.out.extend_from_slice(zero(&field.kind()));
+                }
             });
             if self.out.len() > start {
                 self.enclose(field.number(), start);
             }
         } else {
-            self.items(items, |reader, item| reader.tagged(field, item, true));
+            self.items(items, |reader, item| reader.item(field, item));
         }
+    }
+
+    /// An item of a list or the value of a map entry.
+    fn item(&mut self, field: &FieldDescriptor, node: &'a Node) {
+        if self.is_missing(field, node) {
+            let kind = field.kind();
+            encode_key(field.number(), wire_type(&kind), &mut self.out);
+            self.out.extend_from_slice(zero(&kind));
+        } else {
+            self.tagged(field, node, true);
+        }
+    }
+
+    /// Whether null stands where an item should. Parity: Istio's reader takes it for an empty item.
+    fn is_missing(&mut self, field: &FieldDescriptor, node: &Node) -> bool {
+        let missing = node.is_null() && !is_null_a_value(&field.kind());
+        if missing {
+            self.unknown(node.at, format!("expected {}, found null", name_of(&field.kind())));
+        }
+        missing
     }
 
     fn items(&mut self, items: &'a [Node], mut read: impl FnMut(&mut Self, &'a Node)) {
@@ -168,7 +194,7 @@ impl<'a> Reader<'a> {
             let start = self.out.len();
             map_key.write(&key.kind(), &mut self.out);
             let (before, problems, ignored) = (self.out.len(), self.problems.len(), self.ignored.len());
-            self.tagged(&value, &entry.node, true);
+            self.item(&value, &entry.node);
             let dropped =
                 self.out.len() == before && self.ignored.len() > ignored && self.problems.len() == problems;
             if is_empty_message(&value, &self.out[before..]) {
@@ -366,7 +392,7 @@ impl<'a> Reader<'a> {
         match name {
             "Any" => self.any(node),
             "Duration" => self.text(node, "a duration such as \"1.5s\"", |text| {
-                Duration::from_json(text).map(|d| (d.seconds, d.nanos))
+                duration(text).map(|d| (d.seconds(), d.nanos()))
             }),
             "Timestamp" => self.text(node, "an RFC 3339 time", |text| {
                 Timestamp::from_json(text).map(|t| (t.seconds, t.nanos))
@@ -623,9 +649,12 @@ fn find(descriptor: &MessageDescriptor, key: &str) -> Option<FieldDescriptor> {
 }
 
 fn takes_null(field: &FieldDescriptor) -> bool {
-    match field.kind() {
-        _ if field.is_list() || field.is_map() => false,
-        Kind::Message(descriptor) => is_value(&descriptor),
+    !field.is_list() && !field.is_map() && is_null_a_value(&field.kind())
+}
+
+fn is_null_a_value(kind: &Kind) -> bool {
+    match kind {
+        Kind::Message(descriptor) => is_value(descriptor),
         Kind::Enum(descriptor) => descriptor.full_name() == "google.protobuf.NullValue",
         _ => false,
     }
@@ -675,6 +704,15 @@ fn wire_type(kind: &Kind) -> WireType {
     }
 }
 
+/// The encoding of a default value, without tag.
+fn zero(kind: &Kind) -> &'static [u8] {
+    match wire_type(kind) {
+        WireType::SixtyFourBit => &[0; 8],
+        WireType::ThirtyTwoBit => &[0; 4],
+        _ => &[0],
+    }
+}
+
 fn name_of(kind: &Kind) -> &'static str {
     match kind {
         Kind::Bool => "true or false",
@@ -712,6 +750,11 @@ fn integral(n: Number) -> Option<i128> {
         #[allow(clippy::cast_possible_truncation, reason = "checked to be integral and in range")]
         Number::Float(f) => (f.fract() == 0.0 && f.abs() < 1.9e19).then_some(f as i128),
     }
+}
+
+/// A duration in protobuf's spelling. Parity: Istio's reader takes Go's (`5m`, `1h30m`) as well.
+fn duration(text: &str) -> Option<ProtoDuration> {
+    text.parse().ok().or_else(|| text.parse::<GoDuration>().ok().map(ProtoDuration::from))
 }
 
 /// A number in JSON's spelling, without surrounding space.

@@ -4,7 +4,7 @@ use prost::{Message, Name};
 use super::*;
 use crate::envoy::config::cluster::v3::{Cluster, cluster};
 use crate::envoy::config::core::v3::Metadata;
-use crate::istio::networking::v1alpha3::{DestinationRule, VirtualService};
+use crate::istio::networking::v1alpha3::{DestinationRule, VirtualService, string_match};
 
 fn node(json: &str) -> Node {
     Node::from(serde_json::from_str::<serde_json::Value>(json).unwrap())
@@ -89,6 +89,26 @@ fn null_leaves_a_field_unset_except_where_null_is_a_value() {
 }
 
 #[test]
+fn null_item_is_empty_when_problems_are_only_reported() {
+    let json = r#"{"hosts":[null,"a"],"http":[null],"tcp":[{"match":[{"sourceLabels":{"a":null}}]}]}"#;
+    let read = read::<VirtualService>(&node(json), Unknown::Report).unwrap();
+    assert_eq!(read.value.hosts, ["", "a"]);
+    assert_eq!(read.value.http.len(), 1);
+    assert_eq!(read.value.tcp[0].r#match[0].source_labels["a"], "");
+    let ignored: Vec<_> = read.ignored.iter().map(|p| p.path.as_str()).collect();
+    assert_eq!(ignored, ["hosts[0]", "http[0]", r#"tcp[0].match[0].sourceLabels["a"]"#]);
+}
+
+#[test]
+fn durations_are_read_in_both_spellings() {
+    let of =
+        |text: &str| ok::<VirtualService>(&format!(r#"{{"http":[{{"timeout":"{text}"}}]}}"#)).http[0].timeout;
+    for (text, seconds) in [("90s", 90), ("1m30s", 90), ("1.5m", 90), ("400000000s", 400_000_000)] {
+        assert_eq!(of(text), Some(crate::google::protobuf::Duration::from_secs(seconds)), "{text}");
+    }
+}
+
+#[test]
 fn every_problem_is_reported_at_once() {
     let found = problems::<VirtualService>(
         r#"{"hosts":"a","http":[{"timeout":"5","retries":{"attempts":"x"},"rute":[]}],"tcp":{}}"#,
@@ -121,6 +141,10 @@ fn two_members_of_a_oneof_are_a_problem() {
         problems::<VirtualService>(json),
         [r#"http[0].match[0].uri: only one of "exact" and "prefix" may be set (match_type)"#]
     );
+    let read = read::<VirtualService>(&node(json), Unknown::Report).unwrap();
+    let uri = read.value.http[0].r#match[0].uri.as_ref().unwrap();
+    assert_eq!(uri.match_type, Some(string_match::MatchType::Prefix("/".into())), "the later one counts");
+    assert_eq!(read.ignored.len(), 1);
 }
 
 #[test]
