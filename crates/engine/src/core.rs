@@ -18,7 +18,7 @@ use crate::world::World;
 use crate::{Options, Subject};
 
 /// Below this many queries starting threads costs more than it saves.
-const WORTH_THREADS: usize = 32;
+const WORTH_THREADS: usize = if cfg!(test) { 2 } else { 32 };
 
 /// Guards dropped since the last edit, beyond which the next drop cleans up.
 const MANY_RELEASED: usize = 256;
@@ -43,7 +43,7 @@ pub(crate) struct Writer {
 }
 
 impl Core {
-    pub(crate) fn new(options: Options, registry: Arc<Registry>, world: World) -> Self {
+    pub(crate) fn new(options: Options, registry: Arc<Registry>, world: World, idle: Idle) -> Self {
         let counters = Arc::new(Counters::default());
         let stage = Stage {
             world,
@@ -56,7 +56,7 @@ impl Core {
             registry,
             counters,
             current: RwLock::new(Arc::new(stage)),
-            writer: Mutex::new(Writer { idle: Idle::new(options.idle) }),
+            writer: Mutex::new(Writer { idle }),
             released: Mutex::default(),
             options,
         }
@@ -141,10 +141,15 @@ impl Core {
 
     /// Makes what readers have evaluated and released part of the world, unless a writer is at work.
     pub(crate) fn try_tidy(&self) {
-        let Some(mut writer) = self.writer.try_lock() else { return };
+        if let Some(mut writer) = self.writer.try_lock() {
+            self.tidy(&mut writer);
+        }
+    }
+
+    pub(crate) fn tidy(&self, writer: &mut Writer) {
         let stage = self.current();
         let mut draft = Draft::new(stage.world.clone());
-        if self.catch_up(&mut writer, &mut draft, &stage) {
+        if self.catch_up(writer, &mut draft, &stage) {
             draft.sweep();
             self.publish_same(draft.world, &stage);
         }

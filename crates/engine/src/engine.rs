@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::thread;
 
 use crate::core::Core;
+use crate::evict::Idle;
 use crate::stage::Stage;
 use crate::subject::Memo;
 use crate::world::World;
@@ -73,7 +74,7 @@ impl Engine {
 
     /// An engine without inputs that uses the machine in its own way.
     pub fn with_options(options: Options) -> Self {
-        Self { core: Arc::new(Core::new(options, Arc::default(), World::default())) }
+        Self { core: Arc::new(Core::new(options, Arc::default(), World::default(), Idle::new(options.idle))) }
     }
 
     /// Makes the changes of a batch together and brings every watched query up to date.

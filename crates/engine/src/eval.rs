@@ -104,7 +104,10 @@ impl Stage {
     /// made them: a later read may exist only because of what an earlier one gave.
     fn still_holds(&self, job: &Arc<Job>, memo: &Memo, depth: u32) -> bool {
         let Some(suspicions) = self.marks.suspicions(job.subject.id()) else { return true };
-        if suspicions.iter().any(|read| self.marks.changed(*read)) {
+        // A member of a cycle is kept with the reads of all members: they are not its own, so it cannot be in the middle
+        // of them.
+        let in_cycle = matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(job.subject.id()).is_some());
+        if in_cycle || suspicions.iter().any(|read| self.marks.changed(*read)) {
             return false;
         }
         let mut sorted = suspicions.clone();

@@ -6,6 +6,7 @@ use crate::Subject;
 use crate::graph::Draft;
 
 /// Memos that nothing holds, kept for a while in case they are asked for again, the oldest first to go.
+#[derive(Clone)]
 pub(crate) struct Idle {
     queue: VecDeque<Subject>,
     capacity: usize,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::Engine;
 use crate::core::Core;
+use crate::evict::Idle;
 
 impl Engine {
     /// A second world that starts as this one; what is applied to either never shows in the other.
@@ -12,9 +13,14 @@ impl Engine {
     /// watched here are watched there too, under the same ids and for as long as the fork lives.
     #[must_use = "a fork has no effect on the engine it was made from"]
     pub fn fork(&self) -> Self {
-        // So that the fork has the memos of queries that were asked for lately.
-        self.core.try_tidy();
+        // A fork never waits for a writer. If there is none, what was asked for lately is taken along.
+        let idle = self.core.writer.try_lock().map(|mut writer| {
+            self.core.tidy(&mut writer);
+            writer.idle.clone()
+        });
+        let Core { options, registry, .. } = &*self.core;
+        let idle = idle.unwrap_or_else(|| Idle::new(options.idle));
         let world = self.core.current().world.clone();
-        Self { core: Arc::new(Core::new(self.core.options, Arc::clone(&self.core.registry), world)) }
+        Self { core: Arc::new(Core::new(*options, Arc::clone(registry), world, idle)) }
     }
 }

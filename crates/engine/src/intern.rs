@@ -72,6 +72,13 @@ impl Registry {
         RootId(self.roots.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
+    /// Keys that something refers to.
+    #[cfg(test)]
+    pub(crate) fn live(&self) -> usize {
+        let pool = self.ids.0.lock();
+        pool.next as usize - pool.free.len()
+    }
+
     fn with_table<R: Role, T>(&self, act: impl FnOnce(&Arc<Table<R>>) -> T) -> T {
         let known = RwLockReadGuard::try_map(self.tables.read(), |tables| tables.get(&TypeId::of::<R>()));
         let table = known.unwrap_or_else(|tables| {

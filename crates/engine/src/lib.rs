@@ -67,6 +67,8 @@ mod root;
 mod stage;
 mod stats;
 mod subject;
+#[cfg(test)]
+mod tests;
 mod value;
 mod watch;
 mod world;

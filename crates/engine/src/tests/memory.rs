@@ -1,0 +1,136 @@
+//! Memory follows what is set and watched.
+
+use super::check::check;
+use crate::world::Totals;
+use crate::{Batch, Ctx, Engine, Input, Options, Query};
+
+struct Word;
+impl Input for Word {
+    const NAME: &'static str = "word";
+    type Key = u32;
+    type Value = String;
+    type Index = char;
+    fn index(_: &u32, word: &String) -> Vec<char> {
+        word.chars().collect()
+    }
+}
+
+/// The word, or nothing.
+struct Text;
+impl Query for Text {
+    const NAME: &'static str = "text";
+    type Key = u32;
+    type Value = Option<String>;
+    fn run(ctx: &Ctx<'_>, key: &u32) -> Option<String> {
+        ctx.read::<Word>(key).map(|word| word.as_ref().clone())
+    }
+}
+
+/// Two neighbouring texts, and how many words have an `a`.
+struct Pair;
+impl Query for Pair {
+    const NAME: &'static str = "pair";
+    type Key = u32;
+    type Value = (Option<String>, Option<String>, usize);
+    fn run(ctx: &Ctx<'_>, key: &u32) -> Self::Value {
+        let (one, two) = (ctx.get::<Text>(key), ctx.get::<Text>(&(key + 1)));
+        ((*one).clone(), (*two).clone(), ctx.members::<Word>(&'a').len())
+    }
+}
+
+fn set(engine: &Engine, key: u32, word: Option<&str>) {
+    let mut batch = Batch::new();
+    match word {
+        Some(word) => batch.set::<Word>(key, word.to_owned()),
+        None => batch.remove::<Word>(&key),
+    };
+    engine.apply(batch);
+}
+
+fn assert_empty(engine: &Engine) {
+    check(engine);
+    assert_eq!(engine.core.current().world.totals, Totals::default());
+    let mut nodes = 0;
+    engine.core.current().world.nodes.for_each(|_| nodes += 1);
+    assert_eq!(nodes, 0);
+    assert_eq!(engine.core.registry.live(), 0);
+}
+
+#[test]
+fn nothing_is_left_when_everything_is_removed_and_unwatched() {
+    let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
+    (0..100).for_each(|key| set(&engine, key, Some("abc")));
+    let roots = engine.watch_all::<Pair>(50..150);
+    check(&engine);
+    (0..100).for_each(|key| set(&engine, key, None));
+    check(&engine);
+    assert_eq!(engine.stats().inputs, 0);
+    drop(roots);
+    assert_empty(&engine);
+}
+
+#[test]
+fn memory_is_bounded_when_inputs_and_roots_come_and_go() {
+    let engine = Engine::with_options(Options { idle: 10, ..Options::default() });
+    let mut peak = 0;
+    for round in 0..2_000u32 {
+        set(&engine, round, Some(if round % 2 == 0 { "a" } else { "b" }));
+        let root = engine.watch::<Pair>(round);
+        let _ = engine.get::<Pair>(&(round + 7));
+        drop(root);
+        set(&engine, round, None);
+        peak = peak.max(engine.stats().memos);
+        assert!(engine.core.registry.live() < 200, "{} keys", engine.core.registry.live());
+    }
+    assert!(peak <= 10 * 3, "{peak} memos");
+    check(&engine);
+}
+
+#[test]
+fn memory_is_bounded_when_many_queries_are_asked_for_once() {
+    let engine = Engine::with_options(Options { idle: 10, ..Options::default() });
+    for key in 0..50_000 {
+        let _ = engine.get::<Text>(&key);
+    }
+    assert!(engine.stats().memos <= 10);
+    assert!(engine.core.registry.live() < 5_000, "{} keys", engine.core.registry.live());
+    set(&engine, 1, Some("a"));
+    set(&engine, 1, None);
+    check(&engine);
+    assert!(engine.core.registry.live() < 50, "{} keys", engine.core.registry.live());
+}
+
+#[test]
+fn idle_result_is_reused_until_something_it_read_changes() {
+    let engine = Engine::new();
+    drop(engine.watch::<Pair>(1));
+    set(&engine, 7, Some("x"));
+    let before = engine.stats().evaluations;
+    drop(engine.watch::<Pair>(1));
+    assert_eq!(engine.stats().evaluations, before);
+    set(&engine, 1, Some("x"));
+    assert_eq!(engine.stats().evaluations, before, "nobody waits for it");
+    drop(engine.watch::<Pair>(1));
+    assert_eq!(engine.stats().evaluations, before + 3, "out of date, it went with what only it held");
+}
+
+#[test]
+fn forks_give_back_what_only_they_used() {
+    let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
+    (0..1_000).for_each(|key| set(&engine, key, Some("abc")));
+    let roots = engine.watch_all::<Pair>(0..1_000);
+    let before = (engine.core.registry.live(), engine.stats().bytes);
+    for round in 0..20 {
+        let fork = engine.fork();
+        (0..50).for_each(|key| set(&fork, 10_000 + round * 100 + key, Some("xyz")));
+        (0..50).for_each(|key| set(&fork, key, None));
+        let own = fork.watch_all::<Pair>(10_000..10_100);
+        check(&fork);
+        drop(own);
+    }
+    assert_eq!((engine.core.registry.live(), engine.stats().bytes), before);
+    check(&engine);
+    drop(roots);
+    (0..1_000).for_each(|key| set(&engine, key, None));
+    assert_empty(&engine);
+}
