@@ -171,6 +171,36 @@ impl<'a> Scope<'a> {
         self.report.errors.len() > before
     }
 
+    /// Runs a check whose errors Istio words with something in front of each.
+    pub fn prefixed(&mut self, prefix: impl FnOnce() -> String, check: impl FnOnce(Scope<'_>)) {
+        let before = self.report.errors.len();
+        check(self.again());
+        let found = &mut self.report.errors[before..];
+        if !found.is_empty() {
+            let prefix = prefix();
+            for finding in found {
+                finding.message = format!("{prefix} {}", finding.message).into();
+            }
+        }
+    }
+
+    /// Runs a check whose errors Istio words as a list, even one alone.
+    pub fn listed(&mut self, check: impl FnOnce(Scope<'_>)) {
+        let before = self.report.errors.len();
+        check(self.again());
+        for finding in &mut self.report.errors[before..] {
+            finding.listed = true;
+        }
+    }
+
+    /// Runs a check whose errors keep nobody from using the object: Istio writes them to its log only.
+    pub fn logged(&mut self, check: impl FnOnce(Scope<'_>)) {
+        let before = self.report.errors.len();
+        check(self.again());
+        let found = self.report.errors.drain(before..);
+        self.report.warnings.extend(found.map(|finding| Finding { ours: true, ..finding }));
+    }
+
     /// Runs checks of which Istio reports only the first error.
     pub fn first_only(&mut self, checks: impl FnOnce(Scope<'_>)) {
         let before = self.report.errors.len();

@@ -56,3 +56,17 @@ fn what_istio_would_not_say_is_found_but_not_worded() {
     assert_eq!(report.warnings.len(), 3);
     assert_eq!(report.warning_texts().collect::<Vec<_>>(), ["as a warning", "odd"]);
 }
+
+#[test]
+fn errors_of_a_part_are_prefixed_listed_or_only_logged() {
+    let report = fragment(|mut scope| {
+        scope.prefixed(|| "in front:".into(), |mut scope| scope.add(BAD.says("bad")));
+        scope.prefixed(|| unreachable!("nothing was found"), |mut scope| scope.add(ODD.says("odd")));
+    });
+    assert_eq!(report.error_text().unwrap(), "in front: bad");
+    assert_eq!(report.warning_text().unwrap(), "odd");
+    let listed = fragment(|mut scope| scope.listed(|mut scope| scope.add(BAD.says("bad"))));
+    assert_eq!(listed.error_text().unwrap(), "1 error occurred:\n\t* bad\n\n");
+    let logged = fragment(|mut scope| scope.logged(|mut scope| scope.add(BAD.says("bad"))));
+    assert!(logged.is_valid() && logged.warning_text().is_none() && logged.warnings.len() == 1);
+}
