@@ -3,6 +3,7 @@
 mod error;
 mod lenient;
 pub(crate) mod part;
+pub(crate) mod path;
 
 use canopus_proto::json;
 

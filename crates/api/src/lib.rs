@@ -9,6 +9,7 @@
 
 pub mod credential;
 pub mod decode;
+mod documents;
 pub mod gateway_api;
 pub mod gateway_protocol;
 pub mod inference;
@@ -18,6 +19,7 @@ mod kinds;
 pub mod kube;
 mod macros;
 pub mod mcs;
+pub mod mesh_config;
 mod meta;
 pub mod node;
 mod object;
@@ -29,6 +31,7 @@ pub mod value;
 pub mod visibility;
 
 pub use decode::{DecodeError, Decoded, Options, Problem, Unknown};
+pub use documents::{Outcome, decode_documents};
 pub use kinds::{Kind, Object};
 pub use meta::{Meta, OwnerReference};
 pub use object::{ObjectKey, Typed};

@@ -105,7 +105,7 @@ impl fmt::Display for DecodeError {
             write!(f, "document {}, ", index + 1)?;
         }
         match &self.reason {
-            Reason::Syntax(message) => f.write_str(message),
+            Reason::Syntax(message) => write!(f, "{}: {message}", self.at),
             Reason::NotAnObject(problem) => problem.fmt(f),
             Reason::UnknownKind => {
                 write!(f, "{}{}: the mesh does not read this kind", self.object, Place(self.at))
