@@ -219,7 +219,7 @@ object! {
     /// Listeners that are added to a gateway.
     ListenerSetSpec {
         /// The gateway.
-        parent_ref: ListenerSetParent,
+        parent_ref: ListenerSetParent = ListenerSetParent::default(),
         /// The listeners.
         listeners: Vec<Listener>,
     }
