@@ -17,12 +17,39 @@
 
 pub mod catalogue;
 pub mod code;
-pub mod host;
 pub mod locate;
-mod metadata;
 pub mod report;
 pub mod scope;
 mod text;
+
+// Checks that several kinds share.
+pub mod address;
+pub mod connection_pool;
+pub mod destination;
+pub mod duration;
+pub mod export_to;
+pub mod header;
+pub mod host;
+pub mod labels;
+pub mod locality;
+mod metadata;
+pub mod outlier_detection;
+pub mod percent;
+pub mod port;
+pub mod regex;
+pub mod retry;
+pub mod selector;
+pub mod tls;
+pub mod traffic_policy;
+
+// Kinds.
+pub mod destination_rule;
+pub mod gateway;
+pub mod service_entry;
+pub mod sidecar;
+pub mod virtual_service;
+pub mod workload_entry;
+pub mod workload_group;
 
 #[cfg(test)]
 mod tests;
@@ -78,5 +105,14 @@ pub fn fragment(check: impl FnOnce(Scope<'_>)) -> Report {
 
 /// The rules of each kind. Kinds of Kubernetes are the API server's to check.
 fn spec(object: &Object, scope: Scope<'_>) {
-    let _ = (object, scope);
+    match object {
+        Object::VirtualService(object) => virtual_service::check(object, scope),
+        Object::Gateway(object) => gateway::check(object, scope),
+        Object::ServiceEntry(object) => service_entry::check(object, scope),
+        Object::WorkloadEntry(object) => workload_entry::check(object, scope),
+        Object::WorkloadGroup(object) => workload_group::check(object, scope),
+        Object::DestinationRule(object) => destination_rule::check(object, scope),
+        Object::Sidecar(object) => sidecar::check(object, scope),
+        _ => {}
+    }
 }

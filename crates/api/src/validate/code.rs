@@ -100,7 +100,7 @@ macro_rules! codes {
     ($($name:ident: $severity:ident $id:literal, $remedy:literal;)+) => {
         $(static $name: $crate::validate::Code = $crate::validate::Code::$severity($id, $remedy);)+
 
-        pub(super) static CODES: &[&$crate::validate::Code] = &[$(&$name),+];
+        pub(in crate::validate) static CODES: &[&$crate::validate::Code] = &[$(&$name),+];
     };
 }
 

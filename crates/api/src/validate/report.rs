@@ -5,6 +5,9 @@ use std::fmt;
 
 use super::code::Code;
 
+/// How many errors, and how many warnings, of one object are kept: nobody reads more, and each costs memory.
+pub const MAX_FINDINGS: usize = 10_000;
+
 /// Everything found in one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {

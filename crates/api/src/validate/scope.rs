@@ -5,7 +5,7 @@ use std::fmt::{self, Write};
 
 use super::Settings;
 use super::code::{Fault, Severity};
-use super::report::{Finding, Report};
+use super::report::{Finding, MAX_FINDINGS, Report};
 use super::text::quoted;
 
 /// A place in an object, and the report of what is wrong there.
@@ -79,7 +79,12 @@ impl<'a> Scope<'a> {
     }
 
     /// Checks each item of a list that is a field.
-    pub fn each<T>(&mut self, name: &'static str, items: &[T], mut check: impl FnMut(&T, Scope<'_>)) {
+    pub fn each<'t, T>(
+        &mut self,
+        name: &'static str,
+        items: &'t [T],
+        mut check: impl FnMut(&'t T, Scope<'_>),
+    ) {
         let mut list = self.field(name);
         for (index, item) in items.iter().enumerate() {
             check(item, list.item(index));
@@ -87,11 +92,11 @@ impl<'a> Scope<'a> {
     }
 
     /// Checks each entry of a map that is a field, in the order of keys.
-    pub fn each_entry<T>(
+    pub fn each_entry<'t, T>(
         &mut self,
         name: &'static str,
-        entries: &BTreeMap<String, T>,
-        mut check: impl FnMut(&str, &T, Scope<'_>),
+        entries: &'t BTreeMap<String, T>,
+        mut check: impl FnMut(&'t str, &'t T, Scope<'_>),
     ) {
         let mut map = self.field(name);
         for (key, value) in entries {
@@ -132,6 +137,9 @@ impl<'a> Scope<'a> {
             Severity::Error => (&mut self.report.errors, self.ours.errors),
             Severity::Warning => (&mut self.report.warnings, self.ours.warnings),
         };
+        if findings.len() >= MAX_FINDINGS {
+            return;
+        }
         findings.push(Finding {
             code: fault.code,
             path: self.path.to_string(),
