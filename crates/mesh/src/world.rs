@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use canopus_api::{Kind, Object, ObjectKey};
+use canopus_api::{Kind, Object, ObjectKey, mesh_config};
 use canopus_engine::{Ctx, Input};
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 
@@ -49,7 +49,11 @@ pub struct MeshSettings {
 
 impl Default for MeshSettings {
     fn default() -> Self {
-        Self { mesh: MeshConfig::default(), domain: "cluster.local".into(), cluster: "Kubernetes".into() }
+        Self {
+            mesh: mesh_config::default_mesh_config(),
+            domain: "cluster.local".into(),
+            cluster: "Kubernetes".into(),
+        }
     }
 }
 

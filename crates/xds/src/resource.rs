@@ -1,49 +1,15 @@
-//! Resources as they travel, and immutable sets of them.
+//! Immutable sets of resources.
 
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use canopus_base::hash::{ContentHash, Hasher};
+pub use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
 
 use crate::names::Names;
-
-/// One resource. Clones share everything.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Resource {
-    /// The name clients know it by.
-    pub name: Arc<str>,
-    /// The hash of `body`.
-    pub version: ContentHash,
-    /// The encoded message, without the `Any` around it.
-    pub body: Bytes,
-    /// Other names a client may have asked for it by.
-    pub aliases: Arc<[Arc<str>]>,
-}
-
-impl Resource {
-    /// A resource whose version is the hash of its bytes.
-    pub fn new(name: impl Into<Arc<str>>, body: impl Into<Bytes>) -> Self {
-        let body = body.into();
-        Self { name: name.into(), version: ContentHash::of(&body), body, aliases: Arc::default() }
-    }
-
-    /// The same resource, known by more names.
-    #[must_use]
-    pub fn with_aliases<N: Into<Arc<str>>>(mut self, aliases: impl IntoIterator<Item = N>) -> Self {
-        self.aliases = aliases.into_iter().map(Into::into).collect();
-        self
-    }
-}
-
-impl fmt::Debug for Resource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}@{} ({} bytes)", self.name, self.version, self.body.len())
-    }
-}
 
 /// The state of one type for one client: resources sorted by name, one per name. Clones share it.
 #[derive(Clone)]

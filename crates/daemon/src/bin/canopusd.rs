@@ -1,0 +1,7 @@
+//! `canopusd`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    canopus_daemon::command::main()
+}

@@ -1,0 +1,69 @@
+//! The command line of `canopusd`.
+
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use canopus_runtime::flags::{self, Flags};
+use canopus_runtime::version::{self, BuildInfo, VersionFlags};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+
+use crate::discovery::{self, DiscoveryArgs};
+
+/// The Canopus control plane.
+#[derive(Debug, Parser)]
+#[command(name = "canopusd", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve configuration to proxies.
+    Discovery(Box<DiscoveryArgs>),
+    /// List the environment variables that change behaviour, with their defaults and current values.
+    Flags {
+        /// Output format.
+        #[arg(short, long, value_enum, default_value_t = ListFormat::Table)]
+        output: ListFormat,
+    },
+    /// Print the version.
+    Version(VersionFlags),
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum ListFormat {
+    Table,
+    Json,
+    Yaml,
+}
+
+impl From<ListFormat> for flags::Format {
+    fn from(format: ListFormat) -> Self {
+        match format {
+            ListFormat::Table => Self::Table,
+            ListFormat::Json => Self::Json,
+            ListFormat::Yaml => Self::Yaml,
+        }
+    }
+}
+
+/// Runs the command the process was called with.
+pub fn main() -> ExitCode {
+    let matches = Cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
+        Command::Discovery(args) => discovery::main(*args),
+        Command::Flags { output } => print(&flags::render(&Flags::from_env().list(), output.into())),
+        Command::Version(flags) => print(&version::render(&BuildInfo::current(), flags)),
+    }
+}
+
+/// Writes to standard output. A reader that closed early, such as `head`, is no failure.
+fn print(text: &str) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}

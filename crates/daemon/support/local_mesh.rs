@@ -1,0 +1,104 @@
+//! A mesh on this machine without Kubernetes: `canopusd` on a directory of files, and stock Envoys attached to it.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use canopus_testkit::{Envoy, Process, free_port, http};
+use tempfile::TempDir;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A running control plane and the directory it reads.
+pub(crate) struct LocalMesh {
+    directory: TempDir,
+    process: Process,
+    /// Where proxies connect.
+    pub(crate) xds: SocketAddr,
+    /// Where readiness and metrics are.
+    pub(crate) http: SocketAddr,
+}
+
+impl LocalMesh {
+    /// Starts `canopusd` on a directory with one file and waits until it is ready.
+    pub(crate) async fn start(canopusd: &Path, file: &str, documents: &str) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
+        let objects = directory.path().join("objects");
+        fs::create_dir(&objects)?;
+        fs::write(objects.join(file), documents)?;
+        let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let mut command = Command::new(canopusd);
+        command.arg("discovery").arg("--configDir").arg(&objects);
+        command.arg("--grpcAddr").arg(xds.to_string()).arg("--httpAddr").arg(http.to_string());
+        let process = Process::spawn("canopusd", &mut command, directory.path())?;
+        let mut mesh = Self { directory, process, xds, http };
+        let ready = async || http::get(mesh.http, "/ready").await?.ok();
+        mesh.process.eventually("canopusd's readiness", PATIENCE, ready).await?;
+        Ok(mesh)
+    }
+
+    /// The directory `canopusd` reads.
+    pub(crate) fn objects(&self) -> PathBuf {
+        self.directory.path().join("objects")
+    }
+
+    /// Replaces a file, as an editor would: written beside it, then moved.
+    pub(crate) fn write(&self, file: &str, documents: &str) -> Result<()> {
+        let scratch = self.objects().join(format!(".{file}.new"));
+        fs::write(&scratch, documents)?;
+        fs::rename(scratch, self.objects().join(file)).context("replacing a file")
+    }
+
+    /// Attaches a stock Envoy as an ingress gateway and waits until it has its configuration.
+    pub(crate) async fn gateway(&self) -> Result<Envoy> {
+        Envoy::start(&gateway_bootstrap(self.xds)).await
+    }
+
+    /// What `canopusd` has logged.
+    pub(crate) fn log(&self) -> String {
+        self.process.log()
+    }
+}
+
+/// The bootstrap of an Envoy that asks a control plane for everything else.
+fn gateway_bootstrap(xds: SocketAddr) -> String {
+    let (address, port) = (xds.ip(), xds.port());
+    format!(
+        r#"
+node:
+  id: router~127.0.0.1~gateway.demo~demo.svc.cluster.local
+  cluster: gateway.demo
+  metadata:
+    NAMESPACE: demo
+    CLUSTER_ID: local
+    MESH_ID: cluster.local
+    LABELS: {{istio: ingressgateway}}
+dynamic_resources:
+  ads_config:
+    api_type: DELTA_GRPC
+    transport_api_version: V3
+    set_node_on_first_message_only: true
+    grpc_services: [{{envoy_grpc: {{cluster_name: xds-grpc}}}}]
+  cds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
+  lds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
+static_resources:
+  clusters:
+  - name: xds-grpc
+    type: STATIC
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {{http2_protocol_options: {{}}}}
+    load_assignment:
+      cluster_name: xds-grpc
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: "{address}", port_value: {port}}}}}}}
+"#
+    )
+}
