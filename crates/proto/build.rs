@@ -17,6 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed={SCHEMA}");
     println!("cargo::rerun-if-changed={PROTOS}");
+    #[expect(clippy::disallowed_methods, reason = "cargo's way to say where generated files go")]
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
 
     let set = with_own_files(published()?)?;

@@ -11,6 +11,7 @@
 
 mod bench;
 mod conformance;
+mod demo;
 mod fuzz;
 mod generate;
 mod parts;
@@ -33,6 +34,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Test(test::Arguments),
+    Demo(demo::Arguments),
     Conformance(conformance::Arguments),
     Tidy(tidy::Arguments),
     Parts(parts::Arguments),
@@ -44,6 +46,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(arguments) => test::run_all(&arguments),
+        Command::Demo(_) => demo::run_it(),
         Command::Conformance(arguments) => conformance::run_with(&arguments),
         Command::Tidy(_) => tidy::run(),
         Command::Parts(arguments) => parts::run(&arguments),
