@@ -7,8 +7,12 @@
 //!
 //! [`Object::decode`] reads one object from a document tree; [`Kind`] is the registry of all kinds.
 
+pub mod annotations;
+pub mod catalogue;
+pub mod crd;
 pub mod credential;
 pub mod decode;
+pub mod docs;
 mod documents;
 pub mod gateway_api;
 pub mod gateway_protocol;
@@ -17,15 +21,18 @@ pub mod istio;
 pub mod jwt;
 mod kinds;
 pub mod kube;
+pub mod labels;
 mod macros;
 pub mod mcs;
 pub mod mesh_config;
 mod meta;
 pub mod node;
 mod object;
+mod print;
 pub mod registry;
 mod resource;
 pub mod security;
+pub mod url;
 pub mod validate;
 pub mod value;
 pub mod visibility;

@@ -1,5 +1,6 @@
 //! What the crate makes of the conformance corpus. Without the corpus these tests say so and pass.
 
+mod keys;
 mod mesh;
 mod objects;
 mod schema;
