@@ -1,4 +1,8 @@
 //! Vocabulary below everything else: pure values and text formats, no I/O, no async, nothing of ours underneath.
+//!
+//! Texts that users write are read here once and for all: [`yaml`] and [`json`] into a [`tree`] that knows its positions,
+//! and the small formats inside it ([`duration`], [`quantity`], [`host`], [`labels`], [`net`], [`protocol`], [`regex`],
+//! [`spiffe`]). Every reader takes any bytes without panicking and within bounded memory. [`hash`] names content.
 
 pub mod duration;
 mod float;

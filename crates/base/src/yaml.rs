@@ -2,11 +2,27 @@
 //!
 //! Kubernetes reads YAML as JSON in another notation, through a library of YAML 1.1: `yes` is a boolean and `0777` an
 //! octal number, `<<` merges, dates stay strings, keys of other types become strings. [`parse_all`] follows it, in its
-//! strict form: a key given twice is an error. The syntax itself is left to a YAML 1.2 parser, which agrees on
-//! everything people write; where the two differ on odd input, a located error is the worst that happens.
+//! strict form: a key given twice is an error. Each document of a stream stands alone: one that is broken, too large or
+//! too deep is an error in its place while the others load. Memory follows the length of the stream, which is for the
+//! caller to bound; [`Limits`] bound what a document can make of its length.
 //!
-//! Each document of a stream stands alone: one that is broken, too large or too deep is an error in its place while the
-//! others load.
+//! # Where this differs from that library
+//!
+//! The syntax is left to a parser of YAML 1.2, which draws some lines elsewhere:
+//!
+//! - Text after the end of a document is an error; the library silently ignores it.
+//! - The further lines of a quoted string must be indented more than the key they belong to.
+//! - U+0085, U+2028 and U+2029 are characters like any other, not line breaks, and a byte order mark may stand only at the
+//!   start of the stream.
+//! - A few forms that the library refuses are read: `[::]`, plain scalars with a `?` in brackets, `\/` in quotes,
+//!   `%YAML 1.2`.
+//!
+//! And these are choices of ours:
+//!
+//! - A key may override what `<<` merged in, as in the library's lenient form; its strict form refuses that.
+//! - `1` and `"1"` are the same key, for they are in JSON.
+//! - A block scalar whose last line is not ended gets its line break, as it does when Kubernetes reads a stream.
+//! - The key `<<` is quoted when written, so that it reads back.
 
 mod build;
 mod colon;

@@ -14,7 +14,7 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 16 MiB, 128 levels, a million values: far above any real object, and about 100 MB of memory at the worst.
+    /// 16 MiB, 128 levels, a million values: far above any real object, and some 100 MB of memory at the worst.
     fn default() -> Self {
         Self { max_bytes: 16 << 20, max_depth: 128, max_nodes: 1_000_000 }
     }

@@ -160,7 +160,7 @@ fn limits_hold_document_by_document() {
 }
 
 #[test]
-fn bombs_are_refused_quickly() {
+fn bombs_are_refused() {
     let laughs: String = (1..10)
         .map(|level| {
             format!("{0}: &{0} [{1}]\n", name(level), vec![format!("*{}", name(level - 1)); 9].join(","))
