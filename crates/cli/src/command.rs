@@ -1,0 +1,77 @@
+//! The command line.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use canopus_runtime::version::{self, BuildInfo, VersionFlags};
+use clap::{Args, Parser, Subcommand};
+
+use crate::persona::Persona;
+use crate::{exit, validate};
+
+/// Look at, check and explain a mesh.
+#[derive(Debug, Parser)]
+#[command(name = "canopus", disable_help_subcommand = true)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Flags of every command.
+#[derive(Args, Debug)]
+pub(crate) struct Global {
+    /// Namespace of objects that name none.
+    #[arg(
+        short,
+        long,
+        global = true,
+        value_name = "NAMESPACE",
+        default_value = "",
+        hide_default_value = true
+    )]
+    pub(crate) namespace: String,
+    /// Namespace of the control plane.
+    #[arg(
+        short,
+        long = "istioNamespace",
+        global = true,
+        value_name = "NAMESPACE",
+        default_value = "istio-system"
+    )]
+    pub(crate) istio_namespace: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Check files of objects before a cluster sees them.
+    #[command(visible_alias = "v")]
+    Validate(validate::Arguments),
+    /// Print the version.
+    Version(VersionFlags),
+}
+
+/// Runs the command the process was called with.
+pub fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let persona = Persona::of(arguments.first().map(AsRef::as_ref));
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Whoever reads the message may have gone away; the code tells the same.
+            let _ = error.print();
+            return if error.use_stderr() { exit::usage() } else { ExitCode::SUCCESS };
+        }
+    };
+    match cli.command {
+        Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
+        Command::Version(flags) => {
+            let text = version::render(&BuildInfo::current(), flags);
+            match io::stdout().lock().write_all(text.as_bytes()) {
+                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => exit::FAILURE,
+                _ => ExitCode::SUCCESS,
+            }
+        }
+    }
+}

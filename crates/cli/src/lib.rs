@@ -1,0 +1,11 @@
+//! The command line tool.
+//!
+//! Owns commands, their output and their exit codes. Called by the name `istioctl`, it takes istioctl's flags and prints its
+//! texts, so that scripts keep working; under its own name it says more.
+//!
+//! Must not know the daemon's internals.
+
+pub mod command;
+mod exit;
+mod persona;
+mod validate;

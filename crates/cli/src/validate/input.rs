@@ -1,0 +1,110 @@
+//! Which texts to check.
+
+use std::fs;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// A text that is larger is not read: no set of objects is, and it would be held in memory several times.
+const MAX_BYTES: u64 = 1 << 30;
+
+/// How deep directories may nest; a cycle of symbolic links ends here.
+const MAX_DEPTH: usize = 64;
+
+const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
+
+/// One text to check, or why there is none.
+#[derive(Debug)]
+pub(super) enum Input {
+    /// Standard input.
+    Stdin,
+    /// A file and its size.
+    File(PathBuf, u64),
+    /// Something that was named but cannot be looked at.
+    Missing(PathBuf, io::Error),
+}
+
+impl Input {
+    /// The name people know it by.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Self::Stdin => "-".to_owned(),
+            Self::File(path, _) | Self::Missing(path, _) => path.display().to_string(),
+        }
+    }
+
+    pub(super) fn size(&self) -> u64 {
+        match self {
+            Self::File(_, size) => *size,
+            Self::Stdin | Self::Missing(..) => 0,
+        }
+    }
+
+    /// The text, or why it cannot be read in istioctl's words.
+    pub(super) fn read(&self) -> Result<Vec<u8>, String> {
+        let name = self.name();
+        let read = match self {
+            Self::Stdin => bounded(io::stdin().lock()),
+            Self::File(path, _) => fs::File::open(path).and_then(bounded),
+            Self::Missing(_, error) => {
+                return Err(format!("cannot stat file {name:?}: stat {name}: {}", reason(error)));
+            }
+        };
+        read.map_err(|error| format!("cannot read file {name:?}: {}", reason(&error)))
+    }
+}
+
+/// The operating system's words without Rust's addition of the number.
+fn reason(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound => "no such file or directory".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        _ => error.to_string(),
+    }
+}
+
+fn bounded(reader: impl io::Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    reader.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(io::Error::other("larger than 1 GiB"));
+    }
+    Ok(bytes)
+}
+
+/// Everything the names stand for, files of a directory in the order of their names.
+pub(super) fn find(names: &[String]) -> Vec<Input> {
+    let mut inputs = Vec::new();
+    for name in names {
+        if name == "-" {
+            inputs.push(Input::Stdin);
+        } else {
+            add(Path::new(name), 0, &mut inputs);
+        }
+    }
+    inputs
+}
+
+/// A file that was named is read whatever it is called; of a directory, only documents.
+fn add(path: &Path, depth: usize, inputs: &mut Vec<Input>) {
+    match fs::metadata(path) {
+        Err(error) => inputs.push(Input::Missing(path.to_owned(), error)),
+        Ok(data) if !data.is_dir() => inputs.push(Input::File(path.to_owned(), data.len())),
+        Ok(_) if depth > MAX_DEPTH => {
+            inputs.push(Input::Missing(path.to_owned(), io::Error::other("directories nest too deeply")));
+        }
+        Ok(_) => match fs::read_dir(path).and_then(Iterator::collect::<io::Result<Vec<_>>>) {
+            Err(error) => inputs.push(Input::Missing(path.to_owned(), error)),
+            Ok(mut entries) => {
+                entries.sort_by_key(fs::DirEntry::file_name);
+                let paths = entries.iter().map(fs::DirEntry::path);
+                for path in paths.filter(|path| path.is_dir() || is_document(path)) {
+                    add(&path, depth + 1, inputs);
+                }
+            }
+        },
+    }
+}
+
+fn is_document(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
+}
