@@ -14,6 +14,8 @@
 mod event;
 mod request;
 mod response;
+#[cfg(test)]
+mod tests;
 mod watch;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -29,7 +31,7 @@ use crate::plane::{Code, Refusal, Source};
 use crate::resource::ResourceSet;
 use crate::types::{Kind, Rules, rank};
 use response::{Selection, State};
-use watch::{Answer, Claims, Due, Step, Watch};
+use watch::{Answer, Change, Claims, Due, Step, Watch};
 
 /// How much a client may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,8 +114,8 @@ impl Session {
                     self.events.push(SessionEvent::Current { type_url, version });
                     self.check_dependents(at);
                 }
-                Step::Send { selection, removed } => {
-                    let response = self.compose(at, selection, removed, source);
+                Step::Send(change) => {
+                    let response = self.compose(at, change, source);
                     self.check_dependents(at);
                     return Ok(Some(response));
                 }
@@ -169,17 +171,16 @@ impl Session {
             });
         }
         match (request.wish, at) {
-            (Wish::Exactly { names, .. }, at) if names.is_empty() && !rules.wildcard => {
-                if let Some(at) = at {
-                    self.note_nonce(at, &request.nonce, request.error.is_some());
-                    self.unsubscribe(at);
-                }
-                Ok(())
-            }
+            (Wish::Exactly { names, .. }, None) if names.is_empty() && !rules.wildcard => Ok(()),
             (Wish::Exactly { names, version }, None) => {
                 let (everything, names) = self.names(names)?;
                 let interest = Interest::new(everything || names.is_empty(), names);
-                let answer = Answer { claims: Claims::Whole(version), afresh: true, ..Answer::default() };
+                // Only of everything a client cannot have dropped a part since it got that version.
+                let claims = match interest {
+                    Interest::Wildcard => Claims::Whole(version),
+                    _ => Claims::Nothing,
+                };
+                let answer = Answer { claims, afresh: true, ..Answer::default() };
                 self.subscribe(request.type_url.into(), rules, interest, answer)
             }
             (Wish::Change { subscribe, unsubscribe, held }, None) => {
@@ -189,11 +190,12 @@ impl Session {
             }
             (Wish::Exactly { names, .. }, Some(at)) => {
                 let current = self.note_nonce(at, &request.nonce, request.error.is_some());
-                let afresh = request.nonce.is_empty();
-                if !current && !afresh {
-                    return Ok(());
+                let afresh = request.nonce.is_empty() || self.watches[at].interest.is_nothing();
+                if current || afresh {
+                    self.want_exactly(at, names, afresh, source)
+                } else {
+                    self.want_at_most(at, names, source)
                 }
-                self.want_exactly(at, names, afresh, source)
             }
             (Wish::Change { subscribe, unsubscribe, .. }, Some(at)) => {
                 self.note_nonce(at, &request.nonce, request.error.is_some());
@@ -247,12 +249,6 @@ impl Session {
         Ok(())
     }
 
-    /// The client wants nothing of this type any more.
-    fn unsubscribe(&mut self, at: usize) {
-        let watch = self.watches.remove(at);
-        self.events.push(SessionEvent::Subscribed { type_url: watch.type_url, interest: None });
-    }
-
     /// Settles the response that `nonce` belongs to; says whether that was the last one.
     fn note_nonce(&mut self, at: usize, nonce: &str, refused: bool) -> bool {
         if nonce.is_empty() {
@@ -285,16 +281,33 @@ impl Session {
         let (everything, names) = self.names(names)?;
         let watch = &self.watches[at];
         // Naming nothing means everything until the client has named something.
-        let everything = everything || names.is_empty() && (afresh || watch.interest.is_wildcard());
+        let unnamed = names.is_empty() && watch.rules.wildcard && (afresh || watch.interest.is_wildcard());
+        let everything = everything || unnamed;
         let interest = Interest::new(everything, names);
         let asked = newly_asked(&watch.interest, &interest);
         let widened = !asked.is_empty() || interest.is_wildcard() && !watch.interest.is_wildcard();
         let wanted_again = watch.rules.wildcard && interest != watch.interest && !interest.is_nothing();
-        self.narrow(at, interest, &Names::default(), source)?;
-        if afresh || widened || wanted_again {
+        self.narrow(at, interest, source)?;
+        if (afresh || widened || wanted_again) && !self.watches[at].interest.is_nothing() {
             self.answer(at, Answer { asked, afresh, ..Answer::default() });
         }
         Ok(())
+    }
+
+    /// A request that crossed a response on the way. The client will repeat what it wants, but not that it had dropped
+    /// something meanwhile.
+    fn want_at_most(&mut self, at: usize, names: Vec<String>, source: &impl Source) -> Result<(), Refusal> {
+        let Interest::Names(wanted) = &self.watches[at].interest else {
+            return Ok(());
+        };
+        let (everything, names) = self.names(names)?;
+        let dropped = wanted.missing_from(&names);
+        if everything || dropped.is_empty() {
+            return Ok(());
+        }
+        let left = wanted.changed(&[], &Names::new(dropped));
+        let left = Interest::Names(self.pool.share(left));
+        self.narrow(at, left, source)
     }
 
     fn want_change(
@@ -317,7 +330,7 @@ impl Session {
         let interest = Interest::new(wildcard, self.pool.share(names));
         let asked = newly_asked(current, &interest);
         let widened = !asked.is_empty() || wildcard && !current.is_wildcard();
-        self.narrow(at, interest, &unsubscribe, source)?;
+        self.narrow(at, interest, source)?;
         if widened {
             self.answer(at, Answer { asked, ..Answer::default() });
         }
@@ -325,24 +338,23 @@ impl Session {
     }
 
     /// Replaces an interest. What falls away with it the client drops by itself, so the session forgets it.
-    fn narrow(
-        &mut self,
-        at: usize,
-        interest: Interest,
-        dropped: &Names,
-        source: &impl Source,
-    ) -> Result<(), Refusal> {
+    fn narrow(&mut self, at: usize, interest: Interest, source: &impl Source) -> Result<(), Refusal> {
         let watch = &self.watches[at];
         if watch.interest == interest {
             return Ok(());
         }
         let older = resources(source, &watch.type_url, &watch.interest)?;
         let newer = resources(source, &watch.type_url, &interest)?;
-        let dropped = dropped.iter().filter(|name| !interest.covers(name));
+        let dropped = watch.interest.names().into_iter().flat_map(|names| names.iter());
+        let dropped = dropped.filter(|name| !interest.covers(name));
         let released = newer.since(&older);
         let released = Names::new(released.removed.iter().chain(dropped).cloned());
         let watch = &mut self.watches[at];
-        watch.forget(&released);
+        if interest.is_nothing() {
+            watch.forget_everything();
+        } else {
+            watch.forget(&released);
+        }
         watch.interest = interest;
         watch.check();
         self.note_interest(at);
@@ -373,7 +385,7 @@ impl Session {
         let watch = &self.watches[at];
         self.events.push(SessionEvent::Subscribed {
             type_url: watch.type_url.clone(),
-            interest: Some(watch.interest.clone()),
+            interest: watch.interest.clone(),
         });
     }
 
@@ -406,13 +418,7 @@ impl Session {
         }
     }
 
-    fn compose(
-        &mut self,
-        at: usize,
-        selection: Selection,
-        removed: Vec<Arc<str>>,
-        source: &impl Source,
-    ) -> Response {
+    fn compose(&mut self, at: usize, change: Change, source: &impl Source) -> Response {
         let nonce = self.nonces.next();
         let watch = &mut self.watches[at];
         watch.sent = self.nonces.last;
@@ -421,8 +427,8 @@ impl Session {
             type_url: watch.type_url.clone(),
             nonce,
             state: watch.held().clone(),
-            selection,
-            removed,
+            selection: change.selection,
+            removed: change.removed,
             with_aliases: !watch.interest.is_wildcard(),
             identifier: source.identifier(&watch.type_url),
         };

@@ -9,12 +9,12 @@ use crate::interest::Interest;
 /// Something that happened in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SessionEvent {
-    /// The client wants something else than before; `None` if nothing of this type any more.
+    /// The client wants something else than before.
     Subscribed {
         /// The type.
         type_url: Arc<str>,
         /// What it wants now.
-        interest: Option<Interest>,
+        interest: Interest,
     },
     /// A response was handed to the stream.
     Sent {

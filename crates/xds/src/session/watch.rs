@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_base::FastSet;
+use canopus_base::hash::ContentHash;
 
 use super::Protocol;
 use super::response::{Selection, State};
 use crate::interest::Interest;
 use crate::names::Names;
-use crate::resource::{Resource, ResourceSet};
+use crate::resource::{Difference, Resource, ResourceSet};
 use crate::types::{Removals, Rules};
 
 pub(super) struct Watch {
@@ -21,14 +22,22 @@ pub(super) struct Watch {
     pub(super) sent: u64,
     /// What the client has once it accepts everything sent.
     held: State,
-    /// What it had before the responses it has not acknowledged; `None` if there are none.
-    before: Option<ResourceSet>,
-    /// One of those responses was refused.
-    refused: bool,
+    /// The responses whose fate is unknown.
+    unsettled: Option<Unsettled>,
     /// Names whose version at the client is uncertain, because it refused a response about them.
     uncertain: Names,
     /// Resources that no longer exist but that the client was not told to drop.
     kept: Vec<Resource>,
+}
+
+/// Responses the client has neither accepted nor refused.
+struct Unsettled {
+    /// What it had before them.
+    before: ResourceSet,
+    /// Names they are about, apart from those that tell `before` from what is held now.
+    touched: Names,
+    /// One of them was refused.
+    refused: bool,
 }
 
 /// What a watch has to do next.
@@ -71,7 +80,13 @@ pub(super) enum Step {
     /// The client said it has the current state, and it does.
     Current,
     /// This is to be sent.
-    Send { selection: Selection, removed: Vec<Arc<str>> },
+    Send(Change),
+}
+
+/// What changes for a client.
+pub(super) struct Change {
+    pub(super) selection: Selection,
+    pub(super) removed: Vec<Arc<str>>,
 }
 
 impl Watch {
@@ -83,8 +98,7 @@ impl Watch {
             due: Due::Nothing,
             sent: 0,
             held: State::default(),
-            before: None,
-            refused: false,
+            unsettled: None,
             uncertain: Names::default(),
             kept: Vec::new(),
         }
@@ -96,10 +110,10 @@ impl Watch {
 
     /// Whether a response is on its way whose fate is unknown.
     pub(super) fn is_unsettled(&self) -> bool {
-        self.before.is_some()
+        self.unsettled.is_some()
     }
 
-    /// The client should have another look at the state of the world, without forgetting an answer it is owed.
+    /// Has another look at the state of the world, without forgetting an answer the client is owed.
     pub(super) fn check(&mut self) {
         if matches!(self.due, Due::Nothing) {
             self.due = Due::Check;
@@ -108,10 +122,9 @@ impl Watch {
 
     /// The client accepted the last response.
     pub(super) fn accept(&mut self) {
-        if self.before.take().is_some() && !self.refused {
+        if self.unsettled.take().is_some_and(|unsettled| !unsettled.refused) {
             self.uncertain = Names::default();
         }
-        self.refused = false;
     }
 
     /// The client refused a response: the last one, or one before it that is still unsettled.
@@ -119,14 +132,12 @@ impl Watch {
     /// It may have applied a part. Nothing is sent again by itself, as equal bytes would be refused again; but with the
     /// next change everything goes along that the client may have missed.
     pub(super) fn refuse(&mut self, was_last: bool) {
-        let Some(before) = &self.before else { return };
-        let lost = self.held.set.since(before);
-        let updated = lost.updated.iter().filter_map(|at| self.held.set.get_at(*at as usize));
-        let names = updated.map(|resource| &resource.name).chain(&lost.removed);
-        self.uncertain = Names::new(self.uncertain.iter().chain(names).cloned());
-        self.refused = !was_last;
-        if was_last {
-            self.before = None;
+        let Some(mut unsettled) = self.unsettled.take() else { return };
+        let lost = unsettled.names(&self.held.set);
+        self.uncertain = self.uncertain.changed(&lost, &Names::default());
+        if !was_last {
+            unsettled.refused = true;
+            self.unsettled = Some(unsettled);
         }
     }
 
@@ -136,9 +147,20 @@ impl Watch {
             return;
         }
         self.held.set = self.held.set.without(names);
-        self.before = self.before.as_ref().map(|before| before.without(names));
         self.uncertain = self.uncertain.changed(&[], names);
         self.kept.retain(|resource| !names.contains(&resource.name));
+        if let Some(unsettled) = &mut self.unsettled {
+            unsettled.before = unsettled.before.without(names);
+            unsettled.touched = unsettled.touched.changed(&[], names);
+        }
+    }
+
+    /// The client dropped all it had.
+    pub(super) fn forget_everything(&mut self) {
+        self.held = State::default();
+        self.unsettled = None;
+        self.uncertain = Names::default();
+        self.kept.clear();
     }
 
     /// Moves on to `target` and says what the client has to be told for it.
@@ -147,99 +169,142 @@ impl Watch {
             Due::Answer(answer) => Some(answer),
             Due::Nothing | Due::Check => None,
         };
-        let mut removed = Vec::new();
+        let mut resumes = false;
         match answer.as_ref().map(|answer| &answer.claims) {
             Some(Claims::Whole(version)) if *version == target.version().to_string() => {
                 self.held = target;
                 return Step::Current;
             }
-            Some(Claims::Each(versions)) => removed = self.believe(versions, &target),
+            Some(Claims::Each(versions)) => {
+                self.held = believed(versions, &target);
+                resumes = true;
+            }
             _ => {}
         }
-        let pushed = self.pushed(protocol, &target, &mut removed);
-        if let Some(answer) = &answer {
-            removed.extend(unanswered(&answer.asked, &target.set));
-        }
-        removed.retain(|_| self.rules.removals != Removals::Silent && protocol == Protocol::Delta);
-        removed.sort_unstable();
-        removed.dedup();
-
-        let afresh = answer.as_ref().is_some_and(|answer| answer.afresh);
-        let selection = match protocol {
-            Protocol::Sotw if self.rules.wildcard || afresh => Selection::All,
-            _ => pushed.selection,
-        };
-        let quiet = answer.is_none() && !pushed.reason;
-        let previous = std::mem::replace(&mut self.held, target);
-        if quiet {
+        let (mut change, matters) = self.change(&target, self.tells_removals(protocol, resumes));
+        let before = self.move_on(target);
+        if answer.is_none() && !matters {
             return Step::Quiet;
         }
-        self.before.get_or_insert(previous.set);
-        Step::Send { selection, removed }
+        self.unsettled.get_or_insert_with(|| Unsettled::since(before));
+        let answer = answer.unwrap_or_default();
+        change.removed.extend(unanswered(&answer.asked, &self.held.set));
+        Step::Send(self.in_terms_of(protocol, change, answer.afresh))
     }
 
-    /// Takes the client's word for what it has, and returns the names of what it has too much.
-    fn believe(&mut self, versions: &BTreeMap<String, String>, target: &State) -> Vec<Arc<str>> {
-        let has = |resource: &&Resource| {
-            let claimed = versions.get(&*resource.name);
-            claimed.is_some_and(|version| *version == target.version_of(resource).to_string())
-        };
-        self.held =
-            State { set: target.set.iter().filter(has).cloned().collect(), parents: target.parents.clone() };
-        let names = versions.keys().filter(|name| target.set.get(name).is_none());
-        names.map(|name| Arc::from(name.as_str())).collect()
+    /// Whether a client that has something which no longer exists gets to know.
+    fn tells_removals(&self, protocol: Protocol, resumes: bool) -> bool {
+        match (protocol, self.rules.removals) {
+            (Protocol::Sotw, _) => self.rules.wildcard,
+            (Protocol::Delta, Removals::Pushed) => true,
+            (Protocol::Delta, Removals::Answered) => resumes,
+            (Protocol::Delta, Removals::Silent) => false,
+        }
     }
 
-    /// What changed for the client apart from what it asked for.
-    fn pushed(&mut self, protocol: Protocol, target: &State, removed: &mut Vec<Arc<str>>) -> Pushed {
+    /// What tells `target` from what the client has, and whether that is worth a response by itself.
+    fn change(&mut self, target: &State, tell_removals: bool) -> (Change, bool) {
         if self.held.set.is_empty() && self.kept.is_empty() && self.uncertain.is_empty() {
-            return Pushed { selection: Selection::All, reason: !target.set.is_empty() };
+            let everything = Change { selection: Selection::All, removed: Vec::new() };
+            return (everything, !target.set.is_empty());
         }
         let difference = target.set.since(&self.held.set);
-        let mut own: Vec<u32> = completed(&self.held, target);
-        let mut reason = !own.is_empty();
-        own.extend(self.uncertain.iter().filter_map(|name| target.set.position(name)));
+        let removed = self.removed(&difference, target, tell_removals);
+        // Parity: the disappearance of an extension is told by an empty response.
+        let removal_matters = tell_removals || self.rules.removals == Removals::Silent;
+        let removal_matters = removal_matters && !difference.removed.is_empty();
 
-        let announced =
-            self.rules.removals == Removals::Pushed && (protocol == Protocol::Delta || self.rules.wildcard);
-        if announced {
-            let gone = self.uncertain.iter().filter(|name| target.set.get(name).is_none());
-            removed.extend(difference.removed.iter().chain(gone).cloned());
-            reason |= !difference.removed.is_empty();
-        } else {
-            let gone = difference.removed.iter().filter_map(|name| self.held.set.get(name));
-            self.kept.extend(gone.cloned());
-            // Parity: the disappearance of an extension is told by an empty response.
-            reason |= self.rules.removals == Removals::Silent && !difference.removed.is_empty();
-        }
-
-        if own.is_empty() && self.kept.is_empty() {
-            reason |= !difference.updated.is_empty();
-            return Pushed { selection: Selection::Shared(difference), reason };
+        let completed = completed(&self.held, target);
+        let positions = self.uncertain.iter().filter_map(|name| target.set.position(name));
+        let uncertain: Vec<u32> = positions.collect();
+        if completed.is_empty() && uncertain.is_empty() && self.kept.is_empty() {
+            let matters = removal_matters || !difference.updated.is_empty();
+            return (Change { selection: Selection::Shared(difference), removed }, matters);
         }
         let updated = difference.updated.iter().copied();
-        let changed: Vec<u32> = updated.filter(|at| !self.has_kept(&target.set, *at)).collect();
+        let updated = updated.filter(|at| !self.is_kept(&target.set, *at));
+        let mut positions: Vec<u32> = updated.chain(completed).collect();
+        let matters = removal_matters || !positions.is_empty();
+        positions.extend(uncertain);
+        positions.sort_unstable();
+        positions.dedup();
         self.kept.retain(|resource| target.set.get(&resource.name).is_none());
-        reason |= !changed.is_empty();
-        own.extend(changed);
-        own.sort_unstable();
-        own.dedup();
-        Pushed { selection: Selection::Own(own), reason }
+        (Change { selection: Selection::Own(positions), removed }, matters)
     }
 
-    fn has_kept(&self, set: &ResourceSet, at: u32) -> bool {
-        let resource = set.get_at(at as usize);
-        resource.is_some_and(|new| {
-            let kept = |kept: &Resource| kept.name == new.name && kept.version == new.version;
-            self.kept.iter().any(kept)
+    /// What the client has to drop. If it is not to be told, the watch bears in mind that the client has it.
+    fn removed(&mut self, difference: &Difference, target: &State, tell: bool) -> Vec<Arc<str>> {
+        if !tell {
+            let gone = difference.removed.iter().filter_map(|name| self.held.set.get(name));
+            self.kept.extend(gone.cloned());
+            return Vec::new();
+        }
+        let uncertain = self.uncertain.iter().filter(|name| target.set.get(name).is_none());
+        difference.removed.iter().chain(uncertain).cloned().collect()
+    }
+
+    /// Whether the client still has the resource at this position from before it disappeared.
+    fn is_kept(&self, set: &ResourceSet, at: u32) -> bool {
+        set.get_at(at as usize).is_some_and(|new| {
+            let same = |kept: &Resource| kept.name == new.name && kept.version == new.version;
+            self.kept.iter().any(same) && !self.uncertain.contains(&new.name)
         })
+    }
+
+    /// Makes `target` what the client has, and returns what it had.
+    fn move_on(&mut self, target: State) -> ResourceSet {
+        if let Some(unsettled) = &mut self.unsettled
+            && target.set != self.held.set
+        {
+            unsettled.touched = Names::new(unsettled.names(&self.held.set));
+        }
+        std::mem::replace(&mut self.held, target).set
+    }
+
+    /// The change as the protocol can say it.
+    fn in_terms_of(&self, protocol: Protocol, mut change: Change, afresh: bool) -> Change {
+        match protocol {
+            Protocol::Delta if self.rules.removals != Removals::Silent => {
+                change.removed.sort_unstable();
+                change.removed.dedup();
+            }
+            _ => change.removed.clear(),
+        }
+        if protocol == Protocol::Sotw && (self.rules.wildcard || afresh) {
+            change.selection = Selection::All;
+        }
+        change
     }
 }
 
-/// What changed for the client, and whether that is a reason to send something.
-struct Pushed {
-    selection: Selection,
-    reason: bool,
+impl Unsettled {
+    fn since(before: ResourceSet) -> Self {
+        Self { before, touched: Names::default(), refused: false }
+    }
+
+    /// The names of everything these responses are about.
+    fn names(&self, held: &ResourceSet) -> Vec<Arc<str>> {
+        let difference = held.since(&self.before);
+        let updated = difference.updated.iter().filter_map(|at| held.get_at(*at as usize));
+        let names = updated.map(|resource| &resource.name).chain(&difference.removed);
+        self.touched.iter().chain(names).cloned().collect()
+    }
+}
+
+/// What a client has that claims these versions: resources of `target` where they match, and stand-ins for names that
+/// no longer exist.
+fn believed(versions: &BTreeMap<String, String>, target: &State) -> State {
+    let has = |resource: &&Resource| {
+        let claimed = versions.get(&*resource.name);
+        claimed.is_some_and(|version| *version == target.version_of(resource).to_string())
+    };
+    let gone = versions.keys().filter(|name| target.set.get(name).is_none());
+    let gone =
+        gone.map(|name| Resource { version: ContentHash::default(), ..Resource::new(name.as_str(), "") });
+    State {
+        set: target.set.iter().filter(has).cloned().chain(gone).collect(),
+        parents: target.parents.clone(),
+    }
 }
 
 /// Positions of the resources in `target` that complete a resource which is new or changed since `held`.

@@ -1,0 +1,6 @@
+//! Sessions against a small world, message by message.
+
+mod delta;
+mod model;
+mod sotw;
+mod world;
