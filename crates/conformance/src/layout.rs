@@ -38,7 +38,7 @@ impl Layout {
         let has = |file: &str| corpus.exists(&Path::new(suite).join(file));
         match suite {
             "fuzz-regressions" => Self::Files,
-            "validation-samples" => Self::Documents,
+            "defaults" | "validation-samples" => Self::Documents,
             // Load profiles and inputs, whose assertions are counts.
             "xds-benchmarks" | "xds-inputs" => Self::Inputs,
             _ if suite.starts_with("tables-") => Self::Tables,

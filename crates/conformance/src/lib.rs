@@ -150,7 +150,8 @@ fn corpus_of_environment() -> Option<PathBuf> {
 }
 
 fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let ancestors = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors();
+    ancestors.skip(2).map(Path::to_owned).next().unwrap_or_default()
 }
 
 fn write(file: &Path, content: &str) -> anyhow::Result<()> {

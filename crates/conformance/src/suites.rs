@@ -1,8 +1,11 @@
 //! The suites: which adapter runs which directory of the corpus.
 
+mod defaults;
 mod fuzz_regressions;
+mod objects;
 mod primitives;
 mod proto_json;
+mod tables_validation;
 mod unadapted;
 mod validation_samples;
 
@@ -46,14 +49,17 @@ pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
     for name in corpus.suites()? {
         suites.push(adapter(name, corpus)?);
     }
+    suites.push(Box::new(objects::Objects));
     suites.push(Box::new(proto_json::ProtoJson));
     Ok(suites)
 }
 
 fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
+        "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "tables-primitives" => Box::new(primitives::Primitives),
+        "tables-validation" => Box::new(tables_validation::TablesValidation),
         "validation-samples" => Box::new(validation_samples::ValidationSamples),
         _ if Layout::of(&name, corpus) == Layout::Inputs => {
             let files = corpus.files(Path::new(&name))?.len();
@@ -77,6 +83,6 @@ mod tests {
         fs::write(root.path().join("README.md"), "").unwrap();
         let suites = all(&Corpus::open(root.path()).unwrap()).unwrap();
         let names: Vec<_> = suites.iter().map(|suite| suite.name()).collect();
-        assert_eq!(names, ["tables-primitives", "unheard-of", "proto-json"]);
+        assert_eq!(names, ["tables-primitives", "unheard-of", "objects", "proto-json"]);
     }
 }

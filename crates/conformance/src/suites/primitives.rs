@@ -7,6 +7,7 @@ mod gateway;
 mod host;
 mod identity;
 mod labels;
+mod mesh;
 mod net;
 mod node;
 mod policy;
@@ -47,6 +48,7 @@ fn check(table: &str, test: &str) -> Option<Check> {
         "host-name" | "host-names" => host::check(test),
         "labels" | "kube-labels" => labels::check(test),
         "protocol" | "kube-conversion" => protocol::check(test),
+        "mesh" => mesh::check(test),
         "net-ip" => net::check(test),
         "spiffe" | "credentials-resource" | "jwt-routing" => identity::check(test),
         "security" => policy::check(test),
