@@ -45,7 +45,7 @@ fn codec(c: &mut Criterion) {
     group.bench_function("json_write", |b| b.iter(|| json::write(black_box(&message))));
     group.bench_function("encode", |b| b.iter(|| black_box(&message).encode_to_vec()));
     group.bench_function("decode", |b| {
-        b.iter(|| VirtualService::decode(black_box(wire.as_slice())).expect("valid"))
+        b.iter(|| VirtualService::decode(black_box(wire.as_slice())).expect("valid"));
     });
     group.finish();
 }

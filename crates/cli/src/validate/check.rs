@@ -3,7 +3,7 @@
 use canopus_api::decode::{Identity, Reason};
 use canopus_api::registry::Category;
 use canopus_api::validate::{self, locate};
-use canopus_api::{DecodeError, Kind, Object, Options};
+use canopus_api::{DecodeError, Kind, Object, Options, Problem};
 use canopus_base::tree::{Limits, Map, Node, Pos, Value};
 use canopus_base::yaml;
 use indicatif::ProgressBar;
@@ -47,6 +47,8 @@ pub(super) struct Finding {
     pub(super) remedy: Option<String>,
     /// Whether istioctl would say it too.
     pub(super) in_istioctl: bool,
+    /// What istioctl puts before it.
+    pub(super) istioctl_prefix: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -116,7 +118,7 @@ impl Checker<'_> {
     fn object(&mut self, node: &Node) {
         let identity = Identity::of(node);
         match Kind::of(&identity.api_version, &identity.kind) {
-            Ok(kind) if kind.info().category == Category::Istio => self.istio(node, identity),
+            Ok(kind) if kind.info().category == Category::Istio => self.istio(node, &identity),
             Ok(Kind::Service) => {
                 self.report.checked += 1;
                 self.report.findings.extend(service::check(node, &identity, &self.global.istio_namespace));
@@ -135,9 +137,9 @@ impl Checker<'_> {
         }
     }
 
-    fn istio(&mut self, node: &Node, identity: Identity) {
+    fn istio(&mut self, node: &Node, identity: &Identity) {
         self.report.checked += 1;
-        let node = self.in_namespace(node, &identity);
+        let node = self.in_namespace(node, identity);
         let object = match Object::decode(&node, Options::strict()) {
             Ok(decoded) => decoded.value,
             Err(error) => return self.undecodable(&error),
@@ -169,6 +171,7 @@ impl Checker<'_> {
                 message: finding.message.clone().into_owned(),
                 remedy: Some(finding.code.remedy.to_owned()).filter(|remedy| !remedy.is_empty()),
                 in_istioctl: !finding.ours,
+                istioctl_prefix: "",
             });
         }
     }
@@ -186,14 +189,11 @@ impl Checker<'_> {
     }
 
     fn undecodable(&mut self, error: &DecodeError) {
-        let finding = |problem: &canopus_api::Problem| Finding {
+        let finding = |problem: &Problem| Finding {
             path: problem.path.clone(),
             remedy: problem.remedy.as_ref().map(ToString::to_string),
-            ..Finding::error(
-                error.object.clone(),
-                problem.at,
-                format!("cannot parse proto message: {}", problem.message),
-            )
+            istioctl_prefix: "cannot parse proto message: ",
+            ..Finding::error(error.object.clone(), problem.at, problem.message.clone())
         };
         if error.problems().is_empty() {
             self.report.findings.push(Finding::error(error.object.clone(), error.at, error.to_string()));
@@ -230,6 +230,7 @@ impl Finding {
             message,
             remedy: None,
             in_istioctl: true,
+            istioctl_prefix: "",
         }
     }
 }

@@ -36,11 +36,11 @@ fn said(files: &[FileReport], severity: Severity) -> impl Iterator<Item = &Findi
 
 /// One line of the list: the object, where there is one, and the words.
 fn prefixed(finding: &Finding) -> String {
-    let object = &finding.object;
+    let (object, prefix, message) = (&finding.object, finding.istioctl_prefix, &finding.message);
     if object.kind.is_empty() {
-        return finding.message.clone();
+        return format!("{prefix}{message}");
     }
-    format!("{}/{}/{}: {}", object.kind, object.namespace, object.name, finding.message)
+    format!("{}/{}/{}: {prefix}{message}", object.kind, object.namespace, object.name)
 }
 
 /// What is said about a file that has no error.

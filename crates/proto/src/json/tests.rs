@@ -14,7 +14,7 @@ fn ok<M: Message + Name + Default>(json: &str) -> M {
     read(&node(json), Unknown::Reject).unwrap_or_else(|e| panic!("{json}: {e}")).value
 }
 
-fn problems<M: Message + Name + Default + std::fmt::Debug>(json: &str) -> Vec<String> {
+fn problems<M: Message + Name + Default + fmt::Debug>(json: &str) -> Vec<String> {
     match read::<M>(&node(json), Unknown::Reject) {
         Ok(read) => panic!("{json} was accepted as {read:?}"),
         Err(Problems(list)) => list.iter().map(ToString::to_string).collect(),
@@ -22,7 +22,7 @@ fn problems<M: Message + Name + Default + std::fmt::Debug>(json: &str) -> Vec<St
 }
 
 #[track_caller]
-fn round_trip<M: Message + Name + Default + std::fmt::Debug + PartialEq>(json: &str) {
+fn round_trip<M: Message + Name + Default + fmt::Debug + PartialEq>(json: &str) {
     let message: M = ok(json);
     assert_eq!(write(&message), node(json));
     let wire = read_wire(&descriptors::of::<M>(), &node(json), Unknown::Reject).unwrap().value;
@@ -150,10 +150,8 @@ fn two_members_of_a_oneof_are_a_problem() {
 #[test]
 fn positions_survive_to_the_problem() {
     let mut document = node(r#"{"hosts":[1]}"#);
-    if let Value::Map(map) = &mut document.value {
-        if let Some(Value::List(items)) = map.get_mut("hosts").map(|n| &mut n.value) {
-            items[0].at = Pos::new(7, 3);
-        }
+    if let Some(items) = document.get_mut("hosts").and_then(Node::as_list_mut) {
+        items[0].at = Pos::new(7, 3);
     }
     let Problems(list) = read::<VirtualService>(&document, Unknown::Reject).unwrap_err();
     assert_eq!(list[0].to_string(), "hosts[0]: expected a string, found 1 (line 7, column 3)");
