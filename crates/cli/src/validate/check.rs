@@ -193,10 +193,14 @@ impl Checker<'_> {
             path: problem.path.clone(),
             remedy: problem.remedy.as_ref().map(ToString::to_string),
             istioctl_prefix: "cannot parse proto message: ",
-            ..Finding::error(error.object.clone(), problem.at, problem.message.clone())
+            ..Finding::error(Identity::clone(&error.object), problem.at, problem.message.clone())
         };
         if error.problems().is_empty() {
-            self.report.findings.push(Finding::error(error.object.clone(), error.at, error.to_string()));
+            self.report.findings.push(Finding::error(
+                Identity::clone(&error.object),
+                error.at,
+                error.to_string(),
+            ));
         }
         self.report.findings.extend(error.problems().iter().map(finding));
     }
@@ -209,7 +213,7 @@ impl Checker<'_> {
                 severity: Severity::Note,
                 in_istioctl: false,
                 ..Finding::error(
-                    error.object.clone(),
+                    Identity::clone(&error.object),
                     error.at,
                     "not a kind the mesh reads: skipped".to_owned(),
                 )
