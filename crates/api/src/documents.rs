@@ -3,7 +3,7 @@
 use canopus_base::tree::{Limits, Node};
 use canopus_base::yaml;
 
-use crate::decode::{DecodeError, Decoded, Identity, Options, Problem, Reason};
+use crate::decode::{DecodeError, Decoded, Options, Problem, Reason};
 use crate::kinds::Object;
 
 /// One object of a stream, or why it is none.
@@ -62,7 +62,7 @@ fn unreadable(error: &yaml::Error) -> DecodeError {
     DecodeError {
         document: Some(error.document),
         at: error.at,
-        object: Identity::default(),
+        object: Box::default(),
         reason: Reason::Syntax(error.kind.to_string()),
     }
 }

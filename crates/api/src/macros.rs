@@ -101,6 +101,7 @@ macro_rules! object {
 pub(crate) use {object, open_enum};
 
 #[cfg(test)]
+#[expect(unreachable_pub, reason = "the macros declare types for others, the tests for themselves")]
 mod tests {
     open_enum! {
         /// A colour.

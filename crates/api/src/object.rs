@@ -93,7 +93,7 @@ fn kind_of(node: &Node) -> Result<Kind, DecodeError> {
     let fail = |reason| Err(DecodeError::new(node, reason));
     if node.as_map().is_none() {
         let message = format!("expected an object with apiVersion and kind, found a {}", node.kind_name());
-        return fail(Reason::NotAnObject(Problem::new("", node.at, message)));
+        return fail(Reason::NotAnObject(Box::new(Problem::new("", node.at, message))));
     }
     let text = |field: &'static str| match node.get(field).map(|value| (value, value.as_str())) {
         Some((_, Some(text))) if !text.is_empty() => Ok(text),
@@ -105,7 +105,7 @@ fn kind_of(node: &Node) -> Result<Kind, DecodeError> {
     };
     let (api_version, kind) = match (text("apiVersion"), text("kind")) {
         (Ok(api_version), Ok(kind)) => (api_version, kind),
-        (Err(problem), _) | (_, Err(problem)) => return fail(Reason::NotAnObject(problem)),
+        (Err(problem), _) | (_, Err(problem)) => return fail(Reason::NotAnObject(Box::new(problem))),
     };
     match Kind::of(api_version, kind) {
         Ok(kind) => Ok(kind),

@@ -1,5 +1,7 @@
 //! Reading objects, good and bad, through the public interface.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
 use canopus_api::decode::Reason;
 use canopus_api::istio::{DestinationRule, VirtualService};
 use canopus_api::kube::{Pod, PodPhase, Secret, Service, ServiceType};

@@ -56,7 +56,7 @@ pub struct DecodeError {
     /// Where the object starts.
     pub at: Pos,
     /// Who it says it is.
-    pub object: Identity,
+    pub object: Box<Identity>,
     /// What is wrong.
     pub reason: Reason,
 }
@@ -67,7 +67,7 @@ pub enum Reason {
     /// The text is not YAML or JSON, or is larger or deeper than is read.
     Syntax(String),
     /// The document is something else than an object with `apiVersion` and `kind`.
-    NotAnObject(Problem),
+    NotAnObject(Box<Problem>),
     /// A kind the mesh does not read. It is no mistake of the user: other programs have objects too.
     UnknownKind,
     /// A known kind in a version that nobody serves.
@@ -81,7 +81,7 @@ pub enum Reason {
 
 impl DecodeError {
     pub(crate) fn new(node: &Node, reason: Reason) -> Self {
-        Self { document: None, at: node.at, object: Identity::of(node), reason }
+        Self { document: None, at: node.at, object: Box::new(Identity::of(node)), reason }
     }
 
     /// Whether the document is simply of a kind that the mesh does not read.

@@ -42,9 +42,10 @@ fn take_places<M: Name>(fields: &mut Map, mentioned: &Map) {
             .or_else(|| descriptor.get_field_by_name(&entry.key));
         if let Some(field) = field {
             fields.remove(field.json_name());
-            let others = field.containing_oneof().filter(|oneof| !oneof.is_synthetic());
-            for other in others.iter().flat_map(|oneof| oneof.fields()) {
-                fields.remove(other.json_name());
+            if let Some(oneof) = field.containing_oneof() {
+                for other in oneof.fields() {
+                    fields.remove(other.json_name());
+                }
             }
         }
         fields.insert(&entry.key, entry.node.clone());

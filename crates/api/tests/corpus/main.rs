@@ -1,5 +1,7 @@
 //! What the crate makes of the conformance corpus. Without the corpus these tests say so and pass.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "helpers of tests are tests")]
+
 mod keys;
 mod mesh;
 mod objects;
