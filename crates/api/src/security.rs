@@ -6,8 +6,9 @@
 pub mod jwks;
 #[cfg(test)]
 mod tests;
+mod words;
 
-use canopus_base::net::{NetError, parse_ip, parse_prefix};
+use canopus_base::net::{parse_ip, parse_prefix};
 
 /// A path segment that stands for exactly one segment.
 pub const MATCH_ONE: &str = "{*}";
@@ -55,11 +56,11 @@ pub enum InvalidValue {
     #[error("bad IP address ({value})")]
     Ip { value: String },
     /// Not an IP prefix.
-    #[error("bad CIDR range ({value}): {source}")]
-    Cidr { value: String, source: NetError },
+    #[error("bad CIDR range ({value}): {reason}")]
+    Cidr { value: String, reason: String },
     /// Not a port number.
-    #[error("bad port ({value}): expected a number up to 65535")]
-    Port { value: String },
+    #[error("bad port ({value}): {reason}")]
+    Port { value: String, reason: String },
     /// A map attribute without a key in brackets.
     #[error("bad key ({key}): should have format a[b]")]
     MapKey { key: String },
@@ -191,7 +192,8 @@ pub fn check_ips(values: &[String]) -> Vec<InvalidValue> {
 fn check_ip(value: &str) -> Checked {
     let owned = || value.to_owned();
     if value.contains('/') {
-        parse_prefix(value).map(drop).map_err(|source| InvalidValue::Cidr { value: owned(), source })
+        let refused = |_| InvalidValue::Cidr { value: owned(), reason: words::prefix(value) };
+        parse_prefix(value).map(drop).map_err(refused)
     } else {
         parse_ip(value).map(drop).map_err(|_| InvalidValue::Ip { value: owned() })
     }
@@ -203,7 +205,7 @@ pub fn check_ports(values: &[String]) -> Vec<InvalidValue> {
     values
         .iter()
         .filter(|value| !is_port(value))
-        .map(|value| InvalidValue::Port { value: value.clone() })
+        .map(|value| InvalidValue::Port { value: value.clone(), reason: words::port(value) })
         .collect()
 }
 

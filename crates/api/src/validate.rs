@@ -20,7 +20,7 @@ pub mod code;
 pub mod locate;
 pub mod report;
 pub mod scope;
-mod text;
+pub(crate) mod text;
 
 // Checks that several kinds share.
 pub mod address;
@@ -28,6 +28,7 @@ pub mod connection_pool;
 pub mod destination;
 pub mod duration;
 pub mod export_to;
+pub mod extension_provider;
 pub mod header;
 pub mod host;
 pub mod labels;
@@ -36,6 +37,7 @@ mod metadata;
 pub mod outlier_detection;
 pub mod percent;
 pub mod port;
+pub mod reader;
 pub mod regex;
 pub mod retry;
 pub mod selector;
@@ -43,11 +45,21 @@ pub mod tls;
 pub mod traffic_policy;
 
 // Kinds.
+pub mod authorization_policy;
 pub mod destination_rule;
+pub mod envoy_filter;
 pub mod gateway;
+pub mod mesh_config;
+pub mod mesh_networks;
+pub mod peer_authentication;
+pub mod proxy_config;
+pub mod request_authentication;
 pub mod service_entry;
 pub mod sidecar;
+pub mod telemetry;
+pub mod traffic_extension;
 pub mod virtual_service;
+pub mod wasm_plugin;
 pub mod workload_entry;
 pub mod workload_group;
 
@@ -96,10 +108,16 @@ pub fn validate_with(object: &Object, settings: &Settings) -> Report {
     report
 }
 
-/// What is wrong with a part of an object; paths start at that part.
+/// What is wrong with a part of an object, or with what is no object: the configuration of the mesh and its networks.
+/// Paths start at that part.
 pub fn fragment(check: impl FnOnce(Scope<'_>)) -> Report {
+    fragment_with(&Settings::DEFAULT, check)
+}
+
+/// As [`fragment`], for a control plane with these features.
+pub fn fragment_with(settings: &Settings, check: impl FnOnce(Scope<'_>)) -> Report {
     let mut report = Report::default();
-    check(Scope::new(&mut report, &Settings::DEFAULT));
+    check(Scope::new(&mut report, settings));
     report
 }
 
@@ -113,6 +131,14 @@ fn spec(object: &Object, scope: Scope<'_>) {
         Object::WorkloadGroup(object) => workload_group::check(object, scope),
         Object::DestinationRule(object) => destination_rule::check(object, scope),
         Object::Sidecar(object) => sidecar::check(object, scope),
+        Object::EnvoyFilter(object) => envoy_filter::check(object, scope),
+        Object::ProxyConfig(object) => proxy_config::check(object, scope),
+        Object::AuthorizationPolicy(object) => authorization_policy::check(object, scope),
+        Object::RequestAuthentication(object) => request_authentication::check(object, scope),
+        Object::PeerAuthentication(object) => peer_authentication::check(object, scope),
+        Object::Telemetry(object) => telemetry::check(object, scope),
+        Object::WasmPlugin(object) => wasm_plugin::check(object, scope),
+        Object::TrafficExtension(object) => traffic_extension::check(object, scope),
         _ => {}
     }
 }

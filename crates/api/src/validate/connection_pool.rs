@@ -19,7 +19,23 @@ codes! {
 }
 
 /// Settings of one host, or of what comes in.
-pub fn check(settings: &ConnectionPoolSettings, mut scope: Scope<'_>) {
+pub fn check(settings: &ConnectionPoolSettings, scope: Scope<'_>) {
+    pool(settings, scope, |http, mut scope| {
+        self::http(http, scope.again());
+        scope.optional("http2KeepAlive", http.http2_keep_alive.as_ref(), keepalive);
+    });
+}
+
+/// Settings of a whole mesh. Parity: Istio does not look at its keep-alives.
+pub fn of_mesh(settings: &ConnectionPoolSettings, scope: Scope<'_>) {
+    pool(settings, scope, http);
+}
+
+fn pool(
+    settings: &ConnectionPoolSettings,
+    mut scope: Scope<'_>,
+    http: impl FnOnce(&HttpSettings, Scope<'_>),
+) {
     if settings.http.is_none() && settings.tcp.is_none() {
         scope.add(EMPTY.says("connection pool must have at least one field"));
     }
@@ -47,7 +63,6 @@ fn http(http: &HttpSettings, mut scope: Scope<'_>) {
         scope.field("useClientProtocol").add(UPGRADE_AND_CLIENT.says(message));
     }
     not_negative(http.max_concurrent_streams, "max concurrent streams", scope.field("maxConcurrentStreams"));
-    scope.optional("http2KeepAlive", http.http2_keep_alive.as_ref(), keepalive);
 }
 
 fn keepalive(keepalive: &ConnectionKeepalive, mut scope: Scope<'_>) {

@@ -18,6 +18,7 @@ codes! {
     PARTIAL_WILDCARD: error "host-partial-wildcard", "put the wildcard in a label of its own, as in *.example.com";
     NO_NAMESPACE: error "host-without-namespace", "write the host as namespace/name";
     EMPTY_PART: error "host-empty-part", "give both a namespace and a name, or use * for either";
+    TRUST_DOMAIN: error "trust-domain-invalid", "use labels of letters, digits and dashes, separated by dots";
     BAD_NAMESPACE: error "host-namespace-invalid", "use the name of a namespace, * for all or . for this one";
 }
 
@@ -121,6 +122,17 @@ impl<'a> AutoSni<'a> {
             }
         }
     }
+}
+
+/// The trust domain of a mesh. One dot may stand at the end.
+pub fn trust_domain(name: &str) -> Result<(), Fault> {
+    if name.is_empty() {
+        return Err(EMPTY.says("empty domain name not allowed"));
+    }
+    if name.strip_suffix('.').unwrap_or(name).split('.').all(is_dns_label) {
+        return Ok(());
+    }
+    Err(TRUST_DOMAIN.says(format!("trust domain name {} invalid", quoted(name))).of(name))
 }
 
 /// A wildcard stands alone or is the whole first label.

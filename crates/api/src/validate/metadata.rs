@@ -1,6 +1,7 @@
 //! Annotations that no user may set, and the one that asks for a refusal.
 
-use super::code::codes;
+use super::authorization_policy;
+use super::code::{Fault, codes};
 use super::scope::Scope;
 use super::text::quoted;
 use crate::kinds::Object;
@@ -29,11 +30,8 @@ pub(super) fn check(object: &Object, scope: &mut Scope<'_>) -> bool {
 
 fn annotations(object: &Object, mut scope: Scope<'_>) {
     let meta = object.meta();
-    if !matches!(object, Object::AuthorizationPolicy(_)) && meta.annotation(DRY_RUN).is_some() {
-        let (namespace, name) = (&meta.namespace, &meta.name);
-        scope.entry(DRY_RUN).add(DRY_RUN_UNSUPPORTED.says(format!(
-            "{namespace}/{name} has unsupported annotation {DRY_RUN}, please remove the annotation"
-        )));
+    if let Some(value) = meta.annotation(DRY_RUN) {
+        scope.entry(DRY_RUN).require(dry_run(object, value));
     }
     if meta.annotation(ALWAYS_REJECT).is_some() {
         let message = format!("{} annotation found, rejecting", quoted(ALWAYS_REJECT));
@@ -45,4 +43,14 @@ fn annotations(object: &Object, mut scope: Scope<'_>) {
             scope.entry(name).add(PRIVILEGED_ANNOTATION.says(message));
         }
     }
+}
+
+fn dry_run(object: &Object, value: &str) -> Result<(), Fault> {
+    if let Object::AuthorizationPolicy(policy) = object {
+        return authorization_policy::dry_run(policy, DRY_RUN, value);
+    }
+    let (namespace, name) = (&object.meta().namespace, &object.meta().name);
+    Err(DRY_RUN_UNSUPPORTED.says(format!(
+        "{namespace}/{name} has unsupported annotation {DRY_RUN}, please remove the annotation"
+    )))
 }

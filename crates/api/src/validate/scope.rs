@@ -37,6 +37,7 @@ enum Segment<'a> {
     Field(&'static str),
     Index(usize),
     Key(&'a str),
+    Path(&'a str),
 }
 
 impl<'a> Scope<'a> {
@@ -76,6 +77,11 @@ impl<'a> Scope<'a> {
     /// An entry of a map.
     pub fn entry<'b>(&'b mut self, key: &'b str) -> Scope<'b> {
         self.part(Segment::Key(key))
+    }
+
+    /// A place further inside, by a path that was found some other way; empty for this very place.
+    pub fn at<'b>(&'b mut self, path: &'b str) -> Scope<'b> {
+        self.part(Segment::Path(path))
     }
 
     /// Checks each item of a list that is a field.
@@ -229,6 +235,11 @@ impl fmt::Display for Path<'_> {
             Segment::Field(name) => {
                 let first = self.parent.is_none_or(|parent| matches!(parent.segment, Segment::Root));
                 if first { f.write_str(name) } else { write!(f, ".{name}") }
+            }
+            Segment::Path(path) if path.is_empty() || path.starts_with('[') => f.write_str(path),
+            Segment::Path(path) => {
+                let first = self.parent.is_none_or(|parent| matches!(parent.segment, Segment::Root));
+                if first { f.write_str(path) } else { write!(f, ".{path}") }
             }
             Segment::Index(index) => write!(f, "[{index}]"),
             Segment::Key(key) => {

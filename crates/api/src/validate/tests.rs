@@ -30,11 +30,16 @@ fn finding_has_the_path_of_its_scope() {
             scope.field("name").add(BAD.says(*item).of(item));
         });
         spec.field("labels").entry("a.\"b").add(ODD.says("key"));
+        for path in ["", "tls[0]", "[1].name"] {
+            spec.at(path).add(ODD.says("path"));
+        }
     });
     let paths: Vec<_> = report.errors.iter().map(|finding| finding.path.as_str()).collect();
     assert_eq!(paths, ["", "spec.http[0].name", "spec.http[1].name"]);
     assert_eq!(report.errors[2].value.as_deref(), Some("b"));
     assert_eq!(report.warnings[0].path, r#"spec.labels["a.\"b"]"#);
+    let at: Vec<_> = report.warnings[1..].iter().map(|finding| finding.path.as_str()).collect();
+    assert_eq!(at, ["spec", "spec.tls[0]", "spec[1].name"]);
     assert!(!report.is_valid());
 }
 

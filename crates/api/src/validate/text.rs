@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 /// A text in quotes, as Go's `%q` has it.
-pub(super) fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
     for c in text.chars() {
@@ -34,7 +34,7 @@ fn is_printable(c: char) -> bool {
 }
 
 /// A number as Go's `%v` has it: the shortest text that reads back, with an exponent only when very small or large.
-pub(super) fn number(float: f64) -> String {
+pub(crate) fn number(float: f64) -> String {
     if let Some(text) = not_finite(float) {
         return text.to_owned();
     }
