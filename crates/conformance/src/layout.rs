@@ -19,7 +19,7 @@ pub(crate) enum Layout {
     Cases,
     /// Entries of the tables in every YAML file: `tests[].cases[]`, or `cases[]`.
     Tables,
-    /// Scenarios listed in `index.yaml`, each with a directory of its own.
+    /// Scenarios listed in `index.yaml`, each with a directory of its own and a `scenario.yaml` in it.
     Index,
     /// One YAML file is one case, except in directories that hold what the cases share.
     Documents,
@@ -39,6 +39,7 @@ impl Layout {
         match suite {
             "fuzz-regressions" => Self::Files,
             "defaults" | "validation-samples" => Self::Documents,
+            "xds" => Self::Index,
             // Load profiles and inputs, whose assertions are counts.
             "xds-benchmarks" | "xds-inputs" => Self::Inputs,
             _ if suite.starts_with("tables-") => Self::Tables,
@@ -128,7 +129,11 @@ impl Finder<'_> {
     }
 
     fn scenarios(&self) -> anyhow::Result<Vec<Case>> {
-        let mut index = self.document(Path::new("index.yaml"))?;
+        let index = Path::new("index.yaml");
+        if !self.corpus.exists(&self.directory.join(index)) {
+            return self.scenarios_without_index();
+        }
+        let mut index = self.document(index)?;
         let scenarios = index.get_mut("scenarios").and_then(Node::as_list_mut);
         let scenarios = scenarios.map(std::mem::take).unwrap_or_default();
         let shared = Arc::new(index);
@@ -144,6 +149,18 @@ impl Finder<'_> {
                 Ok(self.case(id, &file, entry, &shared))
             })
             .collect()
+    }
+
+    fn scenarios_without_index(&self) -> anyhow::Result<Vec<Case>> {
+        let shared = Arc::new(Node::default());
+        let files = self.corpus.files(&self.directory)?.into_iter();
+        let scenarios = files.filter(|file| file.ends_with("scenario.yaml"));
+        Ok(scenarios
+            .map(|file| {
+                let id = slashed(file.parent().unwrap_or(&file));
+                self.case(id, &file.into(), Node::default(), &shared)
+            })
+            .collect())
     }
 
     fn whole_files(&self, is_case: fn(&Path) -> bool) -> anyhow::Result<Vec<Case>> {
@@ -296,6 +313,11 @@ mod tests {
     fn scenarios_come_from_the_index() {
         let index = "scenarios: [{group: g, scenario: s}, {group: g, scenario: t}]\n";
         check("x", &[("x/index.yaml", index)], Layout::Index, &["g/s", "g/t"]);
+    }
+
+    #[test]
+    fn scenarios_are_found_by_their_files_when_there_is_no_index() {
+        check("xds", &[("xds/g/s/scenario.yaml", ""), ("xds/g/s/kube.yaml", "")], Layout::Index, &["g/s"]);
     }
 
     #[test]

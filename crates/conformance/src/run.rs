@@ -27,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) cases: Vec<Case>,
     /// Whether `cases` are all there are.
     pub(crate) complete: bool,
+    /// Why the cases could not be listed.
+    pub(crate) problem: Option<String>,
 }
 
 /// A suite and what became of its cases, in the order of the data.
@@ -69,16 +71,20 @@ pub(crate) fn plan(corpus: &Corpus, selection: &Selection) -> anyhow::Result<Vec
     if !selection.suites.is_empty() {
         suites.retain(|suite| selection.suites.iter().any(|name| name == suite.name()));
     }
-    suites
-        .into_par_iter()
-        .map(|suite| {
-            let mut cases = suite.cases(corpus)?;
+    Ok(suites.into_par_iter().map(|suite| plan_suite(suite, corpus, &selection.cases)).collect())
+}
+
+/// Data that cannot be read costs its own suite only.
+fn plan_suite(suite: Box<dyn Suite>, corpus: &Corpus, wanted: &[String]) -> Plan {
+    match suite.cases(corpus) {
+        Ok(mut cases) => {
             let all = cases.len();
-            choose(&mut cases, &selection.cases);
+            choose(&mut cases, wanted);
             let complete = cases.len() == all;
-            Ok(Plan { suite, cases, complete })
-        })
-        .collect()
+            Plan { suite, cases, complete, problem: None }
+        }
+        Err(error) => Plan { suite, cases: Vec::new(), complete: true, problem: Some(format!("{error:#}")) },
+    }
 }
 
 /// Keeps the cases with a wanted id; a text that is no case's id stands for all ids that contain it.
@@ -112,7 +118,7 @@ fn run_suite(plan: &Plan, dump: &Dump) -> Score {
         .collect::<Vec<_>>();
     Score {
         suite: plan.suite.name().to_owned(),
-        note: note(plan.suite.as_ref(), &results),
+        note: plan.problem.clone().unwrap_or_else(|| note(plan.suite.as_ref(), &results)),
         results,
         extra: plan.suite.is_extra(),
         complete: plan.complete,
@@ -195,10 +201,23 @@ mod tests {
     #[test]
     fn panic_fails_its_own_case_only() {
         let (_root, cases) = cases();
-        let plan = Plan { suite: Box::new(Moody), cases, complete: true };
+        let plan = Plan { suite: Box::new(Moody), cases, complete: true, problem: None };
         let scores = run(&[plan], &Dump::new(None)).unwrap();
         assert_eq!((scores[0].passed(), scores[0].total()), (2, 4));
         assert_eq!(scores[0].failed().collect::<Vec<_>>(), ["b", "c"]);
+    }
+
+    #[test]
+    fn suite_whose_data_cannot_be_read_says_so_and_others_run() {
+        let root = tempfile::tempdir().unwrap();
+        for (suite, cases) in [("a", "cases: [\n"), ("b", "cases: [{name: c}]\n")] {
+            std::fs::create_dir(root.path().join(suite)).unwrap();
+            std::fs::write(root.path().join(suite).join("cases.yaml"), cases).unwrap();
+        }
+        let plans = plan(&Corpus::open(root.path()).unwrap(), &Selection::default()).unwrap();
+        let scores = run(&plans, &Dump::new(None)).unwrap();
+        assert!(scores[0].note.starts_with("cannot list the cases of a: "), "{}", scores[0].note);
+        assert_eq!((scores[1].passed(), scores[1].total()), (0, 1));
     }
 
     #[test]

@@ -51,9 +51,7 @@ pub(super) fn check(function: &str) -> Option<Check> {
                 http::redirect(redirect, &matches, scope);
             }))
         },
-        "validateHTTPDirectResponse" => {
-            |row| Ok(optional(row.message("directResponse")?, http::direct_response))
-        }
+        "validateHTTPDirectResponse" => direct_response,
         _ => return None,
     })
 }
