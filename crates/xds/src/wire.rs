@@ -205,3 +205,109 @@ fn put_varint(out: &mut BytesMut, mut value: u64) {
     }
     out.put_u8(value as u8);
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use canopus_proto::Message;
+    use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse};
+
+    use super::*;
+    use crate::plane::{Refusal, Source};
+    use crate::resource::ResourceSet;
+    use crate::session::{Limits, Request, Session, Wish};
+    use crate::{Interest, Resource};
+
+    /// Answers everything with the same resources.
+    struct Fixed(ResourceSet);
+
+    impl Source for Fixed {
+        fn resources(&self, _: &str, _: &Interest) -> Result<ResourceSet, Refusal> {
+            Ok(self.0.clone())
+        }
+
+        fn identifier(&self, _: &str) -> Option<String> {
+            Some("us".to_owned())
+        }
+    }
+
+    fn response(protocol: Protocol, resources: impl IntoIterator<Item = Resource>) -> Response {
+        let names = vec!["by another name".to_owned(), String::new(), "missing".to_owned()];
+        let wish = match protocol {
+            Protocol::Sotw => Wish::Exactly { names, version: String::new() },
+            Protocol::Delta => {
+                Wish::Change { subscribe: names, unsubscribe: Vec::new(), held: Default::default() }
+            }
+        };
+        let request =
+            Request { type_url: "some.Type".into(), node: None, nonce: String::new(), error: None, wish };
+        let mut session = Session::new(protocol, 1, Limits::default(), Arc::default());
+        let source = Fixed(resources.into_iter().collect());
+        session.on_request(request, &source).unwrap();
+        session.next_response(&source).unwrap().unwrap()
+    }
+
+    fn resources() -> [Resource; 3] {
+        [
+            Resource::new("large", vec![7; 100_000]),
+            Resource::new("empty", ""),
+            Resource::new("small", "x").with_aliases(["by another name", ""]),
+        ]
+    }
+
+    fn message(response: Response) -> Vec<u8> {
+        let bytes: Vec<u8> = Outgoing::new(response).unwrap().flatten().collect();
+        let (head, message) = bytes.split_at(5);
+        assert_eq!(head[0], 0);
+        assert_eq!(u32::from_be_bytes(head[1..].try_into().unwrap()) as usize, message.len());
+        message.to_vec()
+    }
+
+    #[test]
+    fn delta_message_reads_back() {
+        let response = response(Protocol::Delta, resources());
+        let decoded = DeltaDiscoveryResponse::decode(message(response.clone()).as_slice()).unwrap();
+        assert_eq!(decoded.system_version_info, response.version().to_string());
+        assert_eq!(decoded.type_url, "some.Type");
+        assert_eq!(decoded.nonce, response.nonce());
+        assert_eq!(decoded.control_plane.unwrap().identifier, "us");
+        assert_eq!(decoded.removed_resources, ["missing"]);
+        let names: Vec<_> = decoded.resources.iter().map(|it| it.name.as_str()).collect();
+        assert_eq!(names, ["empty", "large", "small"]);
+        assert_eq!(decoded.resources[2].aliases, ["by another name", ""]);
+        for (sent, got) in response.resources().zip(decoded.resources) {
+            assert_eq!(got.version, sent.version.to_string());
+            let any = got.resource.unwrap();
+            assert_eq!((any.type_url.as_str(), any.value), ("some.Type", sent.body.clone()));
+        }
+    }
+
+    #[test]
+    fn sotw_message_reads_back() {
+        let response = response(Protocol::Sotw, resources());
+        let decoded = DiscoveryResponse::decode(message(response.clone()).as_slice()).unwrap();
+        assert_eq!(decoded.version_info, response.version().to_string());
+        assert_eq!(decoded.nonce, response.nonce());
+        assert_eq!(decoded.control_plane.unwrap().identifier, "us");
+        let bodies: Vec<_> = decoded.resources.iter().map(|any| any.value.clone()).collect();
+        let sent: Vec<_> = response.resources().map(|it| it.body.clone()).collect();
+        assert_eq!(bodies, sent);
+    }
+
+    #[test]
+    fn empty_names_can_be_removed() {
+        let decoded =
+            DeltaDiscoveryResponse::decode(message(response(Protocol::Delta, [])).as_slice()).unwrap();
+        assert_eq!(decoded.removed_resources, ["", "by another name", "missing"]);
+    }
+
+    #[test]
+    fn every_size_of_number_is_measured_as_it_is_written() {
+        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
+            let mut out = BytesMut::new();
+            put_varint(&mut out, value);
+            assert_eq!(out.len(), varint_size(value), "{value}");
+        }
+    }
+}

@@ -47,3 +47,86 @@ fn referred(node: &Node) -> impl Iterator<Item = (&'static str, &str)> {
         .into_iter()
         .filter_map(|(type_url, name)| Some((type_url, name?)))
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::envoy::config::cluster::v3::{Cluster, cluster::EdsClusterConfig};
+    use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+    use canopus_proto::envoy::config::core::v3::{
+        AggregatedConfigSource, ApiConfigSource, ConfigSource, ExtensionConfigSource, TransportSocket,
+        transport_socket,
+    };
+    use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter};
+    use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3 as hcm;
+    use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
+        CommonTlsContext, DownstreamTlsContext, SdsSecretConfig,
+    };
+
+    use super::*;
+
+    fn ads() -> Option<ConfigSource> {
+        let ads = ConfigSourceSpecifier::Ads(AggregatedConfigSource::default());
+        Some(ConfigSource { config_source_specifier: Some(ads), ..Default::default() })
+    }
+
+    fn elsewhere() -> Option<ConfigSource> {
+        let api = ConfigSourceSpecifier::ApiConfigSource(ApiConfigSource::default());
+        Some(ConfigSource { config_source_specifier: Some(api), ..Default::default() })
+    }
+
+    fn cluster(name: &str, service_name: &str, eds_config: Option<ConfigSource>) -> Any {
+        let eds = EdsClusterConfig { service_name: service_name.into(), eds_config };
+        Any::pack(&Cluster { name: name.into(), eds_cluster_config: Some(eds), ..Default::default() })
+    }
+
+    fn secret(name: &str, sds_config: Option<ConfigSource>) -> SdsSecretConfig {
+        SdsSecretConfig { name: name.into(), sds_config }
+    }
+
+    fn listener() -> Any {
+        let rds = hcm::Rds { route_config_name: "80".into(), config_source: ads() };
+        let discovery = ExtensionConfigSource { config_source: ads(), ..Default::default() };
+        let extension = hcm::HttpFilter {
+            name: "wasm".into(),
+            config_type: Some(hcm::http_filter::ConfigType::ConfigDiscovery(discovery)),
+            ..Default::default()
+        };
+        let manager = hcm::HttpConnectionManager {
+            http_filters: vec![extension],
+            route_specifier: Some(hcm::http_connection_manager::RouteSpecifier::Rds(rds)),
+            ..Default::default()
+        };
+        let tls = CommonTlsContext {
+            tls_certificate_sds_secret_configs: vec![secret("cred", ads()), secret("default", elsewhere())],
+            ..Default::default()
+        };
+        let tls = DownstreamTlsContext { common_tls_context: Some(tls), ..Default::default() };
+        let socket = TransportSocket {
+            config_type: Some(transport_socket::ConfigType::TypedConfig(Any::pack(&tls))),
+            ..Default::default()
+        };
+        let filter = Filter {
+            config_type: Some(filter::ConfigType::TypedConfig(Any::pack(&manager))),
+            ..Default::default()
+        };
+        let chain =
+            FilterChain { filters: vec![filter], transport_socket: Some(socket), ..Default::default() };
+        Any::pack(&Listener { filter_chains: vec![chain], ..Default::default() })
+    }
+
+    #[test]
+    fn everything_wanted_over_ads_is_found() {
+        let resources = [cluster("a", "", ads()), cluster("b", "b-service", ads()), listener()];
+        let found = references(&resources);
+        let names = |type_url| found[type_url].iter().map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(names(ENDPOINT), ["a", "b-service"]);
+        assert_eq!(names(ROUTE), ["80"]);
+        assert_eq!(names(EXTENSION), ["wasm"]);
+        assert_eq!(names(SECRET), ["cred"]);
+    }
+
+    #[test]
+    fn what_comes_from_elsewhere_is_left_alone() {
+        assert!(references(&[cluster("a", "", elsewhere())]).is_empty());
+    }
+}

@@ -7,6 +7,7 @@ use canopus_proto::envoy::config::core::v3::Node;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 use tonic::{Code, Status, Streaming};
+use tracing::info;
 
 use super::decode::RequestMessage;
 use super::{Drain, Shared};
@@ -31,7 +32,16 @@ where
     M: RequestMessage + Into<Request>,
 {
     /// Runs the stream to its end.
-    pub(super) async fn run(mut self) -> Result<(), Status> {
+    pub(super) async fn run(self) -> Result<(), Status> {
+        let address = self.peer.address;
+        let ended = self.live().await;
+        if let Err(status) = &ended {
+            info!(peer = ?address, code = ?status.code(), message = status.message(), "stream ended");
+        }
+        ended
+    }
+
+    async fn live(mut self) -> Result<(), Status> {
         let mut drain = self.shared.drain.subscribe();
         if *drain.borrow_and_update() {
             return Err(Status::unavailable("the server is shutting down"));
