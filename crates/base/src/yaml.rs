@@ -22,7 +22,7 @@
 //! - A key may override what `<<` merged in, as in the library's lenient form; its strict form refuses that.
 //! - `1` and `"1"` are the same key, for they are in JSON.
 //! - A block scalar whose last line is not ended gets its line break, as it does when Kubernetes reads a stream.
-//! - The key `<<` is quoted when written, so that it reads back.
+//! - The key `<<`, and strings with U+2028 or U+2029, are quoted when written, so that they read back.
 
 mod build;
 mod colon;

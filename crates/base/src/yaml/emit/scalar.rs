@@ -21,21 +21,25 @@ struct Traits {
     /// Has a character that must be escaped.
     special: bool,
     breaks: bool,
-    /// Starts or ends with a blank or break.
+    /// Starts or ends with a blank.
     bare_edge: bool,
     trailing_space: bool,
-    break_space: bool,
+    /// Has a blank before a line break.
     space_break: bool,
 }
 
-/// Whether a character ends a line in YAML 1.1.
+/// Whether a character ends a line in YAML 1.1; a key with one does not stand on the line of its colon.
 pub(super) fn is_break(c: char) -> bool {
     matches!(c, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
 
-/// Whether a character may stand unescaped. Parity: those beyond the first plane may not.
+/// Whether a character may stand unescaped.
+///
+/// Parity: those beyond the first plane may not. The two separators may not either, because readers disagree on whether
+/// they end a line.
 fn is_printable(c: char) -> bool {
-    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}') && c != '\u{feff}'
+    matches!(c, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
+        && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 fn is_blank(c: char) -> bool {
@@ -81,35 +85,20 @@ impl Emitter {
 
     fn single_quoted(&mut self, text: &str, foldable: bool) {
         self.indicator("'", true);
-        let (mut after_space, mut after_break) = (false, false);
+        let mut after_space = false;
         let mut rest = text.char_indices().peekable();
         while let Some((at, c)) = rest.next() {
-            if c == ' ' {
-                let inside = at > 0 && at + 1 < text.len();
-                let next_is_space = rest.peek().is_some_and(|(_, next)| *next == ' ');
-                if foldable && !after_space && self.column > WIDTH && inside && !next_is_space {
-                    self.new_line();
-                } else {
-                    self.put(c);
-                }
-                after_space = true;
-            } else if is_break(c) {
-                if !after_break && c == '\n' {
-                    self.line_break();
-                }
-                self.text_break(c);
-                after_break = true;
+            let inside = at > 0 && at + 1 < text.len();
+            let next_is_space = rest.peek().is_some_and(|(_, next)| *next == ' ');
+            if foldable && c == ' ' && !after_space && self.column > WIDTH && inside && !next_is_space {
+                self.new_line();
             } else {
-                if after_break {
-                    self.new_line();
-                }
-                if c == '\'' {
-                    self.put('\'');
-                }
                 self.put(c);
-                self.indention = false;
-                (after_space, after_break) = (false, false);
             }
+            if c == '\'' {
+                self.put(c);
+            }
+            after_space = c == ' ';
         }
         self.indicator("'", false);
     }
@@ -119,7 +108,7 @@ impl Emitter {
         let mut after_space = false;
         let mut rest = text.char_indices().peekable();
         while let Some((at, c)) = rest.next() {
-            if !is_printable(c) || is_break(c) || c == '"' || c == '\\' {
+            if !is_printable(c) || matches!(c, '\n' | '"' | '\\') {
                 self.escape(c);
                 after_space = false;
             } else if c == ' ' {
@@ -172,67 +161,53 @@ impl Emitter {
 
     fn literal(&mut self, text: &str) {
         self.indicator("|", true);
-        if text.starts_with(|c| c == ' ' || is_break(c)) {
+        if text.starts_with([' ', '\n']) {
             self.indicator(&INDENT.to_string(), false);
         }
-        let mut ends = text.chars().rev().map(is_break);
-        match (ends.next(), ends.next()) {
-            (Some(true), Some(false)) => {}
-            (Some(true), _) => self.indicator("+", false),
-            _ => self.indicator("-", false),
+        match text.trim_end_matches('\n').len().abs_diff(text.len()) {
+            0 => self.indicator("-", false),
+            1 if text.len() > 1 => {}
+            _ => self.indicator("+", false),
         }
         self.line_break();
         self.indention = true;
         self.whitespace = true;
-        let mut after_break = true;
-        for c in text.chars() {
-            if is_break(c) {
-                self.text_break(c);
-                after_break = true;
-            } else {
-                if after_break {
-                    self.new_line();
-                }
-                self.put(c);
+        for line in text.split_inclusive('\n') {
+            let content = line.trim_end_matches('\n');
+            if !content.is_empty() {
+                self.new_line();
+                self.put_all(content);
                 self.indention = false;
-                after_break = false;
+            }
+            if line.len() > content.len() {
+                self.line_break();
+                self.indention = true;
             }
         }
-    }
-
-    /// A line break that belongs to the string.
-    fn text_break(&mut self, c: char) {
-        self.out.push(c);
-        self.column = 0;
-        self.indention = true;
     }
 }
 
 fn style_of(text: &str, place: Place) -> Style {
     let simple_key = place == Place::SimpleKey;
-    if text.is_empty() || reads_as_other_type(text) {
+    let merge_key = text == "<<" && matches!(place, Place::SimpleKey | Place::LongKey);
+    if text.is_empty() || reads_as_other_type(text) || merge_key {
         // Such texts have neither breaks nor anything that wants another style.
         return Style::Double;
     }
     let traits = Traits::of(text);
-    if text.contains('\n') {
+    if traits.breaks {
         let block = !traits.trailing_space && !traits.space_break && !traits.special;
         return if block && !simple_key { Style::Literal } else { Style::Double };
     }
-    if simple_key && traits.breaks {
+    if traits.special {
         return Style::Double;
     }
-    let plain = !traits.bare_edge && !traits.break_space && !traits.breaks && !traits.indicators;
-    if plain && !traits.space_break && !traits.special {
-        return Style::Plain;
-    }
-    let single = !traits.break_space && !traits.space_break && !traits.special;
-    if single { Style::Single } else { Style::Double }
+    if traits.bare_edge || traits.indicators { Style::Single } else { Style::Plain }
 }
 
 /// Whether the bare text would be read as something else than a string.
 fn reads_as_other_type(text: &str) -> bool {
-    resolve::plain(text) != Resolved::Text || is_timestamp(text) || is_base_60(text) || text == "<<"
+    resolve::plain(text) != Resolved::Text || is_timestamp(text) || is_base_60(text)
 }
 
 /// Whether a text is a number in base 60, which other readers of YAML 1.1 know: `1:30`, `-12:30:45.5`.
@@ -268,10 +243,8 @@ impl Traits {
             if c == ' ' {
                 traits.bare_edge |= edge;
                 traits.trailing_space |= last;
-                traits.break_space |= before.is_some_and(is_break);
-            } else if is_break(c) {
+            } else if c == '\n' {
                 traits.breaks = true;
-                traits.bare_edge |= edge;
                 traits.space_break |= before == Some(' ');
             }
             before = Some(c);
@@ -288,7 +261,7 @@ fn is_indicator(c: char, before: Option<char>, blank_follows: bool) -> bool {
             None,
         ) => true,
         ('?' | '-', None) | (':', _) => blank_follows,
-        ('#', Some(before)) => is_blank(before) || is_break(before),
+        ('#', Some(before)) => is_blank(before) || before == '\n',
         _ => false,
     }
 }
