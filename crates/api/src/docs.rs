@@ -77,29 +77,3 @@ fn keys(page: &mut String, title: &str, keys: &[Key]) {
         );
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Compares a page with its file, or writes it when `CANOPUS_UPDATE_DOCS` is set.
-    #[allow(clippy::disallowed_methods, reason = "how to regenerate is said to a test, not to the product")]
-    fn check(name: &str, page: &str) {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
-        if std::env::var_os("CANOPUS_UPDATE_DOCS").is_some() {
-            std::fs::write(&path, page).unwrap();
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(written == page, "docs/{name} is out of date: run this test with CANOPUS_UPDATE_DOCS=1");
-    }
-
-    #[test]
-    fn page_of_kinds_is_up_to_date() {
-        check("kinds.md", &kinds_page());
-    }
-
-    #[test]
-    fn page_of_labels_and_annotations_is_up_to_date() {
-        check("labels-and-annotations.md", &keys_page());
-    }
-}
