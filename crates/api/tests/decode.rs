@@ -336,3 +336,30 @@ fn typed_object_is_read_without_asking_for_its_kind() {
     assert_eq!(route.spec.hosts, ["b"]);
     assert_eq!(Object::from(route).kind(), VirtualService::KIND);
 }
+
+proptest::proptest! {
+    #[test]
+    fn damaged_text_never_panics(cuts in proptest::collection::vec((0_usize..400, ".{0,3}"), 1..4)) {
+        let mut text = ROUTE.to_owned();
+        for (at, piece) in cuts {
+            let at = at.min(text.len());
+            let end = (at + piece.len()).min(text.len());
+            text.replace_range(at..end, &piece.chars().filter(char::is_ascii).collect::<String>());
+        }
+        for outcome in read_all(&text, Options::strict()) {
+            if let Err(error) = outcome {
+                proptest::prop_assert!(!error.to_string().is_empty());
+            }
+        }
+    }
+
+    #[test]
+    fn read_object_reads_again_as_itself(port in 1_u16.., weight in 0_i32..100, hosts in proptest::collection::vec("[a-z]{1,8}", 0..3)) {
+        let json = serde_json::json!({
+            "apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": {"name": "a"},
+            "spec": {"hostnames": hosts, "rules": [{"backendRefs": [{"name": "b", "port": port, "weight": weight}]}]},
+        });
+        let object = Object::decode(&Node::from(json), Options::strict()).unwrap().value;
+        proptest::prop_assert_eq!(&Object::decode(&object.to_node(), Options::strict()).unwrap().value, &object);
+    }
+}
