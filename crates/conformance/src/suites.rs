@@ -2,6 +2,7 @@
 
 mod defaults;
 mod fuzz_regressions;
+mod live_admission;
 mod objects;
 mod primitives;
 mod proto_json;
@@ -58,6 +59,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
+        "live-admission" => Box::new(live_admission::LiveAdmission),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-validation" => Box::new(tables_validation::TablesValidation),
         "validation-samples" => Box::new(validation_samples::ValidationSamples),

@@ -7,8 +7,13 @@
 use canopus_base::duration::Duration;
 use canopus_base::tree::{Entry, Node, Number, Value};
 use canopus_proto::descriptors::{self, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use canopus_proto::istio::extensions::v1alpha1 as extensions;
+use canopus_proto::istio::networking::{v1alpha3 as networking, v1beta1};
+use canopus_proto::istio::security::v1beta1 as security;
+use canopus_proto::istio::telemetry::v1alpha1 as telemetry;
 
 use super::text::quoted;
+use crate::Kind as ObjectKind;
 
 const LIST: &str = "[]json.RawMessage";
 const OBJECT: &str = "map[string]json.RawMessage";
@@ -19,6 +24,35 @@ pub fn read(descriptor: &MessageDescriptor, node: &Node) -> Result<Option<String
     let mut reader = Reader { unknown: None };
     reader.message(descriptor, node)?;
     Ok(reader.unknown)
+}
+
+/// As [`read`], of the spec of an object. Kinds that are no protobuf messages are not looked at.
+pub fn read_spec(kind: ObjectKind, spec: &Node) -> Result<Option<String>, String> {
+    match spec_of(kind) {
+        Some(descriptor) => read(&descriptor, spec),
+        None => Ok(None),
+    }
+}
+
+fn spec_of(kind: ObjectKind) -> Option<MessageDescriptor> {
+    Some(match kind {
+        ObjectKind::VirtualService => descriptors::of::<networking::VirtualService>(),
+        ObjectKind::Gateway => descriptors::of::<networking::Gateway>(),
+        ObjectKind::ServiceEntry => descriptors::of::<networking::ServiceEntry>(),
+        ObjectKind::WorkloadEntry => descriptors::of::<networking::WorkloadEntry>(),
+        ObjectKind::WorkloadGroup => descriptors::of::<networking::WorkloadGroup>(),
+        ObjectKind::DestinationRule => descriptors::of::<networking::DestinationRule>(),
+        ObjectKind::Sidecar => descriptors::of::<networking::Sidecar>(),
+        ObjectKind::EnvoyFilter => descriptors::of::<networking::EnvoyFilter>(),
+        ObjectKind::ProxyConfig => descriptors::of::<v1beta1::ProxyConfig>(),
+        ObjectKind::AuthorizationPolicy => descriptors::of::<security::AuthorizationPolicy>(),
+        ObjectKind::RequestAuthentication => descriptors::of::<security::RequestAuthentication>(),
+        ObjectKind::PeerAuthentication => descriptors::of::<security::PeerAuthentication>(),
+        ObjectKind::Telemetry => descriptors::of::<telemetry::Telemetry>(),
+        ObjectKind::WasmPlugin => descriptors::of::<extensions::WasmPlugin>(),
+        ObjectKind::TrafficExtension => descriptors::of::<extensions::TrafficExtension>(),
+        _ => return None,
+    })
 }
 
 struct Reader {
