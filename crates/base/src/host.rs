@@ -37,7 +37,7 @@ impl Name {
         is_wildcard(self)
     }
 
-    /// Whether the two names overlap: see [`matches`].
+    /// Whether the two names overlap: see [`matches()`].
     pub fn matches(&self, other: &str) -> bool {
         matches(self, other)
     }
