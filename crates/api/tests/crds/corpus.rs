@@ -19,7 +19,7 @@ fn directory() -> Option<PathBuf> {
 }
 
 /// The definitions Istio ships.
-pub fn shipped_crds() -> Option<Vec<Node>> {
+pub(crate) fn shipped_crds() -> Option<Vec<Node>> {
     Some(documents(&directory()?.join("crds/crd-all.gen.yaml")))
 }
 
