@@ -11,6 +11,7 @@ mod cel;
 mod check;
 mod error;
 mod lists;
+pub mod own;
 mod path;
 mod pattern;
 mod rule;
