@@ -65,8 +65,5 @@ fn settle(draft: &mut Draft, job: &Job) -> Option<RootId> {
     if let Some(reads) = &done.reads {
         draft.install(&job.subject, done.outcome.clone(), reads);
     }
-    if !done.changed {
-        return None;
-    }
-    draft.world.memo(job.subject.id())?.watch.map(|watch| watch.root)
+    if done.changed { draft.world.root(job.subject.id()) } else { None }
 }

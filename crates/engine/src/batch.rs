@@ -145,7 +145,7 @@ impl<K: Key> Moves<K> {
     }
 
     fn make(self, draft: &mut Draft, bucket: &Subject) {
-        let is_read = draft.world.node(bucket.id()).is_some_and(|node| !node.dependents.is_empty());
+        let is_read = draft.world.is_read(bucket.id());
         let Some(members) = draft.members_mut(bucket) else { return };
         for (id, _) in &self.leaving {
             members.ids.remove(*id);

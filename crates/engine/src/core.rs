@@ -17,8 +17,8 @@ use crate::stats::Counters;
 use crate::world::World;
 use crate::{Options, Subject};
 
-/// Below this many queries starting threads costs more than it saves.
-const WORTH_THREADS: usize = if cfg!(test) { 2 } else { 32 };
+/// Queries that make up for starting a thread.
+const PER_THREAD: usize = if cfg!(test) { 1 } else { 8 };
 
 /// Guards dropped since the last edit, beyond which the next drop cleans up.
 const MANY_RELEASED: usize = 256;
@@ -94,7 +94,7 @@ impl Core {
                 stage.resolve(query, None);
             }
         };
-        let helpers = if queries.len() < WORTH_THREADS { 0 } else { self.options.threads.saturating_sub(1) };
+        let helpers = self.options.threads.saturating_sub(1).min(queries.len() / PER_THREAD);
         thread::scope(|scope| {
             for _ in 0..helpers {
                 // Without helpers the work is still done below.

@@ -178,11 +178,13 @@ impl Snapshot {
 
     /// The value of a query, evaluated if need be.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
-        let value = self.stage.get::<Q>(key);
-        if self.stage.jobs.untaken() > self.core.options.idle {
+        let resolved = self.stage.resolve(&self.stage.registry.intern::<Memo<Q>>(key), None);
+        if resolved.hit {
+            self.stage.counters.add_hits(1);
+        } else if self.stage.jobs.untaken() > self.core.options.idle {
             self.core.try_tidy();
         }
-        value
+        resolved.outcome.into_result()
     }
 
     /// The value of an input, read from outside any query.

@@ -31,7 +31,7 @@ impl Idle {
     /// Keeps those of some new memos that nothing holds.
     pub(crate) fn take_in(&mut self, queries: &[Subject], draft: &mut Draft) {
         for query in queries {
-            if draft.world.node(query.id()).is_some_and(|node| node.is_unheld()) {
+            if draft.world.node(query.id()).is_some_and(|node| draft.world.is_unheld(node)) {
                 self.push(query.clone(), draft);
             }
         }

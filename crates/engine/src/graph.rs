@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::idset::IdSet;
 use crate::intern::NodeId;
 use crate::value::{Erased, Outcome};
 use crate::world::{Body, Members, Memo, Node, Watch, World};
@@ -20,10 +21,6 @@ pub(crate) struct Draft {
 impl Draft {
     pub(crate) fn new(world: World) -> Self {
         Self { world, loose: Vec::new() }
-    }
-
-    pub(crate) fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.world.nodes.get_mut(id).map(Arc::make_mut)
     }
 
     /// Sets or removes the value of an input.
@@ -58,36 +55,33 @@ impl Draft {
                 memo.reads = reads;
             }
             _ => {
-                let body = Body::Memo(Memo { outcome, reads, watch: None });
-                self.insert(subject, body);
+                self.insert(subject, Body::Memo(Memo { outcome, reads }));
                 self.world.totals.memos += 1;
             }
         }
     }
 
-    /// Adds a guard to a memo; `root` names it if it has none yet.
-    pub(crate) fn watch(&mut self, id: NodeId, root: impl FnOnce() -> RootId) -> Option<RootId> {
-        let Some(Node { body: Body::Memo(memo), .. }) = self.node_mut(id) else { return None };
-        let new = memo.watch.is_none();
-        let watch = memo.watch.get_or_insert_with(|| Watch { root: root(), guards: 0 });
+    /// Adds a guard to a query; `root` names it if it has none yet.
+    pub(crate) fn watch(&mut self, id: NodeId, root: impl FnOnce() -> RootId) -> RootId {
+        let totals = &mut self.world.totals;
+        let watch = self.world.watches.get_or_insert_with(id, || {
+            totals.roots += 1;
+            Watch { root: root(), guards: 0 }
+        });
         watch.guards += 1;
-        let root = watch.root;
-        self.world.totals.roots += usize::from(new);
-        Some(root)
+        watch.root
     }
 
-    /// Takes a guard from a memo; says whether nothing holds it any more.
+    /// Takes a guard from a query; says whether nothing holds its memo any more.
     pub(crate) fn unwatch(&mut self, id: NodeId) -> bool {
-        let Some(Node { body: Body::Memo(memo), dependents, .. }) = self.node_mut(id) else { return false };
-        let Some(watch) = &mut memo.watch else { return false };
+        let Some(watch) = self.world.watches.get_mut(id) else { return false };
         watch.guards -= 1;
         if watch.guards > 0 {
             return false;
         }
-        memo.watch = None;
-        let unheld = dependents.is_empty();
+        self.world.watches.remove(id);
         self.world.totals.roots -= 1;
-        unheld
+        !self.world.is_read(id)
     }
 
     /// Has [`Draft::sweep`] look at a node.
@@ -98,7 +92,7 @@ impl Draft {
     /// Removes every loose node that nothing holds, and what only it held.
     pub(crate) fn sweep(&mut self) {
         while let Some(id) = self.loose.pop() {
-            if self.world.node(id).is_some_and(|node| node.is_unheld()) {
+            if self.world.node(id).is_some_and(|node| self.world.is_unheld(node)) {
                 self.remove(id);
             }
         }
@@ -107,14 +101,16 @@ impl Draft {
     /// Removes a node and its edges; whoever reads it must be removed too.
     pub(crate) fn remove(&mut self, id: NodeId) {
         let Some(node) = self.world.node(id).cloned() else { return };
+        let totals = &mut self.world.totals;
+        totals.bytes -= node.footprint();
+        totals.edges -= self.world.readers.get(id).map_or(0, IdSet::len);
+        self.world.readers.remove(id);
         self.world.nodes.remove(id);
-        self.world.totals.bytes -= node.footprint();
-        self.world.totals.edges -= node.dependents.len();
-        let Some(memo) = node.memo() else { return };
-        self.world.totals.memos -= 1;
-        self.world.totals.roots -= usize::from(memo.watch.is_some());
-        for &read in memo.reads.iter() {
-            self.disconnect(read, id);
+        if let Some(memo) = node.memo() {
+            totals.memos -= 1;
+            for &read in memo.reads.iter() {
+                self.disconnect(read, id);
+            }
         }
     }
 
@@ -137,35 +133,44 @@ impl Draft {
     }
 
     fn connect(&mut self, read: &Subject, reader: NodeId) {
-        if self.node_for(read).dependents.insert(reader) {
-            self.world.totals.edges += 1;
-        }
+        self.make_node(read);
+        let readers = self.world.readers.get_or_insert_with(read.id(), IdSet::default);
+        self.world.totals.edges += usize::from(readers.insert(reader));
     }
 
     fn disconnect(&mut self, read: NodeId, reader: NodeId) {
-        let Some(node) = self.node_mut(read) else { return };
-        let removed = node.dependents.remove(reader);
-        if node.dependents.is_empty() {
+        let Some(readers) = self.world.readers.get_mut(read) else { return };
+        self.world.totals.edges -= usize::from(readers.remove(reader));
+        if readers.is_empty() {
+            self.world.readers.remove(read);
             self.loose.push(read);
         }
-        self.world.totals.edges -= usize::from(removed);
     }
 
-    /// The node of a subject; an input or a bucket that has none gets one without content.
+    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
+        self.world.nodes.get_mut(id).map(Arc::make_mut)
+    }
+
     fn node_for(&mut self, subject: &Subject) -> &mut Node {
-        if self.world.node(subject.id()).is_none() {
-            let body = match subject.kind() {
-                SubjectKind::Input => Body::Input(None),
-                SubjectKind::Members | SubjectKind::Keys => Body::Members(Members::default()),
-                SubjectKind::Query => unreachable!("a query is recorded before those that read it"),
-            };
-            self.insert(subject, body);
+        self.make_node(subject);
+        self.node_mut(subject.id()).expect("made if it was missing")
+    }
+
+    /// Gives an input or a bucket that has no node one without content.
+    fn make_node(&mut self, subject: &Subject) {
+        if self.world.node(subject.id()).is_some() {
+            return;
         }
-        self.node_mut(subject.id()).expect("made above if it was missing")
+        let body = match subject.kind() {
+            SubjectKind::Input => Body::Input(None),
+            SubjectKind::Members | SubjectKind::Keys => Body::Members(Box::default()),
+            SubjectKind::Query => unreachable!("a query is recorded before those that read it"),
+        };
+        self.insert(subject, body);
     }
 
     fn insert(&mut self, subject: &Subject, body: Body) {
-        let node = Node { subject: subject.clone(), body, dependents: crate::idset::IdSet::default() };
+        let node = Node { subject: subject.clone(), body };
         self.world.totals.bytes += node.footprint();
         self.world.nodes.insert(subject.id(), Arc::new(node));
     }

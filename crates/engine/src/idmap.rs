@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::intern::NodeId;
 
-const BITS: u32 = 5;
+const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
 /// Copy-on-write radix tree; a path nobody shares is written in place.
@@ -53,6 +53,10 @@ impl<T: Clone> IdMap<T> {
         // Looking first spares an absent id the copying of its path.
         self.get(id)?;
         self.place(id).as_mut()
+    }
+
+    pub(crate) fn get_or_insert_with(&mut self, id: NodeId, make: impl FnOnce() -> T) -> &mut T {
+        self.place(id).get_or_insert_with(make)
     }
 
     pub(crate) fn insert(&mut self, id: NodeId, value: T) {

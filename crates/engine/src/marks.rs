@@ -23,11 +23,10 @@ impl Marks {
         let mut marks = Self { changed: changed.iter().copied().collect(), suspects: FxHashMap::default() };
         let mut open = changed;
         while let Some(id) = open.pop() {
-            let Some(node) = world.node(id) else { continue };
-            for dependent in node.dependents.iter() {
-                let suspicions = marks.suspects.entry(dependent).or_default();
+            for reader in world.readers(id) {
+                let suspicions = marks.suspects.entry(reader).or_default();
                 if suspicions.is_empty() {
-                    open.push(dependent);
+                    open.push(reader);
                 }
                 suspicions.push(id);
             }
@@ -52,9 +51,9 @@ impl Marks {
 
     /// The watched queries that may be out of date.
     pub(crate) fn roots(&self, world: &World) -> Vec<Subject> {
-        let watched = |id| world.node(id).filter(|node| node.memo().is_some_and(|memo| memo.watch.is_some()));
+        let watched = self.suspects.keys().filter(|id| world.root(**id).is_some());
         let mut roots: Vec<Subject> =
-            self.suspects.keys().filter_map(|id| watched(*id)).map(|node| node.subject.clone()).collect();
+            watched.filter_map(|id| world.node(*id)).map(|node| node.subject.clone()).collect();
         roots.sort_by_key(Subject::id);
         roots
     }

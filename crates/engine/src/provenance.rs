@@ -95,13 +95,8 @@ impl Snapshot {
             .into_iter()
             .filter_map(|(id, depth)| {
                 let node = stage.world.node(id)?;
-                let root = node.memo()?.watch.map(|watch| watch.root);
-                Some(Dependent {
-                    subject: node.subject.clone(),
-                    root,
-                    depth,
-                    value: by_value.contains_key(&id),
-                })
+                let (root, value) = (stage.world.root(id), by_value.contains_key(&id));
+                Some(Dependent { subject: node.subject.clone(), root, depth, value })
             })
             .collect();
         found.sort_by_cached_key(|dependent| (dependent.depth, dependent.subject.to_string()));
@@ -131,10 +126,9 @@ fn above(stage: &Stage, subjects: impl IntoIterator<Item = Subject>) -> FxHashMa
     let mut distances = FxHashMap::default();
     let mut open: VecDeque<(NodeId, usize)> = subjects.into_iter().map(|subject| (subject.id(), 0)).collect();
     while let Some((id, distance)) = open.pop_front() {
-        let Some(node) = stage.world.node(id) else { continue };
-        for dependent in node.dependents.iter() {
-            distances.entry(dependent).or_insert_with(|| {
-                open.push_back((dependent, distance + 1));
+        for reader in stage.world.readers(id) {
+            distances.entry(reader).or_insert_with(|| {
+                open.push_back((reader, distance + 1));
                 distance + 1
             });
         }

@@ -4,7 +4,6 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::core::Core;
-use crate::value::{Outcome, typed};
 use crate::{Query, QueryError, Subject};
 
 /// Names a watched query in [`Applied`](crate::Applied); never used twice by an engine or its forks.
@@ -39,10 +38,7 @@ impl<Q: Query> Root<Q> {
 
     /// The value as of the latest revision.
     pub fn value(&self) -> Result<Arc<Q::Value>, QueryError> {
-        match self.core.current().resolve(&self.query, None).outcome {
-            Outcome::Value(value) => Ok(typed(value)),
-            Outcome::Failure(failure) => Err(failure.error.clone()),
-        }
+        self.core.current().resolve(&self.query, None).outcome.into_result()
     }
 }
 

@@ -9,10 +9,10 @@ use crate::intern::{NodeId, Registry};
 use crate::job::{Job, Jobs};
 use crate::marks::Marks;
 use crate::stats::Counters;
-use crate::subject::{All, Bucket, Memo, Value};
-use crate::value::{Outcome, typed};
+use crate::subject::{All, Bucket, Value};
+use crate::value::typed;
 use crate::world::{Sorted, World};
-use crate::{Input, Query, QueryError, Subject};
+use crate::{Input, Subject};
 
 /// A world, what of it is in doubt, and the evaluations made on it.
 pub(crate) struct Stage {
@@ -26,17 +26,6 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// The value of a query, evaluated now if need be.
-    pub(crate) fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
-        let subject = self.registry.intern::<Memo<Q>>(key);
-        let resolved = self.resolve(&subject, None);
-        self.counters.add_hits(u64::from(resolved.hit));
-        match resolved.outcome {
-            Outcome::Value(value) => Ok(typed(value)),
-            Outcome::Failure(failure) => Err(failure.error.clone()),
-        }
-    }
-
     pub(crate) fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
         let subject = self.registry.find::<Value<I>>(key)?;
         self.input::<I>(&subject)

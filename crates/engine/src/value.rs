@@ -22,6 +22,14 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
+    /// The value or error for somebody outside, given the value's type.
+    pub(crate) fn into_result<T: Send + Sync + 'static>(self) -> Result<Arc<T>, QueryError> {
+        match self {
+            Self::Value(value) => Ok(typed(value)),
+            Self::Failure(failure) => Err(failure.error.clone()),
+        }
+    }
+
     /// Whether both are the very same result, not merely equal ones.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {

@@ -46,7 +46,6 @@ impl Core {
     }
 
     fn add_guards(&self, draft: &mut Draft, queries: &[Subject]) -> Vec<RootId> {
-        let guard = |query: &Subject| draft.watch(query.id(), || self.registry.next_root());
-        queries.iter().filter_map(guard).collect()
+        queries.iter().map(|query| draft.watch(query.id(), || self.registry.next_root())).collect()
     }
 }

@@ -15,6 +15,9 @@ use crate::{Key, Revision, RootId, Subject};
 pub(crate) struct World {
     pub(crate) revision: Revision,
     pub(crate) nodes: IdMap<Arc<Node>>,
+    /// The memos that read each node. Apart from the nodes, which need not be copied when they are read by more or less.
+    pub(crate) readers: IdMap<IdSet>,
+    pub(crate) watches: IdMap<Watch>,
     pub(crate) totals: Totals,
 }
 
@@ -29,20 +32,19 @@ pub(crate) struct Totals {
     pub(crate) bytes: usize,
 }
 
-/// One fact and the memos that read it.
+/// One fact.
 #[derive(Clone)]
 pub(crate) struct Node {
     pub(crate) subject: Subject,
     pub(crate) body: Body,
-    pub(crate) dependents: IdSet,
 }
 
 #[derive(Clone)]
 pub(crate) enum Body {
     /// An input; without a value it is there because a memo read its absence.
     Input(Option<Erased>),
-    /// A bucket, or all keys of a family.
-    Members(Members),
+    /// A bucket, or all keys of a family; apart, as there are few and they are large.
+    Members(Box<Members>),
     /// A query that has been evaluated.
     Memo(Memo),
 }
@@ -71,7 +73,6 @@ pub(crate) struct Memo {
     pub(crate) outcome: Outcome,
     /// Distinct subjects in the order they were first read.
     pub(crate) reads: Arc<[NodeId]>,
-    pub(crate) watch: Option<Watch>,
 }
 
 /// Guards of a watched query.
@@ -103,6 +104,31 @@ impl World {
     pub(crate) fn memo(&self, id: NodeId) -> Option<&Memo> {
         self.node(id)?.memo()
     }
+
+    /// The memos that read a node.
+    pub(crate) fn readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.readers.get(id).into_iter().flat_map(IdSet::iter)
+    }
+
+    pub(crate) fn is_read(&self, id: NodeId) -> bool {
+        self.readers.get(id).is_some()
+    }
+
+    /// The root of a watched query.
+    pub(crate) fn root(&self, id: NodeId) -> Option<RootId> {
+        self.watches.get(id).map(|watch| watch.root)
+    }
+
+    /// Whether nothing reads a node, nothing watches it and it is not a fact set from outside.
+    pub(crate) fn is_unheld(&self, node: &Node) -> bool {
+        let id = node.subject.id();
+        !self.is_read(id)
+            && match &node.body {
+                Body::Input(value) => value.is_none(),
+                Body::Members(members) => members.ids.is_empty(),
+                Body::Memo(_) => self.watches.get(id).is_none(),
+            }
+    }
 }
 
 impl Node {
@@ -113,20 +139,10 @@ impl Node {
         }
     }
 
-    /// Whether nothing reads it, nothing watches it and it is not a fact set from outside.
-    pub(crate) fn is_unheld(&self) -> bool {
-        self.dependents.is_empty()
-            && match &self.body {
-                Body::Input(value) => value.is_none(),
-                Body::Members(members) => members.ids.is_empty(),
-                Body::Memo(memo) => memo.watch.is_none(),
-            }
-    }
-
     /// Memory it takes, without edges and without what keys and values own.
     pub(crate) fn footprint(&self) -> usize {
-        // Counters of the node's `Arc`, and its place in the map at its usual load.
-        let node = size_of::<Self>() + 16 + 12;
+        // Counters of the node's `Arc`, and its places in the maps at their usual load.
+        let node = size_of::<Self>() + 16 + 12 + size_of::<IdSet>();
         let value = self.subject.0.as_query().map_or(0, |query| query.value_size() + 16);
         node + value + self.subject.0.footprint()
     }

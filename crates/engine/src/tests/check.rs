@@ -27,12 +27,12 @@ pub(super) fn check(engine: &Engine) {
             Body::Members(_) => {}
             Body::Memo(memo) => {
                 totals.memos += 1;
-                totals.roots += usize::from(memo.watch.is_some());
+                totals.roots += usize::from(world.root(id).is_some());
                 totals.edges += memo.reads.len();
-                idle += usize::from(node.is_unheld());
+                idle += usize::from(world.is_unheld(node));
             }
         }
-        assert!(node.memo().is_some() || !node.is_unheld(), "{} is garbage", node.subject);
+        assert!(node.memo().is_some() || !world.is_unheld(node), "{} is garbage", node.subject);
     });
     assert_eq!(totals, world.totals);
     assert!(idle <= engine.core.options.idle, "{idle} idle memos");
@@ -45,16 +45,12 @@ fn check_edges(world: &World, node: &Node) {
         assert_eq!(distinct.len(), memo.reads.len(), "{} reads something twice", node.subject);
         for read in memo.reads.iter() {
             let read = world.node(*read).expect("what is read is there");
-            assert!(
-                read.dependents.iter().any(|dependent| dependent == id),
-                "{} misses {}",
-                read.subject,
-                node.subject
-            );
+            let read_by_it = world.readers(read.subject.id()).any(|reader| reader == id);
+            assert!(read_by_it, "{} misses {}", read.subject, node.subject);
         }
     }
-    for dependent in node.dependents.iter() {
-        let memo = world.memo(dependent).expect("dependents are memos");
-        assert!(memo.reads.contains(&id), "a dependent does not read {}", node.subject);
+    for reader in world.readers(id) {
+        let memo = world.memo(reader).expect("readers are memos");
+        assert!(memo.reads.contains(&id), "a reader does not read {}", node.subject);
     }
 }

@@ -1,0 +1,164 @@
+//! What changes, reads, watches and forks cost in a world of 100 000 inputs and 10 000 roots.
+
+#![allow(missing_docs, reason = "criterion's macros make public functions without any")]
+
+use std::hint::black_box;
+
+use canopus_engine::{Batch, Ctx, Engine, Input, Query, Root};
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+
+const ENDPOINTS: u32 = 100_000;
+const SERVICES: u32 = 10_000;
+
+/// Addresses, ten to a service.
+struct Endpoint;
+impl Input for Endpoint {
+    const NAME: &'static str = "endpoint";
+    type Key = u32;
+    type Value = (u32, u32);
+    type Index = u32;
+    fn index(key: &u32, _: &(u32, u32)) -> Vec<u32> {
+        vec![key % SERVICES]
+    }
+}
+
+/// One setting that everything reads.
+struct Setting;
+impl Input for Setting {
+    const NAME: &'static str = "setting";
+    type Key = ();
+    type Value = u32;
+    type Index = ();
+}
+
+/// Part of the setting that everything goes by.
+struct Factor;
+impl Query for Factor {
+    const NAME: &'static str = "factor";
+    type Key = ();
+    type Value = u32;
+    fn run(ctx: &Ctx<'_>, (): &()) -> u32 {
+        ctx.read::<Setting>(&()).map_or(0, |setting| *setting / 10)
+    }
+}
+
+/// The endpoints of a service.
+struct Endpoints;
+impl Query for Endpoints {
+    const NAME: &'static str = "endpoints";
+    type Key = u32;
+    type Value = Vec<(u32, u32)>;
+    fn run(ctx: &Ctx<'_>, service: &u32) -> Vec<(u32, u32)> {
+        let factor = *ctx.get::<Factor>(&());
+        let keys = ctx.members::<Endpoint>(service);
+        keys.iter()
+            .filter_map(|key| ctx.read::<Endpoint>(key))
+            .map(|at| (at.0, at.1.wrapping_mul(factor)))
+            .collect()
+    }
+}
+
+fn world() -> Engine {
+    let engine = Engine::new();
+    let mut batch = Batch::new();
+    for key in 0..ENDPOINTS {
+        batch.set::<Endpoint>(key, (key, 1));
+    }
+    batch.set::<Setting>((), 10);
+    engine.apply(batch);
+    engine
+}
+
+fn watched() -> (Engine, Vec<Root<Endpoints>>) {
+    let engine = world();
+    let roots = engine.watch_all::<Endpoints>(0..SERVICES);
+    (engine, roots)
+}
+
+fn set_endpoint(engine: &Engine, key: u32, port: u32) -> usize {
+    let mut batch = Batch::new();
+    batch.set::<Endpoint>(key, (key, port));
+    engine.apply(batch).changed.len()
+}
+
+fn set_setting(engine: &Engine, setting: u32) -> usize {
+    let mut batch = Batch::new();
+    batch.set::<Setting>((), setting);
+    engine.apply(batch).changed.len()
+}
+
+fn changes(criterion: &mut Criterion) {
+    let (engine, _roots) = watched();
+    let mut next = 10u32;
+    let mut step = move || {
+        next = next.wrapping_add(1);
+        next
+    };
+    let mut group = criterion.benchmark_group("apply");
+    group.bench_function("one_changed_input", |bencher| {
+        bencher.iter(|| {
+            let step = step();
+            assert_eq!(set_endpoint(&engine, step.wrapping_mul(7919) % ENDPOINTS, step), 1);
+        });
+    });
+    group.bench_function("one_equal_input", |bencher| {
+        set_endpoint(&engine, 1, 1);
+        bencher.iter(|| assert_eq!(set_endpoint(&engine, 1, 1), 0));
+    });
+    group.bench_function("one_new_and_one_removed_member", |bencher| {
+        bencher.iter(|| {
+            assert_eq!(set_endpoint(&engine, ENDPOINTS + 5, 1), 1);
+            let mut batch = Batch::new();
+            batch.remove::<Endpoint>(&(ENDPOINTS + 5));
+            assert_eq!(engine.apply(batch).changed.len(), 1);
+        });
+    });
+    group.sample_size(10);
+    group.bench_function("shared_input_cut_off_for_10000_roots", |bencher| {
+        bencher.iter(|| assert_eq!(set_setting(&engine, 10 + step() % 10), 0));
+    });
+    group.bench_function("shared_input_changed_for_10000_roots", |bencher| {
+        bencher.iter(|| assert_eq!(set_setting(&engine, 10 * step()), SERVICES as usize));
+    });
+    group.finish();
+}
+
+fn reads(criterion: &mut Criterion) {
+    let (engine, roots) = watched();
+    let mut group = criterion.benchmark_group("read");
+    group.bench_function("get_of_a_memo", |bencher| bencher.iter(|| black_box(engine.get::<Endpoints>(&77))));
+    group.bench_function("value_of_a_root", |bencher| bencher.iter(|| black_box(roots[77].value())));
+    group.bench_function("watch_of_a_memo", |bencher| {
+        bencher.iter(|| black_box(engine.watch::<Endpoints>(77)))
+    });
+    group.bench_function("reads_of", |bencher| bencher.iter(|| black_box(engine.reads_of::<Endpoints>(&77))));
+    group.bench_function("fork", |bencher| bencher.iter(|| black_box(engine.fork())));
+    group.bench_function("fork_and_apply", |bencher| {
+        bencher.iter(|| assert_eq!(set_endpoint(&engine.fork(), 77, 5), 1));
+    });
+    group.finish();
+}
+
+fn cold(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("cold");
+    group.sample_size(10);
+    group.bench_function("set_100000_inputs", |bencher| bencher.iter_with_large_drop(world));
+    group.bench_function("watch_10000_queries_at_once", |bencher| {
+        bencher.iter_batched(
+            world,
+            |engine| (engine.watch_all::<Endpoints>(0..SERVICES), engine),
+            BatchSize::LargeInput,
+        );
+    });
+    group.bench_function("watch_10000_queries_one_by_one", |bencher| {
+        let one_by_one = |engine: Engine| {
+            let roots: Vec<_> = (0..SERVICES).map(|service| engine.watch::<Endpoints>(service)).collect();
+            (roots, engine)
+        };
+        bencher.iter_batched(world, one_by_one, BatchSize::LargeInput);
+    });
+    group.finish();
+}
+
+criterion_group!(benches, changes, reads, cold);
+criterion_main!(benches);
