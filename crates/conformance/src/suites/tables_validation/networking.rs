@@ -27,7 +27,7 @@ pub(super) fn check(function: &str) -> Option<Check> {
         "validateConnectionPool" => |row| Ok(optional(row.message("in")?, connection_pool::check)),
         "validateLoadBalancer" => |row| {
             Ok(optional(row.message("in")?, |settings, scope| {
-                traffic_policy::load_balancer(settings, false, scope)
+                traffic_policy::load_balancer(settings, false, scope);
             }))
         },
         "validateOutlierDetection" => |row| Ok(optional(row.message("in")?, outlier_detection::check)),
