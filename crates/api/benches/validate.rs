@@ -107,7 +107,7 @@ fn benches(criterion: &mut Criterion) {
     let large = read(&serde_json::to_vec(&resource("VirtualService", 0, large)).expect("it is JSON"));
     group.throughput(Throughput::Elements(1));
     group.bench_function("thousand-routes", |bencher| {
-        bencher.iter(|| black_box(validate(&large)).warnings.len())
+        bencher.iter(|| black_box(validate(&large)).warnings.len());
     });
     group.finish();
 }

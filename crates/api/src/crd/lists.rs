@@ -86,8 +86,8 @@ fn error(kind: ErrorKind, path: Path<'_>, node: &Node, value: Box<str>, detail: 
 
 /// The fields that tell an item of a list apart.
 fn key(item: &Node, fields: &[Box<str>]) -> Node {
-    let field = |name: &Box<str>| Some((name.clone(), item.get(name)?.clone()));
-    Value::Map(fields.iter().filter_map(field).collect::<Map>()).into()
+    let found = fields.iter().filter_map(|name| Some((name.clone(), item.get(name)?.clone())));
+    Value::Map(found.collect::<Map>()).into()
 }
 
 /// A text that equal values have in common, whatever the order of their keys.

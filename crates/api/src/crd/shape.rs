@@ -29,7 +29,7 @@ impl Pruner {
         let preserve = preserve || schema.is_some_and(|schema| schema.preserves_unknown);
         match (&mut node.value, schema) {
             (Value::Map(map), Some(schema)) => {
-                self.map(schema, map, schema.is_embedded_object, preserve, path)
+                self.map(schema, map, schema.is_embedded_object, preserve, path);
             }
             (Value::Map(map), None) if !preserve => {
                 let entries = std::mem::take(map).into_entries();

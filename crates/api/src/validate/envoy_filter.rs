@@ -209,10 +209,10 @@ fn filter_match(apply_to: i32, filter: &FilterMatch, mut scope: Scope<'_>) {
         let fault = UNNAMED_FILTER.says("Envoy filter: filter match has no name to match on");
         return scope.field("name").add(fault);
     }
-    if let Some(sub_filter) = &filter.sub_filter {
-        if let Err(fault) = sub_filter_match(apply_to, &filter.name, &sub_filter.name) {
-            return scope.field("subFilter").add(fault);
-        }
+    if let Some(sub_filter) = &filter.sub_filter
+        && let Err(fault) = sub_filter_match(apply_to, &filter.name, &sub_filter.name)
+    {
+        return scope.field("subFilter").add(fault);
     }
     scope.field("name").advise(present_name(&filter.name));
     if let Some(sub_filter) = &filter.sub_filter {

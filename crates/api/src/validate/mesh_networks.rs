@@ -33,7 +33,7 @@ fn network(network: &Network, mut scope: Scope<'_>) {
         Some(Ne::FromRegistry(registry)) => {
             scope.field("fromRegistry").add_if(!is_dns_label(registry), || {
                 BAD_REGISTRY.says(format!("invalid registry name: {registry}")).of(registry)
-            })
+            });
         }
         None => {}
     });

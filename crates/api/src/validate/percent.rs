@@ -22,7 +22,7 @@ pub fn whole(percent: i32) -> Result<(), Fault> {
 /// A percentage that may have a fraction, none too small to be honoured.
 pub fn fraction(percent: &Percent) -> Result<(), Fault> {
     let value = percent.value;
-    if value < 0.0 || value > 100.0 || (value > 0.0 && value < 0.0001) {
+    if !(0.0..=100.0).contains(&value) || (value > 0.0 && value < 0.0001) {
         let shown = number(value);
         let message = format!("percentage {shown} is neither 0.0, nor in range [0.0001, 100.0]");
         return Err(BAD_FRACTION.says(message).of(shown));

@@ -74,7 +74,7 @@ fn tracing(tracing: &Tracing, mut scope: Scope<'_>) {
     });
     providers(&tracing.providers, scope.again());
     let sampling = tracing.random_sampling_percentage.unwrap_or_default().value;
-    scope.field("randomSamplingPercentage").add_if(sampling < 0.0 || sampling > 100.0, || {
+    scope.field("randomSamplingPercentage").add_if(!(0.0..=100.0).contains(&sampling), || {
         BAD_SAMPLING.says("randomSamplingPercentage must be in range [0.0, 100.0]").of(sampling)
     });
     scope.each_entry("customTags", &tracing.custom_tags, custom_tag);

@@ -1,4 +1,5 @@
 //! What is said of objects that are wrong, and where.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod destination_rule;
 mod gateway;

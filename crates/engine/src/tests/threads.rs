@@ -72,7 +72,8 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
     let start = draw(&any_start(), 1).remove(0);
     engine.apply(batch(&start));
     // What the holders of roots believe: the value when they began to watch, then the value after each report.
-    let believed: Mutex<BTreeMap<RootId, (u8, Result<i64, QueryError>)>> = Mutex::default();
+    type Belief = (u8, Result<i64, QueryError>);
+    let believed: Mutex<BTreeMap<RootId, Belief>> = Mutex::default();
     let ended = AtomicBool::new(false);
     let roots = thread::scope(|scope| {
         let watcher = scope.spawn(|| {

@@ -1,4 +1,5 @@
 //! The server with real streams over loopback, and with none at all.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod abuse;
 mod conversation;

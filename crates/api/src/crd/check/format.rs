@@ -89,7 +89,7 @@ impl Format {
 pub(super) fn check(format: Option<Format>, text: &str, subject: Subject<'_>, outcome: &mut Outcome) {
     match format {
         Some(Format::Text(format)) if !(format.holds)(text) => {
-            outcome.add(subject.wrong_type(format.name, text))
+            outcome.add(subject.wrong_type(format.name, text));
         }
         _ => outcome.passed += 1,
     }
@@ -191,7 +191,7 @@ fn is_base64(text: &str) -> bool {
     let body = text.trim_end_matches('=');
     let padding = text.len() - body.len();
     let is_member = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '/');
-    !body.is_empty() && padding <= 2 && text.len() % 4 == 0 && body.chars().all(is_member)
+    !body.is_empty() && padding <= 2 && text.len().is_multiple_of(4) && body.chars().all(is_member)
 }
 
 /// An address with something on both sides of the sign, perhaps after a name.

@@ -76,7 +76,7 @@ impl Draft {
         if !properties.is_empty() {
             draft.set("properties", Value::Map(properties));
         }
-        let required = message.fields().filter(|field| is_required(field));
+        let required = message.fields().filter(is_required);
         let required: Vec<Node> = required.map(|field| text(field.json_name())).collect();
         if !required.is_empty() {
             draft.set_node("required", list(required));

@@ -102,8 +102,8 @@ fn is_prime(number: u64) -> bool {
     let limit = number.isqrt().min(1 << 16);
     match number {
         1..4 => true,
-        _ if number % 2 == 0 => false,
-        _ => (3..=limit).step_by(2).all(|factor| number % factor != 0),
+        _ if number.is_multiple_of(2) => false,
+        _ => (3..=limit).step_by(2).all(|factor| !number.is_multiple_of(factor)),
     }
 }
 

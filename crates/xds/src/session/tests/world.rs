@@ -210,7 +210,7 @@ impl Stream {
             Protocol::Sotw => {
                 let names = self.session.interest(type_url).and_then(Interest::names);
                 let names = names.into_iter().flat_map(|names| names.iter());
-                Wish::Exactly { names: names.map(|name| name.to_string()).collect(), version: String::new() }
+                Wish::Exactly { names: names.map(ToString::to_string).collect(), version: String::new() }
             }
         };
         self.ask(type_url, Nonce::Last, error, wish)
