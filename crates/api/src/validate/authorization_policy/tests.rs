@@ -1,4 +1,3 @@
-use super::*;
 use crate::validate::{Report, validate};
 use crate::{Object, Options};
 use canopus_base::tree::Limits;
