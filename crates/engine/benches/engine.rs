@@ -129,7 +129,7 @@ fn reads(criterion: &mut Criterion) {
     group.bench_function("get_of_a_memo", |bencher| bencher.iter(|| black_box(engine.get::<Endpoints>(&77))));
     group.bench_function("value_of_a_root", |bencher| bencher.iter(|| black_box(roots[77].value())));
     group.bench_function("watch_of_a_memo", |bencher| {
-        bencher.iter(|| black_box(engine.watch::<Endpoints>(77)))
+        bencher.iter(|| black_box(engine.watch::<Endpoints>(77)));
     });
     group.bench_function("reads_of", |bencher| bencher.iter(|| black_box(engine.reads_of::<Endpoints>(&77))));
     group.bench_function("fork", |bencher| bencher.iter(|| black_box(engine.fork())));
