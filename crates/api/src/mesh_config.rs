@@ -40,23 +40,22 @@ pub fn apply(text: &str, base: &MeshConfig) -> Result<Decoded<MeshConfig>, MeshC
 
 /// [`apply`] for a configuration that is already a document.
 pub fn apply_node(node: &Node, base: &MeshConfig) -> Result<Decoded<MeshConfig>, MeshConfigError> {
-    let Decoded { value: laid, mut ignored } = lay_over(base, node)?;
+    // Reads, and so checks, the whole document; the fields that are joined are then read again over their own base.
+    let Decoded { value: laid, ignored } = lay_over(base, node)?;
     let default_config = match given::<MeshConfig>(node, "defaultConfig") {
         Some(overlay) => {
-            let merged = merge_proxy_config_node(overlay, &base.default_config.clone().unwrap_or_default())
-                .map_err(|error| under(error, "defaultConfig"))?;
-            Some(merged.value)
+            let below = base.default_config.clone().unwrap_or_default();
+            Some(merge_proxy_config_node(overlay, &below)?.value)
         }
         None => base.default_config.clone(),
     };
     let default_providers = match given::<MeshConfig>(node, "defaultProviders") {
         Some(overlay) => {
-            let base = base.default_providers.clone().unwrap_or_default();
-            Some(lay_over(&base, overlay).map_err(|error| under(error, "defaultProviders"))?.value)
+            let below = base.default_providers.clone().unwrap_or_default();
+            Some(lay_over(&below, overlay)?.value)
         }
         None => base.default_providers.clone(),
     };
-    ignored.dedup();
     let value = MeshConfig {
         default_config,
         default_providers,
@@ -101,15 +100,6 @@ pub fn read_networks(text: &str) -> Result<Decoded<MeshNetworks>, MeshConfigErro
 
 fn parse(text: &str) -> Result<Node, MeshConfigError> {
     Ok(yaml::parse_one(text, &Limits::default())?)
-}
-
-fn under(error: MeshConfigError, field: &str) -> MeshConfigError {
-    match error {
-        MeshConfigError::Invalid(problems) => {
-            MeshConfigError::Invalid(problems.into_iter().map(|problem| problem.under(field)).collect())
-        }
-        syntax @ MeshConfigError::Syntax(_) => syntax,
-    }
 }
 
 /// A provider takes the place of one with its name, or comes last.

@@ -81,9 +81,13 @@ impl Core {
 
     /// Shows a world that differs from a stage's only in its memos; for the writer.
     pub(crate) fn publish_same(&self, world: World, stage: &Stage) {
-        // Sharing jobs lets readers of both wait for each other; now and then they are let go with what they keep alive.
-        let keep = stage.jobs.len() <= MANY_JOBS + self.options.idle;
-        self.publish(world, if keep { Arc::clone(&stage.jobs) } else { Arc::default() });
+        // Sharing jobs lets readers of both wait for each other; now and then those that are done with are let go.
+        let jobs = if self.has_many_jobs(stage) { Arc::default() } else { Arc::clone(&stage.jobs) };
+        self.publish(world, jobs);
+    }
+
+    fn has_many_jobs(&self, stage: &Stage) -> bool {
+        stage.jobs.len() > stage.jobs.untaken() + self.options.idle + MANY_JOBS
     }
 
     /// Brings queries up to date on a stage, in parallel if there are many.
@@ -129,14 +133,24 @@ impl Core {
 
     /// Makes what readers have evaluated and released part of a draft.
     pub(crate) fn catch_up(&self, writer: &mut Writer, draft: &mut Draft, stage: &Stage) -> bool {
+        let finished = stage.jobs.take_finished();
+        // More could not be kept: nobody watches them.
+        let latest = &finished[finished.len().saturating_sub(self.options.idle)..];
         let mut adoption = Adoption::new(draft, stage);
-        for job in stage.jobs.take_finished() {
+        for job in latest {
             adoption.adopt(&job.subject);
         }
         let adopted = adoption.adopted();
         let released = self.unwatch_released(writer, draft);
         writer.idle.take_in(&adopted, draft);
         released || !adopted.is_empty()
+    }
+
+    /// Cleans up after evaluations on a stage if there were many.
+    pub(crate) fn tidy_if_many(&self, stage: &Stage) {
+        if stage.jobs.untaken() > self.options.idle {
+            self.try_tidy();
+        }
     }
 
     /// Makes what readers have evaluated and released part of the world, unless a writer is at work.
@@ -149,7 +163,7 @@ impl Core {
     pub(crate) fn tidy(&self, writer: &mut Writer) {
         let stage = self.current();
         let mut draft = Draft::new(stage.world.clone());
-        if self.catch_up(writer, &mut draft, &stage) {
+        if self.catch_up(writer, &mut draft, &stage) || self.has_many_jobs(&stage) {
             draft.sweep();
             self.publish_same(draft.world, &stage);
         }

@@ -122,6 +122,9 @@ impl Engine {
     }
 
     /// Watches many queries of one family; cheaper than one by one, and evaluated in parallel.
+    ///
+    /// A batch that is applied meanwhile may fall between two of them: each is up to date, and reported from then on, from
+    /// the moment it is watched.
     pub fn watch_all<Q: Query>(&self, keys: impl IntoIterator<Item = Q::Key>) -> Vec<Root<Q>> {
         let queries: Vec<_> =
             keys.into_iter().map(|key| self.core.registry.intern::<Memo<Q>>(&key)).collect();
@@ -181,8 +184,8 @@ impl Snapshot {
         let resolved = self.stage.resolve(&self.stage.registry.intern::<Memo<Q>>(key), None);
         if resolved.hit {
             self.stage.counters.add_hits(1);
-        } else if self.stage.jobs.untaken() > self.core.options.idle {
-            self.core.try_tidy();
+        } else {
+            self.core.tidy_if_many(&self.stage);
         }
         resolved.outcome.into_result()
     }

@@ -9,10 +9,24 @@ use crate::{RootId, Subject};
 /// Times a watch evaluates beside the writer before it makes the writer wait.
 const ATTEMPTS: usize = 4;
 
+/// Queries a watch adds to the world at once, so that a writer need not wait for all of a large watch.
+const PINNED_AT_ONCE: usize = 256;
+
 impl Core {
-    /// Evaluates queries and keeps them up to date from a revision on at which they were.
+    /// Evaluates queries and keeps each up to date from a revision on at which it was.
     pub(crate) fn watch(&self, queries: &[Subject]) -> Vec<RootId> {
-        for _ in 0..ATTEMPTS {
+        let stage = self.current();
+        self.resolve_all(&stage, queries);
+        let roots = queries.chunks(PINNED_AT_ONCE).flat_map(|some| self.watch_some(some, &stage)).collect();
+        self.tidy_if_many(&stage);
+        roots
+    }
+
+    fn watch_some(&self, queries: &[Subject], evaluated: &Stage) -> Vec<RootId> {
+        if let Some(roots) = self.pin(&mut self.writer.lock(), evaluated, queries) {
+            return roots;
+        }
+        for _ in 1..ATTEMPTS {
             let stage = self.current();
             self.resolve_all(&stage, queries);
             if let Some(roots) = self.pin(&mut self.writer.lock(), &stage, queries) {
@@ -36,16 +50,13 @@ impl Core {
         }
         let adopted = adoption.adopted();
         let all_there = queries.iter().all(|query| draft.world.memo(query.id()).is_some());
-        let roots = all_there.then(|| self.add_guards(&mut draft, queries));
+        let roots = all_there.then(|| {
+            queries.iter().map(|query| draft.watch(query.id(), || self.registry.next_root())).collect()
+        });
         // Also if not all are there: the next attempt starts from what is.
         writer.idle.take_in(&adopted, &mut draft);
-        self.catch_up(writer, &mut draft, &current);
         draft.sweep();
         self.publish_same(draft.world, &current);
         roots
-    }
-
-    fn add_guards(&self, draft: &mut Draft, queries: &[Subject]) -> Vec<RootId> {
-        queries.iter().map(|query| draft.watch(query.id(), || self.registry.next_root())).collect()
     }
 }

@@ -47,11 +47,13 @@ pub(crate) fn read_proto<M: Message + Name + Default>(
     if node.is_null() {
         return Ok(Decoded::whole(M::default()));
     }
+    let left_out = |problem: json::Problem| {
+        Problem::from(problem).with_remedy("it was left out: correct its spelling, or remove it")
+    };
     match json::read(node, options.unknown) {
-        Ok(decoded) => Ok(Decoded {
-            value: decoded.value,
-            ignored: decoded.ignored.into_iter().map(Problem::from).collect(),
-        }),
+        Ok(decoded) => {
+            Ok(Decoded { value: decoded.value, ignored: decoded.ignored.into_iter().map(left_out).collect() })
+        }
         Err(problems) => Err(problems.0.into_iter().map(Problem::from).collect()),
     }
 }

@@ -10,6 +10,7 @@ use canopus_proto::istio::telemetry::v1alpha1::{Metrics, MetricsOverrides, Provi
 use super::code::{Fault, codes};
 use super::scope::Scope;
 use super::selector;
+use crate::crd::check_expression;
 use crate::istio::Telemetry;
 
 codes! {
@@ -59,13 +60,10 @@ fn providers(providers: &[ProviderRef], mut scope: Scope<'_>) {
 
 /// Which requests are logged: an expression that can be read. What it names is known only to the proxy.
 pub fn filter(filter: &Filter) -> Result<(), Fault> {
-    match cel::Program::compile(&filter.expression) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            let message = format!("must be a valid CEL expression, {error}");
-            Err(BAD_FILTER.says(message).of(&filter.expression))
-        }
-    }
+    check_expression(&filter.expression).map_err(|error| {
+        let message = format!("must be a valid CEL expression, {error}");
+        BAD_FILTER.says(message).of(&filter.expression)
+    })
 }
 
 fn tracing(tracing: &Tracing, mut scope: Scope<'_>) {
@@ -118,5 +116,39 @@ fn tag_override(tag: &TagOverride) -> Result<(), Fault> {
             Err(UNUSED_OVERRIDE_VALUE.says(message).of(&tag.value))
         }
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(expression: &str) -> Option<String> {
+        filter(&Filter { expression: expression.into() }).err().map(|fault| fault.to_string())
+    }
+
+    #[test]
+    fn filter_is_an_expression_that_can_be_read() {
+        for fine in
+            ["response.code >= 400", "has(request.auth) && !(a in ['b', \"c\"])", "a.exists(x, x > 1.5)"]
+        {
+            assert_eq!(said(fine), None, "{fine}");
+        }
+        for broken in [")++++", "a b", "'open", "a ? b"] {
+            let message = said(broken).unwrap();
+            assert!(message.starts_with("must be a valid CEL expression, ERROR: <input>:1:"), "{message}");
+        }
+    }
+
+    #[test]
+    fn filter_that_is_endless_is_refused_or_read() {
+        let long = 100_000;
+        for part in ["(", "[", "!", "-", "a.", "a+", "a?b:", "a[", "{1:", "a(", "a&&", "a||"] {
+            _ = said(&part.repeat(long / part.len()));
+            _ = said(&format!("{}a", part.repeat(long / part.len())));
+        }
+        _ = said(&format!("{}a{}", "(".repeat(long), ")".repeat(long)));
+        _ = said(&"a".repeat(long));
+        _ = said(&format!("'{}'", "é".repeat(long)));
     }
 }

@@ -9,12 +9,13 @@ mod sidecar;
 mod virtual_service;
 mod workload;
 
+use canopus_api::registry::Category;
 use canopus_api::validate::{self, Finding, Report, Settings};
-use canopus_api::{Object, Options};
+use canopus_api::{Kind, Object, Options};
 use canopus_base::tree::Limits;
 use canopus_base::yaml;
 
-/// Reads an object of a networking kind from the YAML of its spec.
+/// Reads an object of one of Istio's kinds from the YAML of its spec.
 fn object(kind: &str, spec: &str) -> Object {
     object_with(kind, "", spec)
 }
@@ -22,8 +23,11 @@ fn object(kind: &str, spec: &str) -> Object {
 /// The same with more lines of metadata.
 fn object_with(kind: &str, metadata: &str, spec: &str) -> Object {
     let indented = |text: &str| text.trim().lines().map(|line| format!("  {line}\n")).collect::<String>();
+    let mut kinds = Kind::ALL.iter().map(|kind| kind.info());
+    let info = kinds.find(|info| info.category == Category::Istio && info.kind == kind).unwrap();
+    let api_version = info.api_version();
     let document = format!(
-        "apiVersion: networking.istio.io/v1\nkind: {kind}\nmetadata:\n  name: case\n  namespace: demo\n{}spec:\n{}",
+        "apiVersion: {api_version}\nkind: {kind}\nmetadata:\n  name: case\n  namespace: demo\n{}spec:\n{}",
         indented(metadata),
         indented(spec)
     );

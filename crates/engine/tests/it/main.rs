@@ -1,4 +1,5 @@
 //! The engine from outside.
 
 mod basics;
+mod faults;
 mod world;

@@ -38,6 +38,11 @@ pub(super) fn parse<T: Send>(
     }
 }
 
+/// Whether a text is an expression, whatever it is about; the error says what is wrong.
+pub(crate) fn check(source: &str) -> Result<(), String> {
+    parse(source, |_| Ok(()))
+}
+
 /// Refuses what could exhaust the parser. Texts within the expression are counted too, so it never counts too little.
 fn bounded(source: &str) -> Result<(), String> {
     if source.len() > MAX_BYTES {

@@ -1,8 +1,17 @@
 use super::*;
 use crate::mesh_config::default_mesh_config;
+use crate::validate::mesh_networks;
 use crate::validate::{Report, fragment};
-use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
+use canopus_proto::Message;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
+    Provider, ZipkinTracingProvider,
+};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::{ExtensionProvider, TlsConfig};
+use canopus_proto::istio::mesh::v1alpha1::network::{IstioNetworkGateway, istio_network_gateway::Gw};
+use canopus_proto::istio::mesh::v1alpha1::{MeshNetworks, Network, ProxyConfig};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::Index;
 
 fn report(mesh: &MeshConfig) -> Report {
     fragment(|scope| check(mesh, scope))
@@ -60,4 +69,50 @@ fn curves_are_known_and_named_once() {
         found.warning_texts().collect::<Vec<_>>(),
         ["detected unrecognized ECDH curves: [a b]", "detected duplicate ECDH curves: [P-256]"]
     );
+}
+
+/// A mesh that uses what the defaults do not.
+fn mesh() -> MeshConfig {
+    MeshConfig {
+        extension_providers: vec![ExtensionProvider {
+            name: "zipkin".into(),
+            provider: Some(Provider::Zipkin(ZipkinTracingProvider {
+                service: "tracing/zipkin.example.com".into(),
+                port: 9411,
+                ..Default::default()
+            })),
+        }],
+        service_settings: vec![ServiceSettings { hosts: vec!["*.example.com".into()], ..Default::default() }],
+        trust_domain_aliases: vec!["old.example".into()],
+        tls_defaults: Some(TlsConfig { ecdh_curves: vec!["P-256".into()], ..Default::default() }),
+        ..default_mesh_config()
+    }
+}
+
+fn networks() -> MeshNetworks {
+    let gateway =
+        IstioNetworkGateway { port: 443, gw: Some(Gw::Address("10.0.0.1".into())), ..Default::default() };
+    let network = Network { gateways: vec![gateway], ..Default::default() };
+    MeshNetworks { networks: [("a".to_owned(), network)].into() }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn configuration_with_changed_bytes_is_validated(changes in vec((any::<Index>(), any::<u8>()), 0..8)) {
+        let changed = |mut bytes: Vec<u8>| {
+            for (place, byte) in &changes {
+                let place = place.index(bytes.len());
+                bytes[place] = *byte;
+            }
+            bytes
+        };
+        if let Ok(mesh) = MeshConfig::decode(changed(mesh().encode_to_vec()).as_slice()) {
+            report(&mesh);
+        }
+        if let Ok(networks) = MeshNetworks::decode(changed(networks().encode_to_vec()).as_slice()) {
+            fragment(|scope| mesh_networks::check(&networks, scope));
+        }
+    }
 }
