@@ -96,17 +96,8 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
     let engine = Engine::with_options(Options { threads: 2, idle: 0 });
     engine.apply(batch(&draw(&any_start(), 1)[0]));
     let batches: Vec<Vec<Change>> = draw(&prop::collection::vec(any_change(), 1..3), 600);
-<<<<<<< HEAD
-    let start = draw(&any_start(), 1).remove(0);
-    engine.apply(batch(&start));
-    // What the holders of roots believe: the value when they began to watch, then the value after each report.
-    type Belief = (u8, Result<i64, QueryError>);
-    let believed: Mutex<BTreeMap<RootId, Belief>> = Mutex::default();
-    let ended = AtomicBool::new(false);
-=======
     let believed: Mutex<Believed> = Mutex::default();
     let running = AtomicUsize::new(1);
->>>>>>> main
     let roots = thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             let _ended = Ended(&running);
