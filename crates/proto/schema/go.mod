@@ -12,7 +12,7 @@ require (
 	google.golang.org/genproto/googleapis/api v0.0.0-20260720211330-0afa2a65878a
 	google.golang.org/genproto/googleapis/rpc v0.0.0-20260720211330-0afa2a65878a
 	google.golang.org/protobuf v1.36.12
-	istio.io/api v1.31.1
+	istio.io/api v1.31.0-alpha.1.0.20260819121012-5803fb6accf7 // what Istio 1.32 is built with, newer than the releases above it
 )
 
 require (
