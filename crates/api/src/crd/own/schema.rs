@@ -83,7 +83,7 @@ impl Draft {
         }
         draft.alternatives(message);
         draft.limit(limits::of(message.full_name()));
-        draft.describe(message.full_name());
+        draft.describe(words::about(message.full_name()));
         draft
     }
 
@@ -165,7 +165,7 @@ impl Draft {
             draft.rule(DURATION_RULE.0, DURATION_RULE.1);
         }
         draft.limit(limits);
-        draft.describe(field.full_name());
+        draft.describe(words::about_field(field.parent_message().full_name(), field.name()));
         draft
     }
 
@@ -228,9 +228,9 @@ impl Draft {
         }
     }
 
-    fn describe(&mut self, full_name: &str) {
-        if let Some(description) = words::about(full_name) {
-            self.set("description", description);
+    fn describe(&mut self, words: Option<&str>) {
+        if let Some(words) = words {
+            self.set("description", words);
         }
     }
 }
