@@ -1,7 +1,7 @@
 //! The apply loop: the only writer of the engine.
 
 use canopus_engine::{Batch, Engine};
-use canopus_mesh::world::Objects;
+use canopus_mesh::world::{Objects, Origin, Settings};
 use canopus_sources::Update;
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
@@ -29,12 +29,13 @@ pub fn batch(engine: &Engine, update: Update, announce: &watch::Sender<u64>) {
     for problem in &update.problems {
         warn!("{problem}");
     }
+    let cluster = engine.read::<Settings>(&()).unwrap_or_default().cluster.clone();
     let mut batch = Batch::new();
     for object in update.set {
-        batch.set::<Objects>(object.key(), object);
+        batch.set::<Objects>(Origin::new(cluster.clone(), object.key()), object);
     }
     for key in &update.removed {
-        batch.remove::<Objects>(key);
+        batch.remove::<Objects>(&Origin::new(cluster.clone(), key.clone()));
     }
     announce.send_replace(engine.apply(batch).revision.number());
 }

@@ -161,8 +161,13 @@ fn registry() -> Registry {
 fn settings(args: &DiscoveryArgs) -> anyhow::Result<Batch> {
     let mesh = mesh_config(&args.mesh_config)
         .with_context(|| format!("mesh configuration {}", args.mesh_config.display()))?;
-    let settings =
-        MeshSettings { mesh, domain: args.domain.as_str().into(), cluster: args.cluster_id.as_str().into() };
+    let settings = MeshSettings {
+        mesh,
+        domain: args.domain.as_str().into(),
+        cluster: args.cluster_id.as_str().into(),
+        flags: Arc::new(Flags::from_env()),
+        ..MeshSettings::default()
+    };
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings);
     Ok(batch)

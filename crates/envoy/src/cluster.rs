@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::service::{AllServices, Port, Resolution, Service};
 use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::cluster::v3::circuit_breakers::Thresholds;
@@ -17,25 +17,28 @@ use canopus_proto::google::protobuf::{Duration, ListValue, Struct, Value};
 use canopus_proto::resource::Resource;
 
 use crate::names::{self, BLACK_HOLE};
+use crate::resources::Resources;
 use crate::telemetry;
 
-/// Every cluster of a view.
+/// Every cluster of a proxy.
 pub struct Clusters;
 
 impl Query for Clusters {
     const NAME: &'static str = "clusters";
-    type Key = View;
-    type Value = Vec<Resource>;
+    type Key = Proxy;
+    type Value = Resources;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Vec<Resource> {
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
+        let view = ctx.get::<ViewOf>(proxy);
         let connect_timeout = settings(ctx).mesh.connect_timeout;
         let mut clusters = vec![black_hole(connect_timeout)];
         for service in ctx.get::<AllServices>(&()).iter() {
             clusters.extend(
-                service.ports.iter().filter_map(|port| outbound(view, service, port, connect_timeout)),
+                service.ports.iter().filter_map(|port| outbound(&view, service, port, connect_timeout)),
             );
         }
-        clusters.iter().map(|cluster| Resource::encode(cluster.name.as_str(), cluster)).collect()
+        let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
+        clusters.iter().map(encode).collect::<Vec<_>>().into()
     }
 }
 

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::service::{Endpoint, Endpoints};
+use canopus_mesh::endpoint::{Endpoint, Endpoints};
+use canopus_mesh::proxy::View;
+use canopus_mesh::service::{Service, ServicesByHost};
 use canopus_proto::envoy::config::core::v3::{
     Address, Locality, Metadata, Pipe, SocketAddress, address, socket_address::PortSpecifier,
 };
@@ -13,6 +15,7 @@ use canopus_proto::envoy::config::endpoint::v3::{
 };
 use canopus_proto::google::protobuf::Struct;
 use canopus_proto::resource::Resource;
+use std::sync::Arc;
 
 use crate::names;
 
@@ -21,12 +24,16 @@ pub struct Assignment;
 
 impl Query for Assignment {
     const NAME: &'static str = "assignment";
-    type Key = String;
-    type Value = Resource;
+    type Key = (View, String);
+    type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, cluster: &String) -> Resource {
+    fn run(ctx: &Ctx<'_>, (_, cluster): &Self::Key) -> Option<Resource> {
         let endpoints = match names::parse_outbound_cluster(cluster) {
-            Some((port, _subset, host)) => ctx.get::<Endpoints>(&(host.into(), port)).to_vec(),
+            Some((port, _subset, host)) => {
+                let services = ctx.get::<ServicesByHost>(&Arc::from(host));
+                let of = |service: &Arc<_>| endpoints_at(ctx, service, port);
+                services.values().next().map(of).unwrap_or_default()
+            }
             None => Vec::new(),
         };
         let assignment = ClusterLoadAssignment {
@@ -34,20 +41,26 @@ impl Query for Assignment {
             endpoints: by_locality(&endpoints),
             ..Default::default()
         };
-        Resource::encode(cluster.as_str(), &assignment)
+        Some(Resource::encode(cluster.as_str(), &assignment))
     }
 }
 
-fn by_locality(endpoints: &[Endpoint]) -> Vec<LocalityLbEndpoints> {
+fn endpoints_at(ctx: &Ctx<'_>, service: &Service, port: u32) -> Vec<Arc<Endpoint>> {
+    let name = service.port(port).map_or("", |port| &port.name);
+    let all = ctx.get::<Endpoints>(&service.key());
+    all.iter().filter(|endpoint| endpoint.is_for(name, port)).cloned().collect()
+}
+
+fn by_locality(endpoints: &[Arc<Endpoint>]) -> Vec<LocalityLbEndpoints> {
     let mut groups: BTreeMap<&str, Vec<&Endpoint>> = BTreeMap::new();
     for endpoint in endpoints {
-        groups.entry(&endpoint.locality).or_default().push(endpoint);
+        groups.entry(&endpoint.workload.locality).or_default().push(endpoint);
     }
     groups
         .into_iter()
         .map(|(place, members)| LocalityLbEndpoints {
             locality: Some(locality(place)),
-            load_balancing_weight: Some(members.iter().map(|e| e.weight).sum::<u32>().into()),
+            load_balancing_weight: Some(members.iter().map(|e| e.weight.max(1)).sum::<u32>().into()),
             lb_endpoints: members.into_iter().map(lb_endpoint).collect(),
             ..Default::default()
         })
@@ -66,17 +79,17 @@ fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
             address: Some(address(endpoint)),
             ..Default::default()
         })),
-        load_balancing_weight: Some(endpoint.weight.into()),
+        load_balancing_weight: Some(endpoint.weight.max(1).into()),
         metadata: Some(metadata(endpoint)),
         ..Default::default()
     }
 }
 
 fn address(endpoint: &Endpoint) -> Address {
-    let address = match endpoint.address.strip_prefix("unix://") {
-        Some(path) => address::Address::Pipe(Pipe { path: path.into(), ..Default::default() }),
-        None => address::Address::SocketAddress(SocketAddress {
-            address: endpoint.address.clone(),
+    let address = match endpoint.port {
+        0 => address::Address::Pipe(Pipe { path: endpoint.address().into(), ..Default::default() }),
+        _ => address::Address::SocketAddress(SocketAddress {
+            address: endpoint.address().to_owned(),
             port_specifier: Some(PortSpecifier::PortValue(endpoint.port)),
             ..Default::default()
         }),
@@ -86,7 +99,10 @@ fn address(endpoint: &Endpoint) -> Address {
 
 /// `workload;namespace;canonical name;canonical revision;cluster`, read by the client proxy's telemetry.
 fn metadata(endpoint: &Endpoint) -> Metadata {
-    let workload = format!("{0};{1};{0};;{2}", endpoint.workload, endpoint.namespace, endpoint.cluster);
+    let workload = format!(
+        "{0};{1};{0};;{2}",
+        endpoint.workload.name, endpoint.workload.namespace, endpoint.workload.cluster
+    );
     let istio = Struct::from(BTreeMap::from([("workload".to_owned(), workload.into())]));
     Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
 }

@@ -6,11 +6,13 @@
 //! Must not know sources, sessions or sockets. User configuration never fails the build: what cannot be honoured is left
 //! out where it stands.
 
+pub mod bundle;
 pub mod cluster;
 pub mod endpoint;
 mod http;
 pub mod listener;
 mod names;
+pub mod resources;
 mod route;
 pub mod route_config;
 mod telemetry;

@@ -1,8 +1,9 @@
 //! Listeners (LDS).
 
+use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::gateway::{BoundServer, Merged};
-use canopus_mesh::proxy::{NodeType, View};
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::{
     Address, SocketAddress, TrafficDirection, address, socket_address::PortSpecifier,
@@ -13,28 +14,33 @@ use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
 
 use crate::http;
+use crate::resources::Resources;
 
 const ANY_ADDRESS: &str = "0.0.0.0";
 
 /// How long a client may take to finish its TLS handshake with a gateway.
 const GATEWAY_HANDSHAKE_SECONDS: i64 = 15;
 
-/// Every listener of a view.
+/// Every listener of a proxy.
 pub struct Listeners;
 
 impl Query for Listeners {
     const NAME: &'static str = "listeners";
-    type Key = View;
-    type Value = Vec<Resource>;
+    type Key = Proxy;
+    type Value = Resources;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Vec<Resource> {
-        if view.node_type != NodeType::Router {
-            return Vec::new();
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
+        let view = ctx.get::<ViewOf>(proxy);
+        if view.kind != NodeKind::Router {
+            return Resources::new();
         }
-        let merged = ctx.get::<Merged>(view);
+        let merged = ctx.get::<Merged>(&view);
         let listeners =
-            merged.ports.iter().filter_map(|(port, servers)| gateway_listener(view, *port, servers));
-        listeners.map(|listener| Resource::encode(listener.name.as_str(), &listener)).collect()
+            merged.ports.iter().filter_map(|(port, servers)| gateway_listener(&view, *port, servers));
+        listeners
+            .map(|listener| Resource::encode(listener.name.as_str(), &listener))
+            .collect::<Vec<_>>()
+            .into()
     }
 }
 

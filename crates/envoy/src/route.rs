@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use canopus_api::ObjectKey;
 use canopus_engine::Ctx;
-use canopus_mesh::service::ServiceByHost;
-use canopus_mesh::world::{MeshSettings, qualified_host};
+use canopus_mesh::service::ServicesByHost;
+use canopus_mesh::world::{MeshSettings, Origin, qualified_host};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::Metadata;
 use canopus_proto::envoy::config::route::v3::retry_policy::{RetryHostPredicate, retry_host_predicate};
@@ -33,7 +32,7 @@ const HOST_SELECTION_ATTEMPTS: i64 = 5;
 /// The routes a gateway's port serves for a VirtualService, up to the first that matches everything.
 pub(crate) fn http_routes(
     ctx: &Ctx<'_>,
-    key: &ObjectKey,
+    key: &Origin,
     spec: &VirtualService,
     gateway: &str,
     port: u32,
@@ -61,7 +60,7 @@ pub(crate) fn http_routes(
 /// Where a route comes from and what its names mean there.
 struct Source<'a> {
     ctx: &'a Ctx<'a>,
-    key: &'a ObjectKey,
+    key: &'a Origin,
     settings: &'a MeshSettings,
     port: u32,
 }
@@ -129,13 +128,13 @@ impl Source<'_> {
     }
 
     fn host(&self, destination: &Destination) -> String {
-        qualified_host(&destination.host, &self.key.namespace, &self.settings.domain)
+        qualified_host(&destination.host, self.key.namespace(), &self.settings.domain)
     }
 
     /// The port of a service that has just one.
     fn only_port(&self, host: &str) -> Option<u32> {
-        let service = self.ctx.get::<ServiceByHost>(&Arc::from(host));
-        match service.as_ref().as_ref()?.ports[..] {
+        let service = self.ctx.get::<ServicesByHost>(&Arc::from(host));
+        match service.values().next()?.ports[..] {
             [ref only] => Some(only.number),
             _ => None,
         }
@@ -166,7 +165,8 @@ impl Source<'_> {
     fn metadata(&self) -> Metadata {
         let config = format!(
             "/apis/networking.istio.io/v1/namespaces/{}/virtual-service/{}",
-            self.key.namespace, self.key.name
+            self.key.namespace(),
+            self.key.name()
         );
         let istio = Struct::from(BTreeMap::from([("config".to_owned(), config.into())]));
         Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use canopus_api::{Object, ObjectKey};
+use canopus_api::Object;
 use canopus_base::host;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::gateway::{BoundServer, Merged};
 use canopus_mesh::proxy::View;
 use canopus_mesh::virtual_service::BoundTo;
-use canopus_mesh::world::{Objects, settings};
+use canopus_mesh::world::{Objects, Origin, settings};
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use canopus_proto::resource::Resource;
 
@@ -23,9 +23,9 @@ pub struct Routes;
 impl Query for Routes {
     const NAME: &'static str = "routes";
     type Key = (View, String);
-    type Value = Resource;
+    type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Resource {
+    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Option<Resource> {
         let merged = ctx.get::<Merged>(view);
         let servers = merged.ports.iter().find(|(port, _)| gateway_route_name(**port) == *name);
         let table = match servers {
@@ -43,7 +43,7 @@ impl Query for Routes {
                 ..Default::default()
             },
         };
-        Resource::encode(name.as_str(), &table)
+        Some(Resource::encode(name.as_str(), &table))
     }
 }
 
@@ -69,12 +69,12 @@ fn gateway_virtual_hosts(ctx: &Ctx<'_>, servers: &[BoundServer]) -> Vec<VirtualH
 fn add_virtual_service(
     ctx: &Ctx<'_>,
     server: &BoundServer,
-    key: &ObjectKey,
+    key: &Origin,
     hosts: &mut BTreeMap<String, VirtualHost>,
 ) {
     let Some(object) = ctx.read::<Objects>(key) else { return };
     let Object::VirtualService(service) = object.as_ref() else { return };
-    let offered = host::for_namespace(&server.server.hosts, &key.namespace);
+    let offered = host::for_namespace(&server.server.hosts, key.namespace());
     let wanted: Vec<_> = service.spec.hosts.iter().map(|name| host::Name::new(name.as_str())).collect();
     let shared = host::intersection(&offered, &wanted);
     if shared.is_empty() {

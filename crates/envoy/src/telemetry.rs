@@ -60,7 +60,7 @@ pub(crate) fn tracing(view: &View) -> Tracing {
 
 fn custom_tags(view: &View) -> Vec<CustomTag> {
     let label = |keys: &[&str], default: &str| {
-        keys.iter().find_map(|key| view.labels.get(*key)).map_or(default, String::as_str).to_owned()
+        keys.iter().find_map(|key| view.labels.get(*key)).unwrap_or(default).to_owned()
     };
     let revision = label(&["service.istio.io/canonical-revision"], "latest");
     let service = label(&["service.istio.io/canonical-name"], "unknown");
@@ -83,9 +83,9 @@ fn custom_tags(view: &View) -> Vec<CustomTag> {
     let literals = [
         ("istio.canonical_revision", revision),
         ("istio.canonical_service", service),
-        ("istio.cluster_id", view.cluster.clone()),
-        ("istio.mesh_id", view.mesh.clone()),
-        ("istio.namespace", view.namespace.clone()),
+        ("istio.cluster_id", view.metadata.cluster_id.clone()),
+        ("istio.mesh_id", view.metadata.mesh_id.clone()),
+        ("istio.namespace", view.namespace.to_string()),
     ];
     tags.extend(literals.into_iter().map(|(tag, value)| literal(tag, value)));
     tags

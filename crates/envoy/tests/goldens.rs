@@ -4,7 +4,7 @@
 //! `UPDATE_GOLDEN=1` to write what is generated, then read the difference before committing it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot read its files has failed")]
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -12,34 +12,42 @@ use canopus_api::{Options, decode_documents};
 use canopus_base::tree::{Limits, Map, Node, Value};
 use canopus_base::yaml;
 use canopus_engine::{Batch, Engine};
-use canopus_envoy::cluster::Clusters;
-use canopus_envoy::endpoint::Assignment;
-use canopus_envoy::listener::Listeners;
-use canopus_envoy::route_config::Routes;
-use canopus_mesh::proxy::{NodeType, View, ViewFacts};
-use canopus_mesh::world::Objects;
+use canopus_envoy::bundle::Bundle;
+use canopus_mesh::proxy::Proxy;
+use canopus_mesh::world::{Objects, Origin};
 use canopus_proto::descriptors::{self, DynamicMessage};
 use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::envoy::config::core::v3::{self as proto, Extension};
 use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::google::protobuf::{Struct, Value as ProtoValue};
 use canopus_proto::resource::Resource;
-use canopus_proto::{Message as _, Name, json};
+use canopus_proto::{Name, json};
 
 /// A gateway proxy that is Istio's own, and one that says it has no extension of Istio's.
-fn proxies() -> [(&'static str, View); 2] {
-    let facts = |extensions: Option<BTreeSet<String>>| {
-        View::new(ViewFacts {
-            node_type: NodeType::Router,
-            namespace: "edge".into(),
-            labels: [("istio".to_owned(), "ingressgateway".to_owned())].into(),
-            cluster: "Kubernetes".into(),
-            mesh: "cluster.local".into(),
-            extensions,
-        })
+fn proxies() -> [(&'static str, Proxy); 2] {
+    let text = |value: &str| ProtoValue::from(value);
+    let labels = Struct::from(BTreeMap::from([("istio".to_owned(), text("ingressgateway"))]));
+    let metadata = BTreeMap::from([
+        ("CLUSTER_ID".to_owned(), text("Kubernetes")),
+        ("MESH_ID".to_owned(), text("cluster.local")),
+        ("NAMESPACE".to_owned(), text("edge")),
+        ("LABELS".to_owned(), ProtoValue::from(labels)),
+    ]);
+    let proxy = |extensions: &[&str]| {
+        let node = proto::Node {
+            id: "router~10.0.0.1~gateway.edge~edge.svc.cluster.local".to_owned(),
+            metadata: Some(Struct::from(metadata.clone())),
+            extensions: extensions
+                .iter()
+                .map(|known| Extension { type_urls: vec![(*known).to_owned()], ..Default::default() })
+                .collect(),
+            ..Default::default()
+        };
+        Proxy::new(&node, None).unwrap()
     };
-    let router = "envoy.extensions.filters.http.router.v3.Router".to_owned();
-    [("istio", facts(None)), ("stock", facts(Some([router].into())))]
+    [("istio", proxy(&[])), ("stock", proxy(&["envoy.extensions.filters.http.router.v3.Router"]))]
 }
 
 #[test]
@@ -57,9 +65,9 @@ fn check(input: &Path) -> Vec<String> {
     let engine = world(&fs::read_to_string(input).unwrap());
     let base = input.to_str().unwrap().trim_end_matches(".in.yaml");
     let mut wrong = Vec::new();
-    for (name, view) in proxies() {
+    for (name, proxy) in proxies() {
         let golden = PathBuf::from(format!("{base}.{name}.yaml"));
-        let generated = yaml::node_to_string(&everything(&engine, &view));
+        let generated = yaml::node_to_string(&everything(&engine, &proxy));
         #[expect(clippy::disallowed_methods, reason = "a switch of this test alone")]
         if std::env::var_os("UPDATE_GOLDEN").is_some() {
             fs::write(&golden, &generated).unwrap();
@@ -75,32 +83,20 @@ fn world(documents: &str) -> Engine {
     let mut batch = Batch::new();
     for outcome in decode_documents(documents, &Limits::default(), Options::strict()) {
         let object = outcome.unwrap().value;
-        batch.set::<Objects>(object.key(), object);
+        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
     }
     engine.apply(batch);
     engine
 }
 
-/// All resources of a proxy, asked for as a proxy does: clusters and listeners, then what they refer to.
-fn everything(engine: &Engine, view: &View) -> Node {
-    let clusters = engine.get::<Clusters>(view).unwrap();
-    let listeners = engine.get::<Listeners>(view).unwrap();
-    let eds = clusters
-        .iter()
-        .filter(|cluster| Cluster::decode(cluster.body.clone()).unwrap().eds_cluster_config.is_some());
-    let endpoints: Vec<_> = eds
-        .map(|cluster| engine.get::<Assignment>(&cluster.name.to_string()).unwrap().as_ref().clone())
-        .collect();
-    let routes: Vec<_> = listeners
-        .iter()
-        .filter_map(|listener| listener.name.rsplit_once('_').map(|(_, port)| format!("http.{port}")))
-        .map(|name| engine.get::<Routes>(&(view.clone(), name)).unwrap().as_ref().clone())
-        .collect();
+/// All resources of a proxy.
+fn everything(engine: &Engine, proxy: &Proxy) -> Node {
+    let bundle = Bundle::of(&engine.snapshot(), proxy).unwrap();
     let mut all = Map::new();
-    all.insert("clusters", printed::<Cluster>(&clusters));
-    all.insert("endpoints", printed::<ClusterLoadAssignment>(&endpoints));
-    all.insert("listeners", printed::<Listener>(&listeners));
-    all.insert("routes", printed::<RouteConfiguration>(&routes));
+    all.insert("clusters", printed::<Cluster>(&bundle.clusters));
+    all.insert("endpoints", printed::<ClusterLoadAssignment>(&bundle.endpoints));
+    all.insert("listeners", printed::<Listener>(&bundle.listeners));
+    all.insert("routes", printed::<RouteConfiguration>(&bundle.routes));
     Value::Map(all).into()
 }
 

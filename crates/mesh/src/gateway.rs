@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use canopus_api::{Kind, Object, ObjectKey};
+use canopus_api::{Kind, Object};
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::Server;
 
 use crate::proxy::View;
-use crate::world::{Objects, Shelf};
+use crate::world::{Objects, Origin, Shelf};
 
 /// Everything a gateway proxy listens on, merged over all Gateway objects that select it.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -21,7 +21,7 @@ pub struct MergedGateway {
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundServer {
     /// The Gateway object.
-    pub gateway: ObjectKey,
+    pub gateway: Origin,
     /// The server as written.
     pub server: Server,
 }
@@ -29,7 +29,7 @@ pub struct BoundServer {
 impl BoundServer {
     /// `namespace/name` of the Gateway, as VirtualServices refer to it.
     pub fn gateway_name(&self) -> String {
-        format!("{}/{}", self.gateway.namespace, self.gateway.name)
+        format!("{}/{}", self.gateway.namespace(), self.gateway.name())
     }
 
     /// What is spoken on the port.
@@ -56,7 +56,7 @@ impl Query for Merged {
         for key in ctx.members::<Objects>(&Shelf::Kind(Kind::Gateway)).iter() {
             let Some(object) = ctx.read::<Objects>(key) else { continue };
             let Object::Gateway(gateway) = object.as_ref() else { continue };
-            if selects(&gateway.spec.selector, &view.labels) {
+            if gateway.spec.selector.iter().all(|(key, value)| view.labels.get(key) == Some(value)) {
                 gateways.push((object.meta().creation_timestamp, key.clone(), gateway.clone()));
             }
         }
@@ -71,9 +71,4 @@ impl Query for Merged {
         }
         merged
     }
-}
-
-/// A selector picks proxies that carry all of its labels; an empty one picks every gateway.
-fn selects(selector: &BTreeMap<String, String>, labels: &BTreeMap<String, String>) -> bool {
-    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

@@ -5,8 +5,13 @@
 //!
 //! Must not know Envoy's types, clients, or how a fact reaches a proxy.
 
+pub mod endpoint;
 pub mod gateway;
+pub mod locality;
+pub mod network;
 pub mod proxy;
 pub mod service;
+pub mod target;
 pub mod virtual_service;
+pub mod workload;
 pub mod world;

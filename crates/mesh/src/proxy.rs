@@ -1,136 +1,95 @@
 //! Who is asking: a proxy as it introduces itself, and the view of the mesh it shares with its like.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
-use std::str::FromStr;
+use std::hash::{Hash, Hasher as StdHasher};
+use std::net::IpAddr;
 use std::sync::Arc;
 
+use canopus_api::node::{MetadataError, NodeId, NodeIdError, NodeKind, NodeMetadata, Version};
+use canopus_base::hash::{ContentHash, Hasher};
+use canopus_base::labels::Labels;
+use canopus_base::net::parse_ip;
+use canopus_base::spiffe::Identity;
+use canopus_base::tree::{Node as Tree, Value};
+use canopus_engine::{Ctx, Query};
+use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::Node;
-use canopus_proto::google::protobuf::{Struct, value::Kind};
+use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
+use canopus_runtime::flags::{Flags, PILOT_ENABLE_IP_AUTOALLOCATE};
 
-/// What a proxy is there for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum NodeType {
-    /// Beside one workload.
-    Sidecar,
-    /// At the edge: an ingress, egress or east-west gateway.
-    Router,
-    /// In front of a namespace's or service's workloads.
-    Waypoint,
-    /// The node's shared layer-4 proxy.
-    Ztunnel,
-}
-
-impl FromStr for NodeType {
-    type Err = ();
-
-    fn from_str(text: &str) -> Result<Self, ()> {
-        match text {
-            "sidecar" => Ok(Self::Sidecar),
-            "router" => Ok(Self::Router),
-            "waypoint" => Ok(Self::Waypoint),
-            "ztunnel" => Ok(Self::Ztunnel),
-            _ => Err(()),
-        }
-    }
-}
+use crate::locality::Locality;
+use crate::workload::{self, WorkloadOf};
+use crate::world::settings;
 
 /// Why a node cannot be served.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NodeError {
-    /// The id does not have four parts.
-    #[error("node id {0:?} must be <type>~<ip>~<name>.<namespace>~<domain>")]
-    Id(String),
-    /// The first part of the id names no proxy type.
-    #[error("node id {id:?}: {found:?} is not one of sidecar, router, waypoint, ztunnel")]
-    Type {
-        /// The whole id.
-        id: String,
-        /// Its first part.
-        found: String,
-    },
+    /// Its id cannot be read.
+    #[error(transparent)]
+    Id(#[from] NodeIdError),
+    /// Its metadata cannot be read.
+    #[error(transparent)]
+    Metadata(#[from] MetadataError),
 }
 
-/// A connected proxy.
-#[derive(Clone, Debug, PartialEq)]
+/// A connected proxy: what it said about itself, and who it proved to be.
+///
+/// Two proxies are equal if they said the same. Cheap to clone.
+#[derive(Clone)]
 pub struct Proxy {
+    facts: Arc<ProxyFacts>,
+    hash: ContentHash,
+}
+
+/// The content of a [`Proxy`].
+pub struct ProxyFacts {
     /// The whole node id.
-    pub id: String,
-    /// What it may be told.
-    pub view: View,
-}
-
-/// The facts about a proxy that generators may look at. Proxies with equal views share every resource.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct View(Arc<ViewFacts>);
-
-/// The content of a [`View`].
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ViewFacts {
-    /// What the proxy is there for.
-    pub node_type: NodeType,
-    /// The namespace it runs in.
-    pub namespace: String,
-    /// Its labels.
-    pub labels: BTreeMap<String, String>,
-    /// The cluster it says it runs in.
-    pub cluster: String,
-    /// The mesh it says it belongs to.
-    pub mesh: String,
-    /// The message types that configure the extensions it was built with; `None` if it did not say, which means Istio's
-    /// own proxy.
+    pub node_id: String,
+    /// The parts of the node id, and all addresses of the proxy.
+    pub id: NodeId,
+    /// Everything it said.
+    pub metadata: NodeMetadata,
+    /// Where it says it is.
+    pub locality: Locality,
+    /// The message types that configure the extensions it was built with; `None` if it did not say.
     pub extensions: Option<BTreeSet<String>>,
+    /// The identity it proved, if it did.
+    pub identity: Option<Identity>,
 }
 
-impl View {
-    /// Shares `facts`.
-    pub fn new(facts: ViewFacts) -> Self {
-        Self(Arc::new(facts))
-    }
-
-    /// Whether the proxy can run the extension configured by messages of this type.
-    pub fn has_extension(&self, type_name: &str) -> bool {
-        self.0.extensions.as_ref().is_none_or(|known| known.contains(type_name))
-    }
-}
-
-impl std::ops::Deref for View {
-    type Target = ViewFacts;
-
-    fn deref(&self) -> &ViewFacts {
-        &self.0
-    }
-}
-
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?} in {}", self.node_type, self.namespace)
-    }
-}
-
-impl TryFrom<&Node> for Proxy {
-    type Error = NodeError;
-
-    fn try_from(node: &Node) -> Result<Self, NodeError> {
-        let parts: Vec<&str> = node.id.split('~').collect();
-        let [node_type, _ip, name, domain] = parts[..] else { return Err(NodeError::Id(node.id.clone())) };
-        let node_type = node_type
-            .parse()
-            .map_err(|()| NodeError::Type { id: node.id.clone(), found: node_type.to_owned() })?;
-        let metadata = node.metadata.as_ref();
-        let namespace = text(metadata, "NAMESPACE")
-            .or_else(|| Some(domain.split_once(".svc.")?.0.to_owned()))
-            .or_else(|| Some(name.rsplit_once('.')?.1.to_owned()))
-            .unwrap_or_default();
-        let view = View::new(ViewFacts {
-            node_type,
-            namespace,
-            labels: labels(metadata),
-            cluster: text(metadata, "CLUSTER_ID").unwrap_or_default(),
-            mesh: text(metadata, "MESH_ID").unwrap_or_default(),
-            extensions: extensions(node),
+impl Proxy {
+    /// Reads how a proxy introduces itself; `identity` is what its credentials prove.
+    pub fn new(node: &Node, identity: Option<Identity>) -> Result<Self, NodeError> {
+        let empty = Default::default();
+        let metadata = NodeMetadata::of_struct(node.metadata.as_ref().unwrap_or(&empty))?;
+        let id = NodeId::parse(&node.id, &metadata)?;
+        let locality = node.locality.as_ref().map_or_else(Locality::default, |locality| Locality {
+            region: locality.region.clone(),
+            zone: locality.zone.clone(),
+            subzone: locality.sub_zone.clone(),
         });
-        Ok(Self { id: node.id.clone(), view })
+        let mut hasher = Hasher::new();
+        hasher.field(&node.encode_to_vec());
+        hasher.field(identity.as_ref().map(ToString::to_string).unwrap_or_default().as_bytes());
+        let facts = ProxyFacts {
+            node_id: node.id.clone(),
+            id,
+            metadata,
+            locality,
+            extensions: extensions(node),
+            identity,
+        };
+        Ok(Self { facts: Arc::new(facts), hash: hasher.finish() })
+    }
+
+    /// The namespace whose configuration applies: that of the metadata, else of the node's domain, else of its id.
+    pub fn namespace(&self) -> &str {
+        let of_domain = || self.id.domain.split_once(".svc.").map(|(namespace, _)| namespace);
+        match self.metadata.namespace.as_str() {
+            "" => of_domain().unwrap_or(&self.id.domain),
+            namespace => namespace,
+        }
     }
 }
 
@@ -140,48 +99,223 @@ fn extensions(node: &Node) -> Option<BTreeSet<String>> {
     (!node.extensions.is_empty()).then(|| types().collect())
 }
 
-fn text(metadata: Option<&Struct>, key: &str) -> Option<String> {
-    match metadata?.fields.get(key)?.kind.as_ref()? {
-        Kind::StringValue(text) => Some(text.clone()),
-        _ => None,
+/// The facts about a proxy that generators of shared resources may look at: everything but what is its own, such as its
+/// name and addresses. Proxies with equal views share every such resource.
+#[derive(Clone)]
+pub struct View {
+    facts: Arc<ViewFacts>,
+    hash: ContentHash,
+}
+
+/// The content of a [`View`].
+pub struct ViewFacts {
+    /// What the proxy is there for.
+    pub kind: NodeKind,
+    /// The namespace whose configuration applies.
+    pub namespace: Arc<str>,
+    /// The labels of the workload, with those that say where it is.
+    pub labels: Labels,
+    /// Where it is.
+    pub locality: Locality,
+    /// What it said about itself, without what only it can say: see [`OWN_KEYS`].
+    pub metadata: NodeMetadata,
+    /// The DNS domain its short names are in, usually `namespace.svc.cluster.local`.
+    pub domain: Arc<str>,
+    /// Istio's version of the proxy.
+    pub version: Version,
+    /// Whether it has an IPv4 address.
+    pub ipv4: bool,
+    /// Whether it has an IPv6 address.
+    pub ipv6: bool,
+    /// Whether it runs on a virtual machine rather than in a pod.
+    pub is_vm: bool,
+    /// The message types that configure the extensions it was built with; `None` if it did not say, which means Istio's
+    /// own proxy.
+    pub extensions: Option<BTreeSet<String>>,
+    /// The identity it proved, if it did.
+    pub identity: Option<Identity>,
+}
+
+/// The metadata that differs between the pods of one workload.
+pub const OWN_KEYS: [&str; 6] = ["INSTANCE_IPS", "NAME", "OWNER", "POD_IP", "INSTANCE_NAME", "HOSTNAME"];
+
+impl View {
+    /// Shares `facts`.
+    pub fn new(facts: ViewFacts) -> Self {
+        let mut hasher = Hasher::new();
+        let said =
+            (&facts.kind, &facts.namespace, &facts.labels, &facts.locality, &facts.domain, facts.version);
+        hasher.field(format!("{said:?}").as_bytes());
+        hasher.field(facts.metadata.raw.to_json().to_string().as_bytes());
+        let rest = (facts.ipv4, facts.ipv6, facts.is_vm, &facts.extensions, &facts.identity);
+        hasher.field(format!("{rest:?}").as_bytes());
+        let hash = hasher.finish();
+        Self { facts: Arc::new(facts), hash }
+    }
+
+    /// Whether the proxy can run the extension configured by messages of this type.
+    pub fn has_extension(&self, type_name: &str) -> bool {
+        self.extensions.as_ref().is_none_or(|known| known.contains(type_name))
+    }
+
+    /// Whether the proxy has an address of the family of this one; names and CIDRs of unknown family count as supported.
+    pub fn supports(&self, address: &str) -> bool {
+        match parse_ip(address.split('/').next().unwrap_or(address)) {
+            Ok(IpAddr::V4(_)) => self.ipv4,
+            Ok(IpAddr::V6(_)) => self.ipv6,
+            Err(_) => true,
+        }
+    }
+
+    /// Whether addresses that were allocated for services without one mean something to it: its agent answers DNS.
+    pub fn uses_allocated_addresses(&self, flags: &Flags) -> bool {
+        let allocated = self.metadata.dns_auto_allocate.0 || flags.get(PILOT_ENABLE_IP_AUTOALLOCATE);
+        allocated && (self.metadata.dns_capture.0 || self.kind == NodeKind::Waypoint)
+    }
+
+    /// Whether it is a gRPC library rather than an Envoy.
+    pub fn is_proxyless(&self) -> bool {
+        self.metadata.generator == "grpc"
+    }
+
+    /// Whether it is a gateway of any sort: everything but a sidecar.
+    pub fn is_gateway(&self) -> bool {
+        self.kind != NodeKind::Sidecar
+    }
+
+    /// Whether `network` is the proxy's; an unnamed one is everybody's.
+    pub fn is_in_network(&self, network: &str) -> bool {
+        let own = &self.metadata.network;
+        network.is_empty() || own.is_empty() || own == network
+    }
+
+    /// Whether `cluster` is the proxy's; an unnamed one is everybody's.
+    pub fn is_in_cluster(&self, cluster: &str) -> bool {
+        let own = &self.metadata.cluster_id;
+        cluster.is_empty() || own.is_empty() || own == cluster
+    }
+
+    /// The proxy configuration it runs with, if it said so.
+    pub fn proxy_config(&self) -> Option<&ProxyConfig> {
+        self.metadata.proxy_config.as_ref()
     }
 }
 
-fn labels(metadata: Option<&Struct>) -> BTreeMap<String, String> {
-    let Some(Kind::StructValue(labels)) = metadata.and_then(|m| m.fields.get("LABELS")?.kind.as_ref()) else {
-        return BTreeMap::new();
+macro_rules! shared_by_hash {
+    ($handle:ty, $facts:ty) => {
+        impl std::ops::Deref for $handle {
+            type Target = $facts;
+
+            fn deref(&self) -> &$facts {
+                &self.facts
+            }
+        }
+
+        impl PartialEq for $handle {
+            fn eq(&self, other: &Self) -> bool {
+                self.hash == other.hash
+            }
+        }
+
+        impl Eq for $handle {}
+
+        impl PartialOrd for $handle {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+
+        impl Ord for $handle {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.hash.cmp(&other.hash)
+            }
+        }
+
+        impl Hash for $handle {
+            fn hash<H: StdHasher>(&self, state: &mut H) {
+                self.hash.hash(state);
+            }
+        }
     };
-    labels.fields.keys().filter_map(|key| Some((key.clone(), text(Some(labels), key)?))).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+shared_by_hash!(Proxy, ProxyFacts);
+shared_by_hash!(View, ViewFacts);
 
-    fn node(id: &str) -> Node {
-        Node { id: id.into(), ..Default::default() }
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.node_id)
     }
+}
 
-    #[test]
-    fn namespace_comes_from_metadata_then_domain_then_name() {
-        let of = |node: &Node| Proxy::try_from(node).unwrap().view.namespace.clone();
-        let mut said = node("router~10.0.0.1~gw.a~b.svc.cluster.local");
-        assert_eq!(of(&said), "b");
-        said.metadata = Some(Struct::from(BTreeMap::from([("NAMESPACE".to_owned(), "c".into())])));
-        assert_eq!(of(&said), "c");
-        assert_eq!(of(&node("sidecar~10.0.0.1~app.d~local")), "d");
+impl fmt::Debug for View {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {} {}", self.kind, self.namespace, self.labels)
     }
+}
 
-    #[test]
-    fn malformed_ids_say_what_is_expected() {
-        let error = |id| Proxy::try_from(&node(id)).unwrap_err().to_string();
-        assert_eq!(error("x"), "node id \"x\" must be <type>~<ip>~<name>.<namespace>~<domain>");
-        assert!(error("robot~1~a.b~c").contains("\"robot\" is not one of sidecar"));
-    }
+/// The view of a proxy, given what the registries know of its workload.
+pub struct ViewOf;
 
-    #[test]
-    fn a_proxy_that_lists_no_extensions_is_taken_for_istios_own() {
-        let silent = Proxy::try_from(&node("sidecar~1~a.b~b.svc.cluster.local")).unwrap();
-        assert!(silent.view.has_extension("stats.PluginConfig"));
+impl Query for ViewOf {
+    const NAME: &'static str = "view_of";
+    type Key = Proxy;
+    type Value = View;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> View {
+        let is_vm = !proxy.metadata.labels.get("istio.io/test-vm").unwrap_or_default().is_empty();
+        let workload = if is_vm { None } else { ctx.get::<WorkloadOf>(proxy).as_ref().clone() };
+        let labels = match &workload {
+            Some(workload) => {
+                let said = proxy.metadata.static_labels.iter().chain(workload.labels.iter());
+                said.collect()
+            }
+            None => proxy.metadata.labels.clone(),
+        };
+        let locality = Locality::of_labels(&labels).unwrap_or_else(|| proxy.locality.clone());
+        let metadata = &proxy.metadata;
+        let labels = workload::augment(
+            labels,
+            &metadata.cluster_id,
+            &locality.to_string(),
+            &metadata.node_name,
+            &metadata.network,
+        );
+        View::new(ViewFacts {
+            kind: proxy.id.kind,
+            namespace: proxy.namespace().into(),
+            labels,
+            locality,
+            metadata: shared_metadata(metadata),
+            domain: proxy.id.domain.as_str().into(),
+            version: Version::parse(&metadata.istio_version),
+            ipv4: proxy.id.addresses.iter().any(IpAddr::is_ipv4),
+            ipv6: proxy.id.addresses.iter().any(IpAddr::is_ipv6),
+            is_vm,
+            extensions: proxy.extensions.clone(),
+            identity: proxy.identity.clone(),
+        })
     }
+}
+
+/// Metadata without what is one pod's own.
+fn shared_metadata(metadata: &NodeMetadata) -> NodeMetadata {
+    let mut shared = metadata.clone();
+    shared.instance_ips.0.clear();
+    if let Value::Map(map) = &mut shared.raw.value {
+        let kept = std::mem::take(map).into_entries().into_iter();
+        *map = kept.filter(|entry| !OWN_KEYS.contains(&&*entry.key)).map(|e| (e.key, e.node)).collect();
+    }
+    shared
+}
+
+/// The effective proxy configuration of a view: what the proxy said, else the mesh's default.
+pub fn proxy_config(ctx: &Ctx<'_>, view: &View) -> ProxyConfig {
+    let said = view.proxy_config().cloned();
+    said.or_else(|| settings(ctx).mesh.default_config.clone()).unwrap_or_default()
+}
+
+/// A metadata key that has no field of its own.
+pub fn metadata_text<'a>(raw: &'a Tree, key: &str) -> Option<&'a str> {
+    raw.get(key).and_then(Tree::as_str)
 }

@@ -1,21 +1,51 @@
-//! Services and their endpoints.
+//! Services: everything that can be called by name, whatever registry defines it.
 
-use std::collections::BTreeMap;
+mod entry;
+mod kube;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopus_api::{Kind, Object, ObjectKey};
+use canopus_api::visibility::Visibility;
+use canopus_api::{Kind, Object};
+use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_proto::istio::networking::v1alpha3::service_entry::{Location, Resolution as EntryResolution};
-use canopus_proto::istio::networking::v1alpha3::{ServiceEntry, ServicePort, WorkloadEntry};
+use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT};
+use jiff::Timestamp;
 
-use crate::world::{Objects, Shelf, settings};
+use crate::proxy::View;
+use crate::world::{Objects, Origin, Shelf, settings};
+
+/// The address of a service that has none.
+pub const NO_ADDRESS: &str = "0.0.0.0";
+
+/// What identifies a service: two namespaces may define the same host.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServiceKey {
+    /// The name it is called by.
+    pub host: Arc<str>,
+    /// The namespace that defines it.
+    pub namespace: Arc<str>,
+}
+
+impl ServiceKey {
+    /// A service of a namespace.
+    pub fn new(host: impl Into<Arc<str>>, namespace: impl Into<Arc<str>>) -> Self {
+        Self { host: host.into(), namespace: namespace.into() }
+    }
+}
 
 /// Something that can be called by name.
+///
+/// A ServiceEntry makes one for each of its hosts and addresses; Kubernetes services of the same name in several clusters
+/// are one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Service {
     /// The name it is called by.
     pub host: Arc<str>,
+    /// Its short name: that of the Kubernetes service, or the host.
+    pub name: Arc<str>,
     /// The namespace that defines it.
     pub namespace: Arc<str>,
     /// Its ports, in the order of their definition.
@@ -24,55 +54,140 @@ pub struct Service {
     pub resolution: Resolution,
     /// Whether it lives outside the mesh.
     pub external: bool,
-    /// The object it comes from.
-    pub origin: ObjectKey,
+    /// Who defines it.
+    pub registry: Registry,
+    /// When it was defined.
+    pub created: Option<Timestamp>,
+    /// The labels of the object.
+    pub labels: Labels,
+    /// Who may see it; empty means as the mesh's default says.
+    pub export_to: BTreeSet<Visibility>,
+    /// Its virtual addresses in each cluster; in those that are not listed it has [`Self::address`].
+    pub cluster_addresses: BTreeMap<Arc<str>, Vec<String>>,
+    /// Its address where no cluster has one: an IP, a CIDR, or [`NO_ADDRESS`].
+    pub address: String,
+    /// The IPv4 address that was allocated for it.
+    pub allocated_v4: Option<String>,
+    /// The IPv6 address that was allocated for it.
+    pub allocated_v6: Option<String>,
+    /// Identities its endpoints may have besides their own.
+    pub service_accounts: Vec<String>,
+    /// The labels of the workloads behind it; empty if it does not select any.
+    pub selector: Labels,
+    /// Which endpoints are preferred.
+    pub traffic_distribution: TrafficDistribution,
+    /// What only a Kubernetes service has.
+    pub kube: Option<KubeService>,
+    /// Ports to go to where the original destination is used, by service port.
+    pub passthrough_target_ports: BTreeMap<u32, u32>,
+    /// Whether a proxy that resolves its name races connections to all addresses.
+    pub races_connections: bool,
+    /// `ExternalName` services that stand for it.
+    pub aliases: Vec<ServiceKey>,
+    /// The objects it comes from, the one that decides first.
+    pub origins: Vec<Origin>,
+}
+
+/// What only a Kubernetes service has.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct KubeService {
+    /// `ClusterIP`, `NodePort`, `LoadBalancer`, `ExternalName`.
+    pub kind: Box<str>,
+    /// The host an `ExternalName` service stands for.
+    pub external_name: Option<Arc<str>>,
+    /// Whether traffic stays on the node.
+    pub node_local: bool,
+    /// Whether endpoints count before they are ready.
+    pub publish_not_ready: bool,
+    /// Whether it has `clusterIP: None`.
+    pub headless: bool,
+    /// Addresses from outside, in each cluster.
+    pub external_addresses: BTreeMap<Arc<str>, Vec<String>>,
+    /// Node ports by service port, in each cluster, of services that say which nodes to use.
+    pub node_ports: BTreeMap<Arc<str>, BTreeMap<u32, u32>>,
+}
+
+/// Who defines a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Registry {
+    /// A ServiceEntry. (First: shards of endpoints are in this order.)
+    External,
+    /// A Kubernetes cluster.
+    Kubernetes,
+}
+
+/// Which endpoints are preferred.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TrafficDistribution {
+    /// None in particular.
+    #[default]
+    Any,
+    /// Those in the same zone.
+    PreferSameZone,
+    /// Those on the same node.
+    PreferSameNode,
 }
 
 /// One port of a service.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Port {
     /// Its number, as callers use it.
     pub number: u32,
     /// Its name.
-    pub name: String,
+    pub name: Arc<str>,
     /// What is spoken on it.
     pub protocol: Protocol,
 }
 
 /// How a proxy finds the endpoints of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resolution {
     /// The control plane lists them.
     Listed,
     /// The proxy resolves a name and uses all addresses.
     Dns,
-    /// The proxy resolves a name and uses one address at a time.
-    DnsRoundRobin,
     /// The proxy goes where the client wanted to go.
     Passthrough,
+    /// The proxy resolves a name and uses one address at a time.
+    DnsRoundRobin,
+    /// It is another name of a service: `ExternalName`.
+    Alias,
     /// The proxy resolves whatever name the request carries.
     DynamicDns,
 }
 
-/// Where one instance of a service listens.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Endpoint {
-    /// IP address, host name or `unix://` path.
-    pub address: String,
-    /// Port number.
-    pub port: u32,
-    /// Share of the load, at least 1.
-    pub weight: u32,
-    /// `region/zone/subzone`, as far as known.
-    pub locality: String,
-    /// The workload's name, for telemetry.
-    pub workload: String,
-    /// The workload's namespace.
-    pub namespace: Arc<str>,
-    /// The cluster it runs in.
-    pub cluster: Arc<str>,
-    /// Labels by which subsets choose.
-    pub labels: BTreeMap<String, String>,
+impl Service {
+    /// What identifies it.
+    pub fn key(&self) -> ServiceKey {
+        ServiceKey::new(self.host.clone(), self.namespace.clone())
+    }
+
+    /// Whether it has no address of its own in Kubernetes.
+    pub fn is_headless(&self) -> bool {
+        self.kube.as_ref().is_some_and(|kube| kube.headless)
+    }
+
+    /// The port of this number.
+    pub fn port(&self, number: u32) -> Option<&Port> {
+        self.ports.iter().find(|port| port.number == number)
+    }
+
+    /// The port of this name.
+    pub fn port_named(&self, name: &str) -> Option<&Port> {
+        self.ports.iter().find(|port| &*port.name == name)
+    }
+
+    /// Whether it is defined in Kubernetes.
+    pub fn is_kubernetes(&self) -> bool {
+        self.registry == Registry::Kubernetes
+    }
+}
+
+impl Resolution {
+    /// Whether proxies resolve names for it.
+    pub fn is_dns(self) -> bool {
+        matches!(self, Self::Dns | Self::DnsRoundRobin)
+    }
 }
 
 /// The services one object defines.
@@ -80,20 +195,45 @@ pub struct ServicesOf;
 
 impl Query for ServicesOf {
     const NAME: &'static str = "services_of";
-    type Key = ObjectKey;
+    type Key = Origin;
     type Value = Vec<Arc<Service>>;
 
-    fn run(ctx: &Ctx<'_>, key: &ObjectKey) -> Self::Value {
-        match ctx.read::<Objects>(key).as_deref() {
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        match ctx.read::<Objects>(origin).as_deref() {
+            Some(Object::Service(service)) => vec![Arc::new(kube::convert(ctx, origin, service))],
             Some(Object::ServiceEntry(entry)) => {
-                entry.spec.hosts.iter().map(|host| Arc::new(from_entry(key, host, &entry.spec))).collect()
+                entry::convert(ctx, origin, entry).into_iter().map(Arc::new).collect()
             }
             _ => Vec::new(),
         }
     }
 }
 
-/// Every service of the mesh, ordered by host and namespace.
+/// The Kubernetes service of a namespace and name, merged over all clusters that have it.
+pub struct KubernetesService;
+
+impl Query for KubernetesService {
+    const NAME: &'static str = "kubernetes_service";
+    /// Namespace and name.
+    type Key = (Arc<str>, Arc<str>);
+    type Value = Option<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, (namespace, name): &Self::Key) -> Self::Value {
+        let shelf = Shelf::Namespace(Kind::Service, namespace.as_ref().into());
+        let here = settings(ctx).cluster.clone();
+        let mut origins: Vec<_> = ctx
+            .members::<Objects>(&shelf)
+            .iter()
+            .filter(|origin| *origin.name() == **name)
+            .cloned()
+            .collect();
+        origins.sort_by_key(|origin| (origin.cluster != here, origin.cluster.clone()));
+        let services = origins.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
+        kube::merge(services)
+    }
+}
+
+/// Every service of the mesh, oldest first.
 pub struct AllServices;
 
 impl Query for AllServices {
@@ -102,86 +242,145 @@ impl Query for AllServices {
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let kube = ctx.members::<Objects>(&Shelf::Kind(Kind::Service));
+        let names: BTreeSet<_> = kube.iter().map(|origin| (origin.namespace(), origin.name())).collect();
+        let kube = names.into_iter().filter_map(|(namespace, name)| {
+            ctx.get::<KubernetesService>(&(namespace.into(), name.into())).as_ref().clone()
+        });
         let entries = ctx.members::<Objects>(&Shelf::Kind(Kind::ServiceEntry));
-        let mut services: Vec<_> =
-            entries.iter().flat_map(|key| ctx.get::<ServicesOf>(key).to_vec()).collect();
-        services.sort_by(|a, b| (&a.host, &a.namespace).cmp(&(&b.host, &b.namespace)));
+        let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
+        let mut services: Vec<_> = kube.chain(entries).collect();
+        services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+        kube::resolve_aliases(&mut services);
         services
     }
 }
 
-/// The service a host names: the oldest definition, then the first by name.
-pub struct ServiceByHost;
+/// The services a host names, by namespace.
+///
+/// The oldest definition counts, but one of Kubernetes comes before those that only claim its name.
+pub struct ServicesByHost;
 
-impl Query for ServiceByHost {
-    const NAME: &'static str = "service_by_host";
+impl Query for ServicesByHost {
+    const NAME: &'static str = "services_by_host";
     type Key = Arc<str>;
-    type Value = Option<Arc<Service>>;
+    type Value = BTreeMap<Arc<str>, Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
-        let definitions = ctx.members::<Objects>(&Shelf::Host(host.clone()));
-        let oldest = definitions.iter().min_by_key(|key| {
-            let created = ctx.read::<Objects>(key).and_then(|object| object.meta().creation_timestamp);
-            (created, (*key).clone())
-        })?;
-        ctx.get::<ServicesOf>(oldest).iter().find(|service| service.host == *host).cloned()
+        ctx.get::<HostIndex>(&()).get(host).cloned().unwrap_or_default()
     }
 }
 
-/// The endpoints of one port of a service.
-pub struct Endpoints;
+/// [`ServicesByHost`] of all hosts.
+struct HostIndex;
 
-impl Query for Endpoints {
-    const NAME: &'static str = "endpoints";
-    type Key = (Arc<str>, u32);
-    type Value = Vec<Endpoint>;
+impl Query for HostIndex {
+    const NAME: &'static str = "host_index";
+    type Key = ();
+    type Value = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Service>>>;
 
-    fn run(ctx: &Ctx<'_>, (host, port): &Self::Key) -> Self::Value {
-        let Some(service) = ctx.get::<ServiceByHost>(host).as_ref().clone() else { return Vec::new() };
-        let Some(object) = ctx.read::<Objects>(&service.origin) else { return Vec::new() };
-        let Object::ServiceEntry(entry) = object.as_ref() else { return Vec::new() };
-        let Some(port) = entry.spec.ports.iter().find(|p| p.number == *port) else { return Vec::new() };
-        let cluster = settings(ctx).cluster.clone();
-        let build = |(index, workload): (usize, &WorkloadEntry)| Endpoint {
-            address: workload.address.clone(),
-            port: endpoint_port(workload, port),
-            weight: workload.weight.max(1),
-            locality: workload.locality.clone(),
-            workload: format!("{}-{index}", service.origin.name),
-            namespace: service.namespace.clone(),
-            cluster: cluster.clone(),
-            labels: workload.labels.clone(),
-        };
-        entry.spec.endpoints.iter().enumerate().map(build).collect()
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let mut hosts = Self::Value::new();
+        for service in ctx.get::<AllServices>(&()).iter() {
+            let of_host = hosts.entry(service.host.clone()).or_default();
+            let present = of_host.get(&service.namespace);
+            if present.is_none_or(|present| !present.is_kubernetes() && service.is_kubernetes()) {
+                of_host.insert(service.namespace.clone(), service.clone());
+            }
+        }
+        hosts
     }
 }
 
-fn from_entry(key: &ObjectKey, host: &str, spec: &ServiceEntry) -> Service {
-    Service {
-        host: host.into(),
-        namespace: key.namespace.as_ref().into(),
-        ports: spec.ports.iter().map(port).collect(),
-        resolution: match spec.resolution() {
-            EntryResolution::None => Resolution::Passthrough,
-            EntryResolution::Static => Resolution::Listed,
-            EntryResolution::Dns => Resolution::Dns,
-            EntryResolution::DnsRoundRobin => Resolution::DnsRoundRobin,
-            EntryResolution::DynamicDns => Resolution::DynamicDns,
-        },
-        external: spec.location() == Location::MeshExternal,
-        origin: key.clone(),
+/// The service that identifies itself by this key.
+pub fn service(ctx: &Ctx<'_>, key: &ServiceKey) -> Option<Arc<Service>> {
+    ctx.get::<ServicesByHost>(&key.host).get(&key.namespace).cloned()
+}
+
+/// Who may see a service, the mesh's default applied. `Private` has become the service's namespace.
+pub fn visibility(ctx: &Ctx<'_>, service: &Service) -> BTreeSet<Visibility> {
+    let mut said = service.export_to.clone();
+    if said.is_empty() {
+        let default = &settings(ctx).mesh.default_service_export_to;
+        said = default.iter().map(|entry| Visibility::parse(entry)).collect();
+        if said.is_empty() {
+            said.insert(Visibility::Public);
+        }
+    }
+    if said.remove(&Visibility::Private) {
+        said.insert(Visibility::Namespace(service.namespace.as_ref().into()));
+    }
+    said
+}
+
+/// Whether proxies of `namespace` may see a service.
+pub fn is_visible(ctx: &Ctx<'_>, service: &Service, namespace: &str) -> bool {
+    let visibility = visibility(ctx, service);
+    if visibility.contains(&Visibility::Public) {
+        return true;
+    }
+    !visibility.contains(&Visibility::None) && visibility.contains(&Visibility::Namespace(namespace.into()))
+}
+
+/// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
+pub struct VisibleServices;
+
+impl Query for VisibleServices {
+    const NAME: &'static str = "visible_services";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let all = ctx.get::<AllServices>(&());
+        let public = |service: &&Arc<Service>| visibility(ctx, service).contains(&Visibility::Public);
+        let (public, rest): (Vec<_>, Vec<_>) = all.iter().partition(public);
+        let exported = rest.into_iter().filter(|service| is_visible(ctx, service, namespace));
+        exported.chain(public).cloned().collect()
     }
 }
 
-fn port(port: &ServicePort) -> Port {
-    Port { number: port.number, name: port.name.clone(), protocol: Protocol::parse(&port.protocol) }
+/// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for
+/// names, else the service's own.
+pub fn address_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> String {
+    let of_cluster = cluster_addresses(service, view);
+    if let Some(address) = of_cluster.iter().find(|address| view.supports(address)) {
+        return address.clone();
+    }
+    if view.uses_allocated_addresses(&settings(ctx).flags) && service.address == NO_ADDRESS {
+        let allocated = allocated(service);
+        if let Some(address) = allocated.into_iter().find(|address| view.supports(address)) {
+            return address;
+        }
+    }
+    service.address.clone()
 }
 
-/// The endpoint's own port for that name, else the target port, else the service's number.
-fn endpoint_port(workload: &WorkloadEntry, port: &ServicePort) -> u32 {
-    match workload.ports.get(&port.name) {
-        Some(&own) => own,
-        None if port.target_port > 0 => port.target_port,
-        None => port.number,
+/// All addresses a proxy knows a service by; those of IP families it does not have are left out.
+pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> Vec<String> {
+    let settings = settings(ctx);
+    let flags = &settings.flags;
+    let mut addresses = cluster_addresses(service, view).to_vec();
+    if addresses.is_empty() && view.uses_allocated_addresses(flags) {
+        addresses = allocated(service);
     }
+    let keeps_both = flags.get(ISTIO_DUAL_STACK) || flags.get(PILOT_ENABLE_AMBIENT);
+    if !(keeps_both && view.ipv4 && view.ipv6) {
+        addresses.retain(|address| view.supports(address));
+    }
+    if addresses.is_empty() && !service.address.is_empty() {
+        // The address of a Kubernetes service that this cluster does not have is that of another cluster.
+        let foreign = !service.cluster_addresses.is_empty();
+        if !foreign || view.supports(&service.address) {
+            addresses.push(service.address.clone());
+        }
+    }
+    addresses
+}
+
+fn cluster_addresses<'a>(service: &'a Service, view: &View) -> &'a [String] {
+    service.cluster_addresses.get(view.metadata.cluster_id.as_str()).map_or(&[], Vec::as_slice)
+}
+
+fn allocated(service: &Service) -> Vec<String> {
+    [&service.allocated_v4, &service.allocated_v6].into_iter().filter_map(Clone::clone).collect()
 }

@@ -1,9 +1,9 @@
 //! Which VirtualServices apply where.
 
-use canopus_api::{Kind, Object, ObjectKey};
+use canopus_api::{Kind, Object};
 use canopus_engine::{Ctx, Query};
 
-use crate::world::{Objects, Shelf};
+use crate::world::{Objects, Origin, Shelf};
 
 /// The VirtualServices bound to a gateway named `namespace/name`, oldest first.
 pub struct BoundTo;
@@ -11,14 +11,14 @@ pub struct BoundTo;
 impl Query for BoundTo {
     const NAME: &'static str = "virtual_services_bound_to";
     type Key = String;
-    type Value = Vec<ObjectKey>;
+    type Value = Vec<Origin>;
 
     fn run(ctx: &Ctx<'_>, gateway: &String) -> Self::Value {
         let mut bound = Vec::new();
         for key in ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService)).iter() {
             let Some(object) = ctx.read::<Objects>(key) else { continue };
             let Object::VirtualService(service) = object.as_ref() else { continue };
-            if service.spec.gateways.iter().any(|name| qualified_gateway(name, &key.namespace) == *gateway) {
+            if service.spec.gateways.iter().any(|name| qualified_gateway(name, key.namespace()) == *gateway) {
                 bound.push((object.meta().creation_timestamp, key.clone()));
             }
         }

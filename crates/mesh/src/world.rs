@@ -1,10 +1,44 @@
 //! The inputs every fact is derived from.
 
+use std::fmt;
 use std::sync::Arc;
 
-use canopus_api::{Kind, Object, ObjectKey, mesh_config};
+use canopus_api::{Kind, Object, ObjectKey, Typed, labels, mesh_config};
 use canopus_engine::{Ctx, Input};
-use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
+use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
+use canopus_runtime::flags::Flags;
+
+/// Which object, of which cluster: what provenance ends in.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Origin {
+    /// The cluster the object was read from.
+    pub cluster: Arc<str>,
+    /// The object's name there.
+    pub key: ObjectKey,
+}
+
+impl Origin {
+    /// An object of a cluster.
+    pub fn new(cluster: impl Into<Arc<str>>, key: ObjectKey) -> Self {
+        Self { cluster: cluster.into(), key }
+    }
+
+    /// The namespace of the object.
+    pub fn namespace(&self) -> &str {
+        &self.key.namespace
+    }
+
+    /// The name of the object.
+    pub fn name(&self) -> &str {
+        &self.key.name
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} in {}", self.key, self.cluster)
+    }
+}
 
 /// Every object of the mesh, whichever source it came from.
 pub struct Objects;
@@ -12,47 +46,133 @@ pub struct Objects;
 /// The ways objects are looked up together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Shelf {
-    /// All objects of a kind.
+    /// All objects of a kind, in all clusters.
     Kind(Kind),
-    /// The objects that define a service host.
-    Host(Arc<str>),
+    /// The objects of a kind in one namespace, in all clusters.
+    Namespace(Kind, Box<str>),
+    /// The ServiceEntries that define a host.
+    Host(Box<str>),
+    /// The EndpointSlices of a Kubernetes service: cluster, namespace, service.
+    Slices(Arc<str>, Box<str>, Box<str>),
+    /// The pods and WorkloadEntries at an address.
+    Address(Box<str>),
+    /// The Secrets, ConfigMaps and nodes of one cluster, by kind and namespace.
+    Cluster(Kind, Arc<str>, Box<str>),
 }
 
 impl Input for Objects {
     const NAME: &'static str = "objects";
-    type Key = ObjectKey;
+    type Key = Origin;
     type Value = Object;
     type Index = Shelf;
 
-    fn index(key: &ObjectKey, object: &Object) -> Vec<Shelf> {
-        let mut shelves = vec![Shelf::Kind(key.kind)];
-        if let Object::ServiceEntry(entry) = object {
-            shelves.extend(entry.spec.hosts.iter().map(|host| Shelf::Host(Arc::from(host.as_str()))));
+    fn index(origin: &Origin, object: &Object) -> Vec<Shelf> {
+        let key = &origin.key;
+        let mut shelves = vec![
+            Shelf::Kind(key.kind),
+            Shelf::Namespace(key.kind, key.namespace.clone()),
+            Shelf::Cluster(key.kind, origin.cluster.clone(), key.namespace.clone()),
+        ];
+        match object {
+            Object::ServiceEntry(entry) => {
+                shelves.extend(entry.spec.hosts.iter().map(|host| Shelf::Host(host.as_str().into())));
+            }
+            Object::EndpointSlice(slice) => {
+                if let Some(service) = slice.meta.label(labels::KUBERNETES_SERVICE_NAME.name) {
+                    shelves.push(Shelf::Slices(
+                        origin.cluster.clone(),
+                        key.namespace.clone(),
+                        service.into(),
+                    ));
+                }
+            }
+            Object::Pod(pod) => {
+                let mut addresses: Vec<_> = pod.status.pod_ips.iter().map(|ip| ip.ip.clone()).collect();
+                if addresses.is_empty() && !pod.status.pod_ip.is_empty() {
+                    addresses.push(pod.status.pod_ip.clone());
+                }
+                shelves.extend(addresses.into_iter().map(Shelf::Address));
+            }
+            Object::WorkloadEntry(entry) if !entry.spec.address.is_empty() => {
+                shelves.push(Shelf::Address(entry.spec.address.as_str().into()));
+            }
+            _ => {}
         }
         shelves
     }
+}
+
+/// The objects of one type on a shelf, with where they come from, in the order of their keys.
+pub fn objects_on<T: Typed>(ctx: &Ctx<'_>, shelf: &Shelf) -> Vec<(Origin, Arc<T>)> {
+    let origins = ctx.members::<Objects>(shelf);
+    origins.iter().filter_map(|origin| Some((origin.clone(), object::<T>(ctx, origin)?))).collect()
+}
+
+/// All objects of one type, in the order of their keys.
+pub fn objects_of<T: Typed>(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<T>)> {
+    objects_on(ctx, &Shelf::Kind(T::KIND))
+}
+
+/// One object, if it is there and of this type.
+pub fn object<T: Typed>(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<T>> {
+    ctx.read::<Objects>(origin)?.get::<T>().cloned()
+}
+
+/// Sorts objects as Istio does wherever the older one wins: by age, then name, then namespace.
+pub fn oldest_first<T: Typed>(objects: &mut [(Origin, Arc<T>)]) {
+    objects.sort_by(|(a, x), (b, y)| {
+        let age = |object: &Arc<T>| object.meta().creation_timestamp;
+        age(x)
+            .cmp(&age(y))
+            .then_with(|| a.name().cmp(b.name()))
+            .then_with(|| a.namespace().cmp(b.namespace()))
+    });
 }
 
 /// What the mesh as a whole is told: one value.
 pub struct Settings;
 
 /// The value of [`Settings`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct MeshSettings {
     /// Mesh configuration with defaults applied.
     pub mesh: MeshConfig,
+    /// The networks of the mesh and their gateways.
+    pub networks: MeshNetworks,
     /// DNS suffix of services that live in a namespace.
     pub domain: Arc<str>,
-    /// The name of the cluster this control plane belongs to.
+    /// The name of the cluster this control plane belongs to, whose Istio objects count.
     pub cluster: Arc<str>,
+    /// The namespace the control plane runs in.
+    pub system_namespace: Arc<str>,
+    /// The revision this control plane is.
+    pub revision: Arc<str>,
+    /// The settings of the process.
+    pub flags: Arc<Flags>,
+}
+
+impl MeshSettings {
+    /// The namespace whose policies apply to the whole mesh.
+    pub fn root_namespace(&self) -> &str {
+        &self.mesh.root_namespace
+    }
+
+    /// The trust domain of the mesh's identities.
+    pub fn trust_domain(&self) -> &str {
+        &self.mesh.trust_domain
+    }
 }
 
 impl Default for MeshSettings {
     fn default() -> Self {
         Self {
             mesh: mesh_config::default_mesh_config(),
+            networks: mesh_config::default_networks(),
             domain: "cluster.local".into(),
             cluster: "Kubernetes".into(),
+            system_namespace: "istio-system".into(),
+            revision: "default".into(),
+            flags: Arc::new(Flags::defaults()),
         }
     }
 }
@@ -62,10 +182,6 @@ impl Input for Settings {
     type Key = ();
     type Value = MeshSettings;
     type Index = ();
-
-    fn index(_: &(), _: &MeshSettings) -> Vec<()> {
-        Vec::new()
-    }
 }
 
 /// The settings in force; Istio's defaults until some are given.

@@ -47,6 +47,13 @@ struct Resolved {
     default: Value,
 }
 
+impl PartialEq for Flags {
+    /// Settings are equal if the same variables are set to the same texts.
+    fn eq(&self, other: &Self) -> bool {
+        self.variables == other.variables
+    }
+}
+
 impl Flags {
     /// Reads the environment of the process.
     pub fn from_env() -> Self {

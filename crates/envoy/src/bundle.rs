@@ -1,0 +1,116 @@
+//! Everything one proxy gets, asked for as a proxy asks: clusters and listeners, then whatever those refer to.
+
+use std::collections::BTreeSet;
+
+use canopus_engine::{QueryError, Snapshot};
+use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
+use canopus_proto::envoy::config::listener::v3::filter::ConfigType as FilterConfig;
+use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, http_filter::ConfigType as HttpFilterConfig,
+};
+use canopus_proto::Message;
+use canopus_proto::resource::Resource;
+
+use crate::cluster::Clusters;
+use crate::endpoint::Assignment;
+use crate::listener::Listeners;
+use crate::route_config::Routes;
+
+/// All resources of a proxy, by type.
+#[derive(Clone, Debug, Default)]
+pub struct Bundle {
+    /// CDS.
+    pub clusters: Vec<Resource>,
+    /// EDS, for the clusters that ask for it.
+    pub endpoints: Vec<Resource>,
+    /// LDS.
+    pub listeners: Vec<Resource>,
+    /// RDS, for the tables the listeners name.
+    pub routes: Vec<Resource>,
+}
+
+impl Bundle {
+    /// What `proxy` gets in this state of the world.
+    pub fn of(world: &Snapshot, proxy: &Proxy) -> Result<Self, QueryError> {
+        let view = world.get::<ViewOf>(proxy)?;
+        let clusters: Vec<Resource> = world.get::<Clusters>(proxy)?.iter().cloned().collect();
+        let listeners: Vec<Resource> = world.get::<Listeners>(proxy)?.iter().cloned().collect();
+        let references = References::of(&clusters, &listeners);
+        let mut bundle = Self { clusters, listeners, ..Self::default() };
+        for name in references.assignments {
+            let found = world.get::<Assignment>(&(view.as_ref().clone(), name))?;
+            bundle.endpoints.extend(found.as_ref().clone());
+        }
+        for name in references.routes {
+            let found = world.get::<Routes>(&(view.as_ref().clone(), name))?;
+            bundle.routes.extend(found.as_ref().clone());
+        }
+        Ok(bundle)
+    }
+}
+
+/// The names that clusters and listeners make a proxy ask for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct References {
+    /// Of endpoint assignments.
+    pub assignments: BTreeSet<String>,
+    /// Of route tables.
+    pub routes: BTreeSet<String>,
+    /// Of extension configurations.
+    pub extensions: BTreeSet<String>,
+}
+
+impl References {
+    /// Reads encoded clusters and listeners; what cannot be read refers to nothing.
+    pub fn of(clusters: &[Resource], listeners: &[Resource]) -> Self {
+        let mut found = Self::default();
+        for cluster in clusters.iter().filter_map(|resource| Cluster::decode(resource.body.clone()).ok()) {
+            found.add_cluster(cluster);
+        }
+        for listener in listeners.iter().filter_map(|resource| Listener::decode(resource.body.clone()).ok()) {
+            for chain in listener.filter_chains.iter().chain(&listener.default_filter_chain) {
+                found.add_chain(chain);
+            }
+        }
+        found
+    }
+
+    fn add_cluster(&mut self, cluster: Cluster) {
+        let eds = ClusterDiscoveryType::Type(DiscoveryType::Eds as i32);
+        if cluster.cluster_discovery_type == Some(eds) {
+            let service = cluster.eds_cluster_config.map(|config| config.service_name).unwrap_or_default();
+            self.assignments.insert(if service.is_empty() { cluster.name } else { service });
+        }
+    }
+
+    fn add_chain(&mut self, chain: &FilterChain) {
+        for filter in &chain.filters {
+            match &filter.config_type {
+                Some(FilterConfig::TypedConfig(config)) => {
+                    if let Ok(manager) = config.unpack::<HttpConnectionManager>() {
+                        self.add_manager(manager);
+                    }
+                }
+                Some(FilterConfig::ConfigDiscovery(_)) => {
+                    self.extensions.insert(filter.name.clone());
+                }
+                None => {}
+            }
+        }
+    }
+
+    fn add_manager(&mut self, manager: HttpConnectionManager) {
+        if let Some(RouteSpecifier::Rds(rds)) = manager.route_specifier {
+            self.routes.insert(rds.route_config_name);
+        }
+        for filter in manager.http_filters {
+            if matches!(filter.config_type, Some(HttpFilterConfig::ConfigDiscovery(_))) {
+                self.extensions.insert(filter.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! Endpoints: where the instances of a service listen.
+
+mod entry;
+pub(crate) mod kube;
+
+use std::sync::Arc;
+
+use canopus_base::labels::Labels;
+use canopus_engine::{Ctx, Query};
+
+use crate::service::{Registry, ServiceKey};
+use crate::workload::Workload;
+use crate::world::Origin;
+
+/// Where one instance of a service listens on one of its ports.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Endpoint {
+    /// IP addresses, a host name, or the path of a socket; more than one for dual-stack instances.
+    pub addresses: Vec<Arc<str>>,
+    /// Port number; 0 for the path of a socket.
+    pub port: u32,
+    /// The service's port it stands for, by name.
+    pub port_name: Arc<str>,
+    /// The service's port it stands for, by number, if it comes from a ServiceEntry.
+    pub port_number: Option<u32>,
+    /// Share of the load; 0 if not said.
+    pub weight: u32,
+    /// Whether it can take traffic.
+    pub health: Health,
+    /// Whether it is told to proxies although it is unhealthy.
+    pub send_unhealthy: bool,
+    /// What runs there.
+    pub workload: Arc<EndpointWorkload>,
+    /// Who knows of it.
+    pub registry: Registry,
+}
+
+/// What runs at an endpoint. The endpoints of all ports share it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EndpointWorkload {
+    /// The name in telemetry.
+    pub name: Arc<str>,
+    /// The namespace.
+    pub namespace: Arc<str>,
+    /// The cluster.
+    pub cluster: Arc<str>,
+    /// The network; empty if none is known.
+    pub network: Arc<str>,
+    /// Labels by which subsets choose.
+    pub labels: Labels,
+    /// `region/zone/subzone`, as the registry has it.
+    pub locality: Arc<str>,
+    /// The SPIFFE identity; empty if none is known.
+    pub service_account: Arc<str>,
+    /// How connections are taken: `istio`, `disabled`.
+    pub tls_mode: Arc<str>,
+    /// The Kubernetes node.
+    pub node: Arc<str>,
+    /// The name below a headless service, and that service.
+    pub host_name: Option<(Arc<str>, Arc<str>)>,
+    /// The object behind it, if there is one.
+    pub origin: Option<Origin>,
+}
+
+impl From<&Workload> for EndpointWorkload {
+    fn from(workload: &Workload) -> Self {
+        Self {
+            name: workload.workload_name.clone(),
+            namespace: workload.namespace.clone(),
+            cluster: workload.cluster.clone(),
+            network: workload.network.clone(),
+            labels: workload.labels.clone(),
+            locality: workload.locality.clone(),
+            service_account: workload.service_account.clone(),
+            tls_mode: workload.tls_mode.clone(),
+            node: workload.node.clone(),
+            host_name: workload.host_name.clone(),
+            origin: Some(workload.origin.clone()),
+        }
+    }
+}
+
+/// Whether an endpoint can take traffic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// It can.
+    #[default]
+    Healthy,
+    /// It cannot.
+    Unhealthy,
+    /// It keeps the sessions it has.
+    Draining,
+    /// It is about to go.
+    Terminating,
+}
+
+impl Endpoint {
+    /// The first address.
+    pub fn address(&self) -> &str {
+        self.addresses.first().map_or("", |address| address)
+    }
+
+    /// Whether it stands for this port of its service.
+    pub fn is_for(&self, name: &str, number: u32) -> bool {
+        match self.port_number {
+            Some(own) => own == number,
+            None => *self.port_name == *name,
+        }
+    }
+}
+
+/// All endpoints of a service, of all its ports: those of ServiceEntries first, then cluster by cluster.
+pub struct Endpoints;
+
+impl Query for Endpoints {
+    const NAME: &'static str = "endpoints";
+    type Key = ServiceKey;
+    type Value = Vec<Arc<Endpoint>>;
+
+    fn run(ctx: &Ctx<'_>, key: &ServiceKey) -> Self::Value {
+        let mut endpoints = entry::endpoints(ctx, key);
+        endpoints.extend(kube::endpoints(ctx, key));
+        endpoints
+    }
+}
+
+/// The identities of a service's endpoints, sorted; with those the service itself names.
+pub struct ServiceAccounts;
+
+impl Query for ServiceAccounts {
+    const NAME: &'static str = "service_accounts";
+    type Key = ServiceKey;
+    type Value = Vec<String>;
+
+    fn run(ctx: &Ctx<'_>, key: &ServiceKey) -> Self::Value {
+        let endpoints = ctx.get::<Endpoints>(key);
+        let of_endpoints = endpoints.iter().map(|endpoint| endpoint.workload.service_account.to_string());
+        let named = crate::service::service(ctx, key).map(|service| service.service_accounts.clone());
+        let mut accounts: Vec<_> =
+            of_endpoints.filter(|account| !account.is_empty()).chain(named.unwrap_or_default()).collect();
+        accounts.sort();
+        accounts.dedup();
+        accounts
+    }
+}

@@ -1,0 +1,135 @@
+//! Services that ServiceEntries define.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use canopus_api::istio::ServiceEntry;
+use canopus_api::labels;
+use canopus_api::visibility::Visibility;
+use canopus_base::labels::{Labels, canonical};
+use canopus_base::net::{parse_ip, parse_prefix};
+use canopus_base::protocol::Protocol;
+use canopus_engine::Ctx;
+use canopus_proto::istio::networking::v1alpha3::service_entry::{Location, Resolution as EntryResolution};
+use canopus_runtime::flags::{
+    LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES, PILOT_ENABLE_IP_AUTOALLOCATE,
+};
+
+use super::{NO_ADDRESS, Port, Registry, Resolution, Service, kube};
+use crate::world::{Origin, settings};
+
+/// The services of an entry: one for each host and address.
+pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> Vec<Service> {
+    let spec = &entry.spec;
+    let resolution = match spec.resolution() {
+        EntryResolution::None => Resolution::Passthrough,
+        EntryResolution::Static => Resolution::Listed,
+        EntryResolution::Dns => Resolution::Dns,
+        EntryResolution::DnsRoundRobin => Resolution::DnsRoundRobin,
+        EntryResolution::DynamicDns => Resolution::DynamicDns,
+    };
+    let external = spec.location() == Location::MeshExternal;
+    let ports = spec.ports.iter().map(|port| Port {
+        number: port.number,
+        name: port.name.as_str().into(),
+        protocol: Protocol::parse(&port.protocol),
+    });
+    let passthrough_target_ports: BTreeMap<u32, u32> = spec
+        .ports
+        .iter()
+        .filter(|port| resolution == Resolution::Passthrough && port.target_port != 0)
+        .map(|port| (port.number, port.target_port))
+        .collect();
+    let selector = spec.workload_selector.as_ref().map(|selector| &selector.labels);
+    let model = Service {
+        host: Arc::default(),
+        name: Arc::default(),
+        namespace: entry.meta.namespace.as_ref().into(),
+        ports: ports.collect(),
+        resolution,
+        external,
+        registry: Registry::External,
+        created: entry.meta.creation_timestamp,
+        labels: service_labels(ctx, entry, external),
+        export_to: spec.export_to.iter().map(|entry| Visibility::parse(entry)).collect(),
+        cluster_addresses: BTreeMap::new(),
+        address: NO_ADDRESS.to_owned(),
+        allocated_v4: None,
+        allocated_v6: None,
+        service_accounts: spec.subject_alt_names.clone(),
+        selector: selector.into_iter().flatten().map(|(k, v)| (k.as_str(), v.as_str())).collect(),
+        traffic_distribution: kube::traffic_distribution(ctx, origin, None, &entry.meta),
+        kube: None,
+        passthrough_target_ports,
+        races_connections: entry
+            .meta
+            .annotation("istio.io/connect-strategy")
+            .is_some_and(|strategy| strategy.eq_ignore_ascii_case("RACE_FIRST_TCP_CONNECT")),
+        aliases: Vec::new(),
+        origins: vec![origin.clone()],
+    };
+    let named = |host: &str| Service { host: host.into(), name: host.into(), ..model.clone() };
+    let allocated = allocated_addresses(ctx, entry);
+    let mut services = Vec::new();
+    for host in &spec.hosts {
+        if spec.addresses.is_empty() {
+            let of_host = || allocated.iter().filter(|(name, _)| name == host).map(|(_, address)| *address);
+            services.push(Service {
+                allocated_v4: of_host().filter(IpAddr::is_ipv4).last().map(|address| address.to_string()),
+                allocated_v6: of_host().filter(IpAddr::is_ipv6).last().map(|address| address.to_string()),
+                ..named(host)
+            });
+        }
+        for address in spec.addresses.iter().filter_map(|address| usable_address(address)) {
+            services.push(Service { address, ..named(host) });
+        }
+    }
+    services
+}
+
+/// An address or CIDR; a CIDR of one address is that address.
+fn usable_address(text: &str) -> Option<String> {
+    if parse_ip(text).is_ok() {
+        return Some(text.to_owned());
+    }
+    let prefix = parse_prefix(text).ok()?;
+    Some(if prefix.prefix_len() == prefix.max_prefix_len() {
+        prefix.addr().to_string()
+    } else {
+        text.to_owned()
+    })
+}
+
+/// Telemetry of calls to the outside needs a name for what is called.
+fn service_labels(ctx: &Ctx<'_>, entry: &ServiceEntry, external: bool) -> Labels {
+    let mut found = entry.meta.labels.clone();
+    let wanted =
+        external && settings(ctx).flags.get(LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES);
+    if wanted {
+        let (name, revision) = canonical::service(&entry.meta.labels, &entry.meta.name);
+        let (name, revision) = (name.to_owned(), revision.to_owned());
+        found.insert(labels::CANONICAL_NAME.name, name);
+        found.insert(labels::CANONICAL_REVISION.name, revision);
+    }
+    found
+}
+
+/// The addresses that were allocated for the entry's hosts, as its status has them.
+fn allocated_addresses(ctx: &Ctx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAddr)> {
+    if !wants_allocation(ctx, entry) {
+        return Vec::new();
+    }
+    let addresses = entry.status.addresses.iter();
+    addresses.filter_map(|given| Some((given.host.clone(), parse_ip(&given.value).ok()?))).collect()
+}
+
+/// Whether addresses are allocated for an entry: it has none, can honour them, and nobody said no.
+fn wants_allocation(ctx: &Ctx<'_>, entry: &ServiceEntry) -> bool {
+    let spec = &entry.spec;
+    let opted = entry.meta.label(labels::ENABLE_AUTOALLOCATE_IP.name);
+    settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE)
+        && !opted.is_some_and(|value| value.eq_ignore_ascii_case("false"))
+        && spec.addresses.is_empty()
+        && spec.resolution() != EntryResolution::None
+}

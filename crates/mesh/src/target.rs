@@ -1,0 +1,206 @@
+//! Which services a proxy stands for, and on which of its ports.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::kube::{Pod, Service as KubeObject, ServicePort};
+use canopus_api::value::IntOrString;
+use canopus_base::labels::Labels;
+use canopus_base::protocol::Protocol;
+use canopus_engine::{Ctx, Query};
+
+use crate::endpoint::{Endpoints, kube::entry_port};
+use crate::proxy::{Proxy, ViewOf};
+use crate::service::{AllServices, KubernetesService, Port, Resolution, Service};
+use crate::workload::{self, Workload};
+use crate::world::{Shelf, object, objects_on, settings};
+
+/// A port of a service that a proxy stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    /// The service.
+    pub service: Arc<Service>,
+    /// The port callers use.
+    pub port: Port,
+    /// The port the workload listens on.
+    pub target_port: u32,
+}
+
+/// The targets of a proxy, in the order of the services' age and host.
+pub struct Targets;
+
+impl Query for Targets {
+    const NAME: &'static str = "targets";
+    type Key = Proxy;
+    type Value = Vec<Target>;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
+        let mut targets = from_kubernetes(ctx, proxy);
+        targets.extend(from_entries(ctx, proxy));
+        targets
+            .sort_by(|a, b| (a.service.created, &a.service.host).cmp(&(b.service.created, &b.service.host)));
+        targets
+    }
+}
+
+fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
+    if let Some(entry) = workload::entry_of(ctx, proxy) {
+        return of_entry(ctx, &entry);
+    }
+    if let Some(workload) = workload::pod_of(ctx, proxy).filter(|_| !ctx.get::<ViewOf>(proxy).is_vm) {
+        let Some(pod) = object::<Pod>(ctx, &workload.origin) else { return Vec::new() };
+        let services = selecting(ctx, &workload.namespace, &pod.meta.labels, Some(&workload.cluster));
+        if services.is_empty() {
+            return from_slices(ctx, proxy);
+        }
+        let of_service = |(service, object): &(Arc<Service>, Arc<KubeObject>)| {
+            of_ports(service, object, |port| pod_port(port, &pod))
+        };
+        return services.iter().flat_map(of_service).collect();
+    }
+    from_metadata(ctx, proxy)
+}
+
+/// The Kubernetes services of a namespace that select these labels, as the cluster has them.
+fn selecting(
+    ctx: &Ctx<'_>,
+    namespace: &str,
+    labels: &Labels,
+    cluster: Option<&Arc<str>>,
+) -> Vec<(Arc<Service>, Arc<KubeObject>)> {
+    let shelf = Shelf::Namespace(Kind::Service, namespace.into());
+    let objects = objects_on::<KubeObject>(ctx, &shelf).into_iter();
+    let here = objects.filter(|(origin, _)| cluster.is_none_or(|cluster| *cluster == origin.cluster));
+    let selecting = here.filter(|(_, object)| object.spec.selector.selects(labels));
+    selecting
+        .filter_map(|(origin, object)| {
+            let key = (Arc::from(origin.namespace()), Arc::from(origin.name()));
+            Some((ctx.get::<KubernetesService>(&key).as_ref().clone()?, object))
+        })
+        .collect()
+}
+
+/// The targets of one service; ports that lead to the same place with the same protocol are one.
+fn of_ports(
+    service: &Arc<Service>,
+    object: &KubeObject,
+    number: impl Fn(&ServicePort) -> Option<u32>,
+) -> Vec<Target> {
+    let mut seen: BTreeSet<(u32, Protocol)> = BTreeSet::new();
+    let mut targets = Vec::new();
+    for written in &object.spec.ports {
+        let Some(port) = service.port_named(&written.name) else { continue };
+        let Some(target_port) = number(written) else { continue };
+        if seen.insert((target_port, port.protocol)) {
+            targets.push(Target { service: service.clone(), port: port.clone(), target_port });
+        }
+    }
+    targets
+}
+
+/// The port of a pod that a service's port leads to.
+fn pod_port(port: &ServicePort, pod: &Pod) -> Option<u32> {
+    match &port.target_port {
+        Some(IntOrString::String(name)) => {
+            let staying = pod.spec.init_containers.iter();
+            let staying = staying.filter(|container| container.restart_policy.as_deref() == Some("Always"));
+            let containers = pod.spec.containers.iter().chain(staying);
+            let mut ports = containers.flat_map(|container| &container.ports);
+            let found = ports.find(|own| own.name == *name && own.protocol == port.protocol);
+            found.map(|own| own.container_port.into())
+        }
+        Some(IntOrString::Int(number)) => u32::try_from(*number).ok(),
+        // The API server fills it in; files may leave it out.
+        None => Some(port.port.into()),
+    }
+}
+
+/// A service without a selector is known to stand for a pod only by its endpoints.
+fn from_slices(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
+    let Some(address) = proxy.id.addresses.first().map(ToString::to_string) else { return Vec::new() };
+    let shelf = Shelf::Namespace(Kind::Service, proxy.namespace().into());
+    let mut targets = Vec::new();
+    for (origin, _) in objects_on::<KubeObject>(ctx, &shelf) {
+        let key = (Arc::from(origin.namespace()), Arc::from(origin.name()));
+        let Some(service) = ctx.get::<KubernetesService>(&key).as_ref().clone() else { continue };
+        for endpoint in ctx.get::<Endpoints>(&service.key()).iter().filter(|e| e.address() == address) {
+            if let Some(port) = service.port_named(&endpoint.port_name) {
+                let (service, port) = (service.clone(), port.clone());
+                targets.push(Target { service, port, target_port: endpoint.port });
+            }
+        }
+    }
+    targets
+}
+
+/// The targets of a WorkloadEntry that Kubernetes services select.
+fn of_entry(ctx: &Ctx<'_>, entry: &Workload) -> Vec<Target> {
+    let services = selecting(ctx, &entry.namespace, &entry.labels, None);
+    let listed = services.iter().filter(|(service, _)| service.resolution == Resolution::Listed);
+    listed
+        .flat_map(|(service, object)| {
+            let ports = object.spec.ports.iter().filter_map(|written| {
+                let port = service.port_named(&written.name)?;
+                let target_port = entry_port(written, entry)?;
+                (port.protocol != Protocol::Udp).then(|| Target {
+                    service: service.clone(),
+                    port: port.clone(),
+                    target_port,
+                })
+            });
+            ports.collect::<Vec<_>>()
+        })
+        .collect()
+}
+
+/// A pod that the registry does not know yet says enough about itself to be found.
+fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
+    let view = ctx.get::<ViewOf>(proxy);
+    if view.labels.is_empty() {
+        return Vec::new();
+    }
+    let cluster = match proxy.metadata.cluster_id.as_str() {
+        "" => settings(ctx).cluster.clone(),
+        cluster => cluster.into(),
+    };
+    let own = &proxy.metadata.pod_ports.0;
+    let number = |port: &ServicePort| match &port.target_port {
+        Some(IntOrString::String(name)) => {
+            let same = |own: &&canopus_api::node::PodPort| {
+                own.name == **name && own.protocol == port.protocol.as_str()
+            };
+            own.iter().find(same).and_then(|own| u32::try_from(own.container_port).ok())
+        }
+        Some(IntOrString::Int(number)) => u32::try_from(*number).ok(),
+        None => Some(port.port.into()),
+    };
+    let services = selecting(ctx, &view.namespace, &view.labels, Some(&cluster));
+    services.iter().flat_map(|(service, object)| of_ports(service, object, number)).collect()
+}
+
+/// The ServiceEntries of the proxy's namespace that have one of its addresses among their endpoints.
+fn from_entries(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
+    let addresses: Vec<String> = proxy.id.addresses.iter().map(ToString::to_string).collect();
+    let namespace = proxy.metadata.namespace.as_str();
+    let all = ctx.get::<AllServices>(&());
+    let entries = all.iter().filter(|service| {
+        !service.is_kubernetes() && (namespace.is_empty() || *service.namespace == *namespace)
+    });
+    let mut targets = Vec::new();
+    for service in entries {
+        let endpoints = ctx.get::<Endpoints>(&service.key());
+        let own = endpoints.iter().filter(|endpoint| addresses.iter().any(|a| *a == endpoint.address()));
+        for endpoint in own {
+            let port = endpoint.port_number.and_then(|number| service.port(number));
+            if let Some(port) = port {
+                targets.push(Target {
+                    service: service.clone(),
+                    port: port.clone(),
+                    target_port: endpoint.port,
+                });
+            }
+        }
+    }
+    targets
+}

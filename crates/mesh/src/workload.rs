@@ -1,0 +1,314 @@
+//! Workloads: pods and WorkloadEntries, who they are and where they run.
+
+mod name;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::istio::WorkloadEntry as EntryObject;
+use canopus_api::kube::{Namespace, Node, Pod, PodPhase};
+use canopus_api::{Kind, ObjectKey, labels as known};
+use canopus_base::labels::Labels;
+use canopus_base::spiffe::Identity;
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::networking::v1alpha3::WorkloadEntry;
+
+use crate::locality::{self, Locality};
+use crate::network;
+use crate::proxy::Proxy;
+use crate::world::{Origin, Shelf, object, objects_on, settings};
+
+/// Something that runs: a pod, or what a WorkloadEntry describes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Workload {
+    /// Its own name: that of the pod or of the entry.
+    pub name: Arc<str>,
+    /// The name it has in telemetry: its Deployment's, for example.
+    pub workload_name: Arc<str>,
+    /// The namespace it runs in.
+    pub namespace: Arc<str>,
+    /// The cluster it runs in.
+    pub cluster: Arc<str>,
+    /// The network it is in; empty if none is known.
+    pub network: Arc<str>,
+    /// Its labels, with those that say where it is.
+    pub labels: Labels,
+    /// `region/zone/subzone` as the registry has it, which keeps empty parts.
+    pub locality: Arc<str>,
+    /// The SPIFFE identity it runs as; empty if none is known.
+    pub service_account: Arc<str>,
+    /// How it takes connections: `istio`, `disabled`, or another value of the label.
+    pub tls_mode: Arc<str>,
+    /// Its addresses; an entry may have a host name or `unix://` path.
+    pub addresses: Vec<Arc<str>>,
+    /// The Kubernetes node it runs on.
+    pub node: Arc<str>,
+    /// The name it has below a headless service, and that service.
+    pub host_name: Option<(Arc<str>, Arc<str>)>,
+    /// Its share of the load; 0 if not said.
+    pub weight: u32,
+    /// The ports it has under other numbers, by name.
+    pub ports: BTreeMap<String, u32>,
+    /// Whether it is a pod.
+    pub is_pod: bool,
+    /// The object it comes from.
+    pub origin: Origin,
+}
+
+/// The TLS mode of what takes no mutual TLS.
+pub const TLS_DISABLED: &str = "disabled";
+/// The TLS mode of what takes mutual TLS.
+pub const TLS_ISTIO: &str = "istio";
+
+impl Workload {
+    /// Whether its address can be used only by proxies that resolve names or open files.
+    pub fn has_no_ip(&self) -> bool {
+        self.addresses
+            .iter()
+            .any(|address| !address.is_empty() && canopus_base::net::parse_ip(address).is_err())
+    }
+}
+
+/// The workload a pod is; `None` if the object is no pod that could take traffic.
+pub struct PodWorkload;
+
+impl Query for PodWorkload {
+    const NAME: &'static str = "pod_workload";
+    type Key = Origin;
+    type Value = Option<Arc<Workload>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let pod = object::<Pod>(ctx, origin)?;
+        let ended = matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed);
+        (!ended).then(|| Arc::new(of_pod(ctx, origin, &pod)))
+    }
+}
+
+fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
+    let (meta, spec) = (&pod.meta, &pod.spec);
+    let settings = settings(ctx);
+    let locality = pod_locality(ctx, origin, pod);
+    let network = network::of(ctx, &origin.cluster, &pod.status.pod_ip, &meta.labels);
+    let identity = Identity::new(settings.trust_domain(), &meta.namespace, &spec.service_account_name);
+    let host_name = spec.subdomain.as_ref().filter(|subdomain| !subdomain.is_empty()).map(|subdomain| {
+        let own = spec.hostname.as_deref().filter(|name| !name.is_empty()).unwrap_or(&meta.name);
+        (Arc::from(own), Arc::from(&**subdomain))
+    });
+    let addresses = pod.status.pod_ips.iter().map(|ip| Arc::from(&*ip.ip));
+    let mut addresses: Vec<_> = addresses.collect();
+    if addresses.is_empty() && !pod.status.pod_ip.is_empty() {
+        addresses.push(Arc::from(&*pod.status.pod_ip));
+    }
+    Workload {
+        name: Arc::from(&*meta.name),
+        workload_name: name::of_pod(meta).into(),
+        namespace: Arc::from(&*meta.namespace),
+        cluster: origin.cluster.clone(),
+        labels: augment(meta.labels.clone(), &origin.cluster, &locality, &spec.node_name, &network),
+        network: network.into(),
+        locality: locality.into(),
+        service_account: identity.map(|identity| identity.to_string()).unwrap_or_default().into(),
+        tls_mode: tls_mode(&meta.labels).into(),
+        addresses,
+        node: Arc::from(&*spec.node_name),
+        host_name,
+        weight: 0,
+        ports: BTreeMap::new(),
+        is_pod: true,
+        origin: origin.clone(),
+    }
+}
+
+/// How the holder of these labels takes connections.
+pub fn tls_mode(labels: &Labels) -> &str {
+    labels.get(known::SECURITY_TLS_MODE.name).unwrap_or(TLS_DISABLED)
+}
+
+/// A label of the pod says it, or those of its node.
+fn pod_locality(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> String {
+    if let Some(label) = locality::label_of(&pod.meta.labels) {
+        return label;
+    }
+    let key = ObjectKey::new(Kind::Node, "", &pod.spec.node_name);
+    let Some(node) = object::<Node>(ctx, &Origin::new(origin.cluster.clone(), key)) else {
+        return String::new();
+    };
+    let label = |keys: &[&str]| {
+        keys.iter().find_map(|key| node.meta.label(key).filter(|value| !value.is_empty())).unwrap_or_default()
+    };
+    let region = label(&[known::KUBERNETES_REGION.name, "failure-domain.beta.kubernetes.io/region"]);
+    let zone = label(&[known::KUBERNETES_ZONE.name, "failure-domain.beta.kubernetes.io/zone"]);
+    let subzone = label(&[known::TOPOLOGY_SUBZONE.name]);
+    if region.is_empty() && zone.is_empty() && subzone.is_empty() {
+        return String::new();
+    }
+    format!("{region}/{zone}/{subzone}")
+}
+
+/// Adds the labels that say where something runs.
+pub fn augment(mut labels: Labels, cluster: &str, locality: &str, node: &str, network: &str) -> Labels {
+    let place = Locality::parse(locality);
+    let mut set = |key: &str, value: &str| {
+        if !value.is_empty() {
+            labels.insert(key, value);
+        }
+    };
+    set(known::KUBERNETES_REGION.name, &place.region);
+    set(known::KUBERNETES_ZONE.name, &place.zone);
+    set(known::TOPOLOGY_SUBZONE.name, &place.subzone);
+    set(known::TOPOLOGY_CLUSTER.name, cluster);
+    set(known::KUBERNETES_HOSTNAME.name, node);
+    let known_network = labels.get(known::TOPOLOGY_NETWORK.name).unwrap_or_default();
+    if !network.is_empty() && known_network.is_empty() {
+        labels.insert(known::TOPOLOGY_NETWORK.name, network);
+    }
+    labels
+}
+
+/// The workload a WorkloadEntry describes.
+pub struct EntryWorkload;
+
+impl Query for EntryWorkload {
+    const NAME: &'static str = "entry_workload";
+    type Key = Origin;
+    type Value = Option<Arc<Workload>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let entry = object::<EntryObject>(ctx, origin)?;
+        // Labels of the object win over those of its spec.
+        let mut labels: Labels = entry.spec.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+        for (key, value) in entry.meta.labels.iter() {
+            labels.insert(key, value);
+        }
+        let workload = of_entry(ctx, origin, &entry.meta.name, &entry.spec, labels);
+        Some(Arc::new(Workload { workload_name: name::of_entry(&entry.meta).into(), ..workload }))
+    }
+}
+
+/// The workload an entry describes, be it an object of its own or written into a ServiceEntry.
+pub fn of_entry(
+    ctx: &Ctx<'_>,
+    origin: &Origin,
+    name: &str,
+    spec: &WorkloadEntry,
+    labels: Labels,
+) -> Workload {
+    let settings = settings(ctx);
+    let tls_mode = match labels.get(known::SECURITY_TLS_MODE.name) {
+        Some(mode) => mode.to_owned(),
+        None if spec.service_account.is_empty() => TLS_DISABLED.to_owned(),
+        None => TLS_ISTIO.to_owned(),
+    };
+    let identity = || Identity::new(settings.trust_domain(), origin.namespace(), &spec.service_account);
+    let service_account = match spec.service_account.as_str() {
+        "" => String::new(),
+        _ => identity().map(|identity| identity.to_string()).unwrap_or_default(),
+    };
+    let locality = match spec.locality.as_str() {
+        "" => locality::label_of(&labels).unwrap_or_default(),
+        said => said.to_owned(),
+    };
+    let network = match spec.network.as_str() {
+        "" => network::of(ctx, &settings.cluster, &spec.address, &labels),
+        said => said.to_owned(),
+    };
+    Workload {
+        name: name.into(),
+        workload_name: name.into(),
+        namespace: origin.namespace().into(),
+        cluster: settings.cluster.clone(),
+        labels: augment(labels, &settings.cluster, &locality, "", &network),
+        // Parity: only what the entry itself says counts as the network of its endpoint.
+        network: spec.network.as_str().into(),
+        locality: locality.into(),
+        service_account: service_account.into(),
+        tls_mode: tls_mode.into(),
+        addresses: vec![spec.address.as_str().into()],
+        node: Arc::default(),
+        host_name: None,
+        weight: spec.weight,
+        ports: spec.ports.clone(),
+        is_pod: false,
+        origin: origin.clone(),
+    }
+}
+
+/// The pods and WorkloadEntries of a namespace that can be selected, pods first, each by name.
+pub struct WorkloadsIn;
+
+impl Query for WorkloadsIn {
+    const NAME: &'static str = "workloads_in";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Workload>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let shelf = |kind| Shelf::Namespace(kind, namespace.as_ref().into());
+        let pods = ctx.members::<crate::world::Objects>(&shelf(Kind::Pod));
+        let pods = pods.iter().filter_map(|origin| ctx.get::<PodWorkload>(origin).as_ref().clone());
+        let entries = ctx.members::<crate::world::Objects>(&shelf(Kind::WorkloadEntry));
+        let entries = entries.iter().filter_map(|origin| ctx.get::<EntryWorkload>(origin).as_ref().clone());
+        let mut workloads: Vec<_> = pods.chain(entries).collect();
+        workloads.sort_by(|a, b| (!a.is_pod, &a.name, &a.cluster).cmp(&(!b.is_pod, &b.name, &b.cluster)));
+        workloads
+    }
+}
+
+/// The workload a proxy stands beside, as far as a registry knows it: its pod, else the entry at its address.
+pub struct WorkloadOf;
+
+impl Query for WorkloadOf {
+    const NAME: &'static str = "workload_of";
+    type Key = Proxy;
+    type Value = Option<Arc<Workload>>;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
+        pod_of(ctx, proxy).or_else(|| entry_of(ctx, proxy))
+    }
+}
+
+/// The pod of a proxy: the one its node id names, else the one at its address.
+pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
+    let cluster: Arc<str> = match proxy.metadata.cluster_id.as_str() {
+        "" => settings(ctx).cluster.clone(),
+        cluster => cluster.into(),
+    };
+    let addresses: Vec<String> = proxy.id.addresses.iter().map(ToString::to_string).collect();
+    if let Some((name, namespace)) = proxy.id.id.split_once('.') {
+        let origin = Origin::new(cluster.clone(), ObjectKey::new(Kind::Pod, namespace, name));
+        if let Some(pod) = ctx.get::<PodWorkload>(&origin).as_ref() {
+            return Some(pod.clone());
+        }
+    }
+    let shelf = Shelf::Address(addresses.first()?.as_str().into());
+    let pods = objects_on::<Pod>(ctx, &shelf);
+    // Pods on the network of their node share its address and cannot be told apart by it.
+    let own = pods.into_iter().filter(|(origin, pod)| origin.cluster == cluster && !pod.spec.host_network);
+    let mut own: Vec<_> =
+        own.filter_map(|(origin, _)| ctx.get::<PodWorkload>(&origin).as_ref().clone()).collect();
+    if own.len() > 1 {
+        own.retain(|pod| *pod.namespace == *proxy.metadata.namespace);
+    }
+    own.into_iter().next()
+}
+
+/// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.
+pub fn entry_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
+    let address = proxy.id.addresses.first()?.to_string();
+    let entries = objects_on::<EntryObject>(ctx, &Shelf::Address(address.into()));
+    let of_namespace = |origin: &Origin| {
+        proxy.metadata.namespace.is_empty() || *origin.namespace() == *proxy.metadata.namespace
+    };
+    let mut found: Vec<_> = entries
+        .into_iter()
+        .filter(|(origin, _)| of_namespace(origin))
+        .filter_map(|(origin, _)| ctx.get::<EntryWorkload>(&origin).as_ref().clone())
+        .collect();
+    let named =
+        found.iter().position(|workload| proxy.id.id == format!("{}.{}", workload.name, workload.namespace));
+    if found.is_empty() { None } else { Some(found.swap_remove(named.unwrap_or(0))) }
+}
+
+/// The annotations and labels of a namespace in a cluster.
+pub fn namespace(ctx: &Ctx<'_>, cluster: &Arc<str>, name: &str) -> Option<Arc<Namespace>> {
+    object(ctx, &Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", name)))
+}
