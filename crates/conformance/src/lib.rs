@@ -15,6 +15,7 @@ mod corpus;
 mod dump;
 mod layout;
 mod ratchet;
+mod record;
 mod report;
 mod run;
 mod suites;

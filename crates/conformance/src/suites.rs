@@ -1,5 +1,6 @@
 //! The suites: which adapter runs which directory of the corpus.
 
+mod crd_validation;
 mod defaults;
 mod fuzz_regressions;
 mod live_admission;
@@ -57,6 +58,7 @@ pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
 
 fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
+        "crd-validation" => Box::<crd_validation::CrdValidation>::default(),
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "live-admission" => Box::new(live_admission::LiveAdmission),

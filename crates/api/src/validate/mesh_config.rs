@@ -51,6 +51,8 @@ pub fn check(mesh: &MeshConfig, mut scope: Scope<'_>) {
     scope.optional("meshMTLS", mesh.mesh_m_tls.as_ref(), tls::between_proxies);
     scope.optional("tlsDefaults", mesh.tls_defaults.as_ref(), tls::defaults);
     scope.optional("defaultTrafficPolicy", mesh.default_traffic_policy.as_ref(), default_traffic_policy);
+    let inbound = mesh.default_inbound_http_retry_policy.as_ref();
+    scope.optional("defaultInboundHttpRetryPolicy", inbound, inbound_retries);
 }
 
 /// The same outcome, saying which setting it is about.

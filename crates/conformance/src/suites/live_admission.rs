@@ -4,8 +4,7 @@
 //! configurations have no adapter yet.
 
 use anyhow::{Context, bail};
-use canopus_base::tree::{Limits, Map, Node, Value};
-use canopus_base::yaml;
+use canopus_base::tree::{Map, Node, Value};
 use canopus_inject::validation::{self, Answer, Request};
 
 use super::{NO_ADAPTER, Suite};
@@ -13,6 +12,7 @@ use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::compare::tree::{self, Rules};
 use crate::dump::Dump;
+use crate::record;
 
 pub(super) struct LiveAdmission;
 
@@ -35,8 +35,7 @@ impl Suite for LiveAdmission {
 
 /// Asks a recorded request again; `None` if it was not for the webhook.
 fn replay(case: &Case) -> anyhow::Result<Option<Vec<Difference>>> {
-    let text = case.corpus.bytes(&case.path(&case.file))?;
-    let recorded = yaml::parse_one(&text, &Limits::default()).context("cannot read the case")?;
+    let recorded = record::read(&case.corpus, &case.path(&case.file))?;
     let request = recorded.get("request").context("no request")?;
     let path = request.get("path").and_then(Node::as_str).context("no path")?;
     if !path.starts_with("/validate") {

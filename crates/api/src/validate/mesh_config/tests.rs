@@ -49,6 +49,15 @@ fn one_fault_of_a_proxy_is_a_list_of_one() {
 }
 
 #[test]
+fn inbound_retries_of_the_mesh_are_checked() {
+    let retries = HttpRetry { retry_on: "whenever".into(), attempts: 1, ..HttpRetry::default() };
+    let mesh = MeshConfig { default_inbound_http_retry_policy: Some(retries), ..default_mesh_config() };
+    let found = report(&mesh);
+    assert!(found.error_text().unwrap().contains("invalid default inbound http retry policy:"));
+    assert_eq!(found.errors[0].path, "defaultInboundHttpRetryPolicy.retryOn");
+}
+
+#[test]
 fn broken_provider_is_reported_but_does_not_refuse_the_mesh() {
     let mesh =
         MeshConfig { extension_providers: vec![ExtensionProvider::default()], ..default_mesh_config() };
