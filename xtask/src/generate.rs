@@ -1,3 +1,4 @@
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -24,16 +25,27 @@ struct Generator {
     /// Where it runs.
     directory: &'static str,
     command: &'static [&'static str],
-    /// What it writes, relative to its directory.
+    /// What it writes, relative to its directory: files, or directories with nothing else in them.
     outputs: &'static [&'static str],
 }
 
-const GENERATORS: [Generator; 1] = [Generator {
-    name: "proto",
-    directory: "crates/proto/schema",
-    command: &["go", "run", ".", "schema.binpb.gz"],
-    outputs: &["schema.binpb.gz"],
-}];
+const GENERATORS: [Generator; 2] = [
+    Generator {
+        name: "proto",
+        directory: "crates/proto/schema",
+        command: &["go", "run", ".", "schema.binpb.gz"],
+        outputs: &["schema.binpb.gz"],
+    },
+    Generator {
+        name: "crds",
+        directory: "",
+        command: &["cargo", "run", "-q", "-p", "canopus-api", "--example", "crds", "--", "manifests/crds"],
+        outputs: &["manifests/crds"],
+    },
+];
+
+/// The contents of files.
+type Contents = BTreeMap<PathBuf, Vec<u8>>;
 
 pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
     for name in &arguments.names {
@@ -65,14 +77,13 @@ impl Generator {
         let before = self.read_outputs()?;
         let result = self.run();
         let after = self.read_outputs()?;
-        for ((path, old), (_, new)) in before.iter().zip(&after) {
-            if old != new {
-                restore(path, old.as_deref())?;
-            }
+        let paths: BTreeSet<&PathBuf> = before.keys().chain(after.keys()).collect();
+        let stale: Vec<&PathBuf> =
+            paths.into_iter().filter(|path| before.get(*path) != after.get(*path)).collect();
+        for path in &stale {
+            restore(path, before.get(*path).map(Vec::as_slice))?;
         }
         result?;
-        let stale: Vec<_> =
-            before.iter().zip(&after).filter(|(old, new)| old != new).map(|(old, _)| &old.0).collect();
         ensure!(
             stale.is_empty(),
             "not what the generator makes: {}; run `cargo xtask gen {}` and commit the result",
@@ -86,15 +97,24 @@ impl Generator {
         root().join(self.directory)
     }
 
-    /// The outputs with their contents, where they exist.
-    fn read_outputs(&self) -> Result<Vec<(PathBuf, Option<Vec<u8>>)>> {
-        let read = |output: &&str| {
+    /// The outputs that exist.
+    fn read_outputs(&self) -> Result<Contents> {
+        let mut contents = Contents::new();
+        for output in self.outputs {
             let path = self.directory().join(output);
-            let contents = path.exists().then(|| fs::read(&path)).transpose();
-            contents.with_context(|| format!("reading {}", path.display())).map(|contents| (path, contents))
-        };
-        self.outputs.iter().map(read).collect()
+            let files = if path.is_dir() { files_in(&path)? } else { vec![path] };
+            for file in files.into_iter().filter(|file| file.exists()) {
+                let bytes = fs::read(&file).with_context(|| format!("reading {}", file.display()))?;
+                contents.insert(file, bytes);
+            }
+        }
+        Ok(contents)
     }
+}
+
+fn files_in(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| format!("listing {}", directory.display()))?;
+    entries.map(|entry| Ok(entry?.path())).collect()
 }
 
 fn restore(path: &Path, contents: Option<&[u8]>) -> Result<()> {

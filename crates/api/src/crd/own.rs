@@ -13,6 +13,7 @@ mod words;
 mod tests;
 
 use canopus_base::tree::{Map, Node, Value};
+use canopus_base::yaml;
 
 use crate::registry::Info;
 use kinds::Definition;
@@ -21,6 +22,26 @@ use kinds::Definition;
 pub fn definitions() -> Vec<Node> {
     kinds::ALL.iter().map(document).collect()
 }
+
+/// A definition as a file of the repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Manifest {
+    /// The name of the file: `virtualservices.networking.istio.io.yaml`.
+    pub file: String,
+    /// Its content.
+    pub text: String,
+}
+
+/// The definitions as files, for clusters that are set up without us.
+pub fn manifests() -> Vec<Manifest> {
+    let manifest = |definition: &Definition| Manifest {
+        file: format!("{}.yaml", definition.kind.info().resource()),
+        text: format!("{HEADER}{}", yaml::node_to_string(&document(definition))),
+    };
+    kinds::ALL.iter().map(manifest).collect()
+}
+
+const HEADER: &str = "# Made by `cargo xtask gen crds` from the registry of kinds. Do not edit.\n";
 
 fn document(definition: &Definition) -> Node {
     let info = definition.kind.info();
