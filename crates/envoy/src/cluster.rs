@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::service::{AllServices, Port, Resolution, Service};
-use canopus_mesh::world::settings;
+use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
@@ -30,12 +30,11 @@ impl Query for Clusters {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
         let view = ctx.get::<ViewOf>(proxy);
-        let connect_timeout = settings(ctx).mesh.connect_timeout;
-        let mut clusters = vec![black_hole(connect_timeout)];
+        let settings = settings(ctx);
+        let mut clusters = vec![black_hole(settings.mesh.connect_timeout)];
         for service in ctx.get::<AllServices>(&()).iter() {
-            clusters.extend(
-                service.ports.iter().filter_map(|port| outbound(&view, service, port, connect_timeout)),
-            );
+            clusters
+                .extend(service.ports.iter().filter_map(|port| outbound(&view, service, port, &settings)));
         }
         let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
         clusters.iter().map(encode).collect::<Vec<_>>().into()
@@ -54,12 +53,7 @@ fn black_hole(connect_timeout: Option<Duration>) -> Cluster {
 }
 
 /// The cluster of one port of a service whose endpoints the control plane lists.
-fn outbound(
-    view: &View,
-    service: &Service,
-    port: &Port,
-    connect_timeout: Option<Duration>,
-) -> Option<Cluster> {
+fn outbound(view: &View, service: &Service, port: &Port, settings: &MeshSettings) -> Option<Cluster> {
     if service.resolution != Resolution::Listed {
         return None;
     }
@@ -71,7 +65,7 @@ fn outbound(
             eds_config: Some(names::ads()),
             service_name: name.clone(),
         }),
-        connect_timeout,
+        connect_timeout: settings.mesh.connect_timeout,
         lb_policy: LbPolicy::LeastRequest as i32,
         circuit_breakers: Some(unlimited()),
         common_lb_config: Some(CommonLbConfig {
@@ -79,7 +73,7 @@ fn outbound(
             ..Default::default()
         }),
         metadata: Some(metadata(service)),
-        filters: telemetry::upstream_metadata_exchange(view).into_iter().collect(),
+        filters: telemetry::peer_metadata::upstream(settings, view).into_iter().collect(),
         name,
         ..Default::default()
     })

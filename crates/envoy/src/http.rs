@@ -1,111 +1,194 @@
-//! The HTTP connection manager and its chain of filters.
+//! The HTTP connection manager: what every HTTP listener has in common, whoever opens it.
 
-use canopus_mesh::proxy::View;
-use canopus_proto::envoy::config::core::v3::Http1ProtocolOptions;
-use canopus_proto::envoy::extensions::filters::http::cors::v3::Cors;
-use canopus_proto::envoy::extensions::filters::http::fault::v3::HttpFault;
-use canopus_proto::envoy::extensions::filters::http::grpc_stats::v3::{
-    FilterConfig as GrpcStats, filter_config::PerMethodStatSpecifier,
+pub(crate) mod filters;
+pub(crate) mod headers;
+mod settings;
+
+use canopus_base::protocol::Protocol;
+use canopus_mesh::service::Service;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::core::v3::http1_protocol_options::{
+    HeaderKeyFormat, header_key_format::HeaderFormat,
 };
-use canopus_proto::envoy::extensions::filters::http::router::v3::Router;
+use canopus_proto::envoy::config::core::v3::{
+    CidrRange, Http1ProtocolOptions, Http3ProtocolOptions, HttpProtocolOptions, TypedExtensionConfig,
+};
+use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
-    ForwardClientCertDetails, PathWithEscapedSlashesAction, RouteSpecifier, SetCurrentClientCertDetails, UpgradeConfig,
+    CodecType, InternalAddressConfig, PathWithEscapedSlashesAction, RouteSpecifier, UpgradeConfig,
 };
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, HttpFilter, Rds, RequestIdExtension, http_filter::ConfigType,
+    HttpConnectionManager, Rds, RequestIdExtension,
 };
+use canopus_proto::envoy::extensions::http::header_formatters::preserve_case::v3::PreserveCaseFormatterConfig;
 use canopus_proto::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
 use canopus_proto::google::protobuf::Duration;
-use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::FilterConfig as Alpn;
-use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::filter_config::{AlpnOverride, Protocol};
-use canopus_proto::{Any, Message, Name};
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::proxy_path_normalization::NormalizationType;
+use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NETWORKS, PILOT_HTTP10};
 
-use crate::names;
-use crate::telemetry;
+use crate::env::{Class, Env};
+use crate::listener::address;
+use crate::telemetry::{access_log, tracing};
+use crate::{durations, names};
 
-/// The connection manager of a gateway's HTTP listener.
-pub(crate) fn gateway_connection_manager(
-    view: &View,
-    stat_prefix: &str,
-    route_name: &str,
-) -> HttpConnectionManager {
-    HttpConnectionManager {
-        stat_prefix: names::stat_name(stat_prefix),
-        route_specifier: Some(RouteSpecifier::Rds(Rds {
-            config_source: Some(names::ads()),
-            route_config_name: route_name.into(),
-        })),
-        http_filters: filters(view),
-        http_protocol_options: Some(Http1ProtocolOptions::default()),
-        server_name: "istio-envoy".into(),
-        use_remote_address: Some(true.into()),
-        forward_client_cert_details: ForwardClientCertDetails::SanitizeSet as i32,
-        set_current_client_cert_details: Some(SetCurrentClientCertDetails {
-            subject: Some(true.into()),
-            cert: true,
-            dns: true,
-            uri: true,
-            ..Default::default()
-        }),
-        proxy_100_continue: true,
-        normalize_path: Some(true.into()),
-        path_with_escaped_slashes_action: PathWithEscapedSlashesAction::KeepUnchanged as i32,
-        stream_idle_timeout: Some(Duration::from_secs(0)),
-        upgrade_configs: vec![UpgradeConfig { upgrade_type: "websocket".into(), ..Default::default() }],
-        request_id_extension: Some(RequestIdExtension {
-            typed_config: Some(Any::pack(&UuidRequestIdConfig {
-                use_request_id_for_trace_sampling: Some(true.into()),
-                ..Default::default()
-            })),
-        }),
-        tracing: Some(telemetry::tracing(view)),
-        ..Default::default()
+/// A connection manager to be built.
+pub(crate) struct Manager<'a> {
+    /// The side of the connection it is on.
+    pub(crate) class: Class,
+    /// What is particular to its listener; the rest is filled in.
+    pub(crate) base: HttpConnectionManager,
+    /// The prefix of its statistics, not yet ending in a semicolon.
+    pub(crate) stat_prefix: String,
+    /// Where its routes come from.
+    pub(crate) routes: Routes,
+    /// What is spoken on the port.
+    pub(crate) protocol: Protocol,
+    /// Whether the address of the peer is that of the client.
+    pub(crate) use_remote_address: bool,
+    /// Whether responses do not carry Envoy's own headers.
+    pub(crate) suppress_debug_headers: bool,
+    /// Whether the headers that tell about the workload go to mesh services only.
+    pub(crate) peer_headers_in_mesh_only: bool,
+    /// Whether it serves HTTP/3.
+    pub(crate) http3: bool,
+    /// Whether connections came through an HBONE tunnel, whose ends know each other already.
+    pub(crate) tunnelled: bool,
+    /// The service it was made for, if for one.
+    pub(crate) service: Option<&'a Service>,
+}
+
+/// Where a connection manager gets its routes from.
+pub(crate) enum Routes {
+    /// A route table of this name, asked for on the same stream.
+    Named(String),
+    /// Those given here.
+    Inline(Box<RouteConfiguration>),
+}
+
+impl Manager<'_> {
+    /// A connection manager with nothing particular about it.
+    pub(crate) fn new(class: Class, stat_prefix: String, routes: Routes) -> Self {
+        Self {
+            class,
+            base: HttpConnectionManager::default(),
+            stat_prefix,
+            routes,
+            protocol: Protocol::Http,
+            use_remote_address: false,
+            suppress_debug_headers: false,
+            peer_headers_in_mesh_only: false,
+            http3: false,
+            tunnelled: false,
+            service: None,
+        }
+    }
+
+    /// The network filter that runs it.
+    pub(crate) fn filter(self, env: &Env<'_>) -> Filter {
+        Filter {
+            name: "envoy.filters.network.http_connection_manager".into(),
+            config_type: Some(ConfigType::TypedConfig(Any::pack(&self.build(env)))),
+        }
+    }
+
+    /// The whole configuration.
+    pub(crate) fn build(mut self, env: &Env<'_>) -> HttpConnectionManager {
+        let mut manager = std::mem::take(&mut self.base);
+        manager.codec_type = CodecType::Auto as i32;
+        if self.http3 {
+            manager.codec_type = CodecType::Http3 as i32;
+            manager.http3_protocol_options = Some(Http3ProtocolOptions::default());
+        }
+        manager.stat_prefix = names::stat_name(&self.stat_prefix);
+        manager.use_remote_address = Some(self.use_remote_address.into());
+        manager.upgrade_configs =
+            vec![UpgradeConfig { upgrade_type: "websocket".into(), ..Default::default() }];
+        manager.stream_idle_timeout = Some(Duration::from_secs(0));
+        manager.proxy_100_continue = env.flag(ENABLE_100_CONTINUE_HEADERS);
+        headers::apply(env, &mut manager);
+        preserve_header_case(env, &mut manager);
+        normalise_paths(env, &mut manager);
+        if let Some(timeout) = durations::go(&env.view.metadata.idle_timeout) {
+            let options = HttpProtocolOptions { idle_timeout: Some(timeout), ..Default::default() };
+            manager.common_http_protocol_options = Some(options);
+        }
+        settings::apply(env, &mut manager);
+        if env.flag(ENABLE_HCM_INTERNAL_NETWORKS) || self.use_remote_address {
+            manager.internal_address_config = internal_addresses(env);
+        }
+        manager.access_log = access_log::http(env, self.class);
+        let traced = tracing::tracing(env, self.class);
+        manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
+        manager.tracing = traced.tracing;
+        manager.http_filters = filters::pipeline(env, &self);
+        manager.route_specifier = Some(self.routes.into_specifier());
+        manager
     }
 }
 
-/// The filters of an outbound or gateway connection manager, in Istio's order.
-fn filters(view: &View) -> Vec<HttpFilter> {
-    let mut filters = Vec::new();
-    filters.extend(telemetry::http_metadata_exchange(view));
-    filters.push(filter(
-        "envoy.filters.http.grpc_stats",
-        &GrpcStats {
-            emit_filter_state: true,
-            per_method_stat_specifier: Some(PerMethodStatSpecifier::StatsForAllMethods(false.into())),
-            ..Default::default()
-        },
-    ));
-    filters.extend(alpn(view));
-    filters.push(filter("envoy.filters.http.fault", &HttpFault::default()));
-    filters.push(filter("envoy.filters.http.cors", &Cors::default()));
-    filters.push(filter("envoy.filters.http.router", &Router::default()));
-    filters
-}
-
-/// A filter under its well-known name.
-fn filter<M: Message + Name>(name: &str, config: &M) -> HttpFilter {
-    HttpFilter {
-        name: name.into(),
-        config_type: Some(ConfigType::TypedConfig(Any::pack(config))),
-        ..Default::default()
+impl Routes {
+    fn into_specifier(self) -> RouteSpecifier {
+        match self {
+            Self::Named(name) => {
+                RouteSpecifier::Rds(Rds { config_source: Some(names::ads()), route_config_name: name })
+            }
+            Self::Inline(routes) => RouteSpecifier::RouteConfig(*routes),
+        }
     }
 }
 
-/// Offers Istio's ALPN names to the upstream, so that a mesh peer recognises the caller. Istio's own proxy only.
-fn alpn(view: &View) -> Option<HttpFilter> {
-    if !view.has_extension(&Alpn::full_name()) {
-        return None;
+/// HTTP/1 options of a proxy whose clients may speak HTTP/1.0; `None` if they may not.
+pub(crate) fn http10_options(env: &Env<'_>) -> Option<Http1ProtocolOptions> {
+    accepts_http10(env).then(|| Http1ProtocolOptions { accept_http_10: true, ..Default::default() })
+}
+
+/// Whether the proxy takes HTTP/1.0 requests.
+pub(crate) fn accepts_http10(env: &Env<'_>) -> bool {
+    env.flag(PILOT_HTTP10) || env.view.metadata.http10 == "1"
+}
+
+fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {
+    let headers = env.proxy_config.proxy_headers.as_ref();
+    let wanted = headers.and_then(|headers| headers.preserve_http1_header_case);
+    if !wanted.is_some_and(|wanted| wanted.value) {
+        return;
     }
-    let overriding = |protocol: Protocol, names: [&str; 3]| AlpnOverride {
-        upstream_protocol: protocol as i32,
-        alpn_override: names.map(str::to_owned).to_vec(),
+    let formatter = TypedExtensionConfig {
+        name: "preserve_case".into(),
+        typed_config: Some(Any::pack(&PreserveCaseFormatterConfig::default())),
     };
-    let config = Alpn {
-        alpn_override: vec![
-            overriding(Protocol::Http10, ["istio-http/1.0", "istio", "http/1.0"]),
-            overriding(Protocol::Http11, ["istio-http/1.1", "istio", "http/1.1"]),
-            overriding(Protocol::Http2, ["istio-h2", "istio", "h2"]),
-        ],
+    manager.http_protocol_options.get_or_insert_default().header_key_format =
+        Some(HeaderKeyFormat { header_format: Some(HeaderFormat::StatefulFormatter(formatter)) });
+}
+
+fn normalise_paths(env: &Env<'_>, manager: &mut HttpConnectionManager) {
+    let wanted =
+        env.mesh().path_normalization.as_ref().map_or(NormalizationType::Default, |p| p.normalization());
+    let merges = matches!(wanted, NormalizationType::MergeSlashes | NormalizationType::DecodeAndMergeSlashes);
+    let slashes = match wanted {
+        NormalizationType::DecodeAndMergeSlashes => PathWithEscapedSlashesAction::UnescapeAndForward,
+        _ => PathWithEscapedSlashesAction::KeepUnchanged,
     };
-    Some(filter("istio.alpn", &config))
+    manager.normalize_path = Some((wanted != NormalizationType::None).into());
+    manager.merge_slashes = merges;
+    manager.path_with_escaped_slashes_action = slashes as i32;
+}
+
+/// The CIDRs of the mesh's networks, whose peers are trusted to send Envoy's own headers.
+fn internal_addresses(env: &Env<'_>) -> Option<InternalAddressConfig> {
+    let networks = env.settings.networks.networks.values();
+    let mut prefixes: Vec<_> =
+        networks.flat_map(|network| &network.endpoints).filter_map(address::network_prefix).collect();
+    prefixes.sort_by_key(|prefix| (prefix.addr(), prefix.prefix_len()));
+    let cidr_ranges: Vec<CidrRange> = prefixes.into_iter().map(address::cidr).collect();
+    (!cidr_ranges.is_empty()).then(|| InternalAddressConfig { cidr_ranges, ..Default::default() })
+}
+
+fn request_id_extension(samples_traces: bool) -> RequestIdExtension {
+    let config = UuidRequestIdConfig {
+        use_request_id_for_trace_sampling: Some(samples_traces.into()),
+        ..Default::default()
+    };
+    RequestIdExtension { typed_config: Some(Any::pack(&config)) }
 }

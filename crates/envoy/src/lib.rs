@@ -8,10 +8,15 @@
 
 pub mod bundle;
 pub mod cluster;
+mod dns_cache;
+mod durations;
 pub mod endpoint;
+mod env;
 mod http;
 pub mod listener;
 mod names;
+mod network;
+mod provider;
 pub mod resources;
 mod route;
 pub mod route_config;

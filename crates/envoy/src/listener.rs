@@ -1,20 +1,25 @@
 //! Listeners (LDS).
 
+pub(crate) mod address;
+
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::gateway::{BoundServer, Merged};
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
-use canopus_proto::Any;
-use canopus_proto::envoy::config::core::v3::{
-    Address, SocketAddress, TrafficDirection, address, socket_address::PortSpecifier,
+use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_proto::envoy::config::core::v3::{Http1ProtocolOptions, TrafficDirection};
+use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    ForwardClientCertDetails, SetCurrentClientCertDetails,
 };
-use canopus_proto::envoy::config::listener::v3::filter::ConfigType;
-use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener};
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
 
-use crate::http;
+use crate::env::{Class, Env};
+use crate::http::headers::ProxyHeaders;
+use crate::http::{Manager, Routes};
 use crate::resources::Resources;
+
+use self::address::socket_address;
 
 const ANY_ADDRESS: &str = "0.0.0.0";
 
@@ -34,9 +39,10 @@ impl Query for Listeners {
         if view.kind != NodeKind::Router {
             return Resources::new();
         }
+        let env = Env::new(ctx, &view);
         let merged = ctx.get::<Merged>(&view);
         let listeners =
-            merged.ports.iter().filter_map(|(port, servers)| gateway_listener(&view, *port, servers));
+            merged.ports.iter().filter_map(|(port, servers)| gateway_listener(&env, *port, servers));
         listeners
             .map(|listener| Resource::encode(listener.name.as_str(), &listener))
             .collect::<Vec<_>>()
@@ -45,20 +51,28 @@ impl Query for Listeners {
 }
 
 /// Plain HTTP servers of one port share a listener and a route table.
-fn gateway_listener(view: &View, port: u32, servers: &[BoundServer]) -> Option<Listener> {
+fn gateway_listener(env: &Env<'_>, port: u32, servers: &[BoundServer]) -> Option<Listener> {
     if !servers.first()?.protocol().is_http() {
         return None;
     }
     let name = format!("{ANY_ADDRESS}_{port}");
-    let manager =
-        http::gateway_connection_manager(view, &format!("outbound_{name}"), &gateway_route_name(port));
+    let routes = Routes::Named(gateway_route_name(port));
+    let manager = Manager::new(Class::Gateway, format!("outbound_{name}"), routes);
+    let mut manager = ProxyHeaders::new(env, Class::Gateway).on(manager);
+    manager.use_remote_address = true;
+    manager.base.http_protocol_options = Some(Http1ProtocolOptions::default());
+    manager.base.forward_client_cert_details = ForwardClientCertDetails::SanitizeSet as i32;
+    manager.base.set_current_client_cert_details = Some(SetCurrentClientCertDetails {
+        subject: Some(true.into()),
+        cert: true,
+        dns: true,
+        uri: true,
+        ..Default::default()
+    });
     Some(Listener {
         address: Some(socket_address(ANY_ADDRESS, port)),
         filter_chains: vec![FilterChain {
-            filters: vec![Filter {
-                name: "envoy.filters.network.http_connection_manager".into(),
-                config_type: Some(ConfigType::TypedConfig(Any::pack(&manager))),
-            }],
+            filters: vec![manager.filter(env)],
             transport_socket_connect_timeout: Some(Duration::from_secs(GATEWAY_HANDSHAKE_SECONDS)),
             ..Default::default()
         }],
@@ -72,14 +86,4 @@ fn gateway_listener(view: &View, port: u32, servers: &[BoundServer]) -> Option<L
 /// The route table of a gateway's plain HTTP port.
 pub(crate) fn gateway_route_name(port: u32) -> String {
     format!("http.{port}")
-}
-
-fn socket_address(address: &str, port: u32) -> Address {
-    Address {
-        address: Some(address::Address::SocketAddress(SocketAddress {
-            address: address.into(),
-            port_specifier: Some(PortSpecifier::PortValue(port)),
-            ..Default::default()
-        })),
-    }
 }

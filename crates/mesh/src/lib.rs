@@ -9,6 +9,7 @@ pub mod endpoint;
 pub mod gateway;
 pub mod locality;
 pub mod network;
+pub mod peer_authentication;
 pub mod proxy;
 pub mod service;
 pub mod target;

@@ -1,0 +1,127 @@
+//! The chain of HTTP filters, in Istio's order.
+
+use canopus_api::node::NodeKind;
+use canopus_base::protocol::Protocol;
+use canopus_proto::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
+use canopus_proto::envoy::extensions::filters::http::cors::v3::Cors;
+use canopus_proto::envoy::extensions::filters::http::dynamic_forward_proxy::v3::{
+    FilterConfig as DynamicForwardProxy, filter_config::ImplementationSpecifier,
+};
+use canopus_proto::envoy::extensions::filters::http::fault::v3::HttpFault;
+use canopus_proto::envoy::extensions::filters::http::grpc_stats::v3::{
+    FilterConfig as GrpcStats, filter_config::PerMethodStatSpecifier,
+};
+use canopus_proto::envoy::extensions::filters::http::grpc_web::v3::GrpcWeb;
+use canopus_proto::envoy::extensions::filters::http::router::v3::Router;
+use canopus_proto::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpFilter, http_filter::ConfigType,
+};
+use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::FilterConfig as Alpn;
+use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::filter_config::{
+    AlpnOverride, Protocol as Upstream,
+};
+use canopus_proto::{Any, Message, Name};
+use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
+
+use super::Manager;
+use crate::dns_cache;
+use crate::env::{Class, Env};
+use crate::telemetry::{metrics, peer_metadata};
+
+/// The filters of a connection manager.
+///
+/// What policies add stands between the exchange of peer metadata and the protocol filters, in this order: CUSTOM
+/// authorization, extensions of the phase AUTHN, token authentication, extensions of AUTHZ, authorization, extensions of
+/// STATS and of no phase, inference.
+pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
+    let class = manager.class;
+    let mut filters = Vec::new();
+    if !manager.tunnelled {
+        filters.extend(peer_metadata::http(env, class, manager.peer_headers_in_mesh_only));
+    }
+    // Parity: services that share a port share a manager, so the port's first service decides.
+    if manager.protocol == Protocol::GrpcWeb {
+        filters.push(filter("envoy.filters.http.grpc_web", &GrpcWeb::default()));
+    }
+    filters.push(grpc_stats());
+    if class != Class::Inbound {
+        filters.extend(alpn(env));
+    }
+    filters.push(filter("envoy.filters.http.fault", &HttpFault::default()));
+    filters.push(filter("envoy.filters.http.cors", &Cors::default()));
+    filters.extend(metrics::http(env, class));
+    if class != Class::Inbound && env.flag(PILOT_ENABLE_PERSISTENT_SESSION_FILTER) {
+        // Empty: routes of services with sessions say more.
+        filters.push(filter("envoy.filters.http.stateful_session", &StatefulSession::default()));
+    }
+    filters.extend(forward_proxies(env, manager));
+    filters.push(router(manager.suppress_debug_headers));
+    filters
+}
+
+/// A filter under its well-known name.
+pub(crate) fn filter<M: Message + Name>(name: &str, config: &M) -> HttpFilter {
+    typed(name, Any::pack(config))
+}
+
+/// A filter whose configuration is packed already.
+pub(crate) fn typed(name: &str, config: Any) -> HttpFilter {
+    HttpFilter { name: name.into(), config_type: Some(ConfigType::TypedConfig(config)), ..Default::default() }
+}
+
+/// Notes the status of gRPC calls for telemetry.
+pub(crate) fn grpc_stats() -> HttpFilter {
+    let config = GrpcStats {
+        emit_filter_state: true,
+        per_method_stat_specifier: Some(PerMethodStatSpecifier::StatsForAllMethods(false.into())),
+        ..Default::default()
+    };
+    filter("envoy.filters.http.grpc_stats", &config)
+}
+
+/// Sends requests on; last of all filters.
+pub(crate) fn router(suppress_envoy_headers: bool) -> HttpFilter {
+    filter("envoy.filters.http.router", &Router { suppress_envoy_headers, ..Default::default() })
+}
+
+/// Offers Istio's ALPN names to the upstream, so that a mesh peer recognises the caller. Istio's own proxy only.
+fn alpn(env: &Env<'_>) -> Option<HttpFilter> {
+    if !env.flag(PILOT_ENABLE_ALPN_FILTER) || !env.view.has_extension(&Alpn::full_name()) {
+        return None;
+    }
+    let overriding = |protocol: Upstream, names: [&str; 3]| AlpnOverride {
+        upstream_protocol: protocol as i32,
+        alpn_override: names.map(str::to_owned).to_vec(),
+    };
+    let config = Alpn {
+        alpn_override: vec![
+            overriding(Upstream::Http10, ["istio-http/1.0", "istio", "http/1.0"]),
+            overriding(Upstream::Http11, ["istio-http/1.1", "istio", "http/1.1"]),
+            overriding(Upstream::Http2, ["istio-h2", "istio", "h2"]),
+        ],
+    };
+    Some(filter("istio.alpn", &config))
+}
+
+/// Filters that resolve the host of a request themselves.
+fn forward_proxies(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
+    let mut caches = Vec::new();
+    let wildcard = manager.service.filter(|service| dns_cache::is_for(env, manager.class, service));
+    if let Some(service) = wildcard {
+        caches.push(dns_cache::of_host(env, &service.host));
+    }
+    let is_sidecar = env.view.kind == NodeKind::Sidecar && manager.class == Class::Outbound;
+    if is_sidecar && dns_cache::resolves_unknown_hosts(env) {
+        caches.push(dns_cache::of_unknown_hosts(env));
+    }
+    caches.into_iter().map(dynamic_forward_proxy).collect()
+}
+
+fn dynamic_forward_proxy(cache: DnsCacheConfig) -> HttpFilter {
+    let config = DynamicForwardProxy {
+        implementation_specifier: Some(ImplementationSpecifier::DnsCacheConfig(cache)),
+        ..Default::default()
+    };
+    filter("envoy.filters.http.dynamic_forward_proxy", &config)
+}

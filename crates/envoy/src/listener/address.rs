@@ -1,0 +1,87 @@
+//! Addresses that listeners bind to, and the ranges their filter chains match.
+
+use canopus_base::net::{IpNet, parse_prefix_or_ip};
+use canopus_mesh::proxy::View;
+use canopus_proto::envoy::config::core::v3::{
+    Address, CidrRange, Pipe, SocketAddress, address, socket_address::PortSpecifier,
+};
+use canopus_proto::envoy::config::listener::v3::AdditionalAddress;
+use canopus_proto::istio::mesh::v1alpha1::network::{NetworkEndpoints, network_endpoints::Ne};
+
+/// What the path of a socket begins with where an address could stand as well.
+pub(crate) const UNIX_PREFIX: &str = "unix://";
+
+const ANY_V4: &str = "0.0.0.0";
+const ANY_V6: &str = "::";
+
+/// The addresses of all interfaces, of the families a proxy has; IPv4 first. Never empty.
+pub(crate) fn wildcards(view: &View) -> Vec<String> {
+    of_families(view, ANY_V4, ANY_V6)
+}
+
+/// The loopback addresses, of the families a proxy has; IPv4 first. Never empty.
+pub(crate) fn loopbacks(view: &View) -> Vec<String> {
+    of_families(view, "127.0.0.1", "::1")
+}
+
+fn of_families(view: &View, v4: &str, v6: &str) -> Vec<String> {
+    let families = match (view.ipv4, view.ipv6) {
+        (true, true) => &[v4, v6][..],
+        (false, true) => &[v6],
+        _ => &[v4],
+    };
+    families.iter().map(|&address| address.to_owned()).collect()
+}
+
+/// Whether an address stands for all interfaces.
+pub(crate) fn is_any(address: &str) -> bool {
+    address == ANY_V4 || address == ANY_V6
+}
+
+/// The address of a listener: an IP and port, or without a port the path of a socket.
+pub(crate) fn bind(address: &str, port: u32) -> Address {
+    if port != 0 {
+        return socket_address(address, port);
+    }
+    let path = address.strip_prefix(UNIX_PREFIX).unwrap_or(address).to_owned();
+    Address { address: Some(address::Address::Pipe(Pipe { path, ..Default::default() })) }
+}
+
+/// An IP and port.
+pub(crate) fn socket_address(address: &str, port: u32) -> Address {
+    let socket = SocketAddress {
+        address: address.into(),
+        port_specifier: Some(PortSpecifier::PortValue(port)),
+        ..Default::default()
+    };
+    Address { address: Some(address::Address::SocketAddress(socket)) }
+}
+
+/// The further addresses of a listener.
+pub(crate) fn additional(addresses: &[String], port: u32) -> Vec<AdditionalAddress> {
+    let given = addresses.iter().filter(|address| !address.is_empty());
+    given
+        .map(|address| AdditionalAddress { address: Some(bind(address, port)), ..Default::default() })
+        .collect()
+}
+
+/// A range as Envoy has it.
+pub(crate) fn cidr(prefix: IpNet) -> CidrRange {
+    CidrRange {
+        address_prefix: prefix.addr().to_string(),
+        prefix_len: Some(u32::from(prefix.prefix_len()).into()),
+    }
+}
+
+/// The range of an address or CIDR; `None` if it is neither.
+pub(crate) fn range_of(text: &str) -> Option<CidrRange> {
+    parse_prefix_or_ip(text).ok().map(cidr)
+}
+
+/// The range of addresses that belongs to a network, if that is how its endpoints are known.
+pub(crate) fn network_prefix(endpoints: &NetworkEndpoints) -> Option<IpNet> {
+    match endpoints.ne.as_ref()? {
+        Ne::FromCidr(range) => parse_prefix_or_ip(range).ok(),
+        Ne::FromRegistry(_) => None,
+    }
+}

@@ -1,0 +1,14 @@
+//! Network filters: what handles the bytes of a connection.
+
+use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
+use canopus_proto::{Any, Message, Name};
+
+/// A filter under its well-known name.
+pub(crate) fn filter<M: Message + Name>(name: &str, config: &M) -> Filter {
+    typed(name, Any::pack(config))
+}
+
+/// A filter whose configuration is packed already.
+pub(crate) fn typed(name: &str, config: Any) -> Filter {
+    Filter { name: name.into(), config_type: Some(ConfigType::TypedConfig(config)) }
+}

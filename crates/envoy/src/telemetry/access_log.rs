@@ -1,0 +1,90 @@
+//! Access logs of listeners, HTTP connection managers and TCP proxies.
+
+mod file;
+mod grpc;
+
+use canopus_proto::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
+use canopus_proto::envoy::config::accesslog::v3::{
+    AccessLog, AccessLogFilter, ResponseFlagFilter, access_log::ConfigType,
+};
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
+use canopus_proto::{Any, Message, Name};
+
+use crate::env::{Class, Env};
+
+/// The provider that mesh configuration has from the start, whose format the mesh's own fields choose.
+const BUILT_IN: &str = "envoy";
+
+/// The logs of an HTTP connection manager.
+pub(crate) fn http(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
+    chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::http_of_bootstrap))
+}
+
+/// The logs of a TCP proxy.
+pub(crate) fn tcp(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
+    chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::tcp_of_bootstrap))
+}
+
+/// The logs of a listener, for connections that no filter chain takes and so nothing else logs.
+pub(crate) fn listener(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
+    if env.mesh().disable_envoy_listener_log {
+        return Vec::new();
+    }
+    let mut logs = chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::listener_of_bootstrap));
+    for log in &mut logs {
+        log.filter = Some(unmatched());
+    }
+    logs
+}
+
+/// Logs to the providers in force, by name; `None` if there are none, which leaves it to the mesh's own fields.
+fn chosen(env: &Env<'_>, _class: Class) -> Option<Vec<AccessLog>> {
+    let defaults = env.mesh().default_providers.as_ref().map(|default| &default.access_logging);
+    let mut names: Vec<_> = defaults.into_iter().flatten().collect();
+    names.sort();
+    names.dedup();
+    let mut found: Vec<_> = names.into_iter().filter_map(|name| super::provider(env, name)).collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    let logs: Vec<_> = found.into_iter().filter_map(|provider| of_provider(env, provider)).collect();
+    (!logs.is_empty()).then_some(logs)
+}
+
+fn of_provider(env: &Env<'_>, provider: &ExtensionProvider) -> Option<AccessLog> {
+    match provider.provider.as_ref()? {
+        Provider::EnvoyFileAccessLog(log) => {
+            let plain = log.log_format.is_none() && !log.omit_empty_values;
+            Some(if provider.name == BUILT_IN && plain {
+                file::of_mesh(env.mesh(), &log.path)
+            } else {
+                file::of_provider(log)
+            })
+        }
+        Provider::EnvoyHttpAls(log) => grpc::http(env, log),
+        Provider::EnvoyTcpAls(log) => grpc::tcp(env, log),
+        Provider::EnvoyOtelAls(log) => grpc::open_telemetry(env, log),
+        _ => None,
+    }
+}
+
+/// What the mesh's own fields say: a file, and the log service of the bootstrap.
+fn of_mesh(env: &Env<'_>, service: impl Fn() -> AccessLog) -> Vec<AccessLog> {
+    let mesh = env.mesh();
+    let file = (!mesh.access_log_file.is_empty()).then(|| file::of_mesh(mesh, &mesh.access_log_file));
+    let service = mesh.enable_envoy_access_log_service.then(service);
+    file.into_iter().chain(service).collect()
+}
+
+/// "NR": no filter chain or route was found.
+fn unmatched() -> AccessLogFilter {
+    let flags = ResponseFlagFilter { flags: vec!["NR".into()] };
+    AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(flags)) }
+}
+
+fn log<M: Message + Name>(name: &str, config: &M) -> AccessLog {
+    AccessLog {
+        name: name.into(),
+        config_type: Some(ConfigType::TypedConfig(Any::pack(config))),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,85 @@
+//! Exchange of workload metadata between the proxies at both ends of a connection. Istio's own proxy only.
+
+use std::collections::BTreeMap;
+
+use canopus_mesh::proxy::View;
+use canopus_mesh::world::MeshSettings;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::cluster::v3::Filter as ClusterFilter;
+use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
+use canopus_proto::google::protobuf::{ListValue, Struct, Value};
+use canopus_proto::udpa::r#type::v1::TypedStruct;
+use canopus_runtime::flags::{PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS};
+
+use crate::env::{Class, Env};
+use crate::http::filters;
+use crate::network;
+
+const NAME: &str = "istio.metadata_exchange";
+const PEER_METADATA: &str = "io.istio.http.peer_metadata.Config";
+const METADATA_EXCHANGE: &str = "envoy.tcp.metadataexchange.config.MetadataExchange";
+
+/// Learns the peer's workload from headers, and tells the own.
+pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<HttpFilter> {
+    if !env.flag(PILOT_ENABLE_METADATA_EXCHANGE) || !env.view.has_extension(PEER_METADATA) {
+        return None;
+    }
+    let method = |name: &str, config: Value| structure([(name, config)]);
+    let empty = || Value::from(Struct::default());
+    let discovery = list([method("istio_headers", empty()), method("workload_discovery", empty())]);
+    let headers = match in_mesh_only && class != Class::Inbound {
+        true => structure([("skip_external_clusters", true.into())]),
+        false => empty(),
+    };
+    let propagation = list([method("istio_headers", headers)]);
+    let fields = match class {
+        Class::Inbound => [("downstream_discovery", discovery), ("downstream_propagation", propagation)],
+        Class::Outbound | Class::Gateway => {
+            [("upstream_discovery", discovery), ("upstream_propagation", propagation)]
+        }
+    };
+    Some(filters::typed(NAME, typed_struct(&env.settings, PEER_METADATA, fields)))
+}
+
+/// Exchanges metadata with the client on the connection itself.
+pub(crate) fn network(env: &Env<'_>) -> Option<Filter> {
+    connection_exchange(&env.settings, env.view).map(|config| network::typed(NAME, config))
+}
+
+/// Exchanges metadata with the server on the connection itself.
+pub(crate) fn upstream(settings: &MeshSettings, view: &View) -> Option<ClusterFilter> {
+    connection_exchange(settings, view).map(|config| ClusterFilter {
+        name: NAME.into(),
+        typed_config: Some(config),
+        ..Default::default()
+    })
+}
+
+fn connection_exchange(settings: &MeshSettings, view: &View) -> Option<Any> {
+    let wanted = settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE) && view.has_extension(METADATA_EXCHANGE);
+    let fields = [("enable_discovery", true.into()), ("protocol", "istio-peer-exchange".into())];
+    wanted.then(|| typed_struct(settings, METADATA_EXCHANGE, fields))
+}
+
+/// Configuration of a type that only Istio's proxy knows, with the labels users want exchanged besides.
+fn typed_struct<const N: usize>(settings: &MeshSettings, name: &str, fields: [(&str, Value); N]) -> Any {
+    let mut fields: BTreeMap<_, _> = fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let labels = settings.flags.get(PILOT_MX_ADDITIONAL_LABELS);
+    if !labels.is_empty() {
+        let labels = labels.iter().map(|label| Value::from(label.as_str()));
+        fields.insert("additional_labels".into(), list(labels));
+    }
+    Any::pack(&TypedStruct {
+        type_url: format!("type.googleapis.com/{name}"),
+        value: Some(Struct::from(fields)),
+    })
+}
+
+fn structure<const N: usize>(fields: [(&str, Value); N]) -> Value {
+    Struct::from(fields.into_iter().map(|(k, v)| (k.to_owned(), v)).collect::<BTreeMap<_, _>>()).into()
+}
+
+fn list(values: impl IntoIterator<Item = Value>) -> Value {
+    ListValue::from(values.into_iter().collect::<Vec<_>>()).into()
+}

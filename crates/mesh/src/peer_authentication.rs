@@ -1,0 +1,120 @@
+//! Whether the peers of a workload must use mutual TLS.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::istio::PeerAuthentication;
+use canopus_base::labels::Labels;
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::security::v1beta1::peer_authentication::{MutualTls as Written, mutual_tls::Mode};
+
+use crate::world::{Shelf, objects_on, oldest_first, settings};
+
+/// What a workload does about mutual TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum MutualTls {
+    /// It takes plain connections only.
+    Disable,
+    /// It takes both.
+    Permissive,
+    /// It takes nothing else.
+    Strict,
+}
+
+impl MutualTls {
+    /// What an object says; `None` if it leaves it to a wider policy.
+    fn of(written: Option<&Written>) -> Option<Self> {
+        match written?.mode() {
+            Mode::Unset => None,
+            Mode::Disable => Some(Self::Disable),
+            Mode::Permissive => Some(Self::Permissive),
+            Mode::Strict => Some(Self::Strict),
+        }
+    }
+}
+
+/// The policy in force for a workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerPolicy {
+    /// The mode of ports that are not listed.
+    pub mode: MutualTls,
+    /// The modes of single ports of the workload.
+    pub ports: BTreeMap<u32, MutualTls>,
+}
+
+impl PeerPolicy {
+    /// The mode of a port of the workload.
+    pub fn of_port(&self, port: u32) -> MutualTls {
+        self.ports.get(&port).copied().unwrap_or(self.mode)
+    }
+}
+
+/// The mode that the policy of a whole namespace, or else of the mesh, sets; `None` if there is neither.
+pub struct NamespaceMode;
+
+impl Query for NamespaceMode {
+    const NAME: &'static str = "peer_authentication_of_namespace";
+    type Key = Arc<str>;
+    type Value = Option<MutualTls>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let settings = settings(ctx);
+        let root = settings.root_namespace();
+        let wide = |namespace| {
+            let policies = policies(ctx, namespace);
+            policies.into_iter().find(|policy| selector(policy).is_empty())
+        };
+        let of_mesh = wide(root).map(|policy| mode(&policy).unwrap_or(MutualTls::Permissive));
+        if **namespace == *root {
+            return of_mesh;
+        }
+        match wide(namespace) {
+            Some(policy) => Some(mode(&policy).or(of_mesh).unwrap_or(MutualTls::Permissive)),
+            None => of_mesh,
+        }
+    }
+}
+
+/// The policy of the workloads of a namespace that have these labels.
+///
+/// Of the policies that select some labels the oldest one counts, and it counts over those of namespace and mesh.
+pub struct WorkloadPolicy;
+
+impl Query for WorkloadPolicy {
+    const NAME: &'static str = "peer_authentication_of_workload";
+    /// Namespace and labels.
+    type Key = (Arc<str>, Labels);
+    type Value = PeerPolicy;
+
+    fn run(ctx: &Ctx<'_>, (namespace, labels): &Self::Key) -> Self::Value {
+        let inherited = ctx.get::<NamespaceMode>(namespace).unwrap_or(MutualTls::Permissive);
+        // Selectors of the root namespace count nowhere, not even there.
+        let own = (**namespace != *settings(ctx).root_namespace()).then(|| policies(ctx, namespace));
+        let selects = |policy: &Arc<PeerAuthentication>| selector(policy).selects(labels);
+        let Some(policy) = own.into_iter().flatten().find(selects) else {
+            return PeerPolicy { mode: inherited, ports: BTreeMap::new() };
+        };
+        let mode = mode(&policy).unwrap_or(inherited);
+        let ports = policy.spec.port_level_mtls.iter();
+        let ports = ports.map(|(port, written)| (*port, MutualTls::of(Some(written)).unwrap_or(mode)));
+        PeerPolicy { mode, ports: ports.collect() }
+    }
+}
+
+/// The policies of a namespace, oldest first.
+fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
+    let shelf = Shelf::Namespace(Kind::PeerAuthentication, namespace.into());
+    let mut found = objects_on::<PeerAuthentication>(ctx, &shelf);
+    oldest_first(&mut found);
+    found.into_iter().map(|(_, policy)| policy).collect()
+}
+
+fn selector(policy: &PeerAuthentication) -> Labels {
+    let written = policy.spec.selector.iter().flat_map(|selector| &selector.match_labels);
+    written.map(|(key, value)| (key.as_str(), value.as_str())).collect()
+}
+
+fn mode(policy: &PeerAuthentication) -> Option<MutualTls> {
+    MutualTls::of(policy.spec.mtls.as_ref())
+}
