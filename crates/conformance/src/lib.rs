@@ -53,6 +53,10 @@ struct Arguments {
     #[arg(long = "case", value_name = "CASE")]
     cases: Vec<String>,
 
+    /// Also print counts by group, the first part of a case's id.
+    #[arg(long)]
+    groups: bool,
+
     /// Show where expectation and outcome part, field by field.
     #[arg(long)]
     diff: bool,
@@ -117,6 +121,9 @@ fn score(arguments: &Arguments, corpus: &Corpus, plans: &[Plan]) -> anyhow::Resu
         report::differences(&scores);
     }
     report::table(&scores, start.elapsed());
+    if arguments.groups {
+        report::groups(&scores);
+    }
     let json = report::json(&scores);
     write(&repository().join("target/conformance.json"), &json)?;
     if let Some(file) = &arguments.json {

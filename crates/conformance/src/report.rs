@@ -91,6 +91,21 @@ pub(crate) fn table(scores: &[Score], elapsed: Duration) {
     println!("{:.1} s", elapsed.as_secs_f64());
 }
 
+/// Counts by the first part of the cases' ids.
+pub(crate) fn groups(scores: &[Score]) {
+    for score in scores {
+        let mut groups: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
+        for (id, outcome) in &score.results {
+            let (passed, total) = groups.entry(id.split('/').next().unwrap_or(id)).or_default();
+            *passed += usize::from(outcome.is_pass());
+            *total += 1;
+        }
+        for (group, (passed, total)) in groups {
+            println!("{}/{group}  {passed}  {total}", score.suite);
+        }
+    }
+}
+
 fn rendered(scores: &[Score], colour: bool) -> String {
     let widest = scores.iter().map(|score| score.suite.len()).max().unwrap_or_default();
     let width = widest.max("total".len());

@@ -10,6 +10,7 @@ mod proto_json;
 mod tables_validation;
 mod unadapted;
 mod validation_samples;
+mod xds;
 
 use std::path::Path;
 
@@ -64,6 +65,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-validation" => Box::new(tables_validation::TablesValidation),
+        "xds" => Box::new(xds::Xds::default()),
         "validation-samples" => Box::new(validation_samples::ValidationSamples),
         _ if Layout::of(&name, corpus) == Layout::Inputs => {
             let files = corpus.files(Path::new(&name))?.len();

@@ -1,0 +1,75 @@
+//! A scenario's world, and what its proxies get.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use anyhow::Context;
+use canopus_api::mesh_config;
+use canopus_base::spiffe::Identity;
+use canopus_engine::{Batch, Engine, Options};
+use canopus_envoy::bundle::Bundle;
+use canopus_mesh::proxy::Proxy;
+use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
+use canopus_proto::resource::Resource;
+use canopus_runtime::flags::Flags;
+
+use super::scenario::{Scenario, Type};
+
+/// What the proxies of a scenario get.
+pub(super) struct Generated {
+    proxies: BTreeMap<String, Result<Bundle, String>>,
+}
+
+impl Generated {
+    pub(super) fn of(scenario: &Scenario) -> anyhow::Result<Self> {
+        let engine = Engine::with_options(Options::default());
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), settings(scenario)?);
+        for (cluster, object) in &scenario.objects {
+            batch.set::<Objects>(Origin::new(cluster.as_str(), object.key()), object.clone());
+        }
+        engine.apply(batch);
+        let world = engine.snapshot();
+        let mut proxies = BTreeMap::new();
+        for recorded in &scenario.proxies {
+            let identity = Identity::new("cluster.local", &recorded.namespace, &recorded.service_account)?;
+            let proxy = Proxy::new(&recorded.node, Some(identity)).context("cannot read the node")?;
+            let bundle = Bundle::of(&world, &proxy).map_err(|error| error.to_string());
+            proxies.insert(recorded.name.clone(), bundle);
+        }
+        Ok(Self { proxies })
+    }
+
+    /// Whether resources of a type can be generated at all.
+    pub(super) fn covers(&self, kind: Type) -> bool {
+        matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds)
+    }
+
+    /// What a proxy gets of a type.
+    pub(super) fn resources(&self, proxy: &str, kind: Type) -> anyhow::Result<&[Resource]> {
+        let bundle = self.proxies.get(proxy).context("no such proxy")?;
+        let bundle = bundle.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        Ok(match kind {
+            Type::Cds => &bundle.clusters,
+            Type::Eds => &bundle.endpoints,
+            Type::Lds => &bundle.listeners,
+            Type::Rds => &bundle.routes,
+            _ => &[],
+        })
+    }
+}
+
+fn settings(scenario: &Scenario) -> anyhow::Result<MeshSettings> {
+    let mut settings = MeshSettings {
+        cluster: scenario.cluster.as_str().into(),
+        flags: Arc::new(Flags::read(&scenario.features)),
+        ..MeshSettings::default()
+    };
+    if let Some(overlay) = &scenario.mesh_config {
+        settings.mesh = mesh_config::apply_node(overlay, &settings.mesh)?.value;
+    }
+    if let Some(networks) = &scenario.mesh_networks {
+        settings.networks = mesh_config::read_networks(&networks.to_json().to_string())?.value;
+    }
+    Ok(settings)
+}
