@@ -21,3 +21,4 @@ pub mod resources;
 mod route;
 pub mod route_config;
 mod telemetry;
+mod tls;

@@ -166,7 +166,8 @@ impl Query for RulesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> NamespaceRules {
         let settings = settings(ctx);
-        let shelf = Shelf::Cluster(Kind::DestinationRule, settings.cluster.clone(), namespace.as_ref().into());
+        let shelf =
+            Shelf::Cluster(Kind::DestinationRule, settings.cluster.clone(), namespace.as_ref().into());
         let mut objects = objects_on::<istio::DestinationRule>(ctx, &shelf);
         // Rules for some workloads go first, so that the others add to them.
         objects.sort_by(|(a, x), (b, y)| {

@@ -52,11 +52,8 @@ fn of_cluster(name: &str, cluster: &str) -> SdsSecretConfig {
 }
 
 fn grpc_source(cluster: &str, authority: &str) -> ConfigSource {
-    let grpc = EnvoyGrpc {
-        cluster_name: cluster.to_owned(),
-        authority: authority.to_owned(),
-        ..Default::default()
-    };
+    let grpc =
+        EnvoyGrpc { cluster_name: cluster.to_owned(), authority: authority.to_owned(), ..Default::default() };
     ConfigSource {
         config_source_specifier: Some(ConfigSourceSpecifier::ApiConfigSource(ApiConfigSource {
             api_type: ApiType::Grpc as i32,
@@ -123,7 +120,9 @@ impl Credentials {
         });
         let server = match server {
             None => Server::None,
-            Some(server) => provider::upstream(ctx, &server.service, server.port).map_or(Server::Unknown, Server::At),
+            Some(server) => {
+                provider::upstream(ctx, &server.service, server.port).map_or(Server::Unknown, Server::At)
+            }
         };
         Self { socket: serves_credentials(&view.metadata), server }
     }
@@ -140,7 +139,9 @@ impl Credentials {
                 _ => {}
             }
         }
-        let Some(external) = credential.strip_prefix(EXTERNAL) else { return Some(from_control_plane(credential)) };
+        let Some(external) = credential.strip_prefix(EXTERNAL) else {
+            return Some(from_control_plane(credential));
+        };
         if self.socket {
             // Servers behind the socket know credentials by the whole name.
             let source = grpc_source(CREDENTIAL_CLUSTER, "");
@@ -176,7 +177,8 @@ fn resource_name(credential: &str) -> String {
     if credential.starts_with(INVALID) {
         return INVALID.to_owned();
     }
-    let has_type = [CONFIG_MAP, KUBERNETES, KUBERNETES_GATEWAY].iter().any(|kind| credential.starts_with(kind));
+    let has_type =
+        [CONFIG_MAP, KUBERNETES, KUBERNETES_GATEWAY].iter().any(|kind| credential.starts_with(kind));
     if has_type { credential.to_owned() } else { format!("{KUBERNETES}{credential}") }
 }
 

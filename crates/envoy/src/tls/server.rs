@@ -11,8 +11,8 @@ use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::{TlSmode as Mode, TlsCertificate};
 
 use super::{
-    CA_SUFFIX, Credentials, ROOTS_SECRET, WORKLOAD_SECRET, exact, file_secret, identity_prefix, key_pair_name, prefix,
-    roots_name, uses_file_socket, validation,
+    CA_SUFFIX, Credentials, ROOTS_SECRET, WORKLOAD_SECRET, exact, file_secret, identity_prefix,
+    key_pair_name, prefix, roots_name, uses_file_socket, validation,
 };
 
 /// What a server shows that has files, or nothing but its workload's certificate.
@@ -52,7 +52,8 @@ impl ClientChecks<'_> {
 
 /// A file of revoked certificates.
 pub(crate) fn revoked_in(file: &str) -> Option<DataSource> {
-    let source = || DataSource { specifier: Some(Specifier::Filename(file.to_owned())), ..Default::default() };
+    let source =
+        || DataSource { specifier: Some(Specifier::Filename(file.to_owned())), ..Default::default() };
     (!file.is_empty()).then(source)
 }
 

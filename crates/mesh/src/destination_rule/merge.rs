@@ -66,7 +66,8 @@ fn add_subsets(into: &mut DestinationRule, from: &DestinationRule) {
 fn fill(user: Option<TrafficPolicy>, derived: Option<TrafficPolicy>) -> Option<TrafficPolicy> {
     match (user, derived) {
         (Some(mut user), Some(mut derived)) => {
-            let ports = (mem::take(&mut user.port_level_settings), mem::take(&mut derived.port_level_settings));
+            let ports =
+                (mem::take(&mut user.port_level_settings), mem::take(&mut derived.port_level_settings));
             let filled = policy::overlay(derived, user, false);
             Some(TrafficPolicy { port_level_settings: fill_ports(ports.0, ports.1), ..filled })
         }

@@ -20,9 +20,8 @@ fn world(documents: &str) -> Engine {
 
 /// One rule: name, namespace, age in days of January, and the rest of its spec.
 fn rule(name: &str, namespace: &str, day: u32, spec: &str) -> String {
-    let meta = format!(
-        "{{name: {name}, namespace: {namespace}, creationTimestamp: '2026-01-{day:02}T00:00:00Z'}}"
-    );
+    let meta =
+        format!("{{name: {name}, namespace: {namespace}, creationTimestamp: '2026-01-{day:02}T00:00:00Z'}}");
     format!(
         "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata: {meta}\nspec: {{{spec}}}\n---\n"
     )
@@ -88,8 +87,10 @@ fn rules_for_one_host_are_merged_oldest_first() {
 
 #[test]
 fn rules_for_other_audiences_are_kept_apart() {
-    let all =
-        [rule("some", "ns", 1, "host: a, exportTo: [other]"), rule("all", "ns", 2, "host: a, exportTo: ['*']")];
+    let all = [
+        rule("some", "ns", 1, "host: a, exportTo: [other]"),
+        rule("all", "ns", 2, "host: a, exportTo: ['*']"),
+    ];
     assert_eq!(seen(&all, "other"), ["some", "all"]);
     assert_eq!(seen(&all, "third"), ["all"]);
 }
@@ -104,8 +105,10 @@ fn rules_for_some_workloads_stay_in_their_namespace() {
 
 #[test]
 fn rule_is_found_again_by_its_id() {
-    let all =
-        [rule("some", "ns", 1, "host: a, exportTo: [other]"), rule("all", "ns", 2, "host: a, exportTo: ['*']")];
+    let all = [
+        rule("some", "ns", 1, "host: a, exportTo: [other]"),
+        rule("all", "ns", 2, "host: a, exportTo: ['*']"),
+    ];
     let engine = world(&all.concat());
     let service = ServiceKey::new("a.ns.svc.cluster.local", "ns");
     let found = engine.get::<RulesFor>(&("other".into(), service)).unwrap();
