@@ -53,6 +53,19 @@ macro_rules! kinds {
                 }
             }
 
+            /// Whether nothing but the resource version of the metadata differs.
+            pub fn same_but_for_version(&self, other: &Self) -> bool {
+                match (self, other) {
+                    $((Self::$variant(this), Self::$variant(other)) => {
+                        Arc::ptr_eq(this, other)
+                            || (this.meta.same_but_for_version(&other.meta)
+                                && this.spec == other.spec
+                                && this.status == other.status)
+                    })+
+                    _ => false,
+                }
+            }
+
             /// The document of this object, in the version to write, without what is at its default.
             pub fn to_node(&self) -> Node {
                 match self {

@@ -78,6 +78,33 @@ impl Meta {
         self.owner_references.iter().find(|owner| owner.controller)
     }
 
+    /// Whether nothing but the resource version differs. The API server counts it up for changes nobody here can see.
+    pub fn same_but_for_version(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            generate_name,
+            namespace,
+            labels,
+            annotations,
+            creation_timestamp,
+            deletion_timestamp,
+            uid,
+            resource_version: _,
+            generation,
+            owner_references,
+        } = self;
+        *name == other.name
+            && *generate_name == other.generate_name
+            && *namespace == other.namespace
+            && *labels == other.labels
+            && *annotations == other.annotations
+            && *creation_timestamp == other.creation_timestamp
+            && *deletion_timestamp == other.deletion_timestamp
+            && *uid == other.uid
+            && *generation == other.generation
+            && *owner_references == other.owner_references
+    }
+
     pub(crate) fn read(node: &Node, options: Options) -> Result<Self, Vec<Problem>> {
         let mut meta: Self = part::read_slim(node)?.value;
         if options.slim {

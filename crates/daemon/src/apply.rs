@@ -1,41 +1,49 @@
 //! The apply loop: the only writer of the engine.
 
 use canopus_engine::{Batch, Engine};
-use canopus_mesh::world::{Objects, Origin, Settings};
-use canopus_sources::Update;
-use tokio::sync::{mpsc, watch};
+use canopus_mesh::world::{Objects, Origin};
+use canopus_runtime::ready::ReadyGuard;
+use canopus_sources::status::Severity;
+use canopus_sources::{Intake, Update};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// Applies updates as they come and announces each revision that changed something.
+/// Applies what sources say as it comes and announces each revision that changed something.
 ///
 /// There is no fixed delay: an idle mesh applies at once, and under load a batch is whatever arrived during the last one.
-pub async fn run(engine: Engine, mut updates: mpsc::Receiver<Update>, announce: watch::Sender<u64>) {
-    while let Some(mut update) = updates.recv().await {
-        while let Ok(more) = updates.try_recv() {
-            update.merge(more);
+/// The guard is given up once something is known of every source.
+pub async fn run(engine: Engine, mut intake: Intake, announce: watch::Sender<u64>, synced: ReadyGuard) {
+    let mut synced = Some(synced);
+    loop {
+        let update = intake.next().await;
+        tokio::task::block_in_place(|| apply(&engine, update, &announce));
+        if intake.world().is_whole()
+            && let Some(guard) = synced.take()
+        {
+            guard.ready();
         }
-        tokio::task::block_in_place(|| batch(&engine, update, &announce));
     }
 }
 
 /// Applies one update.
-pub fn batch(engine: &Engine, update: Update, announce: &watch::Sender<u64>) {
-    info!(
-        set = update.set.len(),
-        removed = update.removed.len(),
-        problems = update.problems.len(),
-        "objects changed"
-    );
-    for problem in &update.problems {
-        warn!("{problem}");
+pub fn apply(engine: &Engine, update: Update, announce: &watch::Sender<u64>) {
+    for notice in &update.notices {
+        match notice.severity {
+            Severity::Info => info!(source = notice.source, "{}", notice.text),
+            Severity::Warning => warn!(source = notice.source, "{}", notice.text),
+        }
     }
-    let cluster = engine.read::<Settings>(&()).unwrap_or_default().cluster.clone();
+    if update.changes.is_empty() {
+        return;
+    }
+    info!(changes = update.changes.len(), "objects changed");
     let mut batch = Batch::new();
-    for object in update.set {
-        batch.set::<Objects>(Origin::new(cluster.clone(), object.key()), object);
-    }
-    for key in &update.removed {
-        batch.remove::<Objects>(&Origin::new(cluster.clone(), key.clone()));
+    for ((cluster, key), object) in update.changes {
+        let origin = Origin::new(cluster, key);
+        match object {
+            Some(object) => batch.set::<Objects>(origin, object),
+            None => batch.remove::<Objects>(&origin),
+        };
     }
     announce.send_replace(engine.apply(batch).revision.number());
 }

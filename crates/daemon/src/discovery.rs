@@ -17,19 +17,17 @@ use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::version::BuildInfo;
-use canopus_sources::files::{self, Files};
+use canopus_sources::files::Files;
+use canopus_sources::{Intake, Source as _, SourceInfo};
 use canopus_xds::server::{self, Options};
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_stream::wrappers::TcpListenerStream;
 use tracing::{info, warn};
 
 use crate::control_plane::Mesh;
 use crate::{apply, http};
-
-/// Updates that wait for the apply loop; a source that is faster waits too.
-const PENDING_UPDATES: usize = 16;
 
 const SCOPES: &[Scope] = &[
     Scope::new("ads", "Streams of proxies").covering(&["canopus_xds", "canopus_daemon::control_plane"]),
@@ -102,25 +100,28 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let shutdown = Shutdown::new();
     shutdown.stop_on_signals().context("cannot handle signals")?;
     let readiness = Readiness::new();
-    let synced = readiness.register("files");
+    let synced = readiness.register("sources");
 
     let engine = Engine::new();
     engine.apply(settings(&args)?);
     let (announce, revision) = watch::channel(engine.revision().number());
-    let (sender, updates) = mpsc::channel(PENDING_UPDATES);
+    let mut intake = Intake::new();
+    let files = SourceInfo::new(format!("files:{}", args.config_dir.display()), args.cluster_id.as_str(), 0);
+    tokio::spawn(Files::new(&args.config_dir).run(intake.feed(files)));
+    tokio::spawn(apply::run(engine.clone(), intake, announce, synced));
 
-    // The first read is part of starting: a proxy must never be told that an unread directory is an empty mesh.
-    let mut files = Files::new(&args.config_dir);
-    apply::batch(&engine, files.read()?, &announce);
-    synced.ready();
-
-    let grpc = listen(&args.grpc_addr).await?;
     let http = listen(&args.http_addr).await?;
-    info!(grpc = %grpc.local_addr()?, http = %http.local_addr()?, "serving");
-    spawn_http(http, http::Served { readiness, metrics: registry() }, &shutdown);
-    spawn_xds(grpc, Mesh::new(engine.clone(), revision), &shutdown);
-    tokio::spawn(apply::run(engine, updates, announce));
-    tokio::spawn(files::watch(files, sender));
+    info!(http = %http.local_addr()?, "serving readiness and metrics");
+    spawn_http(http, http::Served { readiness: readiness.clone(), metrics: registry() }, &shutdown);
+    // A proxy must never be told that a world nobody has read yet is an empty one.
+    tokio::select! {
+        () = readiness.wait() => {
+            let grpc = listen(&args.grpc_addr).await?;
+            info!(grpc = %grpc.local_addr()?, "serving proxies");
+            spawn_xds(grpc, Mesh::new(engine, revision), &shutdown);
+        }
+        () = shutdown.requested() => {}
+    }
 
     let outcome = shutdown.run(args.shutdown_duration).await;
     info!(?outcome, "stopped");

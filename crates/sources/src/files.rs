@@ -1,5 +1,10 @@
 //! Objects from a directory of YAML and JSON files, or from one file.
+//!
+//! A document that cannot be read, or is not valid, keeps what it last said; the others go on. Nothing is taken away at the
+//! first sight of its absence: files are written in steps, and half of a file may look like a shorter one. What is missing
+//! has to be missing at a second look, with nothing written in between.
 
+mod document;
 mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,12 +12,11 @@ use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use canopus_api::{Object, ObjectKey, Options, decode_documents};
+use canopus_api::{Object, ObjectKey};
 use canopus_base::hash::ContentHash;
-use canopus_base::tree::Limits;
 
-use crate::Update;
-pub use watch::watch;
+use crate::event::{Event, Part, Place};
+use document::Documents;
 
 /// A file above this size is refused: nobody writes it by hand, and it would be held in memory several times.
 const MAX_FILE_BYTES: u64 = 64 << 20;
@@ -34,93 +38,134 @@ pub struct Files {
     root: PathBuf,
     files: BTreeMap<PathBuf, File>,
     reported: BTreeMap<ObjectKey, Object>,
+    complaints: BTreeMap<PathBuf, Vec<String>>,
+    listed: bool,
 }
 
-/// What one file held when it was last read.
-#[derive(Debug)]
+/// What one file holds.
+#[derive(Debug, Default)]
 struct File {
-    hash: ContentHash,
+    /// Of the bytes it was last read from; nothing if it was not there.
+    hash: Option<ContentHash>,
     objects: BTreeMap<ObjectKey, Object>,
     problems: Vec<String>,
+    /// Whether something in it is missing, and was there before.
+    unsettled: bool,
+}
+
+/// What a look at the files brought.
+#[derive(Debug, Default, PartialEq)]
+pub struct Look {
+    /// What differs from the look before.
+    pub events: Vec<Event>,
+    /// Whether nothing is missing that has yet to be missing at a second look.
+    pub settled: bool,
 }
 
 impl Files {
     /// Objects below `root`, which may also be a single file. Nothing is read yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), files: BTreeMap::new(), reported: BTreeMap::new() }
+        Self {
+            root: root.into(),
+            files: BTreeMap::new(),
+            reported: BTreeMap::new(),
+            complaints: BTreeMap::new(),
+            listed: false,
+        }
     }
 
-    /// Reads what is there now and reports the difference to the last call.
-    pub fn read(&mut self) -> Result<Update, FilesError> {
+    /// Looks at what is there now.
+    pub fn look(&mut self) -> Result<Look, FilesError> {
         let mut paths = BTreeSet::new();
         list(&self.root, 0, &mut paths)?;
-        self.files.retain(|path, _| paths.contains(path));
-        let mut unreadable = Vec::new();
+        self.miss(&paths);
+        let mut complaints = BTreeMap::new();
         for path in paths {
-            if let Err(error) = self.read_file(&path) {
-                unreadable.push(error.to_string());
+            if let Err(error) = self.look_at(&path) {
+                complaints.insert(path, vec![error.to_string()]);
             }
         }
-        Ok(self.report(unreadable))
+        let settled = self.files.values().all(|file| !file.unsettled);
+        Ok(Look { events: self.report(complaints), settled })
     }
 
-    /// A file that cannot be read keeps what it last held, as does a document that cannot be decoded.
-    fn read_file(&mut self, path: &Path) -> Result<(), FilesError> {
+    /// Notes the files that are not there.
+    fn miss(&mut self, paths: &BTreeSet<PathBuf>) {
+        self.files.retain(|path, file| {
+            let there = paths.contains(path);
+            let missed_before = file.hash.is_none();
+            if !there {
+                file.hash = None;
+                file.unsettled = true;
+            }
+            there || !missed_before
+        });
+    }
+
+    /// A file that cannot be read keeps what it last held.
+    fn look_at(&mut self, path: &Path) -> Result<(), FilesError> {
         let bytes = read_bounded(path).map_err(|source| FilesError { path: path.to_owned(), source })?;
-        let hash = ContentHash::of(&bytes);
-        if self.files.get(path).is_none_or(|file| file.hash != hash) {
-            let last = self.files.remove(path).map(|file| file.objects).unwrap_or_default();
-            self.files.insert(path.to_owned(), decode(path, hash, &bytes, last));
+        let hash = Some(ContentHash::of(&bytes));
+        let file = self.files.entry(path.to_owned()).or_default();
+        let seen = file.hash == hash;
+        if seen && !file.unsettled {
+            return Ok(());
         }
+        let Documents { objects, problems, broken } = document::read(path, &bytes);
+        let before = std::mem::replace(&mut file.objects, objects);
+        file.unsettled = false;
+        for (key, object) in before {
+            let missing = !file.objects.contains_key(&key);
+            if missing && (broken.may_be(&key) || !seen) {
+                file.unsettled |= !broken.may_be(&key);
+                file.objects.insert(key, object);
+            }
+        }
+        file.hash = hash;
+        file.problems = problems;
         Ok(())
     }
 
-    fn report(&mut self, mut problems: Vec<String>) -> Update {
+    fn report(&mut self, mut complaints: BTreeMap<PathBuf, Vec<String>>) -> Vec<Event> {
         let mut now: BTreeMap<ObjectKey, Object> = BTreeMap::new();
         for (path, file) in &self.files {
-            problems.extend(file.problems.iter().cloned());
+            let mut problems = file.problems.clone();
             for (key, object) in &file.objects {
-                if now.contains_key(key) {
-                    problems.push(format!("{}: {key} is already defined in another file", path.display()));
-                } else {
+                if !now.contains_key(key) {
                     now.insert(key.clone(), object.clone());
+                } else if !file.unsettled {
+                    problems.push(format!("{}: {key} is already defined in another file", path.display()));
                 }
             }
+            complaints.entry(path.clone()).or_default().extend(problems);
         }
-        let set = now.iter().filter(|(key, object)| self.reported.get(*key) != Some(*object));
-        let set = set.map(|(_, object)| object.clone()).collect();
-        let removed = self.reported.keys().filter(|key| !now.contains_key(*key)).cloned().collect();
+        complaints.retain(|_, problems| !problems.is_empty());
+
+        let first = !std::mem::replace(&mut self.listed, true);
+        let mut events = Vec::new();
+        events.extend(first.then_some(Event::Begin(Part::Whole)));
+        let new = now.iter().filter(|(key, object)| self.reported.get(*key) != Some(*object));
+        events.extend(new.map(|(_, object)| Event::Set(object.clone())));
+        let gone = self.reported.keys().filter(|key| !now.contains_key(*key));
+        events.extend(gone.map(|key| Event::Remove(key.clone())));
+        events.extend(first.then_some(Event::End(Part::Whole)));
+        events.extend(said_anew(&self.complaints, &complaints));
         self.reported = now;
-        Update { set, removed, problems }
+        self.complaints = complaints;
+        events
     }
 }
 
-fn decode(path: &Path, hash: ContentHash, bytes: &[u8], last: BTreeMap<ObjectKey, Object>) -> File {
-    let mut objects = BTreeMap::new();
-    let mut problems = Vec::new();
-    let mut whole = true;
-    for outcome in decode_documents(bytes, &Limits::default(), Options::watch()) {
-        match outcome {
-            Ok(decoded) => {
-                let key = decoded.value.key();
-                problems.extend(
-                    decoded.ignored.iter().map(|problem| format!("{}: {key}: {problem}", path.display())),
-                );
-                objects.insert(key, decoded.value);
-            }
-            Err(error) => {
-                whole &= error.is_unknown_kind();
-                problems.push(format!("{}: {error}", path.display()));
-            }
-        }
-    }
-    if !whole {
-        // The broken document may be one of these, half written.
-        for (key, object) in last {
-            objects.entry(key).or_insert(object);
-        }
-    }
-    File { hash, objects, problems }
+/// The complaints that differ from what was said before.
+fn said_anew(
+    before: &BTreeMap<PathBuf, Vec<String>>,
+    now: &BTreeMap<PathBuf, Vec<String>>,
+) -> impl Iterator<Item = Event> {
+    let event = |path: &PathBuf, problems| Event::Problems(Place::File(path.clone()), problems);
+    let over = before.keys().filter(|path| !now.contains_key(*path));
+    let new = now.iter().filter(|(path, problems)| before.get(*path) != Some(*problems));
+    let new = new.map(move |(path, problems)| event(path, problems.clone()));
+    over.map(move |path| event(path, Vec::new())).chain(new)
 }
 
 /// Documents below `path`. Names with a leading dot are skipped: editors' scratch files, and the `..data` directories
@@ -140,7 +185,7 @@ fn list(path: &Path, depth: usize, found: &mut BTreeSet<PathBuf>) -> Result<(), 
         match fs::metadata(&entry) {
             _ if hidden => {}
             Ok(data) if data.is_dir() => list(&entry, depth + 1, found)?,
-            Ok(_) if is_document(&entry) => {
+            Ok(data) if data.is_file() && is_document(&entry) => {
                 found.insert(entry);
             }
             Ok(_) => {}

@@ -1,40 +1,22 @@
 //! Where objects come from.
 //!
-//! A source watches something outside, decodes it into typed objects and reports what changed since its last report. It
-//! never reports an object as gone because it could not look: what cannot be read keeps its last good state.
+//! A [`Source`] follows something outside (files, a Kubernetes API server, a Consul catalogue), decodes what is there into
+//! typed objects and says what changed in [`Event`]s. All sources feed one bounded queue; the [`Intake`] at its end keeps
+//! the [`World`](world::World), decides which object counts where several sources have the same one, and yields what
+//! changed as an [`Update`].
+//!
+//! An object never goes because nobody could look: what cannot be reached or read keeps its last good state, and how far
+//! each source can be trusted is told by its [status].
 //!
 //! Must not know what objects are used for.
 
+mod event;
+mod feed;
 pub mod files;
+pub mod memory;
+pub mod status;
+pub mod world;
 
-use std::collections::BTreeSet;
-
-use canopus_api::{Object, ObjectKey};
-
-/// What changed since the last report.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Update {
-    /// Objects that are new or different.
-    pub set: Vec<Object>,
-    /// Objects that are gone.
-    pub removed: Vec<ObjectKey>,
-    /// What could not be read, with its place.
-    pub problems: Vec<String>,
-}
-
-impl Update {
-    /// Adds what a later report of the same source says.
-    pub fn merge(&mut self, later: Self) {
-        let again: BTreeSet<ObjectKey> = later.set.iter().map(Object::key).collect();
-        self.removed.retain(|key| !again.contains(key));
-        self.set.retain(|object| !later.removed.contains(&object.key()) && !again.contains(&object.key()));
-        self.set.extend(later.set);
-        self.removed.extend(later.removed);
-        self.problems = later.problems;
-    }
-
-    /// Whether any object changed.
-    pub fn changes_nothing(&self) -> bool {
-        self.set.is_empty() && self.removed.is_empty()
-    }
-}
+pub use event::{Batch, Event, Part, Place, SourceInfo};
+pub use feed::{Closed, Feed, Feeds, Intake, Source};
+pub use world::Update;

@@ -1,0 +1,151 @@
+//! The way from the sources to the one who applies: a bounded queue.
+
+use std::sync::Arc;
+
+use canopus_api::Object;
+use tokio::sync::{mpsc, watch};
+
+use crate::event::{Batch, Event, SourceInfo};
+use crate::status::SourceStatus;
+use crate::world::{Update, World};
+
+/// Batches that wait to be applied. A source that is faster waits too.
+const PENDING: usize = 64;
+
+/// Something outside that objects come from.
+pub trait Source: Send + 'static {
+    /// Follows what is outside and tells the feed, until nobody listens any more.
+    ///
+    /// What cannot be reached or read is reported and tried again; it never becomes an empty world.
+    fn run(self, feed: Feed) -> impl Future<Output = ()> + Send;
+}
+
+/// Where one source puts what it has to say.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    source: Arc<SourceInfo>,
+    queue: mpsc::Sender<Message>,
+}
+
+/// Nobody listens any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("nobody takes objects any more")]
+pub struct Closed;
+
+#[derive(Debug)]
+enum Message {
+    Batch(Batch),
+    Forget(Box<str>),
+}
+
+impl Feed {
+    /// Whose feed this is.
+    pub fn source(&self) -> &Arc<SourceInfo> {
+        &self.source
+    }
+
+    /// Says something, once there is room.
+    pub async fn send(&self, events: Vec<Event>) -> Result<(), Closed> {
+        let batch = Batch { source: Arc::clone(&self.source), events };
+        self.queue.send(Message::Batch(batch)).await.map_err(|_| Closed)
+    }
+
+    /// Says that the source is no more, and with it all it had.
+    pub async fn forget(self) -> Result<(), Closed> {
+        self.queue.send(Message::Forget(self.source.name.clone())).await.map_err(|_| Closed)
+    }
+
+    /// Waits until nobody listens any more.
+    pub async fn closed(&self) {
+        self.queue.closed().await;
+    }
+}
+
+/// Makes feeds for sources that appear while others run, such as remote clusters.
+#[derive(Clone, Debug)]
+pub struct Feeds {
+    queue: mpsc::Sender<Message>,
+}
+
+impl Feeds {
+    /// A feed for a new source.
+    pub fn feed(&self, source: SourceInfo) -> Feed {
+        Feed { source: Arc::new(source), queue: self.queue.clone() }
+    }
+}
+
+/// Takes what all sources say and keeps the world.
+#[derive(Debug)]
+pub struct Intake {
+    world: World,
+    feeds: Feeds,
+    queue: mpsc::Receiver<Message>,
+    status: watch::Sender<Arc<[SourceStatus]>>,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Intake {
+    /// An empty world without sources.
+    pub fn new() -> Self {
+        let (sender, queue) = mpsc::channel(PENDING);
+        let status = watch::Sender::new(Arc::default());
+        Self { world: World::default(), feeds: Feeds { queue: sender }, queue, status }
+    }
+
+    /// A feed for a source that the world is not whole without.
+    pub fn feed(&mut self, source: SourceInfo) -> Feed {
+        let feed = self.feeds.feed(source);
+        self.world.add(Arc::clone(&feed.source));
+        self.publish();
+        feed
+    }
+
+    /// Makes feeds later.
+    pub fn feeds(&self) -> Feeds {
+        self.feeds.clone()
+    }
+
+    /// Gives a source what it had in an earlier life.
+    pub fn restore(&mut self, source: &Arc<SourceInfo>, objects: Vec<Object>) -> Update {
+        let mut update = Update::default();
+        self.world.restore(source, objects, &mut update);
+        self.publish();
+        update
+    }
+
+    /// Waits until a source says something and takes all that has been said by then.
+    pub async fn next(&mut self) -> Update {
+        let mut update = Update::default();
+        let mut next = self.queue.recv().await;
+        while let Some(message) = next {
+            match message {
+                Message::Batch(batch) => self.world.take(batch, &mut update),
+                Message::Forget(name) => self.world.forget(&name, &mut update),
+            }
+            next = self.queue.try_recv().ok();
+        }
+        if update.status {
+            self.publish();
+        }
+        update
+    }
+
+    /// The world as it is.
+    pub fn world(&self) -> &World {
+        &self.world
+    }
+
+    /// How each source is doing, now and from now on.
+    pub fn status(&self) -> watch::Receiver<Arc<[SourceStatus]>> {
+        self.status.subscribe()
+    }
+
+    fn publish(&self) {
+        self.status.send_replace(self.world.status().into());
+    }
+}

@@ -1,0 +1,42 @@
+//! Objects that somebody hands over: for programs that embed the mesh, and for tests.
+
+use canopus_api::{Object, ObjectKey};
+
+use crate::event::{Event, Part};
+use crate::feed::{Closed, Feed};
+
+/// A source whose objects are what it is told.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    feed: Feed,
+}
+
+impl Memory {
+    /// A source without objects, of which nothing is known before the first [`replace`](Self::replace).
+    pub fn new(feed: Feed) -> Self {
+        Self { feed }
+    }
+
+    /// These objects and no others are there.
+    pub async fn replace(&self, objects: impl IntoIterator<Item = Object>) -> Result<(), Closed> {
+        let mut events = vec![Event::Begin(Part::Whole)];
+        events.extend(objects.into_iter().map(Event::Set));
+        events.push(Event::End(Part::Whole));
+        self.feed.send(events).await
+    }
+
+    /// These objects are there too, or have changed.
+    pub async fn set(&self, objects: impl IntoIterator<Item = Object>) -> Result<(), Closed> {
+        self.feed.send(objects.into_iter().map(Event::Set).collect()).await
+    }
+
+    /// These objects are gone.
+    pub async fn remove(&self, keys: impl IntoIterator<Item = ObjectKey>) -> Result<(), Closed> {
+        self.feed.send(keys.into_iter().map(Event::Remove).collect()).await
+    }
+
+    /// Whoever knows the objects cannot be asked any more.
+    pub async fn lose(&self, reason: impl Into<String>) -> Result<(), Closed> {
+        self.feed.send(vec![Event::Lost(Part::Whole, reason.into())]).await
+    }
+}

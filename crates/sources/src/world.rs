@@ -1,0 +1,323 @@
+//! The input world: what every source has said, and what of it counts.
+//!
+//! Each source's objects are held apart. Where several sources of one cluster have the same object, the one of the lowest
+//! rank counts and the others wait behind it: when it goes, the next one is there at once. Every such conflict is reported.
+//!
+//! A source that is lost keeps all it had. Objects go only when their source says so: one by one, or by a listing that was
+//! complete and did not name them.
+
+mod shelf;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_api::{Object, ObjectKey};
+
+use crate::event::{Batch, Event, Part, Place, SourceInfo};
+use crate::status::{Notice, PartStatus, Phase, SourceStatus};
+use shelf::Shelf;
+
+/// Places of one source whose problems are kept. A cluster full of nonsense must not fill the memory with complaints.
+const MAX_PROBLEMS: usize = 1000;
+
+/// What changed in the world.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Update {
+    /// By cluster and key, what is there now; nothing if the object is gone.
+    pub changes: BTreeMap<(Arc<str>, ObjectKey), Option<Object>>,
+    /// What a person should be told.
+    pub notices: Vec<Notice>,
+    /// Whether the state of a source changed.
+    pub status: bool,
+}
+
+/// What every source has said.
+#[derive(Debug, Default)]
+pub struct World {
+    sources: Vec<Source>,
+    /// The sources of each cluster, whose object counts first.
+    clusters: BTreeMap<Arc<str>, Vec<usize>>,
+    /// Objects that more than one source of their cluster has.
+    conflicts: BTreeSet<(Arc<str>, ObjectKey)>,
+}
+
+#[derive(Debug)]
+struct Source {
+    info: Arc<SourceInfo>,
+    shelf: Shelf,
+    /// Counts the listings that were begun.
+    epoch: u32,
+    /// Listings that have not ended, and when they began.
+    listings: BTreeMap<Part, u32>,
+    parts: BTreeMap<Part, Phase>,
+    problems: BTreeMap<Place, Vec<String>>,
+    /// Whether there were objects before the source said anything.
+    restored: bool,
+}
+
+impl World {
+    /// Makes a source known, of which nothing is known yet. One that is known already stays as it is.
+    pub fn add(&mut self, info: Arc<SourceInfo>) {
+        self.index_of(&info);
+    }
+
+    /// Gives a source what it had in an earlier life, to be served until it has been listed anew.
+    pub fn restore(&mut self, info: &Arc<SourceInfo>, objects: Vec<Object>, update: &mut Update) {
+        let index = self.index_of(info);
+        let source = &mut self.sources[index];
+        source.restored = true;
+        for phase in source.parts.values_mut() {
+            *phase = Phase::Restored;
+        }
+        update.status = true;
+        for object in objects {
+            self.set(index, object, update);
+        }
+    }
+
+    /// Takes what a source says and adds what changed to `update`.
+    pub fn take(&mut self, batch: Batch, update: &mut Update) {
+        let index = self.index_of(&batch.source);
+        for event in batch.events {
+            self.take_event(index, event, update);
+        }
+    }
+
+    /// Forgets a source with all it had.
+    pub fn forget(&mut self, name: &str, update: &mut Update) {
+        let Some(index) = self.sources.iter().position(|source| *source.info.name == *name) else { return };
+        for key in self.sources[index].shelf.keys(|_, _, _| true) {
+            self.remove(index, &key, update);
+        }
+        self.sources.remove(index);
+        self.rank();
+        update.status = true;
+    }
+
+    /// Whether something is known of every part of every source: served from it, the mesh is whole.
+    pub fn is_whole(&self) -> bool {
+        self.sources.iter().all(|source| source.parts.values().all(Phase::is_known))
+    }
+
+    /// How each source is doing.
+    pub fn status(&self) -> Vec<SourceStatus> {
+        self.sources.iter().map(|source| self.status_of(source)).collect()
+    }
+
+    /// The object that counts.
+    pub fn get(&self, cluster: &str, key: &ObjectKey) -> Option<&Object> {
+        self.clusters.get(cluster)?.iter().find_map(|&index| self.sources[index].shelf.get(key))
+    }
+
+    /// All objects of each source, whether they count or not.
+    pub fn objects(&self) -> impl Iterator<Item = (&Arc<SourceInfo>, Vec<Object>)> {
+        self.sources.iter().map(|source| (&source.info, source.shelf.objects()))
+    }
+
+    fn index_of(&mut self, info: &Arc<SourceInfo>) -> usize {
+        let known = self.sources.iter().position(|source| source.info.name == info.name);
+        known.unwrap_or_else(|| {
+            self.sources.push(Source {
+                info: Arc::clone(info),
+                shelf: Shelf::default(),
+                epoch: 0,
+                listings: BTreeMap::new(),
+                parts: BTreeMap::from([(Part::Whole, Phase::Waiting { reason: None })]),
+                problems: BTreeMap::new(),
+                restored: false,
+            });
+            self.rank();
+            self.sources.len() - 1
+        })
+    }
+
+    fn rank(&mut self) {
+        self.clusters.clear();
+        for (index, source) in self.sources.iter().enumerate() {
+            self.clusters.entry(Arc::clone(&source.info.cluster)).or_default().push(index);
+        }
+        for indices in self.clusters.values_mut() {
+            indices.sort_by_key(|&index| (self.sources[index].info.rank, &self.sources[index].info.name));
+        }
+    }
+
+    fn take_event(&mut self, index: usize, event: Event, update: &mut Update) {
+        match event {
+            Event::Set(object) => self.set(index, object, update),
+            Event::Remove(key) => self.remove(index, &key, update),
+            Event::Keep(key) => {
+                let source = &mut self.sources[index];
+                source.shelf.touch(&key, source.epoch);
+            }
+            Event::Begin(part) => self.sources[index].begin(part),
+            Event::End(part) => {
+                for key in self.sources[index].end(part) {
+                    self.remove(index, &key, update);
+                }
+                self.enter(index, part, Phase::Live, update);
+            }
+            Event::Expect(part) => {
+                if !self.sources[index].parts.contains_key(&part) {
+                    let restored = self.sources[index].restored;
+                    let phase = if restored { Phase::Restored } else { Phase::Waiting { reason: None } };
+                    self.enter(index, part, phase, update);
+                }
+            }
+            Event::Live(part) => self.enter(index, part, Phase::Live, update),
+            Event::Lost(part, reason) => {
+                let phase = self.sources[index].parts.get(&part);
+                let phase = match phase {
+                    Some(phase) if phase.is_known() => Phase::Stale { reason },
+                    _ => Phase::Waiting { reason: Some(reason) },
+                };
+                self.enter(index, part, phase, update);
+            }
+            Event::Withdraw(kind) => {
+                for key in self.sources[index].shelf.keys(|of, _, _| of == kind) {
+                    self.remove(index, &key, update);
+                }
+                let source = &mut self.sources[index];
+                source.listings.remove(&Part::Kind(kind));
+                source.problems.remove(&Place::Part(Part::Kind(kind)));
+                update.status |= source.parts.remove(&Part::Kind(kind)).is_some();
+            }
+            Event::Deselect(namespace) => {
+                for key in
+                    self.sources[index].shelf.keys(|_, object, _| *object.meta().namespace == *namespace)
+                {
+                    self.remove(index, &key, update);
+                }
+            }
+            Event::Problems(place, problems) => self.sources[index].complain(place, problems, update),
+        }
+    }
+
+    fn set(&mut self, index: usize, object: Object, update: &mut Update) {
+        let source = &mut self.sources[index];
+        if !source.problems.is_empty() {
+            update.status |= source.problems.remove(&Place::Object(object.key())).is_some();
+        }
+        if source.shelf.put(object.clone(), source.epoch) {
+            self.settle(index, object.key(), update);
+        }
+    }
+
+    fn remove(&mut self, index: usize, key: &ObjectKey, update: &mut Update) {
+        let source = &mut self.sources[index];
+        if !source.problems.is_empty() {
+            update.status |= source.problems.remove(&Place::Object(key.clone())).is_some();
+        }
+        if source.shelf.remove(key) {
+            self.settle(index, key.clone(), update);
+        }
+    }
+
+    /// Decides which object of a key counts after a source changed its own.
+    fn settle(&mut self, index: usize, key: ObjectKey, update: &mut Update) {
+        let cluster = &self.sources[index].info.cluster;
+        let ranked = self.clusters.get(cluster).map(Vec::as_slice).unwrap_or_default();
+        let place = (Arc::clone(cluster), key);
+        let mut holders = ranked.iter().filter(|&&holder| self.sources[holder].shelf.get(&place.1).is_some());
+        let (winner, second) = (holders.next().copied(), holders.next().copied());
+        match (winner, second) {
+            (Some(winner), Some(second)) => {
+                if self.conflicts.insert(place.clone()) {
+                    let (winner, second) = (&self.sources[winner].info.name, &self.sources[second].info.name);
+                    update.notices.push(Notice::warning(
+                        second.clone(),
+                        format!("{} is also in {winner}, which counts", place.1),
+                    ));
+                    update.status = true;
+                }
+            }
+            _ => update.status |= self.conflicts.remove(&place),
+        }
+        // A source behind the winner changes nothing that counts, unless it was the winner until now.
+        let behind = winner.is_some_and(|winner| position(ranked, winner) < position(ranked, index));
+        if !behind {
+            let object = winner.and_then(|winner| self.sources[winner].shelf.get(&place.1)).cloned();
+            update.changes.insert(place, object);
+        }
+    }
+
+    fn enter(&mut self, index: usize, part: Part, phase: Phase, update: &mut Update) {
+        let source = &mut self.sources[index];
+        let before = source.parts.insert(part, phase.clone());
+        if before.as_ref() == Some(&phase) {
+            return;
+        }
+        update.status = true;
+        let name = source.info.name.clone();
+        match (before, phase) {
+            (Some(Phase::Stale { .. }), Phase::Live) => {
+                update.notices.push(Notice::info(name, format!("{part}: up to date again")));
+            }
+            (Some(Phase::Stale { .. }), Phase::Stale { .. }) => {}
+            (_, Phase::Stale { reason }) => {
+                let text = format!("{part}: cannot be followed, the last known state is served: {reason}");
+                update.notices.push(Notice::warning(name, text));
+            }
+            (_, Phase::Waiting { reason: Some(reason) }) => {
+                update.notices.push(Notice::warning(name, format!("{part}: cannot be read yet: {reason}")));
+            }
+            _ => {}
+        }
+    }
+
+    fn status_of(&self, source: &Source) -> SourceStatus {
+        let mut problems: Vec<String> = source.problems.values().flatten().cloned().collect();
+        let rivals = self
+            .conflicts
+            .iter()
+            .filter(|(cluster, key)| *cluster == source.info.cluster && source.shelf.get(key).is_some());
+        for (cluster, key) in rivals {
+            let winner = self.clusters[cluster].iter().map(|&index| &self.sources[index]);
+            let winner = winner.into_iter().find(|other| other.shelf.get(key).is_some());
+            if let Some(winner) = winner.filter(|winner| winner.info.name != source.info.name) {
+                problems.push(format!("{key} is also in {}, which counts", winner.info.name));
+            }
+        }
+        let parts = source.parts.iter().map(|(part, phase)| PartStatus { part: *part, phase: phase.clone() });
+        SourceStatus { source: Arc::clone(&source.info), parts: parts.collect(), problems }
+    }
+}
+
+fn position(ranked: &[usize], index: usize) -> Option<usize> {
+    ranked.iter().position(|&ranked| ranked == index)
+}
+
+impl Source {
+    fn begin(&mut self, part: Part) {
+        self.epoch += 1;
+        self.listings.insert(part, self.epoch);
+    }
+
+    /// Ends a listing; what it did not name.
+    fn end(&mut self, part: Part) -> Vec<ObjectKey> {
+        match self.listings.remove(&part) {
+            Some(begun) => self.shelf.keys(|kind, _, epoch| part.covers(kind) && epoch < begun),
+            None => Vec::new(),
+        }
+    }
+
+    fn complain(&mut self, place: Place, problems: Vec<String>, update: &mut Update) {
+        if problems.is_empty() {
+            update.status |= self.problems.remove(&place).is_some();
+            return;
+        }
+        let known = self.problems.get(&place).map(Vec::as_slice).unwrap_or_default();
+        if known == problems {
+            return;
+        }
+        let name = &self.info.name;
+        let new = problems.iter().filter(|problem| !known.contains(problem));
+        update.notices.extend(new.map(|problem| Notice::warning(name.clone(), problem.clone())));
+        update.status = true;
+        if self.problems.len() < MAX_PROBLEMS || self.problems.contains_key(&place) {
+            self.problems.insert(place, problems);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
