@@ -7,7 +7,7 @@ use canopus_base::host;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::gateway::{BoundServer, Merged};
 use canopus_mesh::proxy::View;
-use canopus_mesh::virtual_service::BoundTo;
+use canopus_mesh::virtual_service;
 use canopus_mesh::world::{Objects, Origin, settings};
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use canopus_proto::resource::Resource;
@@ -31,7 +31,7 @@ impl Query for Routes {
         let table = match servers {
             Some((_, servers)) => RouteConfiguration {
                 name: name.clone(),
-                virtual_hosts: gateway_virtual_hosts(ctx, servers),
+                virtual_hosts: gateway_virtual_hosts(ctx, view, servers),
                 validate_clusters: Some(false.into()),
                 ignore_port_in_host_matching: true,
                 max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
@@ -48,11 +48,11 @@ impl Query for Routes {
 }
 
 /// The virtual hosts of a port: where the hosts of its servers and of the VirtualServices bound to them meet.
-fn gateway_virtual_hosts(ctx: &Ctx<'_>, servers: &[BoundServer]) -> Vec<VirtualHost> {
+fn gateway_virtual_hosts(ctx: &Ctx<'_>, view: &View, servers: &[BoundServer]) -> Vec<VirtualHost> {
     let mut hosts: BTreeMap<String, VirtualHost> = BTreeMap::new();
     for server in servers {
-        for key in ctx.get::<BoundTo>(&server.gateway_name()).iter() {
-            add_virtual_service(ctx, server, key, &mut hosts);
+        for bound in virtual_service::for_gateway(ctx, &view.namespace, &server.gateway_name()) {
+            add_virtual_service(ctx, server, &bound.origin, &mut hosts);
         }
     }
     if hosts.is_empty() {

@@ -12,6 +12,7 @@ pub mod locality;
 pub mod network;
 pub mod peer_authentication;
 pub mod proxy;
+pub mod scope;
 pub mod service;
 pub mod target;
 pub mod virtual_service;

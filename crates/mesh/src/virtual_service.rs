@@ -1,44 +1,277 @@
-//! Which VirtualServices apply where.
+//! VirtualServices as routes are made of them: names resolved, delegates merged, and who may see them.
 
-use canopus_api::{Kind, Object};
+mod delegate;
+mod destinations;
+mod names;
+mod specific;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_api::annotations::INTERNAL_ROUTE_SEMANTICS;
+use canopus_api::istio::VirtualService as Object;
+use canopus_api::visibility::Visibility;
+use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::networking::v1alpha3 as proto;
+use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
+use jiff::Timestamp;
 
-use crate::world::{Objects, Origin, Shelf};
+use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
 
-/// The VirtualServices bound to a gateway named `namespace/name`, oldest first.
+pub use delegate::merge as merge_delegate;
+pub use destinations::{Destinations, destinations};
+pub use names::gateway_name;
+pub use specific::HostOwners;
+
+/// The gateway name that stands for all sidecars.
+pub const MESH: &str = "mesh";
+
+/// Whose rules a VirtualService follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Semantics {
+    /// Istio's own: a user wrote it.
+    Istio,
+    /// It stands for a Kubernetes Ingress.
+    Ingress,
+    /// It stands for a route of the Gateway API.
+    GatewayApi,
+}
+
+/// A VirtualService with hosts: short names resolved, delegates merged in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct VirtualService {
+    /// The object it comes from.
+    pub origin: Origin,
+    /// When that was created.
+    pub created: Option<Timestamp>,
+    /// Whose rules it follows.
+    pub semantics: Semantics,
+    /// Who may see it; `Private` has become its namespace.
+    pub export_to: BTreeSet<Visibility>,
+    /// What it says.
+    pub spec: proto::VirtualService,
+}
+
+impl VirtualService {
+    /// Whether it stands for a route of the Gateway API.
+    pub fn is_gateway_api(&self) -> bool {
+        self.semantics == Semantics::GatewayApi
+    }
+
+    /// Its namespace.
+    pub fn namespace(&self) -> &str {
+        self.origin.namespace()
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        self.origin.name()
+    }
+
+    /// The gateways it is bound to; none written means all sidecars.
+    pub fn gateways(&self) -> impl Iterator<Item = &str> {
+        let default = self.spec.gateways.is_empty().then_some(MESH);
+        default.into_iter().chain(self.spec.gateways.iter().map(String::as_str))
+    }
+
+    /// A Gateway API route that the consumer of a service wrote in its own namespace.
+    fn is_consumer_override(&self, namespace: &str) -> bool {
+        self.is_gateway_api() && self.namespace() == namespace
+    }
+}
+
+fn semantics(object: &Object) -> Semantics {
+    match object.meta.annotation(INTERNAL_ROUTE_SEMANTICS.name) {
+        Some("ingress") => Semantics::Ingress,
+        Some("gateway") => Semantics::GatewayApi,
+        _ => Semantics::Istio,
+    }
+}
+
+/// Who may see an object of `namespace` that says `export_to`, the mesh's default applied.
+fn visibility(export_to: &[String], settings: &MeshSettings, namespace: &str) -> BTreeSet<Visibility> {
+    let default = &settings.mesh.default_virtual_service_export_to;
+    let said = if export_to.is_empty() { default } else { export_to };
+    if said.is_empty() {
+        return BTreeSet::from([Visibility::Public]);
+    }
+    let own = |entry: &String| match Visibility::parse(entry) {
+        Visibility::Private => Visibility::Namespace(namespace.into()),
+        other => other,
+    };
+    said.iter().map(own).collect()
+}
+
+/// A VirtualService ready for use; `None` if it has no hosts, which makes it a delegate of others.
+pub struct Resolved;
+
+impl Query for Resolved {
+    const NAME: &'static str = "virtual_service";
+    type Key = Origin;
+    type Value = Option<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let object = object::<Object>(ctx, origin)?;
+        if object.spec.hosts.is_empty() {
+            return None;
+        }
+        let settings = settings(ctx);
+        let semantics = semantics(&object);
+        let spec = match semantics {
+            // Written by the control plane itself, with full names.
+            Semantics::GatewayApi => object.spec.clone(),
+            Semantics::Ingress => names::resolve(&object.spec, origin.namespace(), &settings.domain),
+            Semantics::Istio => {
+                let resolved = names::resolve(&object.spec, origin.namespace(), &settings.domain);
+                with_delegates(ctx, origin, resolved, &settings)
+            }
+        };
+        Some(Arc::new(VirtualService {
+            origin: origin.clone(),
+            created: object.meta.creation_timestamp,
+            semantics,
+            export_to: visibility(&object.spec.export_to, &settings, origin.namespace()),
+            spec,
+        }))
+    }
+}
+
+/// Replaces every route that names a delegate by the routes of that delegate; one that cannot be used leaves nothing.
+fn with_delegates(
+    ctx: &Ctx<'_>,
+    origin: &Origin,
+    mut spec: proto::VirtualService,
+    settings: &MeshSettings,
+) -> proto::VirtualService {
+    if spec.http.iter().all(|http| http.delegate.is_none()) {
+        return spec;
+    }
+    for mut http in std::mem::take(&mut spec.http) {
+        let Some(delegate) = http.delegate.take() else {
+            spec.http.push(http);
+            continue;
+        };
+        let namespace = if delegate.namespace.is_empty() { origin.namespace() } else { &delegate.namespace };
+        let key = ObjectKey::new(Kind::VirtualService, namespace, &delegate.name);
+        let Some(found) = object::<Object>(ctx, &Origin::new(origin.cluster.clone(), key)) else { continue };
+        let visible = visibility(&found.spec.export_to, settings, namespace);
+        let seen = visible.contains(&Visibility::Public)
+            || visible.contains(&Visibility::Namespace(origin.namespace().into()));
+        if found.spec.hosts.is_empty() && seen {
+            let resolved = names::resolve(&found.spec, namespace, &settings.domain);
+            spec.http.extend(delegate::merge(&http, resolved.http));
+        }
+    }
+    spec
+}
+
+/// Every VirtualService that has hosts, oldest first.
+pub struct AllVirtualServices;
+
+impl Query for AllVirtualServices {
+    const NAME: &'static str = "all_virtual_services";
+    type Key = ();
+    type Value = Vec<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let origins = ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService));
+        let mut all: Vec<_> =
+            origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone()).collect();
+        all.sort_by(|a, b| (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace())));
+        all
+    }
+}
+
+/// The VirtualServices of one gateway that a namespace may see, by how they are visible; each part oldest first.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bound {
+    /// Those of the namespace that nobody else need see.
+    pub own: Vec<Arc<VirtualService>>,
+    /// Those that others export to the namespace by name.
+    pub exported: Vec<Arc<VirtualService>>,
+    /// Those that everybody sees.
+    pub public: Vec<Arc<VirtualService>>,
+}
+
+/// What is bound to a gateway, for proxies of a namespace.
 pub struct BoundTo;
 
 impl Query for BoundTo {
     const NAME: &'static str = "virtual_services_bound_to";
-    type Key = String;
-    type Value = Vec<Origin>;
+    /// Namespace of the proxy; `namespace/name` of the gateway, or [`MESH`].
+    type Key = (Arc<str>, Arc<str>);
+    type Value = Bound;
 
-    fn run(ctx: &Ctx<'_>, gateway: &String) -> Self::Value {
-        let mut bound = Vec::new();
-        for key in ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService)).iter() {
-            let Some(object) = ctx.read::<Objects>(key) else { continue };
-            let Object::VirtualService(service) = object.as_ref() else { continue };
-            if service.spec.gateways.iter().any(|name| qualified_gateway(name, key.namespace()) == *gateway) {
-                bound.push((object.meta().creation_timestamp, key.clone()));
+    fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Bound {
+        let mut bound = Bound::default();
+        for service in ctx.get::<ByGateway>(gateway).iter() {
+            let sees = |visibility: &Visibility| service.export_to.contains(visibility);
+            if sees(&Visibility::Public) {
+                bound.public.push(service.clone());
+            } else if !sees(&Visibility::None) && sees(&Visibility::Namespace(namespace.as_ref().into())) {
+                let own = service.namespace() == &**namespace;
+                if own { &mut bound.own } else { &mut bound.exported }.push(service.clone());
             }
         }
-        bound.sort();
-        bound.into_iter().map(|(_, key)| key).collect()
+        bound
     }
 }
 
-/// `namespace/name` of a gateway as written in an object of `namespace`.
-fn qualified_gateway(name: &str, namespace: &str) -> String {
-    if name.contains('/') { name.to_owned() } else { format!("{namespace}/{name}") }
+/// The VirtualServices of one gateway, oldest first.
+struct ByGateway;
+
+impl Query for ByGateway {
+    const NAME: &'static str = "virtual_services_by_gateway";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Self::Value {
+        ctx.get::<GatewayIndex>(&()).get(gateway).cloned().unwrap_or_default()
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// [`ByGateway`] of all gateways.
+struct GatewayIndex;
 
-    #[test]
-    fn gateways_without_namespace_are_those_of_the_object() {
-        assert_eq!(qualified_gateway("g", "ns"), "ns/g");
-        assert_eq!(qualified_gateway("other/g", "ns"), "other/g");
+impl Query for GatewayIndex {
+    const NAME: &'static str = "virtual_service_gateway_index";
+    type Key = ();
+    type Value = BTreeMap<Arc<str>, Vec<Arc<VirtualService>>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let mut index = Self::Value::new();
+        for service in ctx.get::<AllVirtualServices>(&()).iter() {
+            for gateway in service.gateways() {
+                index.entry(gateway.into()).or_default().push(service.clone());
+            }
+        }
+        index
     }
+}
+
+/// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
+pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<VirtualService>> {
+    let bound = ctx.get::<BoundTo>(&(namespace.into(), gateway.into()));
+    let (overrides, rest): (Vec<_>, Vec<_>) =
+        bound.public.iter().partition(|service| service.is_consumer_override(namespace));
+    bound.own.iter().chain(&bound.exported).chain(overrides).chain(rest).cloned().collect()
+}
+
+/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
+pub fn for_sidecars(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<VirtualService>> {
+    let bound = ctx.get::<BoundTo>(&(namespace.into(), MESH.into()));
+    let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
+    let mut seen = BTreeSet::new();
+    let mut ordered = Vec::new();
+    for part in [&bound.own, &bound.exported, &bound.public] {
+        let first =
+            |service: &&Arc<VirtualService>| overrides_first && service.is_consumer_override(namespace);
+        let (overrides, rest): (Vec<_>, Vec<_>) = part.iter().partition(first);
+        let unseen = overrides.into_iter().chain(rest).filter(|service| seen.insert(&service.origin));
+        ordered.extend(unseen.cloned());
+    }
+    ordered
 }

@@ -1,0 +1,138 @@
+//! The hosts of an egress listener: `namespace/name` entries, and what they let in.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_base::host;
+
+use crate::service::Service;
+use crate::virtual_service::VirtualService;
+
+/// Stands for every namespace.
+const ANY_NAMESPACE: &str = "*";
+
+/// The entries of an egress listener, by namespace.
+pub(super) struct Imports {
+    importer: String,
+    by_namespace: BTreeMap<String, Hosts>,
+}
+
+/// The entries for one namespace.
+#[derive(Default)]
+struct Hosts {
+    exact: BTreeSet<String>,
+    all: Vec<String>,
+    excluded: Vec<String>,
+}
+
+impl Hosts {
+    fn excludes(&self, name: &str) -> bool {
+        self.excluded.iter().any(|excluded| host::subset_of(name, excluded))
+    }
+
+    /// Whether a name is let in. `covers` decides between a name and an entry of which at least one is a wildcard.
+    fn admits(&self, name: &str, covers: impl Fn(&str, &str) -> bool) -> bool {
+        let wild = host::is_wildcard(name);
+        self.exact.contains(name)
+            || self.all.iter().any(|entry| (wild || host::is_wildcard(entry)) && covers(name, entry))
+    }
+}
+
+impl Imports {
+    /// Reads the entries of a listener of `namespace`; those that are not `namespace/name` count for nothing.
+    pub(super) fn new(entries: &[String], namespace: &str) -> Self {
+        let mut by_namespace: BTreeMap<String, Hosts> = BTreeMap::new();
+        for entry in entries {
+            let Some((scope, name)) = entry.split_once('/').filter(|(_, name)| !name.contains('/')) else {
+                continue;
+            };
+            let excluded = scope.starts_with('~');
+            let scope = match scope.strip_prefix('~').unwrap_or(scope) {
+                "" if excluded => ANY_NAMESPACE,
+                "." => namespace,
+                other => other,
+            };
+            let hosts = by_namespace.entry(scope.to_owned()).or_default();
+            if excluded {
+                hosts.excluded.push(name.to_owned());
+                continue;
+            }
+            if !host::is_wildcard(name) {
+                hosts.exact.insert(name.to_owned());
+            }
+            hosts.all.push(name.to_owned());
+        }
+        Self { importer: namespace.to_owned(), by_namespace }
+    }
+
+    /// The entries that count for something of a namespace: its own, then those for all.
+    fn for_namespace(&self, namespace: &str) -> impl Iterator<Item = &Hosts> {
+        [namespace, ANY_NAMESPACE].into_iter().filter_map(|scope| self.by_namespace.get(scope))
+    }
+
+    fn excludes(&self, namespace: &str, name: &str) -> bool {
+        self.for_namespace(namespace).any(|hosts| hosts.excludes(name))
+    }
+
+    /// The VirtualServices with a host that is let in, in the order given.
+    pub(super) fn virtual_services(&self, offered: Vec<Arc<VirtualService>>) -> Vec<Arc<VirtualService>> {
+        let admitted = |service: &Arc<VirtualService>| {
+            // Parity: a VirtualService for all of `*.com` is let in by `a.com`, a route of the Gateway API is not.
+            let covers = if service.is_gateway_api() { host::subset_of } else { host::matches };
+            self.for_namespace(service.namespace()).any(|hosts| {
+                let mut names = service.spec.hosts.iter();
+                names.any(|name| hosts.admits(name, covers) && !self.excludes(service.namespace(), name))
+            })
+        };
+        offered.into_iter().filter(admitted).collect()
+    }
+
+    /// The services that are let in, those of one namespace for each host; `trim` may take ports or all of one away.
+    pub(super) fn services(
+        &self,
+        visible: &[Arc<Service>],
+        trim: impl Fn(Arc<Service>) -> Option<Arc<Service>>,
+    ) -> Vec<Arc<Service>> {
+        let mut imported = Vec::new();
+        for service in visible {
+            if self.excludes(&service.namespace, &service.host) {
+                continue;
+            }
+            let admitted = self.for_namespace(&service.namespace).find_map(|hosts| {
+                let trimmed =
+                    hosts.admits(&service.host, host::subset_of).then(|| trim(service.clone()))??;
+                Some(with_aliases(trimmed, hosts))
+            });
+            imported.extend(admitted);
+        }
+        one_namespace_each(imported, &self.importer)
+    }
+}
+
+/// The service with those of its aliases that are let in too.
+fn with_aliases(service: Arc<Service>, hosts: &Hosts) -> Arc<Service> {
+    let admitted = |alias: &crate::service::ServiceKey| hosts.admits(&alias.host, host::subset_of);
+    if service.aliases.iter().all(admitted) {
+        return service;
+    }
+    let mut narrowed = Service::clone(&service);
+    narrowed.aliases.retain(admitted);
+    Arc::new(narrowed)
+}
+
+/// Of definitions of one host in several namespaces, those of one: the importing namespace, else the first with a service
+/// of Kubernetes, else the first.
+fn one_namespace_each(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
+    let mut chosen: BTreeMap<Arc<str>, (Arc<str>, bool)> = BTreeMap::new();
+    for service in &imported {
+        let own = *service.namespace == *importer;
+        let better = chosen.get(&service.host).is_none_or(|(namespace, is_kubernetes)| {
+            own || (!is_kubernetes && service.is_kubernetes() && **namespace != *importer)
+        });
+        if better {
+            chosen.insert(service.host.clone(), (service.namespace.clone(), service.is_kubernetes()));
+        }
+    }
+    imported.retain(|service| chosen.get(&service.host).is_some_and(|(of, _)| *of == service.namespace));
+    imported
+}

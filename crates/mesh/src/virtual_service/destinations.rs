@@ -1,0 +1,32 @@
+//! Where a VirtualService may send traffic.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopus_proto::istio::networking::v1alpha3::{Destination, HttpRoute, VirtualService};
+
+/// Hosts with the ports of theirs that are meant; 0 stands for all of them.
+pub type Destinations = BTreeMap<String, BTreeSet<u32>>;
+
+/// Every host a VirtualService refers to. With a namespace, only what sources of that namespace can reach.
+pub fn destinations(spec: &VirtualService, source: Option<&str>) -> Destinations {
+    let http = spec.http.iter().filter(|http| source.is_none_or(|source| may_come_from(http, source)));
+    let http = http.flat_map(|http| {
+        let routes = http.route.iter().filter_map(|route| route.destination.as_ref());
+        let mirrors = http.mirrors.iter().filter_map(|mirror| mirror.destination.as_ref());
+        routes.chain(&http.mirror).chain(mirrors)
+    });
+    let tcp = spec.tcp.iter().flat_map(|tcp| &tcp.route).filter_map(|route| route.destination.as_ref());
+    let tls = spec.tls.iter().flat_map(|tls| &tls.route).filter_map(|route| route.destination.as_ref());
+    let mut found = Destinations::new();
+    for Destination { host, port, .. } in http.chain(tcp).chain(tls) {
+        found.entry(host.clone()).or_default().insert(port.as_ref().map_or(0, |port| port.number));
+    }
+    found
+}
+
+/// A route whose matches name source namespaces is for those alone.
+fn may_come_from(http: &HttpRoute, source: &str) -> bool {
+    let mut named =
+        http.r#match.iter().map(|m| m.source_namespace.as_str()).filter(|name| !name.is_empty()).peekable();
+    named.peek().is_none() || named.any(|name| name == source)
+}

@@ -1,0 +1,53 @@
+//! Names in VirtualServices, as the namespace they are written in means them.
+
+use canopus_proto::istio::networking::v1alpha3::{Destination, VirtualService};
+
+use super::MESH;
+use crate::world::qualified_host;
+
+/// The same VirtualService with full host names and gateways as `namespace/name`.
+pub(super) fn resolve(written: &VirtualService, namespace: &str, domain: &str) -> VirtualService {
+    let mut spec = written.clone();
+    for host in &mut spec.hosts {
+        *host = qualified_host(host, namespace, domain);
+    }
+    resolve_gateways(&mut spec.gateways, namespace);
+    let in_full = |destination: Option<&mut Destination>| {
+        if let Some(destination) = destination {
+            destination.host = qualified_host(&destination.host, namespace, domain);
+        }
+    };
+    for http in &mut spec.http {
+        http.r#match.iter_mut().for_each(|m| resolve_gateways(&mut m.gateways, namespace));
+        http.route.iter_mut().for_each(|route| in_full(route.destination.as_mut()));
+        http.mirrors.iter_mut().for_each(|mirror| in_full(mirror.destination.as_mut()));
+        in_full(http.mirror.as_mut());
+    }
+    for tcp in &mut spec.tcp {
+        tcp.r#match.iter_mut().for_each(|m| resolve_gateways(&mut m.gateways, namespace));
+        tcp.route.iter_mut().for_each(|route| in_full(route.destination.as_mut()));
+    }
+    for tls in &mut spec.tls {
+        tls.r#match.iter_mut().for_each(|m| resolve_gateways(&mut m.gateways, namespace));
+        tls.route.iter_mut().for_each(|route| in_full(route.destination.as_mut()));
+    }
+    spec
+}
+
+fn resolve_gateways(gateways: &mut [String], namespace: &str) {
+    for gateway in gateways.iter_mut().filter(|gateway| *gateway != MESH) {
+        *gateway = gateway_name(gateway, namespace);
+    }
+}
+
+/// `namespace/name` of a gateway as written in an object of `namespace`: `name`, `./name`, `other/name`, or the old form
+/// `name.other.svc.cluster.local`.
+pub fn gateway_name(written: &str, namespace: &str) -> String {
+    if let Some((of, name)) = written.split_once('/') {
+        return if of == "." { format!("{namespace}/{name}") } else { written.to_owned() };
+    }
+    match written.split_once('.') {
+        None => format!("{namespace}/{written}"),
+        Some((name, rest)) => format!("{}/{name}", rest.split('.').next().unwrap_or(rest)),
+    }
+}
