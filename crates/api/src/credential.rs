@@ -6,7 +6,8 @@ pub const CA_SUFFIX: &str = "-cacert";
 const SECRET: &str = "kubernetes://";
 const GATEWAY_SECRET: &str = "kubernetes-gateway://";
 const CONFIG_MAP: &str = "configmap://";
-const BUILTIN: &str = "builtin://";
+/// What a credential is called that is the workload's own certificate.
+pub const BUILTIN: &str = "builtin://";
 const INVALID: &str = "invalid://";
 
 /// The SDS name under which a proxy finds its own workload certificate.

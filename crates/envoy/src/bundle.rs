@@ -13,12 +13,20 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
     HttpConnectionManager, http_filter::ConfigType as HttpFilterConfig,
 };
 use canopus_proto::Message;
+use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
+use canopus_proto::envoy::config::core::v3::{TransportSocket, transport_socket};
+use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, DownstreamTlsContext, SdsSecretConfig, UpstreamTlsContext,
+};
 use canopus_proto::resource::Resource;
 
 use crate::cluster::Clusters;
 use crate::endpoint::Assignment;
 use crate::listener::Listeners;
 use crate::route_config::Routes;
+use crate::secret::Secrets;
 
 /// All resources of a proxy, by type.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +39,8 @@ pub struct Bundle {
     pub listeners: Vec<Resource>,
     /// RDS, for the tables the listeners name.
     pub routes: Vec<Resource>,
+    /// SDS, for the secrets that clusters and listeners expect from the control plane.
+    pub secrets: Vec<Resource>,
 }
 
 impl Bundle {
@@ -49,6 +59,10 @@ impl Bundle {
             let found = world.get::<Routes>(&(view.as_ref().clone(), name))?;
             bundle.routes.extend(found.as_ref().clone());
         }
+        for name in references.secrets {
+            let found = world.get::<Secrets>(&(view.as_ref().clone(), name))?;
+            bundle.secrets.extend(found.as_ref().clone());
+        }
         Ok(bundle)
     }
 }
@@ -62,6 +76,8 @@ pub struct References {
     pub routes: BTreeSet<String>,
     /// Of extension configurations.
     pub extensions: BTreeSet<String>,
+    /// Of secrets that come on the same stream.
+    pub secrets: BTreeSet<String>,
 }
 
 impl References {
@@ -80,6 +96,10 @@ impl References {
     }
 
     fn add_cluster(&mut self, cluster: Cluster) {
+        let matched = cluster.transport_socket_matches.iter().filter_map(|one| one.transport_socket.as_ref());
+        for socket in cluster.transport_socket.iter().chain(matched) {
+            self.add_socket(socket);
+        }
         let eds = ClusterDiscoveryType::Type(DiscoveryType::Eds as i32);
         if cluster.cluster_discovery_type == Some(eds) {
             let service = cluster.eds_cluster_config.map(|config| config.service_name).unwrap_or_default();
@@ -88,6 +108,9 @@ impl References {
     }
 
     fn add_chain(&mut self, chain: &FilterChain) {
+        if let Some(socket) = &chain.transport_socket {
+            self.add_socket(socket);
+        }
         for filter in &chain.filters {
             match &filter.config_type {
                 Some(FilterConfig::TypedConfig(config)) => {
@@ -113,4 +136,38 @@ impl References {
             }
         }
     }
+
+    fn add_socket(&mut self, socket: &TransportSocket) {
+        let Some(transport_socket::ConfigType::TypedConfig(config)) = &socket.config_type else { return };
+        let common = if let Ok(context) = config.unpack::<UpstreamTlsContext>() {
+            context.common_tls_context
+        } else if let Ok(context) = config.unpack::<DownstreamTlsContext>() {
+            context.common_tls_context
+        } else if let Ok(quic) = config.unpack::<QuicDownstreamTransport>() {
+            quic.downstream_tls_context.and_then(|context| context.common_tls_context)
+        } else {
+            None
+        };
+        if let Some(common) = common {
+            self.add_tls(&common);
+        }
+    }
+
+    fn add_tls(&mut self, common: &CommonTlsContext) {
+        let roots = match &common.validation_context_type {
+            Some(ValidationContextType::CombinedValidationContext(combined)) => {
+                combined.validation_context_sds_secret_config.as_ref()
+            }
+            Some(ValidationContextType::ValidationContextSdsSecretConfig(secret)) => Some(secret),
+            _ => None,
+        };
+        let secrets = common.tls_certificate_sds_secret_configs.iter().chain(roots);
+        self.secrets
+            .extend(secrets.filter(|secret| is_on_same_stream(secret)).map(|secret| secret.name.clone()));
+    }
+}
+
+fn is_on_same_stream(secret: &SdsSecretConfig) -> bool {
+    let source = secret.sds_config.as_ref().and_then(|config| config.config_source_specifier.as_ref());
+    matches!(source, Some(ConfigSourceSpecifier::Ads(_)))
 }

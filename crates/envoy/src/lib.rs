@@ -20,5 +20,6 @@ mod provider;
 pub mod resources;
 mod route;
 pub mod route_config;
+pub mod secret;
 mod telemetry;
 mod tls;

@@ -3,8 +3,9 @@
 pub(crate) mod address;
 
 use canopus_api::node::NodeKind;
+use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::gateway::{BoundServer, Merged};
+use canopus_mesh::gateway::{Merged, PortServers};
 use canopus_mesh::proxy::{Proxy, ViewOf};
 use canopus_proto::envoy::config::core::v3::{Http1ProtocolOptions, TrafficDirection};
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
@@ -41,8 +42,7 @@ impl Query for Listeners {
         }
         let env = Env::new(ctx, &view);
         let merged = ctx.get::<Merged>(&view);
-        let listeners =
-            merged.ports.iter().filter_map(|(port, servers)| gateway_listener(&env, *port, servers));
+        let listeners = merged.ports.iter().filter_map(|servers| gateway_listener(&env, servers));
         listeners
             .map(|listener| Resource::encode(listener.name.as_str(), &listener))
             .collect::<Vec<_>>()
@@ -51,12 +51,13 @@ impl Query for Listeners {
 }
 
 /// Plain HTTP servers of one port share a listener and a route table.
-fn gateway_listener(env: &Env<'_>, port: u32, servers: &[BoundServer]) -> Option<Listener> {
-    if !servers.first()?.protocol().is_http() {
+fn gateway_listener(env: &Env<'_>, servers: &PortServers) -> Option<Listener> {
+    if !Protocol::parse(&servers.port.protocol).is_http() {
         return None;
     }
+    let port = servers.port.number;
     let name = format!("{ANY_ADDRESS}_{port}");
-    let routes = Routes::Named(gateway_route_name(port));
+    let routes = Routes::Named(servers.route_name.clone());
     let manager = Manager::new(Class::Gateway, format!("outbound_{name}"), routes);
     let mut manager = ProxyHeaders::new(env, Class::Gateway).on(manager);
     manager.use_remote_address = true;
@@ -81,9 +82,4 @@ fn gateway_listener(env: &Env<'_>, port: u32, servers: &[BoundServer]) -> Option
         name,
         ..Default::default()
     })
-}
-
-/// The route table of a gateway's plain HTTP port.
-pub(crate) fn gateway_route_name(port: u32) -> String {
-    format!("http.{port}")
 }

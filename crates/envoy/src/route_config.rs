@@ -12,7 +12,6 @@ use canopus_mesh::world::{Objects, Origin, settings};
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use canopus_proto::resource::Resource;
 
-use crate::listener::gateway_route_name;
 use crate::route;
 
 const MAX_DIRECT_RESPONSE_BYTES: u32 = 1 << 20;
@@ -27,11 +26,10 @@ impl Query for Routes {
 
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Option<Resource> {
         let merged = ctx.get::<Merged>(view);
-        let servers = merged.ports.iter().find(|(port, _)| gateway_route_name(**port) == *name);
-        let table = match servers {
-            Some((_, servers)) => RouteConfiguration {
+        let table = match merged.servers_of_route(name) {
+            Some(servers) => RouteConfiguration {
                 name: name.clone(),
-                virtual_hosts: gateway_virtual_hosts(ctx, view, servers),
+                virtual_hosts: gateway_virtual_hosts(ctx, view, &servers),
                 validate_clusters: Some(false.into()),
                 ignore_port_in_host_matching: true,
                 max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
@@ -48,15 +46,15 @@ impl Query for Routes {
 }
 
 /// The virtual hosts of a port: where the hosts of its servers and of the VirtualServices bound to them meet.
-fn gateway_virtual_hosts(ctx: &Ctx<'_>, view: &View, servers: &[BoundServer]) -> Vec<VirtualHost> {
+fn gateway_virtual_hosts(ctx: &Ctx<'_>, view: &View, servers: &[&BoundServer]) -> Vec<VirtualHost> {
     let mut hosts: BTreeMap<String, VirtualHost> = BTreeMap::new();
     for server in servers {
-        for bound in virtual_service::for_gateway(ctx, &view.namespace, &server.gateway_name()) {
+        for bound in virtual_service::for_gateway(ctx, &view.namespace, &server.gateway) {
             add_virtual_service(ctx, server, &bound.origin, &mut hosts);
         }
     }
     if hosts.is_empty() {
-        let port = servers.first().map_or(0, BoundServer::port_number);
+        let port = servers.first().map_or(0, |server| server.port_number());
         return vec![VirtualHost {
             name: format!("blackhole:{port}"),
             domains: vec!["*".into()],
@@ -81,7 +79,8 @@ fn add_virtual_service(
         return;
     }
     let port = server.port_number();
-    let routes = route::http_routes(ctx, key, &service.spec, &server.gateway_name(), port, &settings(ctx));
+    let routes =
+        route::http_routes(ctx, key, &service.spec, &server.gateway.to_string(), port, &settings(ctx));
     for name in shared {
         let name = name.as_str().to_lowercase();
         hosts

@@ -1,49 +1,291 @@
-//! Which servers a gateway proxy runs.
+//! Gateways: which of them a proxy runs, and what they add up to on each of its ports.
 
-use std::collections::BTreeMap;
+mod merge;
+mod reference;
+mod select;
+#[cfg(test)]
+mod tests;
 
-use canopus_api::{Kind, Object};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use canopus_api::istio::Gateway;
+use canopus_api::{annotations, gateway_protocol};
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_proto::istio::networking::v1alpha3::Server;
+use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as TlsMode;
+use canopus_proto::istio::networking::v1alpha3::{Gateway as GatewaySpec, Server, ServerTlsSettings};
 
-use crate::proxy::View;
-use crate::world::{Objects, Origin, Shelf};
+use crate::proxy::{Proxy, View};
+use crate::target::{Target, Targets};
+use crate::world::{objects_of, oldest_first, settings};
 
-/// Everything a gateway proxy listens on, merged over all Gateway objects that select it.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct MergedGateway {
-    /// Servers by the port they listen on.
-    pub ports: BTreeMap<u32, Vec<BoundServer>>,
+pub use merge::claim as claim_hosts;
+
+/// A Gateway as the merge sees it, whether a user wrote it or it was made from another kind of object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatewayConfig {
+    /// The namespace it is in.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// Its servers and selector.
+    pub spec: GatewaySpec,
+    /// The proxies it is for.
+    pub attachment: Attachment,
+    /// The service account its proxies run as, where one was made for it.
+    pub service_account: Option<Box<str>>,
+    /// The namespace of the object it was made from; its own if a user wrote it.
+    pub parent_namespace: Box<str>,
+    /// Whether it was made from a ListenerSet, which its Gateway has agreed to.
+    pub is_listener_set: bool,
+    /// Whether it was made from a Gateway API object.
+    pub is_gateway_api: bool,
 }
 
-/// A server and the Gateway it belongs to.
+/// The proxies a Gateway is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attachment {
+    /// Those whose labels its selector picks.
+    Selector,
+    /// Those behind these services of its namespace.
+    Services(BTreeSet<Box<str>>),
+}
+
+impl GatewayConfig {
+    /// `namespace/name`, as VirtualServices refer to it.
+    pub fn qualified_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
+    fn of(gateway: &Gateway) -> Self {
+        let meta = &gateway.meta;
+        let annotation = |key: &str| meta.annotation(key).filter(|value| !value.is_empty());
+        let services = meta.annotation(annotations::INTERNAL_GATEWAY_SERVICE.name);
+        let parents = annotation(annotations::INTERNAL_PARENTS.name);
+        let parent_namespace = annotation(annotations::INTERNAL_PARENT_NAMESPACE.name);
+        Self {
+            namespace: meta.namespace.clone(),
+            name: meta.name.clone(),
+            spec: gateway.spec.clone(),
+            attachment: services.map_or(Attachment::Selector, |hosts| {
+                Attachment::Services(hosts.split(',').map(Into::into).collect())
+            }),
+            service_account: annotation(annotations::INTERNAL_SERVICE_ACCOUNT_NAME.name).map(Into::into),
+            parent_namespace: parent_namespace.unwrap_or(&meta.namespace).into(),
+            is_listener_set: parents.is_some_and(|parents| parents.starts_with("ListenerSet/")),
+            is_gateway_api: annotation(annotations::INTERNAL_GATEWAY_SEMANTICS.name) == Some("gateway"),
+        }
+    }
+}
+
+/// Every Gateway, oldest first.
+pub struct Gateways;
+
+impl Query for Gateways {
+    const NAME: &'static str = "gateways";
+    type Key = ();
+    type Value = Vec<Arc<GatewayConfig>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let mut gateways = objects_of::<Gateway>(ctx);
+        oldest_first(&mut gateways);
+        gateways.iter().map(|(_, gateway)| Arc::new(GatewayConfig::of(gateway))).collect()
+    }
+}
+
+/// Where the port of a service leads on a proxy's workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PortTarget {
+    /// The service.
+    pub host: Arc<str>,
+    /// The namespace of the service.
+    pub namespace: Arc<str>,
+    /// The port of the service.
+    pub port: u32,
+    /// The port on the workload.
+    pub target_port: u32,
+    /// What is spoken there.
+    pub protocol: Protocol,
+    /// Whether the service asks for its ports not to be translated.
+    pub untranslated: bool,
+}
+
+/// A service with this label has its ports taken as they are: several services of one port would be ambiguous.
+const UNTRANSLATED: &str = "experimental.istio.io/disable-gateway-port-translation";
+
+/// Where the ports of the services lead that a proxy stands for, the oldest service first.
+pub fn port_targets(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<PortTarget> {
+    let targets = ctx.get::<Targets>(proxy);
+    let port_target = |target: &Target| PortTarget {
+        host: target.service.host.clone(),
+        namespace: target.service.namespace.clone(),
+        port: target.port.number,
+        target_port: target.target_port,
+        protocol: target.port.protocol,
+        untranslated: target.service.labels.contains_key(UNTRANSLATED),
+    };
+    targets.iter().map(port_target).collect()
+}
+
+/// What one or more servers listen on together.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ServerPort {
+    /// The port number on the proxy.
+    pub number: u32,
+    /// The protocol as written.
+    pub protocol: String,
+    /// The address; empty for all.
+    pub bind: String,
+}
+
+/// A server of a Gateway.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundServer {
-    /// The Gateway object.
-    pub gateway: Origin,
-    /// The server as written.
+    /// `namespace/name` of the Gateway, as VirtualServices refer to it.
+    pub gateway: Arc<str>,
+    /// The server; its hosts are `host` or `namespace/host`.
     pub server: Server,
+    /// The server names of its TLS connections; empty without TLS settings.
+    pub sni_hosts: Vec<String>,
+    /// The route table of the server; empty if it does not route requests.
+    pub route_name: String,
 }
 
 impl BoundServer {
-    /// `namespace/name` of the Gateway, as VirtualServices refer to it.
-    pub fn gateway_name(&self) -> String {
-        format!("{}/{}", self.gateway.namespace(), self.gateway.name())
+    /// The port number as written in the Gateway, which clients use.
+    pub fn port_number(&self) -> u32 {
+        self.server.port.as_ref().map_or(0, |port| port.number)
+    }
+
+    /// The name of the port as written in the Gateway.
+    pub fn port_name(&self) -> &str {
+        self.server.port.as_ref().map_or("", |port| &port.name)
     }
 
     /// What is spoken on the port.
     pub fn protocol(&self) -> Protocol {
-        Protocol::parse(self.server.port.as_ref().map_or("", |port| &port.protocol))
+        gateway_protocol::protocol(&self.server)
     }
 
-    /// The port number as written in the Gateway.
-    pub fn port_number(&self) -> u32 {
-        self.server.port.as_ref().map_or(0, |port| port.number)
+    /// The TLS settings.
+    pub fn tls(&self) -> Option<&ServerTlsSettings> {
+        self.server.tls.as_ref()
+    }
+
+    /// Whether plain requests are sent to the same address with `https`.
+    pub fn redirects_to_https(&self) -> bool {
+        self.tls().is_some_and(|tls| tls.https_redirect)
+    }
+
+    /// Whether connections are passed on to the cluster their SNI names.
+    pub fn is_auto_passthrough(&self) -> bool {
+        self.tls().is_some_and(|tls| tls.mode() == TlsMode::AutoPassthrough)
     }
 }
 
-/// The merged gateway of a view.
+/// The servers of one port.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PortServers {
+    /// What they listen on.
+    pub port: ServerPort,
+    /// The route table that plain HTTP servers share.
+    pub route_name: String,
+    /// Indices into [`MergedGateway::servers`].
+    pub servers: Vec<usize>,
+    /// Those that also listen for HTTP/3.
+    pub http3: Vec<usize>,
+}
+
+/// Everything a gateway proxy listens on, merged over all Gateways it runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MergedGateway {
+    /// All servers, by age of their Gateways.
+    pub servers: Vec<BoundServer>,
+    /// The servers by what they listen on, in the order in which ports came up.
+    pub ports: Vec<PortServers>,
+    /// The servers of each route table.
+    pub routes: BTreeMap<String, Vec<usize>>,
+    /// The route tables whose responses say that HTTP/3 is there too.
+    pub http3_routes: BTreeSet<String>,
+    /// Whether some server passes connections on by the cluster their SNI names.
+    pub auto_passthrough: bool,
+    /// The hosts such connections may go to, each `host` or `namespace/host`.
+    pub auto_passthrough_hosts: BTreeSet<String>,
+    /// The SDS resources that the Gateways may use, as the proxy's proven identity decides.
+    pub certificates: BTreeSet<String>,
+    /// Servers that were left out.
+    pub rejected: Vec<Rejection>,
+}
+
+impl MergedGateway {
+    /// The servers of a port.
+    pub fn servers_of<'a>(&'a self, indices: &'a [usize]) -> impl Iterator<Item = &'a BoundServer> {
+        indices.iter().filter_map(|index| self.servers.get(*index))
+    }
+
+    /// The servers of a route table; `None` if no server has it.
+    pub fn servers_of_route(&self, name: &str) -> Option<Vec<&BoundServer>> {
+        self.routes.get(name).map(|indices| self.servers_of(indices).collect())
+    }
+
+    /// The Gateways, each `namespace/name`.
+    pub fn gateway_names(&self) -> BTreeSet<Arc<str>> {
+        self.servers.iter().map(|server| server.gateway.clone()).collect()
+    }
+}
+
+/// A server that was left out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rejection {
+    /// `namespace/name` of the Gateway.
+    pub gateway: Arc<str>,
+    /// The position of the server in it.
+    pub server: usize,
+    /// Why.
+    pub reason: Reason,
+}
+
+/// Why a server is left out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// It has no port.
+    NoPort,
+    /// Other servers of the port and address have the same hosts.
+    DuplicateHosts(Vec<String>),
+    /// An older server speaks something else on the port.
+    ProtocolConflict {
+        /// What the older server speaks.
+        older: String,
+    },
+    /// An older server has the port, and there is nothing to tell their connections apart by.
+    PortTaken,
+    /// An older HTTPS server of the same Gateway and port has the same port name.
+    DuplicatePortName,
+    /// The proxy belongs to Gateways of another namespace, which share it with nobody.
+    Foreign,
+}
+
+impl fmt::Display for Rejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gateway {} server {}: ", self.gateway, self.server)?;
+        match &self.reason {
+            Reason::NoPort => f.write_str("it has no port"),
+            Reason::DuplicateHosts(hosts) => {
+                write!(f, "another server of the port has the hosts {}", hosts.join(", "))
+            }
+            Reason::ProtocolConflict { older } => write!(f, "an older server speaks {older} on the port"),
+            Reason::PortTaken => f.write_str("an older server has the port"),
+            Reason::DuplicatePortName => {
+                f.write_str("another HTTPS server of the port has the same port name")
+            }
+            Reason::Foreign => f.write_str("the proxy is managed for Gateways of another namespace"),
+        }
+    }
+}
+
+/// The merged gateway of a view; empty for proxies that are no gateways.
 pub struct Merged;
 
 impl Query for Merged {
@@ -52,23 +294,11 @@ impl Query for Merged {
     type Value = MergedGateway;
 
     fn run(ctx: &Ctx<'_>, view: &View) -> MergedGateway {
-        let mut gateways = Vec::new();
-        for key in ctx.members::<Objects>(&Shelf::Kind(Kind::Gateway)).iter() {
-            let Some(object) = ctx.read::<Objects>(key) else { continue };
-            let Object::Gateway(gateway) = object.as_ref() else { continue };
-            if gateway.spec.selector.iter().all(|(key, value)| view.labels.get(key) == Some(value)) {
-                gateways.push((object.meta().creation_timestamp, key.clone(), gateway.clone()));
-            }
-        }
-        gateways.sort_by(|a, b| (&a.0, &a.1).cmp(&(&b.0, &b.1)));
-
-        let mut merged = MergedGateway::default();
-        for (_, key, gateway) in gateways {
-            for server in &gateway.spec.servers {
-                let bound = BoundServer { gateway: key.clone(), server: server.clone() };
-                merged.ports.entry(bound.port_number()).or_default().push(bound);
-            }
-        }
+        let settings = settings(ctx);
+        let (selected, mut rejected) = select::for_view(ctx, view);
+        let mut merged = merge::merge(&selected, view.identity.as_ref(), &settings.flags);
+        rejected.append(&mut merged.rejected);
+        merged.rejected = rejected;
         merged
     }
 }

@@ -5,6 +5,7 @@
 //!
 //! Must not know Envoy's types, clients, or how a fact reaches a proxy.
 
+pub mod credential;
 pub mod destination_rule;
 pub mod endpoint;
 pub mod gateway;

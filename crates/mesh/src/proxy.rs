@@ -6,6 +6,7 @@ use std::hash::{Hash, Hasher as StdHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use canopus_api::labels as known;
 use canopus_api::node::{MetadataError, NodeId, NodeIdError, NodeKind, NodeMetadata, Version};
 use canopus_base::hash::{ContentHash, Hasher};
 use canopus_base::labels::Labels;
@@ -18,6 +19,7 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
 use canopus_runtime::flags::{Flags, PILOT_ENABLE_IP_AUTOALLOCATE};
 
+use crate::gateway::{self, PortTarget};
 use crate::locality::Locality;
 use crate::workload::{self, WorkloadOf};
 use crate::world::settings;
@@ -134,6 +136,8 @@ pub struct ViewFacts {
     pub extensions: Option<BTreeSet<String>>,
     /// The identity it proved, if it did.
     pub identity: Option<Identity>,
+    /// Where the ports of services lead that a gateway stands for; none for other proxies.
+    pub port_targets: Vec<PortTarget>,
 }
 
 /// The metadata that differs between the pods of one workload.
@@ -147,7 +151,8 @@ impl View {
             (&facts.kind, &facts.namespace, &facts.labels, &facts.locality, &facts.domain, facts.version);
         hasher.field(format!("{said:?}").as_bytes());
         hasher.field(facts.metadata.raw.to_json().to_string().as_bytes());
-        let rest = (facts.ipv4, facts.ipv6, facts.is_vm, &facts.extensions, &facts.identity);
+        let rest =
+            (facts.ipv4, facts.ipv6, facts.is_vm, &facts.extensions, &facts.identity, &facts.port_targets);
         hasher.field(format!("{rest:?}").as_bytes());
         let hash = hasher.finish();
         Self { facts: Arc::new(facts), hash }
@@ -254,15 +259,26 @@ impl fmt::Debug for View {
     }
 }
 
-/// The view of a proxy, given what the registries know of its workload.
-pub struct ViewOf;
+/// What the registries and the proxy itself say about its workload.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Described {
+    /// The labels of the workload, with those that say where it is.
+    pub labels: Labels,
+    /// Where it is.
+    pub locality: Locality,
+    /// Whether it runs on a virtual machine rather than in a pod.
+    pub is_vm: bool,
+}
 
-impl Query for ViewOf {
-    const NAME: &'static str = "view_of";
+/// The workload of a proxy as its labels describe it.
+pub struct DescriptionOf;
+
+impl Query for DescriptionOf {
+    const NAME: &'static str = "description_of";
     type Key = Proxy;
-    type Value = View;
+    type Value = Described;
 
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> View {
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Described {
         let is_vm = !proxy.metadata.labels.get("istio.io/test-vm").unwrap_or_default().is_empty();
         let workload = if is_vm { None } else { ctx.get::<WorkloadOf>(proxy).as_ref().clone() };
         let labels = match &workload {
@@ -281,21 +297,42 @@ impl Query for ViewOf {
             &metadata.node_name,
             &metadata.network,
         );
+        Described { labels, locality, is_vm }
+    }
+}
+
+/// The view of a proxy, given what the registries know of its workload.
+pub struct ViewOf;
+
+impl Query for ViewOf {
+    const NAME: &'static str = "view_of";
+    type Key = Proxy;
+    type Value = View;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> View {
+        let Described { labels, locality, is_vm } = ctx.get::<DescriptionOf>(proxy).as_ref().clone();
+        let is_gateway = proxy.id.kind == NodeKind::Router || is_east_west_gateway(&labels);
         View::new(ViewFacts {
             kind: proxy.id.kind,
             namespace: proxy.namespace().into(),
             labels,
             locality,
-            metadata: shared_metadata(metadata),
+            metadata: shared_metadata(&proxy.metadata),
             domain: proxy.id.domain.as_str().into(),
-            version: Version::parse(&metadata.istio_version),
+            version: Version::parse(&proxy.metadata.istio_version),
             ipv4: proxy.id.addresses.iter().any(IpAddr::is_ipv4),
             ipv6: proxy.id.addresses.iter().any(IpAddr::is_ipv6),
             is_vm,
             extensions: proxy.extensions.clone(),
             identity: proxy.identity.clone(),
+            port_targets: if is_gateway { gateway::port_targets(ctx, proxy) } else { Vec::new() },
         })
     }
+}
+
+/// Whether these are the labels of a gateway between the networks of an ambient mesh.
+fn is_east_west_gateway(labels: &Labels) -> bool {
+    labels.get(known::GATEWAY_MANAGED.name) == Some("istio.io-eastwest-controller")
 }
 
 /// Metadata without what is one pod's own.

@@ -11,7 +11,7 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 
 use crate::endpoint::{Endpoints, kube::entry_port};
-use crate::proxy::{Proxy, ViewOf};
+use crate::proxy::{DescriptionOf, Proxy};
 use crate::service::{AllServices, KubernetesService, Port, Resolution, Service};
 use crate::workload::{self, Workload};
 use crate::world::{Shelf, object, objects_on, settings};
@@ -48,7 +48,7 @@ fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
     if let Some(entry) = workload::entry_of(ctx, proxy) {
         return of_entry(ctx, &entry);
     }
-    if let Some(workload) = workload::pod_of(ctx, proxy).filter(|_| !ctx.get::<ViewOf>(proxy).is_vm) {
+    if let Some(workload) = workload::pod_of(ctx, proxy).filter(|_| !ctx.get::<DescriptionOf>(proxy).is_vm) {
         let Some(pod) = object::<Pod>(ctx, &workload.origin) else { return Vec::new() };
         let services = selecting(ctx, &workload.namespace, &pod.meta.labels, Some(&workload.cluster));
         if services.is_empty() {
@@ -156,8 +156,8 @@ fn of_entry(ctx: &Ctx<'_>, entry: &Workload) -> Vec<Target> {
 
 /// A pod that the registry does not know yet says enough about itself to be found.
 fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    let view = ctx.get::<ViewOf>(proxy);
-    if view.labels.is_empty() {
+    let described = ctx.get::<DescriptionOf>(proxy);
+    if described.labels.is_empty() {
         return Vec::new();
     }
     let cluster = match proxy.metadata.cluster_id.as_str() {
@@ -175,7 +175,7 @@ fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
         Some(IntOrString::Int(number)) => u32::try_from(*number).ok(),
         None => Some(port.port.into()),
     };
-    let services = selecting(ctx, &view.namespace, &view.labels, Some(&cluster));
+    let services = selecting(ctx, proxy.namespace(), &described.labels, Some(&cluster));
     services.iter().flat_map(|(service, object)| of_ports(service, object, number)).collect()
 }
 

@@ -1,0 +1,174 @@
+//! Credentials that the control plane hands to proxies: which object a name stands for, who may read it, and what it holds.
+
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use canopus_api::credential::{CA_SUFFIX, Credential, Home, Source};
+use canopus_api::kube::{ConfigMap, Secret};
+use canopus_api::{Kind, ObjectKey};
+use canopus_base::spiffe::Identity;
+use canopus_engine::{Ctx, Input};
+use canopus_runtime::flags::PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER;
+
+use crate::gateway::Merged;
+use crate::proxy::View;
+use crate::world::{Origin, object, settings};
+
+/// The answers of clusters to the question whether a service account may list the Secrets of its namespace.
+///
+/// No answer means no.
+pub struct SecretAccess;
+
+/// A service account of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Account {
+    /// The cluster it is in.
+    pub cluster: Arc<str>,
+    /// Its namespace.
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+}
+
+impl Input for SecretAccess {
+    const NAME: &'static str = "secret_access";
+    type Key = Account;
+    type Value = bool;
+    type Index = ();
+}
+
+/// What a credential holds.
+#[derive(Clone, PartialEq, Eq)]
+pub enum Material {
+    /// What a server shows, or a client that is asked for it.
+    Certificate {
+        /// The certificate chain.
+        chain: Bytes,
+        /// The private key.
+        key: Bytes,
+        /// The OCSP response to staple.
+        staple: Option<Bytes>,
+    },
+    /// What peers are checked against.
+    Roots {
+        /// The certificates.
+        roots: Bytes,
+        /// The certificates that were revoked.
+        revoked: Option<Bytes>,
+    },
+}
+
+/// The account a proxy must have for [`SecretAccess`] to be asked; `None` if it has not proved who it is.
+pub fn account(view: &View) -> Option<Account> {
+    let Identity { namespace, service_account, .. } = view.identity.as_ref()?;
+    Some(Account {
+        cluster: view.metadata.cluster_id.as_str().into(),
+        namespace: namespace.clone(),
+        name: service_account.clone(),
+    })
+}
+
+/// What the SDS resource of a name holds for a proxy; `None` if there is no such credential or it may not have it.
+pub fn material(ctx: &Ctx<'_>, view: &View, resource: &str) -> Option<Material> {
+    let identity = view.identity.as_ref()?;
+    let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, &identity.namespace)
+    else {
+        return None;
+    };
+    let wants_roots = name.ends_with(CA_SUFFIX);
+    let is_allowed = match source {
+        // Only certificates of authorities are read from it, which are public.
+        Source::ConfigMap => true,
+        Source::GatewaySecret => ctx.get::<Merged>(view).certificates.contains(resource),
+        Source::Secret => namespace == identity.namespace && (wants_roots || may_read_secrets(ctx, view)),
+    };
+    if !is_allowed {
+        return None;
+    }
+    let clusters = clusters(ctx, view, source.home());
+    let found = |cluster: &Arc<str>| {
+        let lookup = Lookup { ctx, cluster, namespace: &namespace };
+        match source {
+            Source::ConfigMap => lookup.config_map_roots(&name),
+            _ if wants_roots => lookup.roots(&name),
+            _ => lookup.certificate(&name),
+        }
+    };
+    clusters.iter().find_map(found)
+}
+
+fn may_read_secrets(ctx: &Ctx<'_>, view: &View) -> bool {
+    let Some(account) = account(view) else { return false };
+    let settings = settings(ctx);
+    let reads =
+        account.cluster == settings.cluster || settings.flags.get(PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER);
+    reads && ctx.read::<SecretAccess>(&account).is_some_and(|allowed| *allowed)
+}
+
+/// The clusters to look in, the first that has the credential counts.
+fn clusters(ctx: &Ctx<'_>, view: &View, home: Home) -> Vec<Arc<str>> {
+    let settings = settings(ctx);
+    let own: Arc<str> = view.metadata.cluster_id.as_str().into();
+    let reads_own = own != settings.cluster && settings.flags.get(PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER);
+    match home {
+        Home::ProxyCluster if reads_own => vec![own, settings.cluster.clone()],
+        _ => vec![settings.cluster.clone()],
+    }
+}
+
+/// A namespace of a cluster in which credentials are looked up.
+struct Lookup<'a> {
+    ctx: &'a Ctx<'a>,
+    cluster: &'a Arc<str>,
+    namespace: &'a str,
+}
+
+impl Lookup<'_> {
+    fn origin(&self, kind: Kind, name: &str) -> Origin {
+        Origin::new(self.cluster.clone(), ObjectKey::new(kind, self.namespace, name))
+    }
+
+    fn secret(&self, name: &str) -> Option<Arc<Secret>> {
+        let secret = object::<Secret>(self.ctx, &self.origin(Kind::Secret, name))?;
+        // What these are for is known, and it is not TLS.
+        let foreign = ["helm.sh/release.v1", "kubernetes.io/service-account-token"];
+        (!foreign.contains(&&*secret.spec.r#type)).then_some(secret)
+    }
+
+    fn certificate(&self, name: &str) -> Option<Material> {
+        let secret = self.secret(name)?;
+        let value = |key: &str| present(secret.spec.get(key).cloned());
+        if let (Some(chain), Some(key)) = (value("cert"), value("key")) {
+            return Some(Material::Certificate { chain, key, staple: None });
+        }
+        let (chain, key) = (value("tls.crt")?, value("tls.key")?);
+        let staple = secret.spec.get("tls.ocsp-staple").cloned();
+        Some(Material::Certificate { chain, key, staple })
+    }
+
+    /// The roots have a Secret of their own, or are in the one with the certificate.
+    fn roots(&self, name: &str) -> Option<Material> {
+        let secret = self.secret(name).or_else(|| self.secret(name.strip_suffix(CA_SUFFIX)?))?;
+        roots(|key| secret.spec.get(key).cloned())
+    }
+
+    fn config_map_roots(&self, name: &str) -> Option<Material> {
+        let name = name.strip_suffix(CA_SUFFIX).unwrap_or(name);
+        let map = object::<ConfigMap>(self.ctx, &self.origin(Kind::ConfigMap, name))?;
+        roots(|key| map.spec.get(key).map(|text| Bytes::copy_from_slice(text.as_bytes())))
+    }
+}
+
+fn roots(value: impl Fn(&str) -> Option<Bytes>) -> Option<Material> {
+    let keys = [("cacert", "crl"), ("ca.crt", "ca.crl")];
+    keys.into_iter().find_map(|(roots, revoked)| {
+        Some(Material::Roots { roots: present(value(roots))?, revoked: value(revoked) })
+    })
+}
+
+fn present(value: Option<Bytes>) -> Option<Bytes> {
+    value.filter(|bytes| !bytes.is_empty())
+}

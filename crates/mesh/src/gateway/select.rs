@@ -1,0 +1,77 @@
+//! Which Gateways a proxy runs.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_base::labels::Labels;
+use canopus_engine::Ctx;
+use canopus_runtime::flags::{PILOT_ENABLE_STRICT_GATEWAY_MERGING, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
+
+use super::{Attachment, GatewayConfig, Gateways, PortTarget, Reason, Rejection};
+use crate::proxy::View;
+use crate::world::settings;
+
+/// A Gateway that a proxy runs.
+pub(super) struct Selected {
+    pub(super) gateway: Arc<GatewayConfig>,
+    /// The service ports that may stand for ports of the proxy.
+    pub(super) targets: Vec<PortTarget>,
+    /// Whether ports that no service has are taken as they are, and each stands for one port of the proxy only.
+    pub(super) by_selector: bool,
+}
+
+/// The Gateways of a view, oldest first, and the servers of those that are kept away from it.
+pub(super) fn for_view(ctx: &Ctx<'_>, view: &View) -> (Vec<Selected>, Vec<Rejection>) {
+    let flags = settings(ctx).flags.clone();
+    let all = ctx.get::<Gateways>(&());
+    let own_only = flags.get(PILOT_SCOPE_GATEWAY_TO_NAMESPACE);
+    let in_scope = all.iter().filter(|gateway| !own_only || *gateway.namespace == *view.namespace);
+    let selected = in_scope.filter_map(|gateway| attach(gateway, &view.labels, &view.port_targets)).collect();
+    if flags.get(PILOT_ENABLE_STRICT_GATEWAY_MERGING) {
+        keep_managed_apart(selected)
+    } else {
+        (selected, Vec::new())
+    }
+}
+
+/// Whether, and by which services, a Gateway is for a proxy of these labels.
+fn attach(gateway: &Arc<GatewayConfig>, labels: &Labels, targets: &[PortTarget]) -> Option<Selected> {
+    let (targets, by_selector) = match &gateway.attachment {
+        Attachment::Services(hosts) => {
+            let of_gateway = |target: &&PortTarget| {
+                hosts.contains(&*target.host) && *target.namespace == *gateway.parent_namespace
+            };
+            let targets: Vec<_> = targets.iter().filter(of_gateway).cloned().collect();
+            (!targets.is_empty()).then_some((targets, false))?
+        }
+        Attachment::Selector => {
+            let selector = &gateway.spec.selector;
+            let picked = selector.iter().all(|(key, value)| labels.get(key) == Some(value.as_str()));
+            picked.then(|| (targets.to_vec(), true))?
+        }
+    };
+    Some(Selected { gateway: gateway.clone(), targets, by_selector })
+}
+
+/// A proxy that was deployed for Gateway API objects of a namespace runs other Gateways only of that namespace, so that
+/// nobody else's servers can use its credentials.
+fn keep_managed_apart(selected: Vec<Selected>) -> (Vec<Selected>, Vec<Rejection>) {
+    let managed: BTreeSet<_> = selected
+        .iter()
+        .map(|selected| &selected.gateway)
+        .filter(|gateway| gateway.is_gateway_api && gateway.service_account.is_some())
+        .map(|gateway| gateway.namespace.clone())
+        .collect();
+    if managed.is_empty() {
+        return (selected, Vec::new());
+    }
+    let (kept, foreign): (Vec<_>, Vec<_>) = selected.into_iter().partition(|selected| {
+        selected.gateway.is_gateway_api || managed.contains(&selected.gateway.namespace)
+    });
+    let rejected = foreign.iter().flat_map(|selected| {
+        let gateway: Arc<str> = selected.gateway.qualified_name().into();
+        let servers = 0..selected.gateway.spec.servers.len();
+        servers.map(move |server| Rejection { gateway: gateway.clone(), server, reason: Reason::Foreign })
+    });
+    (kept, rejected.collect())
+}
