@@ -1,23 +1,29 @@
-//! Endpoints (EDS).
+//! Endpoints (EDS): where the instances of a cluster's service listen, as one proxy should use them.
 
-use std::collections::BTreeMap;
+mod gateways;
+mod group;
+mod lb_endpoint;
+mod mutual_tls;
+mod priority;
+mod visible;
 
-use canopus_engine::{Ctx, Query};
-use canopus_mesh::endpoint::{Endpoint, Endpoints};
-use canopus_mesh::proxy::View;
-use canopus_mesh::service::{Service, ServicesByHost};
-use canopus_proto::envoy::config::core::v3::{
-    Address, Locality, Metadata, Pipe, SocketAddress, address, socket_address::PortSpecifier,
-};
-use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
-use canopus_proto::envoy::config::endpoint::v3::{
-    ClusterLoadAssignment, Endpoint as Target, LbEndpoint, LocalityLbEndpoints,
-};
-use canopus_proto::google::protobuf::Struct;
-use canopus_proto::resource::Resource;
 use std::sync::Arc;
 
-use crate::names;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::destination_rule::{Rule, outbound_rule};
+use canopus_mesh::endpoint::{Endpoint, Endpoints};
+use canopus_mesh::proxy::View;
+use canopus_mesh::scope::scoped_service;
+use canopus_mesh::service::{Port, Service};
+use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use canopus_proto::resource::Resource;
+
+use crate::env::Env;
+use crate::names::ClusterName;
+
+pub(crate) use group::Group;
+pub(crate) use lb_endpoint::address;
+pub(crate) use priority::prioritise;
 
 /// The endpoints of one cluster, by its name. A cluster nobody knows has none.
 pub struct Assignment;
@@ -27,82 +33,81 @@ impl Query for Assignment {
     type Key = (View, String);
     type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (_, cluster): &Self::Key) -> Option<Resource> {
-        let endpoints = match names::parse_outbound_cluster(cluster) {
-            Some((port, _subset, host)) => {
-                let services = ctx.get::<ServicesByHost>(&Arc::from(host));
-                let of = |service: &Arc<_>| endpoints_at(ctx, service, port);
-                services.values().next().map(of).unwrap_or_default()
-            }
-            None => Vec::new(),
-        };
-        let assignment = ClusterLoadAssignment {
-            cluster_name: cluster.clone(),
-            endpoints: by_locality(&endpoints),
-            ..Default::default()
-        };
+    fn run(ctx: &Ctx<'_>, (view, cluster): &Self::Key) -> Option<Resource> {
+        let env = Env::new(ctx, view);
+        let assignment = assignment(&env, cluster);
         Some(Resource::encode(cluster.as_str(), &assignment))
     }
 }
 
-fn endpoints_at(ctx: &Ctx<'_>, service: &Service, port: u32) -> Vec<Arc<Endpoint>> {
-    let name = service.port(port).map_or("", |port| &port.name);
-    let all = ctx.get::<Endpoints>(&service.key());
-    all.iter().filter(|endpoint| endpoint.is_for(name, port)).cloned().collect()
+/// A port of a service, or of a subset of it, as a cluster stands for it.
+#[derive(Clone)]
+pub(crate) struct Destination<'a> {
+    /// What the cluster is called.
+    pub(crate) cluster: &'a str,
+    /// The service.
+    pub(crate) service: &'a Service,
+    /// Its port.
+    pub(crate) port: &'a Port,
+    /// The subset; empty for the whole service.
+    pub(crate) subset: &'a str,
+    /// The destination rule that applies.
+    pub(crate) rule: Option<Arc<Rule>>,
 }
 
-fn by_locality(endpoints: &[Arc<Endpoint>]) -> Vec<LocalityLbEndpoints> {
-    let mut groups: BTreeMap<&str, Vec<&Endpoint>> = BTreeMap::new();
-    for endpoint in endpoints {
-        groups.entry(&endpoint.workload.locality).or_default().push(endpoint);
+impl Destination<'_> {
+    /// Whether an endpoint belongs to the subset.
+    fn selects(&self, endpoint: &Endpoint) -> bool {
+        let labels = self.rule.as_ref().map(|rule| rule.subset_labels(self.subset)).unwrap_or_default();
+        labels.subset_of(&endpoint.workload.labels)
+    }
+}
+
+fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
+    let nothing = || ClusterLoadAssignment { cluster_name: cluster.to_owned(), ..Default::default() };
+    let Some(name) = ClusterName::parse(cluster) else { return nothing() };
+    let Some(service) = scoped_service(env.ctx, env.view, name.host) else { return nothing() };
+    let Some(port) = service.port(name.port).filter(|_| !service.resolution.is_dns()) else {
+        return nothing();
+    };
+    let rule = outbound_rule(env.ctx, env.view, &service.key());
+    let destination = Destination { cluster, service: &service, port, subset: name.subset, rule };
+    let groups = listed(env, &destination);
+    let mut assignment = ClusterLoadAssignment { endpoints: group::into_messages(&groups), ..nothing() };
+    if !groups.is_empty() {
+        prioritise(env, &destination, &groups, &mut assignment);
+    }
+    assignment
+}
+
+/// The endpoints that the control plane lists for a destination, by locality.
+fn listed(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
+    let endpoints = env.ctx.get::<Endpoints>(&destination.service.key());
+    let of_port = endpoints.iter().filter(|endpoint| {
+        // A name in the place of an address is for proxies that resolve it.
+        let resolved = endpoint.port == 0 || canopus_base::net::parse_ip(endpoint.address()).is_ok();
+        endpoint.port_name == destination.port.name && resolved && destination.selects(endpoint)
+    });
+    groups(env, destination, of_port.cloned().collect())
+}
+
+/// The endpoints of a destination that the proxy resolves by name, by locality.
+pub(crate) fn resolved(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
+    let endpoints = env.ctx.get::<Endpoints>(&destination.service.key());
+    let port = destination.port;
+    let of_port = endpoints
+        .iter()
+        .filter(|endpoint| endpoint.is_for(&port.name, port.number) && destination.selects(endpoint));
+    groups(env, destination, of_port.cloned().collect())
+}
+
+fn groups(env: &Env<'_>, destination: &Destination<'_>, mut endpoints: Vec<Arc<Endpoint>>) -> Vec<Group> {
+    endpoints.retain(|endpoint| visible::is_visible(env, destination, endpoint));
+    let groups = group::by_locality(env, destination, &endpoints);
+    let groups = gateways::through_gateways(env, destination, groups);
+    if ClusterName::parse(destination.cluster).is_some_and(|name| name.is_sni) {
+        // The gateway cannot see whether a connection it passes on is mutual TLS.
+        return groups.into_iter().map(Group::with_mutual_tls_only).collect();
     }
     groups
-        .into_iter()
-        .map(|(place, members)| LocalityLbEndpoints {
-            locality: Some(locality(place)),
-            load_balancing_weight: Some(members.iter().map(|e| e.weight.max(1)).sum::<u32>().into()),
-            lb_endpoints: members.into_iter().map(lb_endpoint).collect(),
-            ..Default::default()
-        })
-        .collect()
-}
-
-fn locality(place: &str) -> Locality {
-    let mut parts = place.splitn(3, '/').map(str::to_owned);
-    let mut next = || parts.next().unwrap_or_default();
-    Locality { region: next(), zone: next(), sub_zone: next() }
-}
-
-fn lb_endpoint(endpoint: &Endpoint) -> LbEndpoint {
-    LbEndpoint {
-        host_identifier: Some(HostIdentifier::Endpoint(Target {
-            address: Some(address(endpoint)),
-            ..Default::default()
-        })),
-        load_balancing_weight: Some(endpoint.weight.max(1).into()),
-        metadata: Some(metadata(endpoint)),
-        ..Default::default()
-    }
-}
-
-fn address(endpoint: &Endpoint) -> Address {
-    let address = match endpoint.port {
-        0 => address::Address::Pipe(Pipe { path: endpoint.address().into(), ..Default::default() }),
-        _ => address::Address::SocketAddress(SocketAddress {
-            address: endpoint.address().to_owned(),
-            port_specifier: Some(PortSpecifier::PortValue(endpoint.port)),
-            ..Default::default()
-        }),
-    };
-    Address { address: Some(address) }
-}
-
-/// `workload;namespace;canonical name;canonical revision;cluster`, read by the client proxy's telemetry.
-fn metadata(endpoint: &Endpoint) -> Metadata {
-    let workload = format!(
-        "{0};{1};{0};;{2}",
-        endpoint.workload.name, endpoint.workload.namespace, endpoint.workload.cluster
-    );
-    let istio = Struct::from(BTreeMap::from([("workload".to_owned(), workload.into())]));
-    Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
 }

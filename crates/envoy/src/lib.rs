@@ -17,6 +17,7 @@ pub mod listener;
 mod names;
 mod network;
 mod provider;
+mod proximity;
 pub mod resources;
 mod route;
 pub mod route_config;

@@ -22,6 +22,36 @@ pub(crate) fn parse_outbound_cluster(name: &str) -> Option<(u32, &str, &str)> {
     }
 }
 
+/// A cluster's name, taken apart: `outbound|80|v1|host`, or `outbound_.80_.v1_.host` as an SNI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClusterName<'a> {
+    /// `outbound`, `inbound`, `inbound-vip`.
+    pub(crate) direction: &'a str,
+    /// The service's port.
+    pub(crate) port: u32,
+    /// The subset; empty for the whole service.
+    pub(crate) subset: &'a str,
+    /// The service's host.
+    pub(crate) host: &'a str,
+    /// Whether the name is made to be an SNI.
+    pub(crate) is_sni: bool,
+}
+
+impl<'a> ClusterName<'a> {
+    /// Takes a name apart; `None` if it is not one of a service.
+    pub(crate) fn parse(name: &'a str) -> Option<Self> {
+        let is_sni = name.starts_with("outbound_.");
+        let mut parts = name.splitn(4, if is_sni { "_." } else { "|" });
+        Some(Self {
+            direction: parts.next()?,
+            port: parts.next()?.parse().ok()?,
+            subset: parts.next()?,
+            host: parts.next()?,
+            is_sni,
+        })
+    }
+}
+
 /// Statistics names end with a semicolon: the bootstrap's tag extraction relies on it.
 pub(crate) fn stat_name(name: &str) -> String {
     format!("{name};")

@@ -27,8 +27,6 @@ pub struct Endpoint {
     pub weight: u32,
     /// Whether it can take traffic.
     pub health: Health,
-    /// Whether it is told to proxies although it is unhealthy.
-    pub send_unhealthy: bool,
     /// What runs there.
     pub workload: Arc<EndpointWorkload>,
     /// Who knows of it.
@@ -83,8 +81,10 @@ impl From<&Workload> for EndpointWorkload {
 /// Whether an endpoint can take traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// It can.
+    /// Nobody looks after it.
     #[default]
+    Unknown,
+    /// It can.
     Healthy,
     /// It cannot.
     Unhealthy,

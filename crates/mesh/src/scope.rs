@@ -132,6 +132,24 @@ pub fn scope(ctx: &Ctx<'_>, view: &View) -> Arc<Scope> {
     ctx.get::<Scopes>(&scope_key(ctx, view))
 }
 
+/// The service that a host means in the scope of a view. Unlike [`scope`], this depends on that service alone.
+pub fn scoped_service(ctx: &Ctx<'_>, view: &View, host: &str) -> Option<Arc<Service>> {
+    ctx.get::<ScopedService>(&(scope_key(ctx, view), host.into())).as_ref().clone()
+}
+
+/// One service of a scope, by host.
+struct ScopedService;
+
+impl Query for ScopedService {
+    const NAME: &'static str = "scoped_service";
+    type Key = (ScopeKey, Arc<str>);
+    type Value = Option<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, (scope, host): &Self::Key) -> Self::Value {
+        ctx.get::<Scopes>(scope).service(host).cloned()
+    }
+}
+
 fn scope_key(ctx: &Ctx<'_>, view: &View) -> ScopeKey {
     if view.kind != NodeKind::Sidecar {
         return ScopeKey::Gateways(view.namespace.clone());

@@ -77,8 +77,7 @@ fn the_host_itself(ctx: &Ctx<'_>, origin: &Origin, service: &Service, port: &Ser
         port_name: port.name.as_str().into(),
         port_number: Some(port.number),
         weight: 0,
-        health: Health::Healthy,
-        send_unhealthy: false,
+        health: Health::Unknown,
         workload: Arc::new(workload),
         registry: Registry::External,
     }
@@ -92,8 +91,7 @@ fn at_port(port: &ServicePort, workload: &Workload) -> Endpoint {
         port_name: port.name.as_str().into(),
         port_number: Some(port.number),
         weight: workload.weight,
-        health: Health::Healthy,
-        send_unhealthy: false,
+        health: Health::Unknown,
         workload: Arc::new(EndpointWorkload::from(workload)),
         registry: Registry::External,
     }

@@ -11,9 +11,7 @@ use canopus_api::value::IntOrString;
 use canopus_api::{Kind, ObjectKey, labels as known};
 use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
-use canopus_runtime::flags::{
-    ISTIO_DUAL_STACK, PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES, PILOT_SEND_UNHEALTHY_ENDPOINTS,
-};
+use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES};
 
 use super::{Endpoint, EndpointWorkload, Health};
 use crate::network;
@@ -69,7 +67,6 @@ fn of_slice(
         return Vec::new();
     }
     let flags = &settings(ctx).flags;
-    let send_unhealthy = flags.get(PILOT_SEND_UNHEALTHY_ENDPOINTS) || supports_draining(service);
     let mut found = Vec::new();
     for endpoint in &slice.spec.endpoints {
         let health = health(service, endpoint.conditions);
@@ -101,7 +98,6 @@ fn of_slice(
                 port_number: None,
                 weight: 0,
                 health,
-                send_unhealthy,
                 workload: workload.clone(),
                 registry: Registry::Kubernetes,
             }));
@@ -182,8 +178,7 @@ fn of_entries(ctx: &Ctx<'_>, service: &Service, object: &KubeObject) -> Vec<Endp
                 port_name: Arc::from(&*port.name),
                 port_number: None,
                 weight: workload.weight,
-                health: Health::Healthy,
-                send_unhealthy: false,
+                health: Health::Unknown,
                 workload: Arc::new(EndpointWorkload::from(&**workload)),
                 registry: Registry::Kubernetes,
             });

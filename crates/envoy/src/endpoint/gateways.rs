@@ -1,0 +1,148 @@
+//! Endpoints in other networks are reached through the gateways of those networks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::node::NodeKind;
+use canopus_base::labels::Labels;
+use canopus_base::net::parse_ip;
+use canopus_mesh::network::{NetworkGateway, NetworkGateways};
+use canopus_mesh::workload::{TLS_ISTIO, augment};
+use canopus_proto::envoy::config::core::v3::Metadata;
+use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use canopus_proto::envoy::config::endpoint::v3::{Endpoint as Target, LbEndpoint};
+use canopus_proto::google::protobuf::Struct;
+use canopus_runtime::flags::{PILOT_ENABLE_TELEMETRY_LABEL, PILOT_ENDPOINT_TELEMETRY_LABEL};
+
+use super::Destination;
+use super::group::{Group, Member};
+use super::lb_endpoint::{address, description};
+use crate::env::Env;
+
+/// Puts gateways in the place of endpoints that the proxy cannot reach directly.
+pub(super) fn through_gateways(
+    env: &Env<'_>,
+    destination: &Destination<'_>,
+    groups: Vec<Group>,
+) -> Vec<Group> {
+    let known = Known::of(env, destination);
+    if known.gateways.is_empty() {
+        return groups;
+    }
+    groups.into_iter().map(|group| known.split(env, group)).collect()
+}
+
+/// The gateways a proxy may use.
+struct Known {
+    gateways: Vec<NetworkGateway>,
+    /// All weights are multiples of this, so that they can be shared out among any number of gateways.
+    scale: u32,
+}
+
+impl Known {
+    /// A name of a gateway is of use only to proxies that resolve it.
+    fn of(env: &Env<'_>, destination: &Destination<'_>) -> Self {
+        let by_name = destination.service.resolution.is_dns();
+        let all = env.ctx.get::<NetworkGateways>(&());
+        let usable = all.iter().filter(|gateway| by_name || parse_ip(&gateway.address).is_ok());
+        let gateways: Vec<_> = usable.cloned().collect();
+        let mut counts: BTreeMap<(&str, Option<&str>), u32> = BTreeMap::new();
+        for gateway in &gateways {
+            *counts.entry((&gateway.network, None)).or_default() += 1;
+            *counts.entry((&gateway.network, Some(&gateway.cluster))).or_default() += 1;
+        }
+        let scale = counts.values().fold(1, |lcm, count| least_common_multiple(lcm, *count));
+        Self { gateways, scale }
+    }
+
+    /// The gateways for a network: those in the endpoint's cluster, else all of that network.
+    fn for_endpoint(&self, env: &Env<'_>, member: &Member) -> Vec<&NetworkGateway> {
+        let of_network = || self.gateways.iter().filter(|gateway| *gateway.network == *member.network);
+        let mut found: Vec<_> = of_network().filter(|gateway| gateway.cluster == member.cluster).collect();
+        if found.is_empty() {
+            found = of_network().collect();
+        }
+        if env.view.kind == NodeKind::Sidecar {
+            found.retain(|gateway| gateway.port != 0);
+        }
+        found
+    }
+
+    fn split(&self, env: &Env<'_>, group: Group) -> Group {
+        let mut weights: BTreeMap<(&str, u32, &NetworkGateway), u32> = BTreeMap::new();
+        let mut members = Vec::new();
+        for mut member in group.members {
+            let weight = member.weight().max(1).saturating_mul(self.scale);
+            member.message.load_balancing_weight = Some(weight.into());
+            let gateways = self.for_endpoint(env, &member);
+            // A proxy that does not say its network is in none of those that have gateways.
+            let foreign = env.view.metadata.network.is_empty() && !member.network.is_empty();
+            let direct = gateways.is_empty() || (!foreign && env.view.is_in_network(&member.network));
+            if direct {
+                members.push(member);
+                continue;
+            }
+            let reachable: Vec<_> =
+                gateways.into_iter().filter(|gateway| is_reachable(env, gateway)).collect();
+            // The gateway finds the endpoint by the SNI of mutual TLS.
+            if reachable.is_empty() || !member.mutual_tls {
+                continue;
+            }
+            let share = weight / u32::try_from(reachable.len()).unwrap_or(u32::MAX);
+            for gateway in reachable {
+                *weights.entry((&gateway.address, gateway.port, gateway)).or_default() += share;
+            }
+        }
+        let gateways =
+            weights.into_iter().map(|((.., gateway), weight)| of_gateway(env, gateway, weight.max(1)));
+        members.extend(gateways);
+        Group { locality: group.locality, members }
+    }
+}
+
+/// Whether the proxy has an address of the gateway's family.
+fn is_reachable(env: &Env<'_>, gateway: &NetworkGateway) -> bool {
+    let both = env.view.ipv4 == env.view.ipv6;
+    both || (parse_ip(&gateway.address).is_ok() && env.view.supports(&gateway.address))
+}
+
+/// A gateway in the place of the endpoints behind it.
+fn of_gateway(env: &Env<'_>, gateway: &NetworkGateway, weight: u32) -> Member {
+    let tls = Struct::from(BTreeMap::from([("tlsMode".to_owned(), TLS_ISTIO.into())]));
+    let mut metadata = BTreeMap::from([("envoy.transport_socket_match".to_owned(), tls)]);
+    if env.flag(PILOT_ENABLE_TELEMETRY_LABEL) && env.flag(PILOT_ENDPOINT_TELEMETRY_LABEL) {
+        let text = description("", "", &Labels::new(), &gateway.cluster);
+        metadata.insert("istio".to_owned(), text);
+    }
+    let target = Target { address: Some(address(&gateway.address, gateway.port)), ..Default::default() };
+    Member {
+        message: LbEndpoint {
+            host_identifier: Some(HostIdentifier::Endpoint(target)),
+            load_balancing_weight: Some(weight.into()),
+            metadata: Some(Metadata { filter_metadata: metadata, ..Default::default() }),
+            ..Default::default()
+        },
+        labels: augment(Labels::new(), &gateway.cluster, "", "", &gateway.network),
+        network: Arc::from(gateway.network.as_str()),
+        cluster: gateway.cluster.clone(),
+        mutual_tls: true,
+    }
+}
+
+fn least_common_multiple(a: u32, b: u32) -> u32 {
+    let (mut x, mut y) = (a, b);
+    while y != 0 {
+        (x, y) = (y, x % y);
+    }
+    if x == 0 { 0 } else { a / x * b }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn weights_can_be_shared_out_among_any_of_the_counts() {
+        assert_eq!([2, 3, 4].into_iter().fold(1, least_common_multiple), 12);
+    }
+}

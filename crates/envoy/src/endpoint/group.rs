@@ -1,0 +1,88 @@
+//! Endpoints of one locality.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_base::labels::Labels;
+use canopus_mesh::endpoint::Endpoint;
+use canopus_mesh::locality::Locality as Place;
+use canopus_proto::envoy::config::core::v3::Locality;
+use canopus_proto::envoy::config::endpoint::v3::{LbEndpoint, LocalityLbEndpoints};
+
+use super::{Destination, lb_endpoint, mutual_tls};
+use crate::env::Env;
+
+/// The endpoints of one locality, with what is still to be decided by.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    /// `region/zone/subzone`.
+    pub(super) locality: Arc<str>,
+    /// The endpoints.
+    pub(super) members: Vec<Member>,
+}
+
+/// An endpoint as Envoy is told of it, and what that does not say.
+#[derive(Clone, Debug)]
+pub(crate) struct Member {
+    pub(super) message: LbEndpoint,
+    pub(super) labels: Labels,
+    pub(super) network: Arc<str>,
+    pub(super) cluster: Arc<str>,
+    pub(super) mutual_tls: bool,
+}
+
+impl Member {
+    pub(super) fn weight(&self) -> u32 {
+        self.message.load_balancing_weight.as_ref().map_or(0, |weight| weight.value)
+    }
+}
+
+impl Group {
+    pub(super) fn with_mutual_tls_only(mut self) -> Self {
+        self.members.retain(|member| member.mutual_tls);
+        self
+    }
+
+    /// The group as Envoy is told of it. Without endpoints it has no weight.
+    pub(super) fn message(&self) -> LocalityLbEndpoints {
+        let weight = self.members.iter().fold(0u32, |sum, member| sum.saturating_add(member.weight()));
+        LocalityLbEndpoints {
+            locality: Some(locality(&self.locality)),
+            lb_endpoints: self.members.iter().map(|member| member.message.clone()).collect(),
+            load_balancing_weight: (!self.members.is_empty()).then(|| weight.into()),
+            ..Default::default()
+        }
+    }
+}
+
+/// The groups as Envoy is told of them.
+pub(crate) fn into_messages(groups: &[Group]) -> Vec<LocalityLbEndpoints> {
+    groups.iter().map(Group::message).collect()
+}
+
+fn locality(text: &str) -> Locality {
+    let Place { region, zone, subzone } = Place::parse(text);
+    Locality { region, zone, sub_zone: subzone }
+}
+
+/// Endpoints by locality, in the order of the localities' texts.
+pub(super) fn by_locality(
+    env: &Env<'_>,
+    destination: &Destination<'_>,
+    endpoints: &[Arc<Endpoint>],
+) -> Vec<Group> {
+    let mut groups: BTreeMap<Arc<str>, Vec<Member>> = BTreeMap::new();
+    for endpoint in endpoints {
+        let workload = &endpoint.workload;
+        let mutual_tls = mutual_tls::is_used(env, destination, endpoint);
+        let member = Member {
+            message: lb_endpoint::lb_endpoint(env, destination, endpoint, mutual_tls),
+            labels: workload.labels.clone(),
+            network: workload.network.clone(),
+            cluster: workload.cluster.clone(),
+            mutual_tls,
+        };
+        groups.entry(workload.locality.clone()).or_default().push(member);
+    }
+    groups.into_iter().map(|(locality, members)| Group { locality, members }).collect()
+}

@@ -1,0 +1,120 @@
+//! Which endpoints of a service a proxy is told of.
+
+use canopus_api::labels as known;
+use canopus_base::host;
+use canopus_mesh::endpoint::{Endpoint, Health};
+use canopus_mesh::service::{Service, TrafficDistribution};
+use canopus_mesh::world::MeshSettings;
+use canopus_runtime::flags::{PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_SEND_UNHEALTHY_ENDPOINTS};
+
+use super::Destination;
+use crate::env::Env;
+
+pub(super) fn is_visible(env: &Env<'_>, destination: &Destination<'_>, endpoint: &Endpoint) -> bool {
+    let (view, service) = (env.view, destination.service);
+    let workload = &endpoint.workload;
+    let node_local = service.kube.as_ref().is_some_and(|kube| kube.node_local);
+    if node_local && *workload.node != *view.metadata.node_name {
+        return false;
+    }
+    let wanted_networks = &view.metadata.requested_network_view.0;
+    if !wanted_networks.is_empty()
+        && !workload.network.is_empty()
+        && !wanted_networks.iter().any(|network| **network == *workload.network)
+    {
+        return false;
+    }
+    let elsewhere = *workload.cluster != *view.metadata.cluster_id;
+    if elsewhere && is_cluster_local(&env.settings, &service.host) {
+        return false;
+    }
+    match health(endpoint) {
+        Health::Unknown | Health::Healthy => true,
+        Health::Unhealthy => sends_unhealthy(env, destination),
+        Health::Terminating => false,
+        Health::Draining => has_persistent_session(service),
+    }
+}
+
+/// How an endpoint is, given that a pod may be marked to get no new sessions.
+pub(super) fn health(endpoint: &Endpoint) -> Health {
+    let drained = endpoint.workload.labels.get(known::DRAINING.name).is_some_and(|value| !value.is_empty());
+    if drained && endpoint.health != Health::Terminating { Health::Draining } else { endpoint.health }
+}
+
+fn has_persistent_session(service: &Service) -> bool {
+    service.labels.get(known::PERSISTENT_SESSION.name).is_some_and(|value| !value.is_empty())
+}
+
+/// Unhealthy endpoints tell a proxy how much of a service is down. With a panic threshold it would send traffic to them.
+fn sends_unhealthy(env: &Env<'_>, destination: &Destination<'_>) -> bool {
+    let prefers_near = destination.service.traffic_distribution != TrafficDistribution::Any;
+    if env.flag(PILOT_SEND_UNHEALTHY_ENDPOINTS) || prefers_near {
+        return true;
+    }
+    let policy = || {
+        let rule = destination.rule.as_ref()?;
+        rule.subset_policy(destination.subset, destination.port.number)?.outlier_detection
+    };
+    env.flag(PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS)
+        && policy().is_none_or(|outliers| outliers.min_health_percent <= 0)
+}
+
+/// Services that each cluster has for itself.
+const OWN_NAMESPACES: [&str; 1] = ["kube-system"];
+const OWN_SERVICES: [&str; 1] = ["kubernetes.default.svc"];
+
+/// Whether a host is only ever called within a cluster.
+fn is_cluster_local(settings: &MeshSettings, name: &str) -> bool {
+    let domain = &settings.domain;
+    let mut defaults: Vec<String> =
+        OWN_NAMESPACES.iter().map(|namespace| format!("*.{namespace}.svc.{domain}")).collect();
+    defaults.extend(OWN_SERVICES.iter().map(|service| format!("{service}.{domain}")));
+    defaults.extend(discovery_host(settings));
+    let said = settings.mesh.service_settings.iter().flat_map(|entry| {
+        let local = entry.settings.as_ref().is_some_and(|settings| settings.cluster_local);
+        entry.hosts.iter().map(move |host| (host.as_str(), local))
+    });
+    let said: Vec<(&str, bool)> = said.collect();
+    let overridden = |default: &str| {
+        said.iter().any(|(host, local)| {
+            let within = default.strip_prefix('*').is_some_and(|suffix| host.ends_with(suffix));
+            !local && (*host == default || within)
+        })
+    };
+    let defaults = defaults.iter().filter(|default| !overridden(default)).map(|host| (host.as_str(), true));
+    let mut entries: Vec<(&str, bool)> = said.iter().copied().chain(defaults).collect();
+    entries.sort_by(|(a, _), (b, _)| host::by_specificity(a, b));
+    let covers = |entry: &str| entry == name || (host::is_wildcard(entry) && host::subset_of(name, entry));
+    entries.into_iter().find(|(entry, _)| covers(entry)).is_some_and(|(_, local)| local)
+}
+
+/// The control plane's own service.
+fn discovery_host(settings: &MeshSettings) -> Option<String> {
+    let address = &settings.mesh.default_config.as_ref()?.discovery_address;
+    let host = address.rsplit_once(':').map_or(address.as_str(), |(host, _)| host);
+    let domain = &*settings.domain;
+    (!host.is_empty())
+        .then(|| if host.ends_with(domain) { host.to_owned() } else { format!("{host}.{domain}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use canopus_proto::istio::mesh::v1alpha1::mesh_config::ServiceSettings;
+    use canopus_proto::istio::mesh::v1alpha1::mesh_config::service_settings::Settings;
+
+    #[test]
+    fn what_each_cluster_has_for_itself_is_local_unless_said_otherwise() {
+        let mut settings = MeshSettings::default();
+        assert!(is_cluster_local(&settings, "kube-dns.kube-system.svc.cluster.local"));
+        assert!(is_cluster_local(&settings, "kubernetes.default.svc.cluster.local"));
+        assert!(is_cluster_local(&settings, "istiod.istio-system.svc.cluster.local"));
+        assert!(!is_cluster_local(&settings, "a.default.svc.cluster.local"));
+        settings.mesh.service_settings = vec![ServiceSettings {
+            settings: Some(Settings { cluster_local: false }),
+            hosts: vec!["kube-dns.kube-system.svc.cluster.local".into()],
+        }];
+        assert!(!is_cluster_local(&settings, "kube-dns.kube-system.svc.cluster.local"));
+    }
+}
