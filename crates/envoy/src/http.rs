@@ -2,7 +2,7 @@
 
 pub(crate) mod filters;
 pub(crate) mod headers;
-mod settings;
+pub(crate) mod settings;
 
 use canopus_base::protocol::Protocol;
 use canopus_mesh::service::Service;

@@ -85,7 +85,8 @@ pub(super) fn apply(env: &Env<'_>, manager: &mut HttpConnectionManager) {
     manager.append_x_forwarded_port = port.is_some_and(|enabled| enabled.value);
 }
 
-fn forwarded_client_cert(wanted: Wanted) -> ForwardClientCertDetails {
+/// What is done with the client certificate's header, appended to unless something else is said.
+pub(crate) fn forwarded_client_cert(wanted: Wanted) -> ForwardClientCertDetails {
     match wanted {
         Wanted::Undefined | Wanted::AppendForward => ForwardClientCertDetails::AppendForward,
         Wanted::Sanitize => ForwardClientCertDetails::Sanitize,

@@ -76,6 +76,8 @@ pub(super) struct RecordedProxy {
     pub(super) namespace: String,
     /// The types that were recorded.
     pub(super) recorded: Vec<Type>,
+    /// The secrets it asks for by name.
+    pub(super) secrets: Vec<String>,
 }
 
 impl Scenario {
@@ -144,6 +146,10 @@ fn list<'a>(node: &'a Node, key: &str) -> impl Iterator<Item = &'a Node> {
     node.get(key).and_then(Node::as_list).unwrap_or_default().iter()
 }
 
+fn names(node: &Node, key: &str) -> Vec<String> {
+    list(node, key).filter_map(Node::as_str).map(str::to_owned).collect()
+}
+
 fn proxy(entry: &Node, default_cluster: &str) -> anyhow::Result<RecordedProxy> {
     let required = |key: &str| text(entry, key).with_context(|| format!("a proxy without {key}"));
     let (name, kind, namespace) = (required("name")?, required("type")?, required("namespace")?);
@@ -193,6 +199,7 @@ fn proxy(entry: &Node, default_cluster: &str) -> anyhow::Result<RecordedProxy> {
         service_account: text(entry, "serviceAccount").unwrap_or("default").to_owned(),
         namespace: namespace.to_owned(),
         recorded: if recorded.is_empty() { subscribed } else { recorded },
+        secrets: entry.get("watch").map(|watch| names(watch, "sds")).unwrap_or_default(),
     })
 }
 

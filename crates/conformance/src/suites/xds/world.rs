@@ -6,14 +6,16 @@ use std::sync::Arc;
 use anyhow::Context;
 use canopus_api::mesh_config;
 use canopus_base::spiffe::Identity;
-use canopus_engine::{Batch, Engine, Options};
+use canopus_engine::{Batch, Engine, Options, QueryError, Snapshot};
 use canopus_envoy::bundle::Bundle;
-use canopus_mesh::proxy::Proxy;
+use canopus_envoy::secret::Secrets;
+use canopus_mesh::credential::{Account, SecretAccess};
+use canopus_mesh::proxy::{Proxy, ViewOf};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::Flags;
 
-use super::scenario::{Scenario, Type};
+use super::scenario::{RecordedProxy, Scenario, Type};
 
 /// What the proxies of a scenario get.
 pub(super) struct Generated {
@@ -28,13 +30,24 @@ impl Generated {
         for (cluster, object) in &scenario.objects {
             batch.set::<Objects>(Origin::new(cluster.as_str(), object.key()), object.clone());
         }
+        let mut connected = Vec::new();
+        for recorded in &scenario.proxies {
+            let identity = Identity::new("cluster.local", &recorded.namespace, &recorded.service_account)?;
+            let proxy = Proxy::new(&recorded.node, Some(identity.clone())).context("cannot read the node")?;
+            // Every account may read the Secrets of its namespace.
+            let account = Account {
+                cluster: proxy.metadata.cluster_id.as_str().into(),
+                namespace: identity.namespace,
+                name: identity.service_account,
+            };
+            batch.set::<SecretAccess>(account, true);
+            connected.push((recorded, proxy));
+        }
         engine.apply(batch);
         let world = engine.snapshot();
         let mut proxies = BTreeMap::new();
-        for recorded in &scenario.proxies {
-            let identity = Identity::new("cluster.local", &recorded.namespace, &recorded.service_account)?;
-            let proxy = Proxy::new(&recorded.node, Some(identity)).context("cannot read the node")?;
-            let bundle = Bundle::of(&world, &proxy).map_err(|error| error.to_string());
+        for (recorded, proxy) in connected {
+            let bundle = bundle(&world, &proxy, recorded).map_err(|error| error.to_string());
             proxies.insert(recorded.name.clone(), bundle);
         }
         Ok(Self { proxies })
@@ -42,7 +55,7 @@ impl Generated {
 
     /// Whether resources of a type can be generated at all.
     pub(super) fn covers(&self, kind: Type) -> bool {
-        matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds)
+        matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds | Type::Sds)
     }
 
     /// What a proxy gets of a type.
@@ -54,9 +67,20 @@ impl Generated {
             Type::Eds => &bundle.endpoints,
             Type::Lds => &bundle.listeners,
             Type::Rds => &bundle.routes,
+            Type::Sds => &bundle.secrets,
             _ => &[],
         })
     }
+}
+
+/// What a proxy gets by following references, and what it asks for by name.
+fn bundle(world: &Snapshot, proxy: &Proxy, recorded: &RecordedProxy) -> Result<Bundle, QueryError> {
+    let mut bundle = Bundle::of(world, proxy)?;
+    let view = world.get::<ViewOf>(proxy)?;
+    for name in &recorded.secrets {
+        bundle.secrets.extend(world.get::<Secrets>(&(view.as_ref().clone(), name.clone()))?.as_ref().clone());
+    }
+    Ok(bundle)
 }
 
 fn settings(scenario: &Scenario) -> anyhow::Result<MeshSettings> {

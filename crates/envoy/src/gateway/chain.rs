@@ -1,0 +1,61 @@
+//! Filter chains: what a gateway does with the connections of one server.
+
+use canopus_api::gateway_protocol as server_kind;
+use canopus_base::protocol::Protocol;
+use canopus_mesh::gateway::{BoundServer, MergedGateway, PortServers};
+use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
+
+use super::listener::Transport;
+use super::{manager, tls};
+use crate::env::Env;
+
+/// A filter chain in the making.
+#[derive(Default)]
+pub(super) struct Chain {
+    /// The server names it is for; `*` or none for all.
+    pub(super) server_names: Vec<String>,
+    /// The protocols of the TLS connections it is for; none for all.
+    pub(super) application_protocols: &'static [&'static str],
+    /// How TLS ends here, if it does.
+    pub(super) tls: Option<DownstreamTlsContext>,
+    /// What is done with the bytes.
+    pub(super) filters: Vec<Filter>,
+}
+
+/// A gateway proxy whose chains are made.
+pub(super) struct Site<'a> {
+    pub(super) env: &'a Env<'a>,
+    merged: &'a MergedGateway,
+}
+
+impl<'a> Site<'a> {
+    pub(super) fn new(env: &'a Env<'a>, merged: &'a MergedGateway) -> Self {
+        Self { env, merged }
+    }
+
+    /// The chains that a port's servers add to the listener of this name.
+    pub(super) fn chains(&self, servers: &PortServers, transport: Transport, listener: &str) -> Vec<Chain> {
+        if transport == Transport::Quic {
+            let http3 = self.merged.servers_of(&servers.http3);
+            return http3.map(|server| self.https(server, transport, listener)).collect();
+        }
+        let protocol = Protocol::parse(&servers.port.protocol);
+        if protocol.is_http() {
+            let plain = manager::plain(self.env, &servers.route_name, protocol, listener);
+            return vec![Chain { filters: vec![plain], ..Default::default() }];
+        }
+        let terminating = |server: &&BoundServer| server_kind::terminates_https(&server.server);
+        let https = self.merged.servers_of(&servers.servers).filter(terminating);
+        https.map(|server| self.https(server, transport, listener)).collect()
+    }
+
+    fn https(&self, server: &BoundServer, transport: Transport, listener: &str) -> Chain {
+        Chain {
+            server_names: server.sni_hosts.clone(),
+            tls: tls::context(self.env, server, transport),
+            filters: vec![manager::terminating(self.env, server, transport, listener)],
+            ..Default::default()
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! The HTTP connection managers of gateways.
+
+use canopus_base::protocol::Protocol;
+use canopus_mesh::gateway::BoundServer;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::core::v3::Http1ProtocolOptions;
+use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    ForwardClientCertDetails, SetCurrentClientCertDetails,
+};
+use canopus_proto::istio::mesh::v1alpha1::ForwardClientCertDetails as Wanted;
+
+use super::listener::Transport;
+use crate::env::{Class, Env};
+use crate::http::headers::{ProxyHeaders, forwarded_client_cert};
+use crate::http::{self, Manager, Routes};
+
+/// The manager of all plain HTTP servers of a port.
+pub(super) fn plain(env: &Env<'_>, routes: &str, protocol: Protocol, listener: &str) -> Filter {
+    let mut manager = base(env, routes, listener);
+    manager.protocol = protocol;
+    manager.filter(env)
+}
+
+/// The manager of one HTTPS server.
+pub(super) fn terminating(
+    env: &Env<'_>,
+    server: &BoundServer,
+    transport: Transport,
+    listener: &str,
+) -> Filter {
+    let mut manager = base(env, &server.route_name, listener);
+    manager.protocol = server.protocol();
+    manager.http3 = transport == Transport::Quic;
+    let mut built = manager.build(env);
+    if !server.server.name.is_empty() {
+        // Parity: a prefix that the user chose has no delimiter after it.
+        built.stat_prefix.clone_from(&server.server.name);
+    }
+    Filter {
+        name: "envoy.filters.network.http_connection_manager".into(),
+        config_type: Some(ConfigType::TypedConfig(Any::pack(&built))),
+    }
+}
+
+fn base<'a>(env: &Env<'_>, routes: &str, listener: &str) -> Manager<'a> {
+    let stat_prefix = format!("outbound_{listener}");
+    let mut manager = Manager::new(Class::Gateway, stat_prefix, Routes::Named(routes.to_owned()));
+    manager.use_remote_address = true;
+    manager.base = HttpConnectionManager {
+        http_protocol_options: Some(Http1ProtocolOptions {
+            accept_http_10: http::accepts_http10(env),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    trust_clients(env, &mut manager.base);
+    ProxyHeaders::new(env, Class::Gateway).on(manager)
+}
+
+/// How much of what a client says about itself and its proxies is believed and passed on.
+fn trust_clients(env: &Env<'_>, manager: &mut HttpConnectionManager) {
+    let topology = env.proxy_config.gateway_topology.unwrap_or_default();
+    manager.xff_num_trusted_hops = topology.num_trusted_proxies;
+    let forwarded = match topology.forward_client_cert_details() {
+        Wanted::Undefined => ForwardClientCertDetails::SanitizeSet,
+        wanted => forwarded_client_cert(wanted),
+    };
+    manager.forward_client_cert_details = forwarded as i32;
+    let sets =
+        matches!(forwarded, ForwardClientCertDetails::AppendForward | ForwardClientCertDetails::SanitizeSet);
+    manager.set_current_client_cert_details = sets.then(|| SetCurrentClientCertDetails {
+        subject: Some(true.into()),
+        cert: true,
+        dns: true,
+        uri: true,
+        ..Default::default()
+    });
+}
