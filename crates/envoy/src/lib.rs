@@ -23,5 +23,6 @@ pub mod resources;
 mod route;
 pub mod route_config;
 pub mod secret;
+pub mod simulate;
 mod telemetry;
 mod tls;

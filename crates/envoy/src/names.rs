@@ -5,8 +5,22 @@ use canopus_proto::envoy::config::core::v3::{
 };
 use canopus_proto::google::protobuf::Duration;
 
+/// The cluster that goes wherever the client wanted to go.
+pub(crate) const PASSTHROUGH: &str = "PassthroughCluster";
+/// The cluster that goes to whatever host the request names.
+pub(crate) const ALLOW_ANY_DYNAMIC_DNS: &str = "AllowAnyDynamicDNSCluster";
 /// The cluster that answers nothing.
 pub(crate) const BLACK_HOLE: &str = "BlackHoleCluster";
+
+/// A host as it is written in a URL: IPv6 addresses in brackets.
+pub(crate) fn bracketed(host: &str) -> String {
+    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+}
+
+/// `host:port`.
+pub(crate) fn domain(host: &str, port: u32) -> String {
+    format!("{}:{port}", bracketed(host))
+}
 
 /// `outbound|<port>|<subset>|<host>`.
 pub(crate) fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {

@@ -1,55 +1,92 @@
-//! HTTP routes of a VirtualService.
+//! HTTP routes of VirtualServices, and those of services that have none.
+
+mod cors;
+pub(crate) mod default;
+pub(crate) mod destination;
+mod fault;
+pub(crate) mod hash;
+mod headers;
+mod matching;
+mod redirect;
+mod retry;
+pub(crate) mod session;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
-use canopus_mesh::service::ServicesByHost;
-use canopus_mesh::world::{MeshSettings, Origin, qualified_host};
+use canopus_mesh::proxy::View;
+use canopus_mesh::service::Service;
+use canopus_mesh::virtual_service::VirtualService;
 use canopus_proto::Any;
-use canopus_proto::envoy::config::core::v3::Metadata;
-use canopus_proto::envoy::config::route::v3::retry_policy::{RetryHostPredicate, retry_host_predicate};
+use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption, Metadata};
+use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
-use canopus_proto::envoy::config::route::v3::weighted_cluster::ClusterWeight;
-use canopus_proto::envoy::config::route::v3::{
-    Decorator, HeaderMatcher, RetryPolicy, Route, RouteAction, RouteMatch, WeightedCluster, header_matcher,
-    route::Action, route_match::PathSpecifier,
-};
-use canopus_proto::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
-use canopus_proto::envoy::r#type::matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern};
-use canopus_proto::google::protobuf::{Duration, Struct};
-use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
-use canopus_proto::istio::networking::v1alpha3::{
-    Destination, HttpMatchRequest, HttpRoute, HttpRouteDestination, StringMatch, VirtualService,
-};
+use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
+use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteMatch};
+use canopus_proto::google::protobuf::Struct;
+use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 
-use crate::names;
+pub(crate) use matching::is_catch_all;
 
-const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
-const RETRIES: u32 = 2;
-const HOST_SELECTION_ATTEMPTS: i64 = 5;
+/// The filter that a route's faults are for.
+const FAULT_FILTER: &str = "envoy.filters.http.fault";
+/// The filter that a route's CORS policy is for.
+const CORS_FILTER: &str = "envoy.filters.http.cors";
 
-/// The routes a gateway's port serves for a VirtualService, up to the first that matches everything.
-pub(crate) fn http_routes(
-    ctx: &Ctx<'_>,
-    key: &Origin,
-    spec: &VirtualService,
-    gateway: &str,
-    port: u32,
-    settings: &MeshSettings,
-) -> Vec<Route> {
-    let source = Source { ctx, key, settings, port };
+/// Where routes are used, and what the names in them mean there.
+pub(crate) struct Site<'a> {
+    /// What is known of the mesh.
+    pub ctx: &'a Ctx<'a>,
+    /// The proxies that use them.
+    pub view: &'a View,
+    /// The gateway they are for: `mesh` or `namespace/name`.
+    pub gateway: &'a str,
+    /// The port requests come in on, as services or the Gateway number it; 0 if any.
+    pub port: u32,
+    /// Whether TLS ends there.
+    pub tls: bool,
+    /// Whether clients are told that HTTP/3 is spoken on the same port.
+    pub http3: bool,
+    /// The service that a host means.
+    pub service: &'a dyn Fn(&str) -> Option<Known>,
+}
+
+/// A service that routes can lead to.
+#[derive(Clone)]
+pub(crate) struct Known {
+    /// The service.
+    pub service: Arc<Service>,
+    /// The port that is meant when none is named, if the service says.
+    pub default_port: Option<u32>,
+}
+
+impl Known {
+    /// A service with all its ports: if there is only one, it is meant.
+    pub(crate) fn whole(service: Arc<Service>) -> Self {
+        let default_port = match &service.ports[..] {
+            [only] => Some(only.number),
+            _ => None,
+        };
+        Self { service, default_port }
+    }
+}
+
+/// The routes a VirtualService has at a site, up to the first that matches everything.
+pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> Vec<Route> {
     let mut routes = Vec::new();
-    for http in &spec.http {
+    for http in &source.spec.http {
         if http.r#match.is_empty() {
-            routes.push(source.route(http, None));
-            return routes;
+            routes.push(route(site, source, http, None));
+            break;
         }
-        for condition in http.r#match.iter().filter(|m| applies(m, gateway, port)) {
-            let route = source.route(http, Some(condition));
-            let catches_all = route.r#match.as_ref().is_some_and(is_catch_all);
+        for condition in http.r#match.iter().filter(|condition| applies(site, condition)) {
+            let route = route(site, source, http, Some(condition));
+            let last = is_catch_all(&route);
             routes.push(route);
-            if catches_all {
+            if last {
                 return routes;
             }
         }
@@ -57,203 +94,121 @@ pub(crate) fn http_routes(
     routes
 }
 
-/// Where a route comes from and what its names mean there.
-struct Source<'a> {
-    ctx: &'a Ctx<'a>,
-    key: &'a Origin,
-    settings: &'a MeshSettings,
-    port: u32,
+/// Whether a match concerns this gateway, port and source at all.
+fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
+    if condition.port != 0 && condition.port != site.port {
+        return false;
+    }
+    if !condition.gateways.is_empty() {
+        // Parity: a match that names gateways does not look at the source.
+        return condition.gateways.iter().any(|gateway| gateway == site.gateway);
+    }
+    let labels: Labels = condition.source_labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let namespace = &condition.source_namespace;
+    labels.subset_of(&site.view.labels)
+        && (namespace.is_empty() || *namespace == site.view.metadata.namespace)
 }
 
-impl Source<'_> {
-    fn route(&self, http: &HttpRoute, condition: Option<&HttpMatchRequest>) -> Route {
-        let r#match = condition.map_or_else(|| path_prefix("/"), route_match);
-        let name = match condition.map(|m| m.name.as_str()).filter(|name| !name.is_empty()) {
-            Some(condition) if !http.name.is_empty() => format!("{}.{condition}", http.name),
-            Some(condition) => condition.to_owned(),
-            None => http.name.clone(),
-        };
-        Route {
-            name,
-            decorator: Some(Decorator { operation: self.operation(http, &r#match), ..Default::default() }),
-            metadata: Some(self.metadata()),
-            action: Some(Action::Route(self.action(http))),
-            r#match: Some(r#match),
-            ..Default::default()
-        }
-    }
-
-    #[allow(deprecated, reason = "Istio sends max_grpc_timeout, and older proxies know nothing newer")]
-    fn action(&self, http: &HttpRoute) -> RouteAction {
-        RouteAction {
-            cluster_specifier: Some(self.clusters(http)),
-            timeout: Some(http.timeout.unwrap_or_else(|| Duration::from_secs(0))),
-            // Envoy would otherwise let a gRPC client's own deadline override the route's.
-            max_grpc_timeout: Some(http.timeout.unwrap_or_else(|| Duration::from_secs(0))),
-            retry_policy: Some(default_retries()),
-            ..Default::default()
-        }
-    }
-
-    fn clusters(&self, http: &HttpRoute) -> ClusterSpecifier {
-        let weighted: Vec<&HttpRouteDestination> = if http.route.len() > 1 {
-            http.route.iter().filter(|d| d.weight > 0).collect()
-        } else {
-            http.route.iter().collect()
-        };
-        match weighted[..] {
-            [only] => ClusterSpecifier::Cluster(self.cluster(only.destination.as_ref())),
-            _ => ClusterSpecifier::WeightedClusters(WeightedCluster {
-                clusters: weighted
-                    .iter()
-                    .map(|d| ClusterWeight {
-                        name: self.cluster(d.destination.as_ref()),
-                        weight: Some(d.weight.unsigned_abs().into()),
-                        ..Default::default()
-                    })
-                    .collect(),
-                ..Default::default()
-            }),
-        }
-    }
-
-    fn cluster(&self, destination: Option<&Destination>) -> String {
-        let Some(destination) = destination else { return names::BLACK_HOLE.into() };
-        let host = self.host(destination);
-        let port = match &destination.port {
-            Some(port) => port.number,
-            None => self.only_port(&host).unwrap_or(self.port),
-        };
-        names::outbound_cluster(&host, port, &destination.subset)
-    }
-
-    fn host(&self, destination: &Destination) -> String {
-        qualified_host(&destination.host, self.key.namespace(), &self.settings.domain)
-    }
-
-    /// The port of a service that has just one.
-    fn only_port(&self, host: &str) -> Option<u32> {
-        let service = self.ctx.get::<ServicesByHost>(&Arc::from(host));
-        match service.values().next()?.ports[..] {
-            [ref only] => Some(only.number),
-            _ => None,
-        }
-    }
-
-    /// The span name of a request on this route.
-    fn operation(&self, http: &HttpRoute, r#match: &RouteMatch) -> String {
-        let path = match &r#match.path_specifier {
-            Some(PathSpecifier::Prefix(prefix) | PathSpecifier::PathSeparatedPrefix(prefix)) => {
-                format!("{prefix}*")
-            }
-            Some(PathSpecifier::Path(path)) => path.clone(),
-            Some(PathSpecifier::SafeRegex(regex)) => regex.regex.clone(),
-            _ => "/*".to_owned(),
-        };
-        let Some(destination) = http.route.first().and_then(|d| d.destination.as_ref()) else { return path };
-        let host = self.host(destination);
-        let port = destination
-            .port
-            .as_ref()
-            .map(|p| p.number)
-            .or_else(|| self.only_port(&host))
-            .unwrap_or(self.port);
-        format!("{host}:{port}{path}")
-    }
-
-    /// Names the object a route comes from.
-    fn metadata(&self) -> Metadata {
-        let config = format!(
-            "/apis/networking.istio.io/v1/namespaces/{}/virtual-service/{}",
-            self.key.namespace(),
-            self.key.name()
-        );
-        let istio = Struct::from(BTreeMap::from([("config".to_owned(), config.into())]));
-        Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
-    }
-}
-
-/// Whether a match concerns this gateway and port at all.
-fn applies(condition: &HttpMatchRequest, gateway: &str, port: u32) -> bool {
-    (condition.gateways.is_empty() || condition.gateways.iter().any(|g| g == gateway))
-        && (condition.port == 0 || condition.port == port)
-}
-
-fn route_match(condition: &HttpMatchRequest) -> RouteMatch {
-    let path = match condition.uri.as_ref().and_then(|uri| uri.match_type.as_ref()) {
-        Some(MatchType::Exact(path)) => PathSpecifier::Path(path.clone()),
-        Some(MatchType::Prefix(prefix)) => PathSpecifier::Prefix(prefix.clone()),
-        Some(MatchType::Regex(regex)) => {
-            PathSpecifier::SafeRegex(RegexMatcher { regex: regex.clone(), ..Default::default() })
-        }
-        None => PathSpecifier::Prefix("/".into()),
-    };
-    let pseudo = [
-        (":method", &condition.method),
-        (":authority", &condition.authority),
-        (":scheme", &condition.scheme),
-    ];
-    let pseudo = pseudo.into_iter().filter_map(|(name, value)| Some(header(name, value.as_ref()?, false)));
-    RouteMatch {
-        path_specifier: Some(path),
-        case_sensitive: condition.ignore_uri_case.then(|| false.into()),
-        headers: condition
-            .headers
-            .iter()
-            .map(|(name, value)| header(name, value, false))
-            .chain(condition.without_headers.iter().map(|(name, value)| header(name, value, true)))
-            .chain(pseudo)
-            .collect(),
+fn route(
+    site: &Site<'_>,
+    source: &VirtualService,
+    http: &HttpRoute,
+    condition: Option<&HttpMatchRequest>,
+) -> Route {
+    let condition_name = condition.map_or("", |condition| &condition.name);
+    let name =
+        if condition_name.is_empty() { http.name.clone() } else { format!("{}.{condition_name}", http.name) };
+    let mut route = Route {
+        name,
+        r#match: Some(matching::route_match(source.semantics, condition)),
+        metadata: Some(config_metadata(source)),
+        stat_prefix: condition.map(|condition| condition.stat_prefix.clone()).unwrap_or_default(),
         ..Default::default()
+    };
+    let operations = headers::Operations::of(http.headers.as_ref());
+    let authority = operations.authority.clone();
+    operations.extend_route(&mut route);
+
+    let mut destinations = Vec::new();
+    if let Some(to) = &http.redirect {
+        route.action = redirect::redirect(to, site.port, site.tls);
+    } else if let Some(response) = &http.direct_response {
+        route.action = Some(Action::DirectResponse(redirect::direct_response(response)));
+    } else {
+        destinations = destination::apply(site, source, http, authority, &mut route);
+    }
+    route.decorator =
+        Some(Decorator { operation: operation(&route, source.name(), site.port), ..Default::default() });
+    route.typed_per_filter_config = filter_configs(site, http, &destinations);
+    if site.http3 {
+        route.response_headers_to_add.push(alternative_service(site.port));
+    }
+    route
+}
+
+/// What filters are told about one route.
+fn filter_configs(
+    site: &Site<'_>,
+    http: &HttpRoute,
+    destinations: &[Option<Known>],
+) -> BTreeMap<String, Any> {
+    let mut configs = BTreeMap::new();
+    if let Some(fault) = &http.fault {
+        configs.insert(FAULT_FILTER.to_owned(), Any::pack(&fault::http_fault(fault)));
+    }
+    if let Some(policy) = &http.cors_policy {
+        configs.insert(CORS_FILTER.to_owned(), Any::pack(&cors::policy(policy)));
+    }
+    if let Some(config) = session::of_destinations(site.ctx, destinations) {
+        configs.insert(session::FILTER.to_owned(), config);
+    }
+    configs
+}
+
+/// The name of the span of a request on this route: where it leads, if that is one place, or whose route it is.
+fn operation(route: &Route, source: &str, port: u32) -> String {
+    let path = match route.r#match.as_ref().and_then(|condition| condition.path_specifier.as_ref()) {
+        Some(PathSpecifier::Prefix(prefix)) => format!("{prefix}*"),
+        Some(PathSpecifier::Path(path)) => path.clone(),
+        Some(PathSpecifier::SafeRegex(regex)) => regex.regex.clone(),
+        _ => "/*".to_owned(),
+    };
+    match only_cluster(route).map(|cluster| cluster.split('|').collect::<Vec<_>>()).as_deref() {
+        Some([_, port, _, host]) => format!("{host}:{port}{path}"),
+        _ => format!("{source}:{port}{path}"),
     }
 }
 
-fn header(name: &str, value: &StringMatch, invert: bool) -> HeaderMatcher {
-    let pattern = match &value.match_type {
-        Some(MatchType::Exact(text)) => Some(MatchPattern::Exact(text.clone())),
-        Some(MatchType::Prefix(text)) => Some(MatchPattern::Prefix(text.clone())),
-        Some(MatchType::Regex(text)) => {
-            Some(MatchPattern::SafeRegex(RegexMatcher { regex: text.clone(), ..Default::default() }))
-        }
-        None => None,
-    };
-    HeaderMatcher {
-        name: name.into(),
-        invert_match: invert,
-        header_match_specifier: Some(match pattern {
-            Some(pattern) => header_matcher::HeaderMatchSpecifier::StringMatch(StringMatcher {
-                match_pattern: Some(pattern),
-                ..Default::default()
-            }),
-            None => header_matcher::HeaderMatchSpecifier::PresentMatch(true),
+fn only_cluster(route: &Route) -> Option<&str> {
+    let Some(Action::Route(action)) = &route.action else { return None };
+    match &action.cluster_specifier {
+        Some(ClusterSpecifier::Cluster(cluster)) => Some(cluster),
+        _ => None,
+    }
+}
+
+/// Names the object that configuration comes from.
+pub(crate) fn config_metadata(source: &VirtualService) -> Metadata {
+    let (namespace, name) = (source.namespace(), source.name());
+    let config = format!("/apis/networking.istio.io/v1/namespaces/{namespace}/virtual-service/{name}");
+    let istio = Struct::from(BTreeMap::from([("config".to_owned(), config.into())]));
+    Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
+}
+
+/// Tells clients that HTTP/3 is spoken on the same port.
+fn alternative_service(port: u32) -> HeaderValueOption {
+    HeaderValueOption {
+        header: Some(HeaderValue {
+            key: "alt-svc".into(),
+            value: format!("h3=\":{port}\"; ma=86400"),
+            ..Default::default()
         }),
+        append_action: HeaderAppendAction::AppendIfExistsOrAdd as i32,
         ..Default::default()
     }
 }
 
-fn path_prefix(prefix: &str) -> RouteMatch {
-    RouteMatch { path_specifier: Some(PathSpecifier::Prefix(prefix.into())), ..Default::default() }
-}
-
-/// A match without any condition: later routes can never be reached.
-fn is_catch_all(r#match: &RouteMatch) -> bool {
-    matches!(&r#match.path_specifier, Some(PathSpecifier::Prefix(prefix)) if prefix == "/")
-        && r#match.headers.is_empty()
-        && r#match.query_parameters.is_empty()
-}
-
-/// Two more tries, each on a host not tried before.
-fn default_retries() -> RetryPolicy {
-    RetryPolicy {
-        retry_on: RETRY_ON.into(),
-        num_retries: Some(RETRIES.into()),
-        host_selection_retry_max_attempts: HOST_SELECTION_ATTEMPTS,
-        retry_host_predicate: vec![RetryHostPredicate {
-            name: "envoy.retry_host_predicates.previous_hosts".into(),
-            config_type: Some(retry_host_predicate::ConfigType::TypedConfig(Any::pack(
-                &PreviousHostsPredicate {},
-            ))),
-        }],
-        ..Default::default()
-    }
+/// The match of every path.
+pub(crate) fn any_path() -> RouteMatch {
+    RouteMatch { path_specifier: Some(PathSpecifier::Prefix("/".into())), ..Default::default() }
 }

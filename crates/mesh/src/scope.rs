@@ -58,10 +58,15 @@ impl EgressListener {
         self.written.as_ref()?.port.as_ref().map(|port| port.number)
     }
 
-    /// Whether services count only with the port of the listener. A forward proxy is for all ports.
-    fn matches_port(&self) -> bool {
+    /// Whether it is a forward proxy, which is for all ports.
+    pub fn is_http_proxy(&self) -> bool {
         let port = self.written.as_ref().and_then(|written| written.port.as_ref());
-        port.is_some_and(|port| port.number != 0 && Protocol::parse(&port.protocol) != Protocol::HttpProxy)
+        port.is_some_and(|port| Protocol::parse(&port.protocol) == Protocol::HttpProxy)
+    }
+
+    /// Whether services count only with the port of the listener.
+    fn matches_port(&self) -> bool {
+        self.port().is_some_and(|number| number != 0) && !self.is_http_proxy()
     }
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use canopus_api::{Kind, Object, ObjectKey, Typed, labels, mesh_config};
+use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Input};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
@@ -189,9 +190,10 @@ pub fn settings(ctx: &Ctx<'_>) -> Arc<MeshSettings> {
     ctx.read::<Settings>(&()).unwrap_or_default()
 }
 
-/// The name of a host as written in namespace `namespace`: a name without dots is a service of that namespace.
+/// The name of a host as written in namespace `namespace`: a name without dots is a service of that namespace. Addresses
+/// and `*` stand for themselves.
 pub fn qualified_host(host: &str, namespace: &str, domain: &str) -> String {
-    if host.contains(['.', '*']) || host.is_empty() {
+    if host.is_empty() || host == "*" || host.contains('.') || parse_ip(host).is_ok() {
         host.to_owned()
     } else {
         format!("{host}.{namespace}.svc.{domain}")
@@ -206,6 +208,8 @@ mod tests {
     fn short_hosts_belong_to_the_namespace_they_are_written_in() {
         assert_eq!(qualified_host("a", "ns", "cluster.local"), "a.ns.svc.cluster.local");
         assert_eq!(qualified_host("a.example.com", "ns", "cluster.local"), "a.example.com");
-        assert_eq!(qualified_host("*", "ns", "cluster.local"), "*");
+        for itself in ["*", "", "10.0.0.1", "fd00::1"] {
+            assert_eq!(qualified_host(itself, "ns", "cluster.local"), itself);
+        }
     }
 }

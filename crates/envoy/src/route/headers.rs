@@ -1,0 +1,75 @@
+//! Headers that are set, added and removed.
+
+use std::collections::BTreeMap;
+
+use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
+use canopus_proto::envoy::config::route::v3::Route;
+use canopus_proto::istio::networking::v1alpha3::Headers;
+use canopus_proto::istio::networking::v1alpha3::headers::HeaderOperations;
+
+/// What is done to the headers of requests and responses.
+#[derive(Default)]
+pub(super) struct Operations {
+    pub(super) request_add: Vec<HeaderValueOption>,
+    pub(super) request_remove: Vec<String>,
+    pub(super) response_add: Vec<HeaderValueOption>,
+    pub(super) response_remove: Vec<String>,
+    /// The host to ask for instead, if one is set.
+    pub(super) authority: Option<String>,
+}
+
+impl Operations {
+    pub(super) fn of(headers: Option<&Headers>) -> Self {
+        let Some(headers) = headers else { return Self::default() };
+        let none = HeaderOperations::default();
+        let request = headers.request.as_ref().unwrap_or(&none);
+        let response = headers.response.as_ref().unwrap_or(&none);
+        Self {
+            request_add: additions(request),
+            request_remove: removals(request),
+            response_add: additions(response),
+            response_remove: removals(response),
+            authority: authority(&request.set).or_else(|| authority(&request.add)),
+        }
+    }
+
+    /// Does this after what the route already does.
+    pub(super) fn extend_route(self, route: &mut Route) {
+        route.request_headers_to_add.extend(self.request_add);
+        route.request_headers_to_remove.extend(self.request_remove);
+        route.response_headers_to_add.extend(self.response_add);
+        route.response_headers_to_remove.extend(self.response_remove);
+    }
+}
+
+fn additions(operations: &HeaderOperations) -> Vec<HeaderValueOption> {
+    let set = values(&operations.set, HeaderAppendAction::OverwriteIfExistsOrAdd);
+    set.chain(values(&operations.add, HeaderAppendAction::AppendIfExistsOrAdd)).collect()
+}
+
+fn values(
+    headers: &BTreeMap<String, String>,
+    action: HeaderAppendAction,
+) -> impl Iterator<Item = HeaderValueOption> {
+    headers.iter().filter(|(key, _)| !is_internal(key)).map(move |(key, value)| HeaderValueOption {
+        header: Some(HeaderValue { key: key.clone(), value: value.clone(), ..Default::default() }),
+        append_action: action as i32,
+        ..Default::default()
+    })
+}
+
+fn removals(operations: &HeaderOperations) -> Vec<String> {
+    operations.remove.iter().filter(|key| !is_internal(key)).cloned().collect()
+}
+
+/// Envoy does not let these be changed as headers.
+fn is_internal(key: &str) -> bool {
+    key.starts_with(':') || key.eq_ignore_ascii_case("host")
+}
+
+fn authority(headers: &BTreeMap<String, String>) -> Option<String> {
+    let is_authority = |key: &str| key.eq_ignore_ascii_case(":authority") || key.eq_ignore_ascii_case("host");
+    let mut named = headers.iter().filter(|(key, value)| is_authority(key) && !value.is_empty());
+    named.next_back().map(|(_, value)| value.clone())
+}

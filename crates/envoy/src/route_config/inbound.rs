@@ -1,0 +1,29 @@
+//! Route tables of inbound listeners, which carry them inline.
+
+use canopus_base::protocol::Protocol;
+use canopus_mesh::world::MeshSettings;
+use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+
+use crate::route::default;
+
+/// Everything that comes in on a port goes to the application; `host` names the service it came in for, if known.
+pub(crate) fn table(
+    cluster: &str,
+    host: &str,
+    port: u32,
+    protocol: Protocol,
+    settings: &MeshSettings,
+) -> RouteConfiguration {
+    let route = default::inbound(cluster, default::operation(host, port), protocol, settings);
+    RouteConfiguration {
+        name: cluster.to_owned(),
+        virtual_hosts: vec![VirtualHost {
+            name: format!("inbound|http|{port}"),
+            domains: vec!["*".into()],
+            routes: vec![route],
+            ..Default::default()
+        }],
+        validate_clusters: Some(false.into()),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,279 @@
+//! The way a request takes through configuration: which listener, filter chain, virtual host, route and cluster Envoy
+//! would choose for it.
+//!
+//! Matching follows Envoy's documented rules on the generated messages themselves, so what is answered here is true of
+//! the bytes a proxy gets. What depends on chance or on the state of a proxy (weights, health, runtime) is not decided:
+//! all clusters a request may go to are named.
+
+mod chain;
+mod host;
+mod listener;
+mod route;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+
+use canopus_proto::envoy::config::listener::v3::filter::ConfigType;
+use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::envoy::config::route::v3::route::Action;
+use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
+use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
+use canopus_proto::envoy::config::route::v3::{RedirectAction, RouteAction, RouteConfiguration};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy;
+use canopus_proto::google::protobuf::Struct;
+
+/// What a proxy was given, as far as it decides where requests go.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Its listeners.
+    pub listeners: Vec<Listener>,
+    /// The route tables they name, by name.
+    pub routes: BTreeMap<String, RouteConfiguration>,
+}
+
+/// How a connection reaches the proxy.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Capture {
+    /// The client connects to the proxy itself, or the proxy's outbound traffic is captured.
+    #[default]
+    None,
+    /// The proxy's inbound traffic is captured.
+    Inbound,
+}
+
+/// What is spoken inside the connection, and inside its TLS if it has one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1.
+    #[default]
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// Anything else.
+    Tcp,
+}
+
+/// The client's side of a TLS handshake.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tls {
+    /// The server name it asks for.
+    pub sni: String,
+    /// The application protocol it offers.
+    pub alpn: String,
+    /// The secret whose certificate a server must have for the client to present its own; `None` if it has none.
+    /// Certificates of the mesh are called `default`.
+    pub mutual_with: Option<String>,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The address the client wants to reach.
+    pub address: IpAddr,
+    /// The port the client wants to reach.
+    pub port: u32,
+    /// How it reaches the proxy.
+    pub capture: Capture,
+    /// What is spoken.
+    pub protocol: Protocol,
+    /// The TLS around it, if any.
+    pub tls: Option<Tls>,
+    /// The request's method.
+    pub method: String,
+    /// The request's host, with its port if the client names it.
+    pub host: String,
+    /// The request's path with its query.
+    pub path: String,
+    /// The request's other headers, by name in lower case.
+    pub headers: BTreeMap<String, String>,
+    /// What filters before the router know of the request, such as the claims of its token, by the filter's name.
+    pub metadata: BTreeMap<String, Struct>,
+}
+
+impl Default for Call {
+    /// `GET /` in clear text.
+    fn default() -> Self {
+        Self {
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            port: 80,
+            capture: Capture::default(),
+            protocol: Protocol::default(),
+            tls: None,
+            method: "GET".to_owned(),
+            host: String::new(),
+            path: "/".to_owned(),
+            headers: BTreeMap::new(),
+            metadata: BTreeMap::new(),
+        }
+    }
+}
+
+/// How far a request came, and how it ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Journey {
+    /// The listener that took the connection.
+    pub listener: Option<String>,
+    /// The filter chain of the listener.
+    pub filter_chain: Option<String>,
+    /// The route table, if the chain names one rather than carrying it.
+    pub route_table: Option<String>,
+    /// The virtual host of the table.
+    pub virtual_host: Option<String>,
+    /// The route of the virtual host.
+    pub route: Option<String>,
+    /// The end.
+    pub end: Result<End, Failure>,
+}
+
+/// What became of a request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// It goes to this cluster.
+    Cluster(String),
+    /// It goes to one of these clusters, by weight.
+    Weighted(Vec<(String, u32)>),
+    /// It goes to the cluster that this header names.
+    ClusterHeader(String),
+    /// The client is sent elsewhere.
+    Redirect(Box<RedirectAction>),
+    /// The proxy answers with this status.
+    Response(u32),
+    /// The connection ends in a filter that forwards nothing.
+    Nothing,
+}
+
+/// Why a request went nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Failure {
+    /// Nothing listens there.
+    #[error("no listener takes the connection")]
+    NoListener,
+    /// The listener closes the connection.
+    #[error("no filter chain matches the connection")]
+    NoFilterChain,
+    /// Envoy would not have accepted the listener.
+    #[error("several filter chains match the connection")]
+    AmbiguousFilterChains,
+    /// The proxy expects a handshake, the client sends something else.
+    #[error("clear text was sent where TLS is expected")]
+    PlaintextToTls,
+    /// The proxy and the client do not trust each other's certificates.
+    #[error("client and proxy disagree about mutual TLS")]
+    MutualTls,
+    /// The proxy expects HTTP, the client sends something else.
+    #[error("something other than HTTP was sent where HTTP is expected")]
+    NotHttp,
+    /// No virtual host has the request's host.
+    #[error("no virtual host matches the request")]
+    NoVirtualHost,
+    /// The virtual host is for TLS alone and sends the client there.
+    #[error("the virtual host requires TLS")]
+    TlsRequired,
+    /// No route of the virtual host matches.
+    #[error("no route matches the request")]
+    NoRoute,
+    /// A route that does nothing matches; Envoy would not have accepted it.
+    #[error("the route has no action")]
+    NoAction,
+}
+
+impl Config {
+    /// Follows a request.
+    pub fn follow(&self, call: &Call) -> Journey {
+        let mut journey = Journey {
+            listener: None,
+            filter_chain: None,
+            route_table: None,
+            virtual_host: None,
+            route: None,
+            end: Err(Failure::NoListener),
+        };
+        journey.end = self.walk(call, &mut journey);
+        journey
+    }
+
+    fn walk(&self, call: &Call, journey: &mut Journey) -> Result<End, Failure> {
+        let listener = listener::choose(&self.listeners, call).ok_or(Failure::NoListener)?;
+        journey.listener = Some(listener.name.clone());
+        let connection = listener::inspect(listener, call);
+        let chain = chain::choose(listener, call, &connection)?;
+        journey.filter_chain = Some(chain.name.clone());
+        chain::handshake(chain, call)?;
+        if let Some(manager) = filter::<HttpConnectionManager>(chain) {
+            if call.protocol == Protocol::Tcp || (call.tls.is_some() && chain.transport_socket.is_none()) {
+                return Err(Failure::NotHttp);
+            }
+            return self.route(&manager, call, journey);
+        }
+        Ok(filter::<TcpProxy>(chain).map_or(End::Nothing, |proxy| tcp_end(&proxy)))
+    }
+
+    fn route(
+        &self,
+        manager: &HttpConnectionManager,
+        call: &Call,
+        journey: &mut Journey,
+    ) -> Result<End, Failure> {
+        let table = match &manager.route_specifier {
+            Some(RouteSpecifier::RouteConfig(table)) => Some(table),
+            Some(RouteSpecifier::Rds(rds)) => {
+                journey.route_table = Some(rds.route_config_name.clone());
+                self.routes.get(&rds.route_config_name)
+            }
+            _ => None,
+        };
+        let found = table.and_then(|table| host::choose(table, &call.host)).ok_or(Failure::NoVirtualHost)?;
+        journey.virtual_host = Some(found.name.clone());
+        if found.require_tls() == TlsRequirementType::All && call.tls.is_none() {
+            return Err(Failure::TlsRequired);
+        }
+        let route = found.routes.iter().find(|route| route::matches(route, call)).ok_or(Failure::NoRoute)?;
+        journey.route = Some(route.name.clone());
+        match route.action.as_ref().ok_or(Failure::NoAction)? {
+            Action::Route(action) => Ok(http_end(action)),
+            Action::Redirect(redirect) => Ok(End::Redirect(Box::new(redirect.clone()))),
+            Action::DirectResponse(response) => Ok(End::Response(response.status)),
+            Action::FilterAction(_) | Action::NonForwardingAction(_) => Ok(End::Nothing),
+        }
+    }
+}
+
+/// The configuration of the first network filter of this type.
+fn filter<T: canopus_proto::Message + canopus_proto::Name + Default>(chain: &FilterChain) -> Option<T> {
+    chain.filters.iter().find_map(|filter| match &filter.config_type {
+        Some(ConfigType::TypedConfig(config)) => config.unpack::<T>().ok(),
+        _ => None,
+    })
+}
+
+fn http_end(action: &RouteAction) -> End {
+    match &action.cluster_specifier {
+        Some(ClusterSpecifier::Cluster(cluster)) => End::Cluster(cluster.clone()),
+        Some(ClusterSpecifier::WeightedClusters(weighted)) => {
+            let weight =
+                |weight: Option<canopus_proto::google::protobuf::UInt32Value>| weight.map_or(0, |w| w.value);
+            End::Weighted(weighted.clusters.iter().map(|to| (to.name.clone(), weight(to.weight))).collect())
+        }
+        Some(ClusterSpecifier::ClusterHeader(header)) => End::ClusterHeader(header.clone()),
+        Some(
+            ClusterSpecifier::ClusterSpecifierPlugin(_) | ClusterSpecifier::InlineClusterSpecifierPlugin(_),
+        )
+        | None => End::Nothing,
+    }
+}
+
+fn tcp_end(proxy: &TcpProxy) -> End {
+    match &proxy.cluster_specifier {
+        Some(tcp_proxy::ClusterSpecifier::Cluster(cluster)) => End::Cluster(cluster.clone()),
+        Some(tcp_proxy::ClusterSpecifier::WeightedClusters(weighted)) => {
+            End::Weighted(weighted.clusters.iter().map(|to| (to.name.clone(), to.weight)).collect())
+        }
+        None => End::Nothing,
+    }
+}
