@@ -25,6 +25,7 @@ use canopus_proto::resource::Resource;
 use crate::cluster::Clusters;
 use crate::endpoint::Assignment;
 use crate::listener::Listeners;
+use crate::name_table::NameTables;
 use crate::route_config::Routes;
 use crate::secret::Secrets;
 
@@ -39,6 +40,8 @@ pub struct Bundle {
     pub listeners: Vec<Resource>,
     /// RDS, for the tables the listeners name.
     pub routes: Vec<Resource>,
+    /// NDS: what the agent answers DNS queries with.
+    pub names: Vec<Resource>,
     /// SDS, for the secrets that clusters and listeners expect from the control plane.
     pub secrets: Vec<Resource>,
 }
@@ -63,6 +66,7 @@ impl Bundle {
             let found = world.get::<Secrets>(&(view.as_ref().clone(), name))?;
             bundle.secrets.extend(found.as_ref().clone());
         }
+        bundle.names.push(world.get::<NameTables>(&view)?.as_ref().clone());
         Ok(bundle)
     }
 }

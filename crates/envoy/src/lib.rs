@@ -15,6 +15,7 @@ mod env;
 mod gateway;
 mod http;
 pub mod listener;
+pub mod name_table;
 mod names;
 mod network;
 mod provider;

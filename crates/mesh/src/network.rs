@@ -4,16 +4,16 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use canopus_api::labels as known;
+use canopus_api::{Kind, labels as known};
 use canopus_base::labels::Labels;
 use canopus_base::net::{parse_ip, parse_prefix};
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::mesh::v1alpha1::network::istio_network_gateway::Gw;
 use canopus_proto::istio::mesh::v1alpha1::network::network_endpoints::Ne;
 
-use crate::service::{AllServices, Service, ServicesByHost};
+use crate::service::{Service, ServicesByHost, ServicesOf};
 use crate::workload;
-use crate::world::settings;
+use crate::world::{Objects, Shelf, settings};
 
 /// The port of a network gateway that does not say otherwise.
 pub const DEFAULT_GATEWAY_PORT: u32 = 15443;
@@ -80,10 +80,12 @@ impl Query for NetworkGateways {
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let mut found = BTreeSet::new();
         from_settings(ctx, &mut found);
-        for service in ctx.get::<AllServices>(&()).iter().filter(|service| service.is_kubernetes()) {
+        // Each cluster's service of a name may lead to another network.
+        let origins = ctx.members::<Objects>(&Shelf::Kind(Kind::Service));
+        for service in origins.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec()) {
             if let Some(network) = service.labels.get(known::TOPOLOGY_NETWORK.name) {
                 let port = service.labels.get(known::GATEWAY_PORT.name).and_then(|port| port.parse().ok());
-                of_service(service, network, port.unwrap_or(DEFAULT_GATEWAY_PORT), &mut found);
+                of_service(&service, network, port.unwrap_or(DEFAULT_GATEWAY_PORT), &mut found);
             }
         }
         found.into_iter().collect()

@@ -91,7 +91,7 @@ fn at_port(port: &ServicePort, workload: &Workload) -> Endpoint {
         port_name: port.name.as_str().into(),
         port_number: Some(port.number),
         weight: workload.weight,
-        health: Health::Unknown,
+        health: if workload.is_pod { Health::Healthy } else { Health::Unknown },
         workload: Arc::new(EndpointWorkload::from(workload)),
         registry: Registry::External,
     }
