@@ -3,6 +3,7 @@
 mod chain;
 mod listener;
 mod manager;
+mod routes;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -15,6 +16,8 @@ use canopus_proto::resource::Resource;
 use crate::env::Env;
 use chain::Site;
 use listener::{Draft, Transport};
+
+pub(crate) use routes::table as route_table;
 
 /// The first port that needs no privilege to be opened.
 const UNPRIVILEGED: u32 = 1024;

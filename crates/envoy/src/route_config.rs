@@ -2,7 +2,6 @@
 
 mod catch_all;
 mod domains;
-mod gateway;
 pub(crate) mod headers;
 pub(crate) mod inbound;
 mod sidecar;
@@ -12,6 +11,8 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
+
+use crate::gateway;
 
 /// Room for the longest body that validation lets a direct response have.
 pub(crate) const MAX_DIRECT_RESPONSE_BYTES: u32 = 1 << 20;
@@ -26,7 +27,7 @@ impl Query for Routes {
 
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
         let table = match view.kind {
-            NodeKind::Router => gateway::table(ctx, view, name),
+            NodeKind::Router => gateway::route_table(ctx, view, name),
             NodeKind::Sidecar | NodeKind::Waypoint => sidecar::table(ctx, view, name),
             NodeKind::Ztunnel | NodeKind::Agentgateway => return None,
         };
