@@ -13,6 +13,9 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
     HttpConnectionManager, http_filter::ConfigType as HttpFilterConfig,
 };
 use canopus_proto::Message;
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::envoy::config::route::v3::route::Action;
+use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
 use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use canopus_proto::envoy::config::core::v3::{TransportSocket, transport_socket};
 use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
@@ -26,6 +29,7 @@ use crate::cluster::Clusters;
 use crate::endpoint::Assignment;
 use crate::listener::Listeners;
 use crate::name_table::NameTables;
+use crate::proxyless;
 use crate::route_config::Routes;
 use crate::secret::Secrets;
 
@@ -71,6 +75,51 @@ impl Bundle {
     }
 }
 
+impl Bundle {
+    /// What a gRPC library gets that asks for these listeners.
+    pub fn of_proxyless(world: &Snapshot, proxy: &Proxy, listeners: &[String]) -> Result<Self, QueryError> {
+        let view = world.get::<ViewOf>(proxy)?.as_ref().clone();
+        let mut bundle = Self::default();
+        for name in listeners {
+            let found = world.get::<proxyless::Listeners>(&(proxy.clone(), name.clone()))?;
+            bundle.listeners.extend(found.iter().cloned());
+        }
+        for name in References::of(&[], &bundle.listeners).routes {
+            let found = world.get::<proxyless::Routes>(&(view.clone(), name))?;
+            bundle.routes.extend(found.as_ref().clone());
+        }
+        for name in clusters_of(&bundle.routes) {
+            let found = world.get::<proxyless::Clusters>(&(view.clone(), name))?;
+            bundle.clusters.extend(found.as_ref().clone());
+        }
+        for name in References::of(&bundle.clusters, &[]).assignments {
+            let found = world.get::<Assignment>(&(view.clone(), name))?;
+            bundle.endpoints.extend(found.as_ref().clone());
+        }
+        Ok(bundle)
+    }
+}
+
+/// The clusters that route tables send to.
+fn clusters_of(routes: &[Resource]) -> BTreeSet<String> {
+    let tables = routes.iter().filter_map(|resource| RouteConfiguration::decode(resource.body.clone()).ok());
+    let routes = tables.flat_map(|table| table.virtual_hosts).flat_map(|host| host.routes);
+    let mut names = BTreeSet::new();
+    for route in routes {
+        let Some(Action::Route(action)) = route.action else { continue };
+        match action.cluster_specifier {
+            Some(ClusterSpecifier::Cluster(name)) => {
+                names.insert(name);
+            }
+            Some(ClusterSpecifier::WeightedClusters(weighted)) => {
+                names.extend(weighted.clusters.into_iter().map(|cluster| cluster.name));
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
 /// The names that clusters and listeners make a proxy ask for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct References {
@@ -92,6 +141,10 @@ impl References {
             found.add_cluster(cluster);
         }
         for listener in listeners.iter().filter_map(|resource| Listener::decode(resource.body.clone()).ok()) {
+            let api = listener.api_listener.and_then(|api| api.api_listener);
+            if let Some(Ok(manager)) = api.map(|api| api.unpack::<HttpConnectionManager>()) {
+                found.add_manager(manager);
+            }
             for chain in listener.filter_chains.iter().chain(&listener.default_filter_chain) {
                 found.add_chain(chain);
             }

@@ -20,6 +20,7 @@ mod names;
 mod network;
 mod provider;
 mod proximity;
+pub mod proxyless;
 pub mod resources;
 mod route;
 pub mod route_config;

@@ -13,6 +13,7 @@ use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
 
 use crate::gateway;
+pub(crate) use sidecar::virtual_hosts as sidecar_virtual_hosts;
 
 /// Room for the longest body that validation lets a direct response have.
 pub(crate) const MAX_DIRECT_RESPONSE_BYTES: u32 = 1 << 20;

@@ -12,6 +12,7 @@ use canopus_base::labels::Labels;
 use canopus_base::spiffe::Identity;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry;
+use canopus_runtime::flags::ENABLE_PROXY_FIND_POD_BY_IP;
 
 use crate::locality::{self, Locality};
 use crate::network;
@@ -266,20 +267,22 @@ impl Query for WorkloadOf {
     }
 }
 
-/// The pod of a proxy: the one its node id names, else the one at its address.
+/// The pod of a proxy: the one its node id names, else, if that is switched on, the one at its address.
 pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     let cluster: Arc<str> = match proxy.metadata.cluster_id.as_str() {
         "" => settings(ctx).cluster.clone(),
         cluster => cluster.into(),
     };
-    let addresses: Vec<String> = proxy.id.addresses.iter().map(ToString::to_string).collect();
     if let Some((name, namespace)) = proxy.id.id.split_once('.') {
         let origin = Origin::new(cluster.clone(), ObjectKey::new(Kind::Pod, namespace, name));
         if let Some(pod) = ctx.get::<PodWorkload>(&origin).as_ref() {
             return Some(pod.clone());
         }
     }
-    let shelf = Shelf::Address(addresses.first()?.as_str().into());
+    if !settings(ctx).flags.get(ENABLE_PROXY_FIND_POD_BY_IP) {
+        return None;
+    }
+    let shelf = Shelf::Address(proxy.id.addresses.first()?.to_string().into());
     let pods = objects_on::<Pod>(ctx, &shelf);
     // Pods on the network of their node share its address and cannot be told apart by it.
     let own = pods.into_iter().filter(|(origin, pod)| origin.cluster == cluster && !pod.spec.host_network);

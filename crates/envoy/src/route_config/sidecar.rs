@@ -3,6 +3,8 @@
 mod groups;
 mod hosts;
 
+use std::sync::Arc;
+
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::scope;
@@ -58,6 +60,11 @@ fn last(ctx: &Ctx<'_>, view: &View) -> VirtualHost {
         include_request_attempt_count: headers::counts_attempts(ctx, view),
         ..catch_all::virtual_host(&scope(ctx, view).outbound_policy, headers::forwards_host(ctx, view))
     }
+}
+
+/// The virtual hosts of a port, without the one for everything else.
+pub(crate) fn virtual_hosts(ctx: &Ctx<'_>, view: &View, port: u32) -> Arc<Vec<VirtualHost>> {
+    ctx.get::<VirtualHosts>(&(view.clone(), port, "".into()))
 }
 
 /// The part of a port's table that is one service's; whatever host a request there names, that service is meant.

@@ -78,6 +78,8 @@ pub(super) struct RecordedProxy {
     pub(super) recorded: Vec<Type>,
     /// The secrets it asks for by name.
     pub(super) secrets: Vec<String>,
+    /// The listeners a proxyless client asks for.
+    pub(super) watched_listeners: Vec<String>,
 }
 
 impl Scenario {
@@ -200,6 +202,7 @@ fn proxy(entry: &Node, default_cluster: &str) -> anyhow::Result<RecordedProxy> {
         namespace: namespace.to_owned(),
         recorded: if recorded.is_empty() { subscribed } else { recorded },
         secrets: entry.get("watch").map(|watch| names(watch, "sds")).unwrap_or_default(),
+        watched_listeners: entry.get("watch").map(|watch| names(watch, "lds")).unwrap_or_default(),
     })
 }
 

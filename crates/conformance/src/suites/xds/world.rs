@@ -76,8 +76,11 @@ impl Generated {
 
 /// What a proxy gets by following references, and what it asks for by name.
 fn bundle(world: &Snapshot, proxy: &Proxy, recorded: &RecordedProxy) -> Result<Bundle, QueryError> {
-    let mut bundle = Bundle::of(world, proxy)?;
     let view = world.get::<ViewOf>(proxy)?;
+    if view.is_proxyless() {
+        return Bundle::of_proxyless(world, proxy, &recorded.watched_listeners);
+    }
+    let mut bundle = Bundle::of(world, proxy)?;
     for name in &recorded.secrets {
         bundle.secrets.extend(world.get::<Secrets>(&(view.as_ref().clone(), name.clone()))?.as_ref().clone());
     }

@@ -1,0 +1,87 @@
+//! Listeners of gRPC servers.
+
+use canopus_api::labels as known;
+use canopus_engine::Ctx;
+use canopus_mesh::peer_authentication::{MutualTls, WorkloadPolicy};
+use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::target::Targets;
+use canopus_mesh::workload::TLS_ISTIO;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::listener::v3::filter::ConfigType;
+use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener};
+use canopus_proto::envoy::config::route::v3::route::Action;
+use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
+use canopus_proto::envoy::config::route::v3::{
+    NonForwardingAction, Route, RouteConfiguration, RouteMatch, VirtualHost,
+};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+
+use super::tls;
+use crate::endpoint::address;
+use crate::http::filters;
+
+/// The listener of a server that listens on `text`, an address with a port that one of its services leads to.
+pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> Option<Listener> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let port: u32 = port.parse().ok()?;
+    let targets = ctx.get::<Targets>(proxy);
+    targets.iter().find(|target| target.target_port == port)?;
+    let chain = match mode(ctx, proxy, port) {
+        MutualTls::Strict => chain("mtls", true),
+        // A server cannot tell the two apart by what it sees first.
+        MutualTls::Permissive | MutualTls::Disable => chain("plaintext", false),
+    };
+    Some(Listener {
+        name: name.to_owned(),
+        address: Some(address(host, port)),
+        filter_chains: vec![chain],
+        ..Default::default()
+    })
+}
+
+/// A server whose clients are told that it takes mutual TLS must take it.
+fn mode(ctx: &Ctx<'_>, proxy: &Proxy, port: u32) -> MutualTls {
+    let view = ctx.get::<ViewOf>(proxy);
+    let policy = ctx.get::<WorkloadPolicy>(&(view.namespace.clone(), view.labels.clone()));
+    let announced = view.labels.get(known::SECURITY_TLS_MODE.name) == Some(TLS_ISTIO);
+    match policy.of_port(port) {
+        MutualTls::Permissive if announced => MutualTls::Strict,
+        mode => mode,
+    }
+}
+
+fn chain(kind: &str, mutual_tls: bool) -> FilterChain {
+    let everything = Route {
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::Prefix("/".into())),
+            ..Default::default()
+        }),
+        action: Some(Action::NonForwardingAction(NonForwardingAction {})),
+        ..Default::default()
+    };
+    let routes = RouteConfiguration {
+        name: "inbound".into(),
+        virtual_hosts: vec![VirtualHost {
+            domains: vec!["*".into()],
+            routes: vec![everything],
+            ..Default::default()
+        }],
+        ..Default::default()
+    };
+    let manager = HttpConnectionManager {
+        route_specifier: Some(RouteSpecifier::RouteConfig(routes)),
+        http_filters: vec![filters::router(false)],
+        ..Default::default()
+    };
+    FilterChain {
+        name: format!("inbound-{kind}"),
+        filters: vec![Filter {
+            name: format!("inbound-hcm{kind}"),
+            config_type: Some(ConfigType::TypedConfig(Any::pack(&manager))),
+        }],
+        transport_socket: mutual_tls.then(tls::server),
+        ..Default::default()
+    }
+}

@@ -1,0 +1,71 @@
+//! Listeners of gRPC clients: one for each `host:port` that is dialled, under the name it was dialled by.
+
+use canopus_engine::Ctx;
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::scope::scoped_service;
+use canopus_mesh::service::{Port, Service, address_for, addresses_for};
+use canopus_proto::Any;
+use canopus_proto::envoy::config::listener::v3::{AdditionalAddress, ApiListener, Listener};
+use canopus_proto::envoy::extensions::filters::http::fault::v3::HttpFault;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{HttpConnectionManager, Rds};
+
+use super::ads;
+use crate::endpoint::address;
+use crate::http::filters;
+use crate::names;
+
+pub(super) fn listeners(ctx: &Ctx<'_>, proxy: &Proxy, name: &str) -> Vec<Listener> {
+    let view = ctx.get::<ViewOf>(proxy);
+    let (dialled, port) =
+        match name.rsplit_once(':').and_then(|(host, port)| Some((host, port.parse().ok()?))) {
+            Some((host, port)) => (host, Some(port)),
+            None => (name, None),
+        };
+    let candidates = [Some(dialled.to_owned()), full_name(&view, dialled)];
+    let Some(service) = candidates.into_iter().flatten().find_map(|host| scoped_service(ctx, &view, &host))
+    else {
+        return Vec::new();
+    };
+    let ports = service.ports.iter().filter(|own| port.is_none_or(|port: u32| own.number == port));
+    ports.map(|port| listener(ctx, &view, &service, port, dialled)).collect()
+}
+
+/// What a short name means in the client's domain: `a`, `a.ns` and `a.ns.svc` are `a.ns.svc.cluster.local`.
+fn full_name(view: &View, name: &str) -> Option<String> {
+    if !name.contains('.') {
+        return Some(format!("{name}.{}", view.domain));
+    }
+    let namespace = &view.metadata.namespace;
+    [namespace.clone(), format!("{namespace}.svc")].into_iter().find_map(|suffix| {
+        let short = name.strip_suffix(&format!(".{suffix}"))?;
+        view.domain.starts_with(&suffix).then(|| format!("{short}.{}", view.domain))
+    })
+}
+
+fn listener(ctx: &Ctx<'_>, view: &View, service: &Service, port: &Port, dialled: &str) -> Listener {
+    let manager = HttpConnectionManager {
+        http_filters: vec![
+            filters::filter("envoy.filters.http.fault", &HttpFault::default()),
+            filters::router(false),
+        ],
+        route_specifier: Some(RouteSpecifier::Rds(Rds {
+            config_source: Some(ads()),
+            route_config_name: names::outbound_cluster(&service.host, port.number, ""),
+        })),
+        ..Default::default()
+    };
+    let further = addresses_for(ctx, service, view).into_iter().skip(1);
+    Listener {
+        name: format!("{dialled}:{}", port.number),
+        address: Some(address(&address_for(ctx, service, view), port.number)),
+        additional_addresses: further
+            .map(|text| AdditionalAddress {
+                address: Some(address(&text, port.number)),
+                ..Default::default()
+            })
+            .collect(),
+        api_listener: Some(ApiListener { api_listener: Some(Any::pack(&manager)) }),
+        ..Default::default()
+    }
+}
