@@ -1,6 +1,7 @@
 //! Names that proxies resolve themselves as requests need them: the caches that filters and clusters share.
 
 use canopus_api::node::NodeKind;
+use canopus_mesh::scope;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::cluster::DnsLookupFamily;
@@ -33,9 +34,8 @@ pub(crate) fn is_for(env: &Env<'_>, class: Class, service: &Service) -> bool {
 
 /// Whether sidecars resolve hosts that no service has.
 pub(crate) fn resolves_unknown_hosts(env: &Env<'_>) -> bool {
-    let policy = env.mesh().outbound_traffic_policy.as_ref();
-    let everything = policy.is_some_and(|policy| policy.mode() == Mode::AllowAnyDynamicDns);
-    env.view.kind == NodeKind::Sidecar && everything
+    let wanted = || scope::scope(env.ctx, env.view).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
+    env.view.kind == NodeKind::Sidecar && wanted()
 }
 
 /// The cache of a wildcard service.

@@ -26,5 +26,6 @@ mod route;
 pub mod route_config;
 pub mod secret;
 pub mod simulate;
+mod stat_name;
 mod telemetry;
 mod tls;

@@ -1,6 +1,15 @@
 //! Listeners (LDS).
 
 pub(crate) mod address;
+mod catch_all;
+mod chain;
+mod connect;
+mod http_proxy;
+mod inbound;
+mod inspect;
+mod outbound;
+mod port;
+mod sidecar;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
@@ -19,10 +28,10 @@ impl Query for Listeners {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
         let view = ctx.get::<ViewOf>(proxy);
-        let mut listeners = Resources::new();
-        if view.kind == NodeKind::Router {
-            listeners.push(ctx.get::<GatewayListeners>(&view));
+        match view.kind {
+            NodeKind::Sidecar => sidecar::listeners(ctx, proxy, &view),
+            NodeKind::Router => ctx.get::<GatewayListeners>(&view).into(),
+            _ => Resources::new(),
         }
-        listeners
     }
 }

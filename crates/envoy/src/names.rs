@@ -1,10 +1,14 @@
 //! The names resources know each other by.
 
-use canopus_proto::envoy::config::core::v3::{
-    AggregatedConfigSource, ApiVersion, ConfigSource, config_source::ConfigSourceSpecifier,
-};
-use canopus_proto::google::protobuf::Duration;
+use std::collections::BTreeMap;
 
+use canopus_proto::envoy::config::core::v3::{
+    AggregatedConfigSource, ApiVersion, ConfigSource, Metadata, config_source::ConfigSourceSpecifier,
+};
+use canopus_proto::google::protobuf::{Duration, Struct};
+
+/// The cluster that goes to the port of the workload the client wanted.
+pub(crate) const INBOUND_PASSTHROUGH: &str = "InboundPassthroughCluster";
 /// The cluster that goes wherever the client wanted to go.
 pub(crate) const PASSTHROUGH: &str = "PassthroughCluster";
 /// The cluster that goes to whatever host the request names.
@@ -64,6 +68,23 @@ impl<'a> ClusterName<'a> {
             is_sni,
         })
     }
+}
+
+/// `inbound|<port>||`, the port being that of the workload.
+pub(crate) fn inbound_cluster(port: u32) -> String {
+    format!("inbound|{port}||")
+}
+
+/// `<bind>_<port>`.
+pub(crate) fn listener(bind: &str, port: u32) -> String {
+    format!("{bind}_{port}")
+}
+
+/// Metadata that names the networking object something comes from; `kind` is written `virtual-service`.
+pub(crate) fn config_metadata(kind: &str, namespace: &str, name: &str) -> Metadata {
+    let config = format!("/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}");
+    let istio = Struct::from(BTreeMap::from([("config".to_owned(), config.into())]));
+    Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
 }
 
 /// Statistics names end with a semicolon: the bootstrap's tag extraction relies on it.

@@ -1,5 +1,9 @@
 //! Network filters: what handles the bytes of a connection.
 
+pub(crate) mod pipeline;
+mod protocols;
+pub(crate) mod tcp;
+
 use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
 use canopus_proto::{Any, Message, Name};
 

@@ -29,10 +29,16 @@ impl Resources {
     }
 }
 
+impl From<Arc<Vec<Resource>>> for Resources {
+    fn from(part: Arc<Vec<Resource>>) -> Self {
+        let mut all = Self::new();
+        all.push(part);
+        all
+    }
+}
+
 impl From<Vec<Resource>> for Resources {
     fn from(resources: Vec<Resource>) -> Self {
-        let mut all = Self::new();
-        all.push(Arc::new(resources));
-        all
+        Arc::new(resources).into()
     }
 }

@@ -26,8 +26,9 @@ use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteMatch};
-use canopus_proto::google::protobuf::Struct;
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
+
+use crate::names;
 
 pub(crate) use matching::is_catch_all;
 
@@ -189,10 +190,7 @@ fn only_cluster(route: &Route) -> Option<&str> {
 
 /// Names the object that configuration comes from.
 pub(crate) fn config_metadata(source: &VirtualService) -> Metadata {
-    let (namespace, name) = (source.namespace(), source.name());
-    let config = format!("/apis/networking.istio.io/v1/namespaces/{namespace}/virtual-service/{name}");
-    let istio = Struct::from(BTreeMap::from([("config".to_owned(), config.into())]));
-    Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
+    names::config_metadata("virtual-service", source.namespace(), source.name())
 }
 
 /// Tells clients that HTTP/3 is spoken on the same port.

@@ -1,7 +1,7 @@
 //! Route tables (RDS).
 
-mod catch_all;
-mod domains;
+pub(crate) mod catch_all;
+pub(crate) mod domains;
 pub(crate) mod headers;
 pub(crate) mod inbound;
 mod sidecar;

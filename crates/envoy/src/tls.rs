@@ -6,6 +6,7 @@
 mod compliance;
 mod secret;
 mod server;
+mod terminate;
 
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::envoy::config::core::v3::{TransportSocket, transport_socket::ConfigType};
@@ -26,6 +27,7 @@ pub(crate) use secret::{
     serves_credentials, uses_file_socket,
 };
 pub(crate) use server::{ClientChecks, OwnCertificate, revoked_in, with_credentials, with_own_certificate};
+pub(crate) use terminate::context as terminating;
 
 /// The name of the socket that does TLS.
 pub(crate) const SOCKET: &str = "envoy.transport_sockets.tls";

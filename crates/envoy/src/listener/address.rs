@@ -11,12 +11,9 @@ use canopus_proto::istio::mesh::v1alpha1::network::{NetworkEndpoints, network_en
 /// What the path of a socket begins with where an address could stand as well.
 pub(crate) const UNIX_PREFIX: &str = "unix://";
 
-const ANY_V4: &str = "0.0.0.0";
-const ANY_V6: &str = "::";
-
 /// The addresses of all interfaces, of the families a proxy has; IPv4 first. Never empty.
 pub(crate) fn wildcards(view: &View) -> Vec<String> {
-    of_families(view, ANY_V4, ANY_V6)
+    of_families(view, "0.0.0.0", "::")
 }
 
 /// The loopback addresses, of the families a proxy has; IPv4 first. Never empty.
@@ -31,11 +28,6 @@ fn of_families(view: &View, v4: &str, v6: &str) -> Vec<String> {
         _ => &[v4],
     };
     families.iter().map(|&address| address.to_owned()).collect()
-}
-
-/// Whether an address stands for all interfaces.
-pub(crate) fn is_any(address: &str) -> bool {
-    address == ANY_V4 || address == ANY_V6
 }
 
 /// The address of a listener: an IP and port, or without a port the path of a socket.

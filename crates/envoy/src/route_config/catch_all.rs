@@ -15,7 +15,7 @@ const BLOCK_ALL: &str = "block_all";
 const BAD_GATEWAY: u32 = 502;
 
 /// The last virtual host of a table: lets requests through, sends them to an egress proxy, or refuses them.
-pub(super) fn virtual_host(policy: &OutboundTrafficPolicy, forwards_host: bool) -> VirtualHost {
+pub(crate) fn virtual_host(policy: &OutboundTrafficPolicy, forwards_host: bool) -> VirtualHost {
     // The modes of Sidecars have the numbers of the mesh's, which has one more.
     match Mode::try_from(policy.mode) {
         Ok(Mode::AllowAnyDynamicDns) => {

@@ -6,7 +6,7 @@ use crate::names;
 
 /// How a table tells the ports of a host apart.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ports {
+pub(crate) enum Ports {
     /// It is for one port: what follows the host in a request does not matter.
     Ignored,
     /// It is for all ports, and this is one of them.
@@ -23,7 +23,7 @@ pub(super) fn with_port(host: &str, ports: Ports) -> Vec<String> {
 }
 
 /// The shorter and longer forms of a host's name, as clients in the DNS domain `own` may write it.
-pub(super) fn alternatives(host: &str, ports: Ports, own: &str, absolute: bool) -> Vec<String> {
+pub(crate) fn alternatives(host: &str, ports: Ports, own: &str, absolute: bool) -> Vec<String> {
     let mut found = if absolute { absolute_name(host, ports) } else { Vec::new() };
     match own.split_once(".svc.") {
         Some((namespace, suffix)) => {

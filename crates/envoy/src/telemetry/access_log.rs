@@ -33,7 +33,16 @@ pub(crate) fn listener(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     }
     let mut logs = chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::listener_of_bootstrap));
     for log in &mut logs {
-        log.filter = Some(unmatched());
+        log.filter = Some(flagged("NR"));
+    }
+    logs
+}
+
+/// The logs of a tunnel that is opened: of those that cannot be. What goes through it is logged elsewhere.
+pub(crate) fn tunnel(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
+    let mut logs = chosen(env, class).unwrap_or_else(|| of_file(env).into_iter().collect());
+    for log in &mut logs {
+        log.filter = Some(flagged("UF"));
     }
     logs
 }
@@ -69,15 +78,18 @@ fn of_provider(env: &Env<'_>, provider: &ExtensionProvider) -> Option<AccessLog>
 
 /// What the mesh's own fields say: a file, and the log service of the bootstrap.
 fn of_mesh(env: &Env<'_>, service: impl Fn() -> AccessLog) -> Vec<AccessLog> {
-    let mesh = env.mesh();
-    let file = (!mesh.access_log_file.is_empty()).then(|| file::of_mesh(mesh, &mesh.access_log_file));
-    let service = mesh.enable_envoy_access_log_service.then(service);
-    file.into_iter().chain(service).collect()
+    let service = env.mesh().enable_envoy_access_log_service.then(service);
+    of_file(env).into_iter().chain(service).collect()
 }
 
-/// "NR": no filter chain or route was found.
-fn unmatched() -> AccessLogFilter {
-    let flags = ResponseFlagFilter { flags: vec!["NR".into()] };
+fn of_file(env: &Env<'_>) -> Option<AccessLog> {
+    let mesh = env.mesh();
+    (!mesh.access_log_file.is_empty()).then(|| file::of_mesh(mesh, &mesh.access_log_file))
+}
+
+/// Only what Envoy puts this flag on: "NR" where no chain or route was found, "UF" where a connection failed.
+fn flagged(flag: &str) -> AccessLogFilter {
+    let flags = ResponseFlagFilter { flags: vec![flag.into()] };
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(flags)) }
 }
 

@@ -1,0 +1,28 @@
+//! The forward proxy for applications that are told to use one.
+
+use canopus_base::protocol::Protocol;
+use canopus_mesh::service::Port;
+use canopus_proto::envoy::config::listener::v3::Listener;
+
+use super::address;
+use super::chain::{Chain, Content, Http};
+use super::outbound::{Binding, Entry, build};
+use crate::env::Env;
+
+/// The listener, if the mesh or the proxy wants one.
+pub(super) fn listener(env: &Env<'_>) -> Option<Listener> {
+    let of_proxy = env.view.metadata.http_proxy_port.parse().ok();
+    let port: u32 = of_proxy.or_else(|| u32::try_from(env.mesh().proxy_http_port).ok())?;
+    if port == 0 {
+        return None;
+    }
+    let binding = Binding { addresses: address::loopbacks(env.view), to_port: true };
+    let http = Http {
+        table: "http_proxy".into(),
+        protocol: Protocol::HttpProxy,
+        service: None,
+        forward_proxy: true,
+    };
+    let port = Port { number: port, name: "".into(), protocol: Protocol::HttpProxy };
+    Some(build(env, &Entry::new(binding, port, vec![Chain::new(Content::Http(http))])))
+}

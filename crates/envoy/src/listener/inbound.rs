@@ -1,0 +1,124 @@
+//! Listeners for what comes in for a sidecar's workload.
+//!
+//! Redirected traffic comes to one listener, whose chains tell the ports of the workload apart; ports that a Sidecar binds
+//! by itself have listeners of their own.
+
+mod chains;
+mod matching;
+mod ports;
+mod tls;
+
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::proxy::View;
+use canopus_proto::envoy::config::core::v3::TrafficDirection;
+use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::resource::Resource;
+
+use self::chains::{black_hole, chains, passthrough};
+use self::ports::InboundPort;
+use super::outbound::{connections_per_event, exact_balance};
+use super::port::Interception;
+use super::{address, inspect};
+use crate::env::{Class, Env};
+use crate::names;
+use crate::telemetry::access_log;
+
+pub(crate) use self::ports::ServicePort;
+
+const NAME: &str = "virtualInbound";
+
+/// Who shares inbound listeners: proxies of a view that stand for the same ports of the same services.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Audience {
+    /// The view.
+    pub(super) view: View,
+    /// What the proxies stand for, the oldest service first.
+    pub(super) ports: Vec<ServicePort>,
+    /// The proxy's own address, where listeners are named after it.
+    pub(super) own: Option<String>,
+}
+
+/// The inbound listeners of an audience.
+pub(super) struct InboundListeners;
+
+impl Query for InboundListeners {
+    const NAME: &'static str = "inbound_listeners";
+    type Key = Audience;
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
+        let env = Env::new(ctx, &audience.view);
+        let listeners = listeners(&env, audience);
+        listeners.iter().map(|listener| Resource::encode(listener.name.as_str(), listener)).collect()
+    }
+}
+
+fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Listener> {
+    let policy = tls::policy(env);
+    let mut listeners = Vec::new();
+    let mut redirected = Vec::new();
+    for port in ports::of(env, audience) {
+        let chains = chains(env, &port, &policy);
+        if port.binding.to_port {
+            listeners.push(bound(env, &port, chains));
+        } else {
+            redirected.extend(chains);
+        }
+    }
+    if Interception::of(env.view) != Interception::None {
+        let mut all = vec![black_hole(env)];
+        all.extend(passthrough(env, audience, &policy));
+        all.extend(redirected);
+        listeners.insert(0, redirect_target(env, all));
+    }
+    listeners
+}
+
+/// The listener that all redirected traffic comes to.
+fn redirect_target(env: &Env<'_>, chains: Vec<FilterChain>) -> Listener {
+    let tproxy = Interception::of(env.view) == Interception::Tproxy;
+    let mut filters = vec![inspect::original_destination()];
+    filters.extend(tproxy.then(inspect::original_source));
+    filters.extend(inspect::inspectors(&chains));
+    let port = u32::try_from(env.mesh().proxy_inbound_listen_port).unwrap_or_default();
+    Listener {
+        listener_filters: filters,
+        transparent: tproxy.then(|| true.into()),
+        ..listener(env, NAME.into(), &address::wildcards(env.view), port, chains)
+    }
+}
+
+/// A listener of one port, which a Sidecar or the lack of redirection asks for.
+fn bound(env: &Env<'_>, port: &InboundPort, chains: Vec<FilterChain>) -> Listener {
+    let name = names::listener(port.binding.primary(), port.target);
+    let filters = inspect::inspectors(&chains);
+    Listener {
+        listener_filters: filters,
+        ..listener(env, name, &port.binding.addresses, port.target, chains)
+    }
+}
+
+fn listener(
+    env: &Env<'_>,
+    name: String,
+    addresses: &[String],
+    port: u32,
+    chains: Vec<FilterChain>,
+) -> Listener {
+    let (first, rest) = addresses.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+    let rest = if env.dual_stack() { rest } else { &[] };
+    let exact = env.view.metadata.inbound_listener_exact_balance.0;
+    Listener {
+        name,
+        address: Some(address::bind(first, port)),
+        additional_addresses: address::additional(rest, port),
+        traffic_direction: TrafficDirection::Inbound as i32,
+        continue_on_listener_filters_timeout: true,
+        max_connections_to_accept_per_socket_event: connections_per_event(env),
+        connection_balance_config: exact.then(exact_balance),
+        access_log: access_log::listener(env, Class::Inbound),
+        filter_chains: chains,
+        listener_filters_timeout: env.mesh().protocol_detection_timeout,
+        ..Default::default()
+    }
+}

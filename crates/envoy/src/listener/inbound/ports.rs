@@ -1,0 +1,183 @@
+//! The ports of a workload that have filter chains of their own: those of its services, or those its Sidecar lists.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_base::protocol::Protocol;
+use canopus_mesh::scope::{self, Scope};
+use canopus_mesh::target::Target;
+use canopus_proto::istio::networking::v1alpha3::{CaptureMode, IstioIngressListener, ServerTlsSettings};
+use canopus_runtime::flags::{
+    ENABLE_TLS_ON_SIDECAR_INGRESS, PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE,
+};
+
+use super::Audience;
+use crate::env::Env;
+use crate::listener::address;
+use crate::listener::outbound::Binding;
+use crate::listener::port::{Interception, Wanted};
+
+/// One port of a service that a workload stands for, as far as its listeners depend on it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct ServicePort {
+    /// The service's host.
+    pub(crate) host: Arc<str>,
+    /// Name and namespace, if it is a service of Kubernetes.
+    pub(crate) kubernetes: Option<(Arc<str>, Arc<str>)>,
+    /// The port callers use.
+    pub(crate) port: u32,
+    /// Its name.
+    pub(crate) name: Arc<str>,
+    /// What is spoken on it.
+    pub(crate) protocol: Protocol,
+    /// The port of the workload.
+    pub(crate) target: u32,
+}
+
+impl From<&Target> for ServicePort {
+    fn from(target: &Target) -> Self {
+        let service = &target.service;
+        let kubernetes = || (service.name.clone(), service.namespace.clone());
+        Self {
+            host: service.host.clone(),
+            kubernetes: service.is_kubernetes().then(kubernetes),
+            port: target.port.number,
+            name: target.port.name.clone(),
+            protocol: target.port.protocol,
+            target: target.target_port,
+        }
+    }
+}
+
+/// A port of the workload that has chains of its own.
+#[derive(Clone, Debug)]
+pub(super) struct InboundPort {
+    /// The port of the workload; 0 for all that are not known.
+    pub(super) target: u32,
+    /// The port callers use.
+    pub(super) port: u32,
+    /// The name of that port.
+    pub(super) name: Arc<str>,
+    /// What is spoken on it.
+    pub(super) protocol: Protocol,
+    /// The host callers use, or a name that stands for it in telemetry.
+    pub(super) host: Arc<str>,
+    /// Name and namespace of the Kubernetes service.
+    pub(super) kubernetes: Option<(Arc<str>, Arc<str>)>,
+    /// Where it is bound, or what its chains are named after.
+    pub(super) binding: Binding,
+    /// TLS that the user wants terminated here.
+    pub(super) tls: Option<ServerTlsSettings>,
+    /// Name and namespace of the Sidecar that lists it.
+    pub(super) sidecar: Option<(String, String)>,
+}
+
+/// The ports with chains of their own, by number.
+pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
+    let scope = scope::scope(env.ctx, env.view);
+    let mut ports = BTreeMap::new();
+    if !scope.has_ingress() {
+        // Without redirection the workload listens on these ports itself.
+        if Interception::of(env.view) != Interception::None {
+            add_services(env, audience, &BTreeSet::new(), &mut ports);
+        }
+        return ports.into_values().collect();
+    }
+    let ingress = scope.spec().map_or(&[][..], |spec| &spec.ingress);
+    if env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE) {
+        let listed = ingress.iter().filter_map(number).collect();
+        add_services(env, audience, &listed, &mut ports);
+    }
+    for listener in ingress {
+        let Some(port) = of_sidecar(env, audience, &scope, listener) else { continue };
+        ports.entry(port.target).or_insert(port);
+    }
+    ports.into_values().collect()
+}
+
+fn number(listener: &IstioIngressListener) -> Option<u32> {
+    listener.port.as_ref().map(|port| port.number)
+}
+
+/// Whether a port counts as known, so that it has no chains of those that are not.
+pub(super) fn is_known(scope: &Scope, audience: &Audience, port: u32) -> bool {
+    match scope.spec() {
+        Some(spec) if scope.has_ingress() => spec.ingress.iter().any(|own| number(own) == Some(port)),
+        _ => audience.ports.iter().any(|own| own.target == port),
+    }
+}
+
+/// Of services that share a port of the workload the oldest decides.
+fn add_services(
+    env: &Env<'_>,
+    audience: &Audience,
+    except: &BTreeSet<u32>,
+    ports: &mut BTreeMap<u32, InboundPort>,
+) {
+    let wildcards = address::wildcards(env.view);
+    let to_port = is_bound(CaptureMode::Default, env);
+    for own in &audience.ports {
+        let wanted = Wanted { bind: &wildcards[0], port: own.target, protocol: own.protocol, to_port };
+        if except.contains(&own.target) || !wanted.is_allowed(env.view, &wildcards[0], Some(env.mesh())) {
+            continue;
+        }
+        ports.entry(own.target).or_insert_with(|| InboundPort {
+            target: own.target,
+            port: own.port,
+            name: own.name.clone(),
+            protocol: own.protocol,
+            host: own.host.clone(),
+            kubernetes: own.kubernetes.clone(),
+            binding: Binding { addresses: wildcards.clone(), to_port },
+            tls: None,
+            sidecar: None,
+        });
+    }
+}
+
+/// A port that a Sidecar lists; `None` if the proxy may not have it.
+fn of_sidecar(
+    env: &Env<'_>,
+    audience: &Audience,
+    scope: &Scope,
+    listener: &IstioIngressListener,
+) -> Option<InboundPort> {
+    let written = listener.port.as_ref()?;
+    let mut protocol = Protocol::parse(&written.protocol);
+    let to_port = is_bound(listener.capture_mode(), env);
+    let wildcards = address::wildcards(env.view);
+    let wanted = Wanted { bind: &listener.bind, port: written.number, protocol, to_port };
+    if !wanted.is_allowed(env.view, &wildcards[0], None) {
+        return None;
+    }
+    let addresses = match (listener.bind.as_str(), &audience.own) {
+        ("", Some(own)) => vec![own.clone()],
+        ("", None) => wildcards,
+        (bind, _) => vec![bind.to_owned()],
+    };
+    let tls = listener.tls.clone().filter(|_| env.flag(ENABLE_TLS_ON_SIDECAR_INGRESS));
+    if tls.is_some() {
+        protocol = protocol.after_tls_termination();
+    }
+    let name = scope.sidecar.as_ref().map(|sidecar| sidecar.meta.name.to_string()).unwrap_or_default();
+    Some(InboundPort {
+        target: written.number,
+        port: written.number,
+        name: written.name.as_str().into(),
+        protocol,
+        host: format!("{name}.{}", scope.namespace).into(),
+        kubernetes: None,
+        binding: Binding { addresses, to_port },
+        tls,
+        sidecar: Some((name, scope.namespace.to_string())),
+    })
+}
+
+/// Whether a port is a socket of the operating system.
+fn is_bound(capture: CaptureMode, env: &Env<'_>) -> bool {
+    match capture {
+        CaptureMode::Default => Interception::of(env.view) == Interception::None,
+        CaptureMode::None => true,
+        CaptureMode::Iptables => false,
+    }
+}

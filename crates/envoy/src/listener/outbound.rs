@@ -1,0 +1,103 @@
+//! Listeners for what a sidecar's workload calls.
+
+mod build;
+mod plan;
+mod tcp;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::proxy::View;
+use canopus_mesh::scope;
+use canopus_proto::resource::Resource;
+
+use self::plan::{ListenerKey, Plan};
+use crate::env::Env;
+
+pub(super) use self::build::exact_balance;
+pub(crate) use self::build::{connections_per_event, listener as build};
+pub(crate) use self::plan::{Binding, Entry, plain_http};
+
+/// Who shares outbound listeners: a view, and the proxy's own address where that makes a difference.
+pub(super) type Audience = (View, Option<String>);
+
+/// The outbound listeners of services.
+pub(super) struct OutboundListeners;
+
+impl Query for OutboundListeners {
+    const NAME: &'static str = "outbound_listeners";
+    type Key = Audience;
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
+        let plan = ctx.get::<Plans>(audience);
+        let keys = plan.keys().map(|key| (audience.clone(), key.clone()));
+        keys.filter_map(|key| ctx.get::<Built>(&key).as_ref().clone()).collect()
+    }
+}
+
+/// What is planned for an audience.
+struct Plans;
+
+impl Query for Plans {
+    const NAME: &'static str = "outbound_listener_plans";
+    type Key = Audience;
+    type Value = Plan;
+
+    fn run(ctx: &Ctx<'_>, (view, own): &Audience) -> Plan {
+        plan::plan(&Env::new(ctx, view), own.as_deref())
+    }
+}
+
+/// One listener of a plan: what a change of others does not touch.
+struct Planned;
+
+impl Query for Planned {
+    const NAME: &'static str = "outbound_listener_plan";
+    type Key = (Audience, ListenerKey);
+    type Value = Option<Arc<Entry>>;
+
+    fn run(ctx: &Ctx<'_>, (audience, key): &Self::Key) -> Self::Value {
+        ctx.get::<Plans>(audience).get(key).cloned()
+    }
+}
+
+/// One listener of a plan, built.
+struct Built;
+
+impl Query for Built {
+    const NAME: &'static str = "outbound_listener";
+    type Key = (Audience, ListenerKey);
+    type Value = Option<Resource>;
+
+    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
+        let entry = ctx.get::<Planned>(key);
+        let env = Env::new(ctx, &key.0.0);
+        entry.as_ref().as_ref().map(|entry| {
+            let listener = build(&env, entry);
+            Resource::encode(listener.name.as_str(), &listener)
+        })
+    }
+}
+
+/// The addresses of endpoints that have a listener of their own: a proxy at one of them gets all but that.
+pub(super) struct EndpointAddresses;
+
+impl Query for EndpointAddresses {
+    const NAME: &'static str = "endpoint_listener_addresses";
+    type Key = View;
+    type Value = BTreeSet<String>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+        let env = Env::new(ctx, view);
+        let scope = scope::scope(ctx, view);
+        let services = scope.listeners.iter().flat_map(|listener| &listener.services);
+        let ports = services.flat_map(|service| service.ports.iter().map(move |port| (service, port)));
+        ports
+            .filter(|(service, port)| plan::listens_per_endpoint(service, view, &env, port))
+            .flat_map(|(service, port)| plan::listening_endpoints(&env, service, port))
+            .map(|endpoint| endpoint.address().to_owned())
+            .collect()
+    }
+}

@@ -1,0 +1,30 @@
+//! The chain of network filters, in Istio's order.
+
+use canopus_proto::envoy::config::listener::v3::Filter;
+
+use crate::env::{Class, Env};
+use crate::telemetry::{metrics, peer_metadata};
+
+/// What stands before the filters that handle the protocol, besides policies and metrics.
+#[derive(Default)]
+pub(crate) struct Before {
+    /// Whether metadata is exchanged with the client.
+    pub(crate) exchanges_metadata: bool,
+    /// Resolves the name the client asks for.
+    pub(crate) resolver: Option<Filter>,
+}
+
+/// Everything a connection passes that is not HTTP; `last` handles its protocol.
+///
+/// What policies add stands between the exchange of metadata, whose result they may look at, and metrics, in this order:
+/// CUSTOM authorization, extensions of the phases AUTHN and AUTHZ, authorization, extensions of STATS and of no phase.
+pub(crate) fn complete(env: &Env<'_>, class: Class, before: Before, last: Vec<Filter>) -> Vec<Filter> {
+    let mut filters = Vec::new();
+    if before.exchanges_metadata {
+        filters.extend(peer_metadata::network(env));
+    }
+    filters.extend(metrics::network(env, class));
+    filters.extend(before.resolver);
+    filters.extend(last);
+    filters
+}

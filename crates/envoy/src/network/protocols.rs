@@ -1,0 +1,73 @@
+//! Filters that know a protocol other than HTTP.
+
+use canopus_base::protocol::Protocol;
+use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::envoy::extensions::filters::network::mongo_proxy::v3::MongoProxy;
+use canopus_proto::envoy::extensions::filters::network::mysql_proxy::v3::MySqlProxy;
+use canopus_proto::envoy::extensions::filters::network::redis_proxy::v3::RedisProxy;
+use canopus_proto::envoy::extensions::filters::network::redis_proxy::v3::redis_proxy::{
+    ConnPoolSettings, PrefixRoutes, prefix_routes::Route,
+};
+use canopus_proto::envoy::extensions::filters::network::sni_dynamic_forward_proxy::v3::{
+    FilterConfig as NameResolver, filter_config::PortSpecifier,
+};
+use canopus_proto::google::protobuf::Duration;
+use canopus_runtime::flags::{
+    PILOT_ENABLE_MONGO_FILTER, PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER,
+};
+
+use super::filter;
+use crate::dns_cache;
+use crate::env::Env;
+
+const REDIS_TIMEOUT_SECONDS: i64 = 5;
+
+/// The filters that handle a protocol: `proxy` alone, after a filter that counts, or a filter that proxies by itself.
+pub(crate) fn stack(
+    env: &Env<'_>,
+    protocol: Protocol,
+    proxy: Filter,
+    stat_prefix: &str,
+    cluster: &str,
+) -> Vec<Filter> {
+    let stat_prefix = || stat_prefix.to_owned();
+    match protocol {
+        Protocol::Mongo if env.flag(PILOT_ENABLE_MONGO_FILTER) => {
+            let mongo = MongoProxy { stat_prefix: stat_prefix(), ..Default::default() };
+            vec![filter("envoy.filters.network.mongo_proxy", &mongo), proxy]
+        }
+        Protocol::MySql if env.flag(PILOT_ENABLE_MYSQL_FILTER) => {
+            let mysql = MySqlProxy { stat_prefix: stat_prefix(), ..Default::default() };
+            vec![filter("envoy.filters.network.mysql_proxy", &mysql), proxy]
+        }
+        Protocol::Redis if env.flag(PILOT_ENABLE_REDIS_FILTER) => vec![redis(stat_prefix(), cluster)],
+        _ => vec![proxy],
+    }
+}
+
+fn redis(stat_prefix: String, cluster: &str) -> Filter {
+    let config = RedisProxy {
+        stat_prefix,
+        latency_in_micros: true,
+        settings: Some(ConnPoolSettings {
+            op_timeout: Some(Duration::from_secs(REDIS_TIMEOUT_SECONDS)),
+            ..Default::default()
+        }),
+        prefix_routes: Some(PrefixRoutes {
+            catch_all_route: Some(Route { cluster: cluster.into(), ..Default::default() }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    filter("envoy.filters.network.redis_proxy", &config)
+}
+
+/// Resolves the name that a TLS client asks for.
+pub(super) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filter {
+    let config = NameResolver {
+        dns_cache_config: Some(dns_cache::of_host(env, host)),
+        port_specifier: Some(PortSpecifier::PortValue(port)),
+        ..Default::default()
+    };
+    filter("envoy.extensions.filters.network.sni_dynamic_forward_proxy", &config)
+}

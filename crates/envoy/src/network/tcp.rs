@@ -1,0 +1,211 @@
+//! Where TCP connections go.
+
+use canopus_api::node::NodeKind;
+use canopus_base::protocol::Protocol;
+use canopus_mesh::destination_rule::{Rule, outbound_rule};
+use canopus_mesh::scope;
+use canopus_mesh::service::{Port, Service};
+use canopus_mesh::world::Origin;
+use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{
+    ClusterSpecifier, TunnelingConfig, WeightedCluster,
+};
+use canopus_proto::envoy::r#type::v3::HashPolicy;
+use canopus_proto::envoy::r#type::v3::hash_policy::{PolicySpecifier, SourceIp};
+use canopus_proto::google::protobuf::Duration;
+use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::LbPolicy;
+use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::consistent_hash_lb::HashKey;
+use canopus_proto::istio::networking::v1alpha3::{
+    Destination, LoadBalancerSettings, RouteDestination, TrafficPolicy,
+};
+
+use super::{filter, pipeline, protocols};
+use crate::env::{Class, Env};
+use crate::names;
+use crate::route::Known;
+use crate::route::destination::cluster_name;
+use crate::stat_name::{self, Placeholders};
+use crate::telemetry::access_log;
+use crate::{dns_cache, durations};
+
+const NAME: &str = "envoy.filters.network.tcp_proxy";
+
+/// Ends connections at once.
+pub(crate) fn black_hole() -> Filter {
+    filter(NAME, &to_cluster(names::BLACK_HOLE, names::BLACK_HOLE))
+}
+
+/// Sends connections to a cluster, which also names their statistics.
+pub(crate) fn proxy_to(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
+    logged(env, class, TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, cluster) })
+}
+
+/// Sends connections through a tunnel to the address they were made to; failures to open it are logged.
+pub(crate) fn tunnel(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
+    let proxy = TcpProxy {
+        tunneling_config: Some(TunnelingConfig {
+            hostname: "%DOWNSTREAM_LOCAL_ADDRESS%".into(),
+            ..Default::default()
+        }),
+        access_log: access_log::tunnel(env, class),
+        ..to_cluster(cluster, cluster)
+    };
+    filter(NAME, &proxy)
+}
+
+fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
+    TcpProxy {
+        stat_prefix: stat_prefix.into(),
+        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.into())),
+        ..Default::default()
+    }
+}
+
+fn logged(env: &Env<'_>, class: Class, proxy: TcpProxy) -> Filter {
+    filter(NAME, &TcpProxy { access_log: access_log::tcp(env, class), ..proxy })
+}
+
+fn idle_timeout(env: &Env<'_>) -> Option<Duration> {
+    durations::go(&env.view.metadata.idle_timeout)
+}
+
+/// The class of connections that leave a proxy.
+fn outbound_class(env: &Env<'_>) -> Class {
+    if env.view.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound }
+}
+
+/// The filters of connections to one port of a service. `listener` is the port that clients connect to.
+pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: &Port) -> Vec<Filter> {
+    let cluster = names::outbound_cluster(&service.host, port, "");
+    let pattern = &env.mesh().outbound_cluster_stat_name;
+    let stat_prefix = match pattern.as_str() {
+        "" => cluster.clone(),
+        pattern => Placeholders {
+            host: &service.host,
+            kubernetes: stat_name::kubernetes(service),
+            subset: "",
+            port,
+            port_name: "",
+            target_port: Some(0),
+        }
+        .fill(pattern),
+    };
+    let rule = outbound_rule(env.ctx, env.view, &service.key());
+    let class = outbound_class(env);
+    let mut before = pipeline::Before::default();
+    if dns_cache::is_for(env, class, service) {
+        before.resolver = Some(protocols::server_name_resolver(env, &service.host, listener.number));
+    }
+    let proxy = with_rule(env, to_cluster(&cluster, &stat_prefix), rule.as_deref(), "");
+    finish(env, class, proxy, listener.protocol, &cluster, before)
+}
+
+/// The filters of connections that a VirtualService sends on. There is at least one route.
+pub(crate) fn routed(
+    env: &Env<'_>,
+    routes: &[RouteDestination],
+    origin: &Origin,
+    listener: &Port,
+) -> Vec<Filter> {
+    let scope = scope::scope(env.ctx, env.view);
+    let cluster_of = |to: &Destination| {
+        let known = scope.service(&to.host).cloned().map(Known::whole);
+        cluster_name(to, known.as_ref(), listener.number)
+    };
+    let nowhere = Destination::default();
+    let first = routes.first().and_then(|route| route.destination.as_ref()).unwrap_or(&nowhere);
+    let service = scope.service(&first.host);
+    let rule = service.and_then(|service| outbound_rule(env.ctx, env.view, &service.key()));
+    let class = outbound_class(env);
+    if let [_] = routes {
+        let cluster = cluster_of(first);
+        let pattern = &env.mesh().outbound_cluster_stat_name;
+        let stat_prefix = match service {
+            Some(service) if !pattern.is_empty() => Placeholders {
+                host: &first.host,
+                kubernetes: stat_name::kubernetes(service),
+                subset: &first.subset,
+                port: listener.number,
+                port_name: &listener.name,
+                target_port: Some(0),
+            }
+            .fill(pattern),
+            _ => cluster.clone(),
+        };
+        let proxy = with_rule(env, to_cluster(&cluster, &stat_prefix), rule.as_deref(), &first.subset);
+        return finish(env, class, proxy, listener.protocol, &cluster, pipeline::Before::default());
+    }
+    let weighted = routes.iter().filter_map(|route| {
+        let to = route.destination.as_ref()?;
+        let weight = u32::try_from(route.weight).ok().filter(|weight| *weight > 0)?;
+        Some(ClusterWeight { name: cluster_of(to), weight, ..Default::default() })
+    });
+    let clusters: Vec<_> = weighted.collect();
+    let Some(cluster) = clusters.first().map(|cluster| cluster.name.clone()) else {
+        return vec![black_hole()];
+    };
+    let proxy = TcpProxy {
+        stat_prefix: format!("{}.{}", origin.name(), origin.namespace()),
+        cluster_specifier: Some(ClusterSpecifier::WeightedClusters(WeightedCluster { clusters })),
+        ..Default::default()
+    };
+    let proxy = with_rule(env, proxy, rule.as_deref(), "");
+    finish(env, class, proxy, listener.protocol, &cluster, pipeline::Before::default())
+}
+
+/// What a DestinationRule says about connections through a proxy.
+fn with_rule(env: &Env<'_>, mut proxy: TcpProxy, rule: Option<&Rule>, subset: &str) -> TcpProxy {
+    let policy = rule.and_then(|rule| rule.spec.traffic_policy.as_ref());
+    let pool = policy.and_then(|policy| policy.connection_pool.as_ref());
+    let tcp = pool.and_then(|pool| pool.tcp.as_ref());
+    proxy.idle_timeout = tcp.and_then(|tcp| tcp.idle_timeout).or_else(|| idle_timeout(env));
+    proxy.max_downstream_connection_duration = tcp.and_then(|tcp| tcp.max_connection_duration);
+    let of_subset =
+        rule.and_then(|rule| rule.subset(subset)).and_then(|subset| subset.traffic_policy.as_ref());
+    let balancer = of_subset.and_then(balancer).or_else(|| policy.and_then(balancer));
+    if balancer.is_some_and(hashes_source_address) {
+        let source = PolicySpecifier::SourceIp(SourceIp {});
+        proxy.hash_policy = vec![HashPolicy { policy_specifier: Some(source) }];
+    }
+    let tunnelling = if subset.is_empty() { policy } else { of_subset };
+    proxy.tunneling_config =
+        tunnelling.and_then(|policy| policy.tunnel.as_ref()).map(|tunnel| TunnelingConfig {
+            hostname: names::domain(&tunnel.target_host, tunnel.target_port),
+            use_post: tunnel.protocol == "POST",
+            ..Default::default()
+        });
+    proxy
+}
+
+fn balancer(policy: &TrafficPolicy) -> Option<&LoadBalancerSettings> {
+    policy.load_balancer.as_ref()
+}
+
+fn hashes_source_address(balancer: &LoadBalancerSettings) -> bool {
+    match &balancer.lb_policy {
+        Some(LbPolicy::ConsistentHash(hash)) => matches!(hash.hash_key, Some(HashKey::UseSourceIp(true))),
+        _ => false,
+    }
+}
+
+fn finish(
+    env: &Env<'_>,
+    class: Class,
+    proxy: TcpProxy,
+    protocol: Protocol,
+    cluster: &str,
+    before: pipeline::Before,
+) -> Vec<Filter> {
+    let stat_prefix = proxy.stat_prefix.clone();
+    let last = protocols::stack(env, protocol, logged(env, class, proxy), &stat_prefix, cluster);
+    pipeline::complete(env, class, before, last)
+}
+
+/// The filters of connections to the workload.
+pub(crate) fn inbound(env: &Env<'_>, protocol: Protocol, cluster: &str, stat_prefix: &str) -> Vec<Filter> {
+    let proxy = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, stat_prefix) };
+    let before = pipeline::Before { exchanges_metadata: true, ..Default::default() };
+    finish(env, Class::Inbound, proxy, protocol, cluster, before)
+}
