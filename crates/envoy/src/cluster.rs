@@ -1,24 +1,38 @@
-//! Clusters (CDS).
+//! Clusters (CDS): where a proxy's traffic may go, and how it gets there.
 
-use std::collections::BTreeMap;
+mod audience;
+mod connection_pool;
+mod dns;
+mod draft;
+mod fixed;
+mod gateway;
+mod hbone;
+mod inbound;
+mod load_balancer;
+mod metadata;
+mod outbound;
+mod outlier;
+mod stat_name;
+mod transport;
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
+use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
-use canopus_mesh::service::{AllServices, Port, Resolution, Service};
-use canopus_mesh::world::{MeshSettings, settings};
-use canopus_proto::envoy::config::cluster::v3::circuit_breakers::Thresholds;
-use canopus_proto::envoy::config::cluster::v3::cluster::{
-    ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
-};
-use canopus_proto::envoy::config::cluster::v3::{CircuitBreakers, Cluster};
-use canopus_proto::envoy::config::core::v3::Metadata;
-use canopus_proto::envoy::r#type::v3::Percent;
-use canopus_proto::google::protobuf::{Duration, ListValue, Struct, Value};
+use canopus_mesh::scope::scope;
+use canopus_mesh::service::Service;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::resource::Resource;
+use canopus_runtime::flags::{PILOT_ENABLE_SENDING_HBONE, PILOT_ENABLE_SIDECAR_LISTENING_HBONE};
 
-use crate::names::{self, BLACK_HOLE};
+use self::audience::Audience;
+use self::inbound::InboundClusters;
+use self::outbound::{PortClusters, Purpose, Request};
+use crate::env::Env;
 use crate::resources::Resources;
-use crate::telemetry;
 
 /// Every cluster of a proxy.
 pub struct Clusters;
@@ -30,83 +44,89 @@ impl Query for Clusters {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
         let view = ctx.get::<ViewOf>(proxy);
-        let settings = settings(ctx);
-        let mut clusters = vec![black_hole(settings.mesh.connect_timeout)];
-        for service in ctx.get::<AllServices>(&()).iter() {
-            clusters
-                .extend(service.ports.iter().filter_map(|port| outbound(&view, service, port, &settings)));
+        let mut clusters = Resources::new();
+        clusters.push(ctx.get::<SharedClusters>(&view));
+        if view.kind == NodeKind::Sidecar {
+            clusters.push(ctx.get::<InboundClusters>(proxy));
+        }
+        clusters
+    }
+}
+
+/// The clusters that all proxies of a view have.
+struct SharedClusters;
+
+impl Query for SharedClusters {
+    const NAME: &'static str = "shared_clusters";
+    type Key = View;
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Vec<Resource> {
+        let audience = Audience::of(ctx, view);
+        let mut clusters = match view.kind {
+            NodeKind::Router => {
+                of_services(ctx, view, &audience, &gateway::services(ctx, view), Purpose::Calls)
+            }
+            _ => of_services(ctx, view, &audience, &scope(ctx, view).services, Purpose::Calls),
+        };
+        if view.kind == NodeKind::Router && gateway::passes_connections_on(ctx, view) {
+            let services: Vec<_> =
+                scope(ctx, view).services.iter().filter(|s| !s.external).cloned().collect();
+            clusters.extend(of_services(ctx, view, &audience, &services, Purpose::PassingOn));
         }
         let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
-        clusters.iter().map(encode).collect::<Vec<_>>().into()
+        clusters.extend(of_kind(&Env::new(ctx, view), &audience).iter().map(encode));
+        // Services that claim the same host and port make the same cluster: the first one counts.
+        let mut names = BTreeSet::new();
+        clusters.retain(|cluster| names.insert(cluster.name.clone()));
+        clusters
     }
 }
 
-/// Where traffic goes that may go nowhere.
-fn black_hole(connect_timeout: Option<Duration>) -> Cluster {
-    Cluster {
-        name: BLACK_HOLE.into(),
-        alt_stat_name: names::stat_name(BLACK_HOLE),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Static as i32)),
-        connect_timeout,
-        ..Default::default()
+/// The clusters of services, in their order.
+fn of_services(
+    ctx: &Ctx<'_>,
+    view: &View,
+    audience: &Audience,
+    services: &[Arc<Service>],
+    purpose: Purpose,
+) -> Vec<Resource> {
+    let mut clusters = Vec::new();
+    for service in services {
+        let key = service.key();
+        let rule = outbound_rule(ctx, view, &key).map(|rule| rule.id.clone());
+        for port in service.ports.iter().filter(|port| outbound::is_reachable(service, port)) {
+            let request = Request {
+                audience: audience.clone(),
+                purpose,
+                service: key.clone(),
+                port: port.clone(),
+                rule: rule.clone(),
+                near: outbound::holds_endpoints(service).then(|| view.clone()),
+            };
+            clusters.extend(ctx.get::<PortClusters>(&request).iter().cloned());
+        }
     }
+    clusters
 }
 
-/// The cluster of one port of a service whose endpoints the control plane lists.
-fn outbound(view: &View, service: &Service, port: &Port, settings: &MeshSettings) -> Option<Cluster> {
-    if service.resolution != Resolution::Listed {
-        return None;
+/// The clusters that the kind of a proxy and its settings bring.
+fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Cluster> {
+    let (settings, view) = (&*env.settings, env.view);
+    let mut clusters = vec![fixed::black_hole(settings)];
+    if view.kind == NodeKind::Sidecar {
+        clusters.push(fixed::passthrough(settings, audience));
+        clusters.extend(dns::unknown_hosts(env, audience));
+        clusters.push(fixed::inbound_passthrough(settings, audience));
+        if env.flag(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && view.metadata.enable_hbone.0 {
+            clusters.push(hbone::main_internal(&settings.flags));
+        }
     }
-    let name = names::outbound_cluster(&service.host, port.number, "");
-    Some(Cluster {
-        alt_stat_name: names::stat_name(&name),
-        cluster_discovery_type: Some(ClusterDiscoveryType::Type(DiscoveryType::Eds as i32)),
-        eds_cluster_config: Some(EdsClusterConfig {
-            eds_config: Some(names::ads()),
-            service_name: name.clone(),
-        }),
-        connect_timeout: settings.mesh.connect_timeout,
-        lb_policy: LbPolicy::LeastRequest as i32,
-        circuit_breakers: Some(unlimited()),
-        common_lb_config: Some(CommonLbConfig {
-            healthy_panic_threshold: Some(Percent::default()),
-            ..Default::default()
-        }),
-        metadata: Some(metadata(service)),
-        filters: telemetry::peer_metadata::upstream(settings, view).into_iter().collect(),
-        name,
-        ..Default::default()
-    })
-}
-
-/// Envoy's own limits (1,024 of each) would surprise users who set none.
-fn unlimited() -> CircuitBreakers {
-    let all = Some(u32::MAX.into());
-    CircuitBreakers {
-        thresholds: vec![Thresholds {
-            max_connections: all,
-            max_pending_requests: all,
-            max_requests: all,
-            max_retries: all,
-            ..Default::default()
-        }],
-        ..Default::default()
+    if env.flag(PILOT_ENABLE_SENDING_HBONE) && !view.metadata.disable_hbone_send.0 {
+        clusters.push(hbone::originate(settings, &view.metadata));
     }
-}
-
-/// What the proxy's telemetry and EnvoyFilters know a cluster by.
-fn metadata(service: &Service) -> Metadata {
-    // A service without a Kubernetes name is named by its host.
-    let fields: [(&str, &str); 3] =
-        [("host", &service.host), ("name", &service.host), ("namespace", &service.namespace)];
-    let described: BTreeMap<_, _> = fields.into_iter().map(|(k, v)| (k.to_owned(), v.into())).collect();
-    let services = ListValue::from(vec![Value::from(Struct::from(described))]);
-    let mut istio = BTreeMap::from([("services".to_owned(), Value::from(services))]);
-    if service.external {
-        istio.insert("external".to_owned(), true.into());
+    if audience.credential_socket {
+        clusters.push(fixed::credential_server(settings));
     }
-    Metadata {
-        filter_metadata: BTreeMap::from([("istio".to_owned(), Struct::from(istio))]),
-        ..Default::default()
-    }
+    clusters
 }

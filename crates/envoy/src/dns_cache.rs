@@ -10,7 +10,8 @@ use canopus_proto::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCach
 use canopus_proto::envoy::extensions::network::dns_resolver::cares::v3::CaresDnsResolverConfig;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode;
 use canopus_runtime::flags::{
-    ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS, PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS,
+    Flags, ISTIO_DUAL_STACK, ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS,
+    PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS,
 };
 
 use crate::env::{Class, Env};
@@ -79,12 +80,17 @@ fn agent_address(written: &str) -> (&str, u32) {
 
 /// Which addresses of a name a proxy can use.
 pub(crate) fn lookup_family(env: &Env<'_>) -> DnsLookupFamily {
-    match (env.view.ipv4, env.view.ipv6) {
-        (false, true) if env.flag(ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS) => {
+    family_of(&env.settings.flags, env.view.ipv4, env.view.ipv6)
+}
+
+/// Which addresses of a name a proxy with addresses of these families can use.
+pub(crate) fn family_of(flags: &Flags, ipv4: bool, ipv6: bool) -> DnsLookupFamily {
+    match (ipv4, ipv6) {
+        (false, true) if flags.get(ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS) => {
             DnsLookupFamily::All
         }
         (false, true) => DnsLookupFamily::V6Only,
-        (true, true) if env.dual_stack() => DnsLookupFamily::All,
+        (true, true) if flags.get(ISTIO_DUAL_STACK) => DnsLookupFamily::All,
         _ => DnsLookupFamily::V4Only,
     }
 }

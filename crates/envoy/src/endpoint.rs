@@ -21,9 +21,9 @@ use canopus_proto::resource::Resource;
 use crate::env::Env;
 use crate::names::ClusterName;
 
-pub(crate) use group::Group;
+pub(crate) use group::{Group, into_messages};
 pub(crate) use lb_endpoint::address;
-pub(crate) use priority::prioritise;
+pub(crate) use priority::{order, prioritise};
 
 /// The endpoints of one cluster, by its name. A cluster nobody knows has none.
 pub struct Assignment;
@@ -73,7 +73,7 @@ fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
     let rule = outbound_rule(env.ctx, env.view, &service.key());
     let destination = Destination { cluster, service: &service, port, subset: name.subset, rule };
     let groups = listed(env, &destination);
-    let mut assignment = ClusterLoadAssignment { endpoints: group::into_messages(&groups), ..nothing() };
+    let mut assignment = ClusterLoadAssignment { endpoints: into_messages(&groups), ..nothing() };
     if !groups.is_empty() {
         prioritise(env, &destination, &groups, &mut assignment);
     }

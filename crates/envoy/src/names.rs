@@ -31,6 +31,11 @@ pub(crate) fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {
     format!("outbound|{port}|{subset}|{host}")
 }
 
+/// `outbound_.<port>_.<subset>_.<host>`: what an outbound cluster is called in the SNI of the mesh's TLS.
+pub(crate) fn outbound_sni(host: &str, port: u32, subset: &str) -> String {
+    format!("outbound_.{port}_.{subset}_.{host}")
+}
+
 /// Port, subset and host of an outbound cluster's name.
 pub(crate) fn parse_outbound_cluster(name: &str) -> Option<(u32, &str, &str)> {
     let mut parts = name.splitn(4, '|');
@@ -80,9 +85,14 @@ pub(crate) fn listener(bind: &str, port: u32) -> String {
     format!("{bind}_{port}")
 }
 
+/// Where tools find a networking object; `kind` is written `virtual-service`.
+pub(crate) fn config_path(kind: &str, namespace: &str, name: &str) -> String {
+    format!("/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}")
+}
+
 /// Metadata that names the networking object something comes from; `kind` is written `virtual-service`.
 pub(crate) fn config_metadata(kind: &str, namespace: &str, name: &str) -> Metadata {
-    let config = format!("/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}");
+    let config = config_path(kind, namespace, name);
     let istio = Struct::from(BTreeMap::from([("config".to_owned(), config.into())]));
     Metadata { filter_metadata: BTreeMap::from([("istio".to_owned(), istio)]), ..Default::default() }
 }

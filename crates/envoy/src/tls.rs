@@ -88,6 +88,12 @@ pub(crate) fn validation(
     })
 }
 
+/// The peer's certificate must have one of these names, if there are any.
+#[expect(deprecated, reason = "Parity: names of any type count, and the field that replaces it wants a type")]
+pub(crate) fn checking_names(names: Vec<StringMatcher>) -> CertificateValidationContext {
+    CertificateValidationContext { match_subject_alt_names: names, ..Default::default() }
+}
+
 /// One matcher for each text, which has to be equal.
 pub(crate) fn exact<T: AsRef<str>>(texts: impl IntoIterator<Item = T>) -> Vec<StringMatcher> {
     texts.into_iter().map(|text| matcher(MatchPattern::Exact(text.as_ref().to_owned()))).collect()

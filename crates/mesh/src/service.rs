@@ -129,7 +129,7 @@ pub enum TrafficDistribution {
 }
 
 /// One port of a service.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port {
     /// Its number, as callers use it.
     pub number: u32,
@@ -157,6 +157,34 @@ pub enum Resolution {
 }
 
 impl Service {
+    /// What stands for a service where there is none: a name for statistics, outside the mesh.
+    pub fn stand_in(host: impl Into<Arc<str>>, name: impl Into<Arc<str>>, namespace: Arc<str>) -> Self {
+        Self {
+            host: host.into(),
+            name: name.into(),
+            namespace,
+            ports: Vec::new(),
+            resolution: Resolution::Listed,
+            external: true,
+            registry: Registry::External,
+            created: None,
+            labels: Labels::default(),
+            export_to: BTreeSet::new(),
+            cluster_addresses: BTreeMap::new(),
+            address: NO_ADDRESS.to_owned(),
+            allocated_v4: None,
+            allocated_v6: None,
+            service_accounts: Vec::new(),
+            selector: Labels::default(),
+            traffic_distribution: TrafficDistribution::Any,
+            kube: None,
+            passthrough_target_ports: BTreeMap::new(),
+            races_connections: false,
+            aliases: Vec::new(),
+            origins: Vec::new(),
+        }
+    }
+
     /// What identifies it.
     pub fn key(&self) -> ServiceKey {
         ServiceKey::new(self.host.clone(), self.namespace.clone())

@@ -220,6 +220,11 @@ impl Query for BoundTo {
     }
 }
 
+/// All VirtualServices of a gateway, whoever may see them, oldest first.
+pub fn bound_to(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
+    ctx.get::<ByGateway>(gateway)
+}
+
 /// The VirtualServices of one gateway, oldest first.
 struct ByGateway;
 

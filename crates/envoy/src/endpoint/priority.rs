@@ -6,6 +6,7 @@ use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
 use canopus_mesh::locality::Locality as Place;
+use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::core::v3::Locality;
 use canopus_proto::envoy::config::endpoint::v3::{ClusterLoadAssignment, LocalityLbEndpoints};
 use canopus_proto::istio::networking::v1alpha3::locality_load_balancer_setting::Distribute;
@@ -30,15 +31,29 @@ pub(crate) fn prioritise(
     let balancer = policy.as_ref().and_then(|policy| policy.load_balancer.as_ref());
     // Without outlier detection a proxy would never find out that it has to go elsewhere.
     let detects_outliers = policy.as_ref().is_some_and(|policy| policy.outlier_detection.is_some());
-    let from = Position { place: &env.view.locality, labels: &env.view.labels };
-    match proximity::of(env.mesh(), destination.service, balancer) {
-        Some(Proximity::Localities { setting, always }) => {
-            by_locality(from, &setting, always || detects_outliers, groups, assignment);
+    if let Some(proximity) = proximity::of(env.mesh(), destination.service, balancer) {
+        order(env.view, &proximity, detects_outliers, groups, assignment);
+    }
+}
+
+/// Weighs and orders the groups of an assignment as a setting says. Labels count for the endpoints of `groups` alone, which
+/// are then all there are.
+pub(crate) fn order(
+    view: &View,
+    proximity: &Proximity,
+    detects_outliers: bool,
+    groups: &[Group],
+    assignment: &mut ClusterLoadAssignment,
+) {
+    let from = Position { place: &view.locality, labels: &view.labels };
+    match proximity {
+        Proximity::Localities { setting, always } => {
+            by_locality(from, setting, *always || detects_outliers, groups, assignment);
         }
-        Some(Proximity::Zones(setting)) if env.view.kind != NodeKind::Waypoint => {
-            by_region(from, &setting, groups, assignment);
+        Proximity::Zones(setting) if view.kind != NodeKind::Waypoint => {
+            by_region(from, setting, groups, assignment);
         }
-        _ => {}
+        Proximity::Zones(_) => {}
     }
 }
 

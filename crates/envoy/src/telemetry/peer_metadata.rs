@@ -18,6 +18,7 @@ use crate::network;
 
 const NAME: &str = "istio.metadata_exchange";
 const PEER_METADATA: &str = "io.istio.http.peer_metadata.Config";
+const UPSTREAM_BAGGAGE: &str = "envoy.extensions.network_filters.peer_metadata.UpstreamConfig";
 const METADATA_EXCHANGE: &str = "envoy.tcp.metadataexchange.config.MetadataExchange";
 
 /// Learns the peer's workload from headers, and tells the own.
@@ -42,24 +43,43 @@ pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<Ht
     Some(filters::typed(NAME, typed_struct(&env.settings, PEER_METADATA, fields)))
 }
 
-/// Exchanges metadata with the client on the connection itself.
-pub(crate) fn network(env: &Env<'_>) -> Option<Filter> {
-    connection_exchange(&env.settings, env.view).map(|config| network::typed(NAME, config))
+/// Whether a proxy can exchange metadata on connections.
+pub(crate) fn is_exchanged_by(view: &View) -> bool {
+    view.has_extension(METADATA_EXCHANGE)
 }
 
-/// Exchanges metadata with the server on the connection itself.
-pub(crate) fn upstream(settings: &MeshSettings, view: &View) -> Option<ClusterFilter> {
-    connection_exchange(settings, view).map(|config| ClusterFilter {
+/// Exchanges metadata with the client on the connection itself.
+pub(crate) fn network(env: &Env<'_>) -> Option<Filter> {
+    let config = is_exchanged_by(env.view).then(|| connection_exchange(&env.settings)).flatten();
+    config.map(|config| network::typed(NAME, config))
+}
+
+/// Exchanges metadata with the server on the connection itself; for proxies that can.
+pub(crate) fn upstream(settings: &MeshSettings) -> Option<ClusterFilter> {
+    connection_exchange(settings).map(|config| ClusterFilter {
         name: NAME.into(),
         typed_config: Some(config),
         ..Default::default()
     })
 }
 
-fn connection_exchange(settings: &MeshSettings, view: &View) -> Option<Any> {
-    let wanted = settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE) && view.has_extension(METADATA_EXCHANGE);
+fn connection_exchange(settings: &MeshSettings) -> Option<Any> {
     let fields = [("enable_discovery", true.into()), ("protocol", "istio-peer-exchange".into())];
+    let wanted = settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE);
     wanted.then(|| typed_struct(settings, METADATA_EXCHANGE, fields))
+}
+
+/// Learns about servers behind tunnels from the baggage of the tunnel.
+pub(crate) fn upstream_baggage() -> ClusterFilter {
+    let config = TypedStruct {
+        type_url: format!("type.googleapis.com/{UPSTREAM_BAGGAGE}"),
+        value: Some(Struct::default()),
+    };
+    ClusterFilter {
+        name: "upstream_hbone_peer_metadata".into(),
+        typed_config: Some(Any::pack(&config)),
+        ..Default::default()
+    }
 }
 
 /// Configuration of a type that only Istio's proxy knows, with the labels users want exchanged besides.

@@ -11,8 +11,8 @@ use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::{TlSmode as Mode, TlsCertificate};
 
 use super::{
-    CA_SUFFIX, Credentials, ROOTS_SECRET, WORKLOAD_SECRET, exact, file_secret, identity_prefix,
-    key_pair_name, prefix, roots_name, uses_file_socket, validation,
+    CA_SUFFIX, Credentials, ROOTS_SECRET, WORKLOAD_SECRET, checking_names, exact, file_secret,
+    identity_prefix, key_pair_name, prefix, roots_name, uses_file_socket, validation,
 };
 
 /// What a server shows that has files, or nothing but its workload's certificate.
@@ -42,10 +42,9 @@ impl ClientChecks<'_> {
         let mut names = exact(self.subject_alt_names);
         names.extend(prefix(self.trust_domains.iter().map(|domain| identity_prefix(domain))));
         CertificateValidationContext {
-            match_subject_alt_names: names,
             crl: revoked_in(self.revoked),
             trust_chain_verification: trust(self.accept_untrusted) as i32,
-            ..Default::default()
+            ..checking_names(names)
         }
     }
 }
@@ -110,19 +109,15 @@ pub(crate) fn with_credentials(
             };
             let untrusted = settings.insecure_skip_verify.as_ref().is_some_and(|skip| skip.value);
             let defaults = CertificateValidationContext {
-                match_subject_alt_names: exact(&settings.subject_alt_names),
                 verify_certificate_spki: settings.verify_certificate_spki.clone(),
                 verify_certificate_hash: settings.verify_certificate_hash.clone(),
                 trust_chain_verification: trust(untrusted) as i32,
-                ..Default::default()
+                ..checking_names(exact(&settings.subject_alt_names))
             };
             Some(validation(defaults, credentials.secret(&authority)))
         }
         _ if !settings.subject_alt_names.is_empty() => {
-            Some(ValidationContextType::ValidationContext(CertificateValidationContext {
-                match_subject_alt_names: exact(&settings.subject_alt_names),
-                ..Default::default()
-            }))
+            Some(ValidationContextType::ValidationContext(checking_names(exact(&settings.subject_alt_names))))
         }
         _ => return,
     };

@@ -17,7 +17,7 @@ pub fn for_port(policy: &TrafficPolicy, port: u32) -> (TrafficPolicy, bool) {
 fn of_port(settings: &PortTrafficPolicy) -> TrafficPolicy {
     TrafficPolicy {
         load_balancer: settings.load_balancer.clone(),
-        connection_pool: settings.connection_pool.clone(),
+        connection_pool: settings.connection_pool,
         outlier_detection: settings.outlier_detection.clone(),
         tls: settings.tls.clone(),
         ..Default::default()

@@ -1,0 +1,143 @@
+//! Clusters whose endpoints are found by name: they hold the names, and the proxy resolves them.
+
+use canopus_engine::Ctx;
+use canopus_mesh::proxy::View;
+use canopus_mesh::scope::scope;
+use canopus_mesh::service::{Resolution, Service};
+use canopus_mesh::world::MeshSettings;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::cluster::v3::cluster::{
+    ClusterDiscoveryType, CustomClusterType, DnsLookupFamily, LbPolicy,
+};
+use canopus_proto::envoy::config::core::v3::TypedExtensionConfig;
+use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::ClusterConfig;
+use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::cluster_config::ClusterImplementationSpecifier;
+use canopus_proto::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
+use canopus_proto::envoy::extensions::network::dns_resolver::cares::v3::CaresDnsResolverConfig;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode as OutboundMode;
+use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
+use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, LoadBalancerSettings};
+use canopus_runtime::flags::{PILOT_DNS_CARES_UDP_MAX_QUERIES, PILOT_DNS_JITTER_DURATION};
+
+use super::audience::Audience;
+use super::draft::{Draft, http_options};
+use super::outbound::is_wildcard;
+use super::transport::{self, Client, Server};
+use super::{connection_pool, fixed};
+use crate::endpoint::{self, Destination};
+use crate::env::Env;
+use crate::{dns_cache, proximity, tls};
+
+/// Sets how names are resolved.
+#[allow(deprecated, reason = "Parity: the fields that proxies of every version in use read")]
+pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, audience: &Audience, service: &Service) {
+    let flags = &settings.flags;
+    let family = if service.races_connections { DnsLookupFamily::All } else { audience.lookup_family(flags) };
+    let queries = u32::try_from(flags.get(PILOT_DNS_CARES_UDP_MAX_QUERIES)).unwrap_or(u32::MAX);
+    let resolver = CaresDnsResolverConfig { udp_max_queries: Some(queries.into()), ..Default::default() };
+    let cluster = &mut draft.cluster;
+    cluster.set_dns_lookup_family(family);
+    cluster.typed_dns_resolver_config = Some(TypedExtensionConfig {
+        name: "envoy.network.dns_resolver.cares".to_owned(),
+        typed_config: Some(Any::pack(&resolver)),
+    });
+    cluster.dns_jitter = Some(flags.get(PILOT_DNS_JITTER_DURATION).into());
+    cluster.dns_refresh_rate = settings.mesh.dns_refresh_rate;
+    cluster.respect_dns_ttl = true;
+}
+
+/// Puts the endpoints of a destination into its cluster; `None` if there are none.
+pub(super) fn hold_endpoints(draft: &mut Draft, env: &Env<'_>, destination: &Destination<'_>) -> Option<()> {
+    let groups = endpoint::resolved(env, destination);
+    draft.cluster.load_assignment = Some(ClusterLoadAssignment {
+        cluster_name: destination.cluster.to_owned(),
+        endpoints: endpoint::into_messages(&groups),
+        ..Default::default()
+    });
+    if groups.is_empty() {
+        return None;
+    }
+    // Parity: labels decide about the endpoints of the first locality only, and not about those of subsets.
+    if destination.subset.is_empty() {
+        draft.held = groups.into_iter().take(1).collect();
+    }
+    Some(())
+}
+
+/// Weighs and orders the endpoints that a cluster holds.
+pub(super) fn order_endpoints(
+    draft: &mut Draft,
+    env: &Env<'_>,
+    service: &Service,
+    balancer: Option<&LoadBalancerSettings>,
+) {
+    let detects_outliers = draft.cluster.outlier_detection.is_some();
+    let proximity = proximity::of(env.mesh(), service, balancer);
+    if let (Some(proximity), Some(assignment)) = (proximity, &mut draft.cluster.load_assignment) {
+        endpoint::order(env.view, &proximity, detects_outliers, &draft.held, assignment);
+    }
+}
+
+/// Whether requests to a service go to whatever address their host has.
+pub(super) fn is_forward_proxy(service: &Service) -> bool {
+    service.resolution == Resolution::DynamicDns && is_wildcard(service)
+}
+
+/// The cluster of a wildcard service, which resolves the host of each request.
+pub(super) fn forward_proxy(ctx: &Ctx<'_>, view: &View, name: &str, service: &Service) -> Option<Draft> {
+    let cache = dns_cache::of_host(&Env::new(ctx, view), &service.host);
+    Some(forwarding(name, cache, false))
+}
+
+fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
+    let config = ClusterConfig {
+        allow_insecure_cluster_options: insecure,
+        cluster_implementation_specifier: Some(ClusterImplementationSpecifier::DnsCacheConfig(cache)),
+        ..Default::default()
+    };
+    let custom = CustomClusterType {
+        name: "envoy.clusters.dynamic_forward_proxy".to_owned(),
+        typed_config: Some(Any::pack(&config)),
+    };
+    let mut draft = Draft::new(name, ClusterDiscoveryType::ClusterType(custom));
+    draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+    draft.is_forward_proxy = true;
+    draft
+}
+
+/// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
+pub(super) fn unknown_hosts(
+    env: &Env<'_>,
+    audience: &Audience,
+) -> Option<canopus_proto::envoy::config::cluster::v3::Cluster> {
+    // A Sidecar has no word for it, but takes it over from the mesh.
+    let mode = scope(env.ctx, env.view).outbound_policy.mode;
+    if mode != OutboundMode::AllowAnyDynamicDns as i32 {
+        return None;
+    }
+    let settings = &*env.settings;
+    let policy = settings.mesh.outbound_traffic_policy.as_ref();
+    let tls = policy.and_then(|policy| policy.tls.as_ref()).filter(|tls| tls.mode() != Mode::Disable);
+    let mut draft =
+        forwarding(crate::names::ALLOW_ANY_DYNAMIC_DNS, dns_cache::of_unknown_hosts(env), tls.is_none());
+    draft.cluster.typed_extension_protocol_options =
+        http_options(&fixed::any_protocol(audience.keeps_header_case));
+    connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
+    if let Some(tls) = tls {
+        let server = Server {
+            accounts: &[],
+            sni: String::new(),
+            is_external: true,
+            is_entry: false,
+            mtls: None,
+            is_for_workloads: false,
+        };
+        let client = Client { audience, settings };
+        if let Ok(Some(context)) = transport::context(&mut draft, client, &server, tls) {
+            draft.cluster.transport_socket = Some(tls::socket(tls::SOCKET, &context));
+        }
+    }
+    draft.cluster.filters = fixed::exchange(settings, audience);
+    Some(draft.finish())
+}

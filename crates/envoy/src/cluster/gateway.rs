@@ -1,0 +1,69 @@
+//! What gateways call: all services, or those that are routed to.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_engine::Ctx;
+use canopus_mesh::gateway::Merged;
+use canopus_mesh::proxy::View;
+use canopus_mesh::scope::scope;
+use canopus_mesh::service::Service;
+use canopus_mesh::virtual_service;
+use canopus_mesh::world::settings;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
+use canopus_runtime::flags::PILOT_FILTER_GATEWAY_CLUSTER_CONFIG;
+
+/// The services a gateway has clusters for.
+pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
+    let scope = scope(ctx, view);
+    if !settings(ctx).flags.get(PILOT_FILTER_GATEWAY_CLUSTER_CONFIG) {
+        return scope.services.clone();
+    }
+    let routed = routed_hosts(ctx, view);
+    let named = provider_services(ctx);
+    let is_called = |service: &&Arc<Service>| {
+        let qualified = format!("{}/{}", service.namespace, service.host);
+        routed.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
+    };
+    scope.services.iter().filter(is_called).cloned().collect()
+}
+
+/// The hosts that VirtualServices route to through the gateway's servers.
+fn routed_hosts(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
+    let merged = ctx.get::<Merged>(view);
+    let mut hosts = BTreeSet::new();
+    for gateway in merged.gateway_names() {
+        for route in virtual_service::bound_to(ctx, &gateway).iter() {
+            hosts.extend(virtual_service::destinations(&route.spec, None).into_keys());
+        }
+    }
+    hosts
+}
+
+/// The services that extension providers name, as `host` or `namespace/host`.
+fn provider_services(ctx: &Ctx<'_>) -> BTreeSet<String> {
+    let settings = settings(ctx);
+    let providers = settings.mesh.extension_providers.iter();
+    let named = providers.filter_map(|provider| {
+        Some(match provider.provider.as_ref()? {
+            Provider::EnvoyExtAuthzHttp(server) => &server.service,
+            Provider::EnvoyExtAuthzGrpc(server) => &server.service,
+            Provider::Zipkin(server) => &server.service,
+            Provider::Datadog(server) => &server.service,
+            Provider::Skywalking(server) => &server.service,
+            Provider::Opentelemetry(server) => &server.service,
+            Provider::EnvoyHttpAls(server) => &server.service,
+            Provider::EnvoyTcpAls(server) => &server.service,
+            Provider::EnvoyOtelAls(server) => &server.service,
+            Provider::Sds(server) => &server.service,
+            // Files, metrics that are scraped, and servers that are no longer supported.
+            _ => return None,
+        })
+    });
+    named.cloned().collect()
+}
+
+/// Whether the gateway passes encrypted connections on by their SNI.
+pub(super) fn passes_connections_on(ctx: &Ctx<'_>, view: &View) -> bool {
+    ctx.get::<Merged>(view).auto_passthrough
+}

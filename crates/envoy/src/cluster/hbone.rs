@@ -1,0 +1,247 @@
+//! Tunnels: clusters reach endpoints of ambient workloads through HTTP/2 CONNECT, opened by an internal listener.
+
+use std::collections::BTreeMap;
+
+use canopus_api::node::NodeMetadata;
+use canopus_mesh::network::HBONE_PORT;
+use canopus_mesh::world::MeshSettings;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::envoy::config::cluster::v3::cluster::{
+    DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig, TransportSocketMatch,
+};
+use canopus_proto::envoy::config::core::v3::envoy_internal_address::AddressNameSpecifier;
+use canopus_proto::envoy::config::core::v3::{Address, EnvoyInternalAddress, address};
+use canopus_proto::envoy::config::core::v3::{
+    Http2ProtocolOptions, HttpProtocolOptions as CommonOptions, TransportSocket,
+};
+use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
+use canopus_proto::envoy::config::endpoint::v3::{
+    ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints,
+};
+use canopus_proto::envoy::extensions::transport_sockets::internal_upstream::v3::InternalUpstreamTransport;
+use canopus_proto::envoy::extensions::transport_sockets::internal_upstream::v3::internal_upstream_transport::MetadataValueSource;
+use canopus_proto::envoy::extensions::transport_sockets::raw_buffer::v3::RawBuffer;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::subject_alt_name_matcher::SanType;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
+use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
+    CommonTlsContext, SubjectAltNameMatcher, UpstreamTlsContext,
+};
+use canopus_proto::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
+use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
+use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
+use canopus_proto::envoy::r#type::metadata::v3::metadata_kind::{self, Kind};
+use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind};
+use canopus_proto::google::protobuf::{Duration, Struct};
+use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
+use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_BAGGAGE, Flags, PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE,
+    PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
+};
+
+use super::draft::{Draft, explicit, http_options};
+use super::transport::{if_mutual, otherwise_plain};
+use super::{connection_pool, fixed};
+use crate::telemetry::peer_metadata;
+use crate::tls::{self, ClientChecks, OwnCertificate, alpn};
+
+/// The cluster, and the internal listener, that opens tunnels.
+pub(crate) const CONNECT_ORIGINATE: &str = "connect_originate";
+
+/// The cluster, and the internal listener, that takes what came out of a tunnel.
+pub(crate) const MAIN_INTERNAL: &str = "main_internal";
+
+const ORIGINAL_DESTINATION: &str = "envoy.filters.listener.original_dst";
+const ISTIO: &str = "istio";
+const PEER_METADATA: &str = "istio.peer_metadata";
+const DEFAULT_IDLE_SECONDS: i64 = 3600;
+const CLEANUP_SECONDS: i64 = 60;
+
+/// Chooses the socket of each endpoint by what it takes: a tunnel first, then what the settings ask for.
+pub(super) fn match_sockets(
+    draft: &mut Draft,
+    flags: &Flags,
+    tls: Option<&ClientTlsSettings>,
+    detected: bool,
+) {
+    let plain_tunnel = || if_tunnelled(flags, tls::raw_buffer());
+    let tunnel_or_plain = || vec![plain_tunnel(), otherwise_plain()];
+    let Some(tls) = tls else {
+        draft.cluster.transport_socket_matches = tunnel_or_plain();
+        return;
+    };
+    if draft.is_original_destination() {
+        return;
+    }
+    let socket = draft.cluster.transport_socket.take();
+    let always = |name: &str, socket| TransportSocketMatch {
+        name: name.to_owned(),
+        transport_socket: Some(socket),
+        ..Default::default()
+    };
+    draft.cluster.transport_socket_matches = match socket {
+        socket if detected => vec![plain_tunnel(), if_mutual(socket), otherwise_plain()],
+        None => tunnel_or_plain(),
+        // The tunnel takes the place of the mesh's mutual TLS.
+        Some(socket) if tls.mode() == Mode::IstioMutual => {
+            vec![plain_tunnel(), always("tlsMode-istio", socket)]
+        }
+        // The user's TLS is for the server itself, within a tunnel too.
+        Some(socket) => {
+            let matches = vec![if_tunnelled(flags, socket.clone()), always("user", socket)];
+            disable_baggage_discovery(draft, flags);
+            matches
+        }
+    };
+}
+
+/// Endpoints that take tunnels.
+fn if_tunnelled(flags: &Flags, inner: TransportSocket) -> TransportSocketMatch {
+    let fields = [("tunnel".to_owned(), "http".into())].into();
+    TransportSocketMatch {
+        name: "hbone".to_owned(),
+        r#match: Some(Struct { fields }),
+        transport_socket: Some(passing_all_metadata(flags, inner)),
+    }
+}
+
+/// Leads into an internal listener and tells it all about the endpoint.
+fn passing_all_metadata(flags: &Flags, inner: TransportSocket) -> TransportSocket {
+    let host = || Kind::Host(metadata_kind::Host {});
+    let cluster = || Kind::Cluster(metadata_kind::Cluster {});
+    let source = |kind: Kind, name: &str| MetadataValueSource {
+        kind: Some(MetadataKind { kind: Some(kind) }),
+        name: name.to_owned(),
+    };
+    let mut sources =
+        vec![source(host(), ORIGINAL_DESTINATION), source(cluster(), ISTIO), source(host(), ISTIO)];
+    if flags.get(AMBIENT_ENABLE_BAGGAGE) {
+        sources.extend([source(cluster(), PEER_METADATA), source(host(), PEER_METADATA)]);
+    }
+    let transport =
+        InternalUpstreamTransport { passthrough_metadata: sources, transport_socket: Some(inner) };
+    tls::socket("envoy.transport_sockets.internal_upstream", &transport)
+}
+
+/// Learns about peers from the baggage of tunnels.
+pub(super) fn discover_by_baggage(draft: &mut Draft, flags: &Flags) {
+    if flags.get(AMBIENT_ENABLE_BAGGAGE) && draft.discovery() == DiscoveryType::Eds {
+        draft.cluster.filters.push(peer_metadata::upstream_baggage());
+    }
+}
+
+/// What is encrypted or preceded by other bytes has no baggage to be read.
+pub(super) fn disable_baggage_discovery(draft: &mut Draft, flags: &Flags) {
+    if !flags.get(AMBIENT_ENABLE_BAGGAGE) {
+        return;
+    }
+    let metadata = draft.cluster.metadata.get_or_insert_default();
+    let peer = metadata.filter_metadata.entry(PEER_METADATA.to_owned()).or_default();
+    peer.fields.insert("disable_baggage_discovery".to_owned(), true.into());
+}
+
+/// The cluster that opens tunnels.
+pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata) -> Cluster {
+    let context = UpstreamTlsContext {
+        common_tls_context: Some(tunnel_context(settings, metadata)),
+        ..Default::default()
+    };
+    let mut draft = Draft::of_type(CONNECT_ORIGINATE, DiscoveryType::OriginalDst);
+    let cluster = &mut draft.cluster;
+    cluster.set_lb_policy(LbPolicy::ClusterProvided);
+    cluster.connect_timeout = settings.mesh.connect_timeout;
+    cluster.cleanup_interval = Some(Duration::from_secs(CLEANUP_SECONDS));
+    cluster.circuit_breakers = connection_pool::breakers(connection_pool::unlimited(&settings.flags));
+    cluster.typed_extension_protocol_options = tunnel_options(settings);
+    cluster.lb_config = Some(LbConfig::OriginalDstLbConfig(OriginalDstLbConfig {
+        upstream_port_override: Some(HBONE_PORT.into()),
+        // A waypoint in front of the endpoint.
+        metadata_key: Some(MetadataKey {
+            key: ORIGINAL_DESTINATION.to_owned(),
+            path: vec![PathSegment { segment: Some(path_segment::Segment::Key("waypoint".to_owned())) }],
+        }),
+        ..Default::default()
+    }));
+    cluster.transport_socket = Some(tls::socket("tls", &context));
+    draft.finish()
+}
+
+/// Mutual TLS of a tunnel.
+fn tunnel_context(settings: &MeshSettings, metadata: &NodeMetadata) -> CommonTlsContext {
+    let mut context = CommonTlsContext {
+        alpn_protocols: alpn::list(alpn::H2),
+        tls_params: Some(tls::versions(TlsProtocol::TlSv13, TlsProtocol::TlSv13)),
+        ..Default::default()
+    };
+    let own = OwnCertificate { clients: Some(ClientChecks::default()), ..Default::default() };
+    tls::with_own_certificate(&mut context, metadata, &own);
+    // Untyped checks would be ignored beside the typed ones that waypoints add.
+    let domains = tls::trust_domains(settings);
+    let matchers = tls::prefix(domains.iter().map(|domain| tls::identity_prefix(domain)));
+    if let Some(ValidationContextType::CombinedValidationContext(combined)) =
+        &mut context.validation_context_type
+    {
+        let checks = combined.default_validation_context.get_or_insert_default();
+        checks.match_typed_subject_alt_names = matchers
+            .into_iter()
+            .map(|matcher| SubjectAltNameMatcher {
+                san_type: SanType::Uri as i32,
+                matcher: Some(matcher),
+                ..Default::default()
+            })
+            .collect();
+    }
+    tls::enforce_compliance(&settings.flags, &mut context);
+    context
+}
+
+fn tunnel_options(settings: &MeshSettings) -> BTreeMap<String, Any> {
+    let flags = &settings.flags;
+    let size = |bytes: i64| u32::try_from(bytes).ok().filter(|bytes| *bytes > 0).map(Into::into);
+    let http2 = Http2ProtocolOptions {
+        allow_connect: true,
+        initial_stream_window_size: size(flags.get(PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE)),
+        initial_connection_window_size: size(flags.get(PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE)),
+        ..Default::default()
+    };
+    let idle = settings.mesh.hbone_idle_timeout.unwrap_or(Duration::from_secs(DEFAULT_IDLE_SECONDS));
+    http_options(&HttpProtocolOptions {
+        common_http_protocol_options: Some(CommonOptions { idle_timeout: Some(idle), ..Default::default() }),
+        upstream_protocol_options: Some(explicit(ProtocolConfig::Http2ProtocolOptions(http2))),
+        ..Default::default()
+    })
+}
+
+/// The cluster that leads to the listener which takes what came out of a tunnel.
+pub(super) fn main_internal(flags: &Flags) -> Cluster {
+    let raw = tls::socket("raw_buffer", &RawBuffer::default());
+    let transport = InternalUpstreamTransport { transport_socket: Some(raw), ..Default::default() };
+    Cluster {
+        circuit_breakers: connection_pool::breakers(connection_pool::unlimited(flags)),
+        load_assignment: Some(internal_endpoint(MAIN_INTERNAL)),
+        transport_socket: Some(tls::socket("internal_upstream", &transport)),
+        typed_extension_protocol_options: http_options(&fixed::any_protocol(false)),
+        ..Draft::of_type(MAIN_INTERNAL, DiscoveryType::Static).finish()
+    }
+}
+
+/// An internal listener as the only endpoint of the cluster of its name.
+fn internal_endpoint(listener: &str) -> ClusterLoadAssignment {
+    let internal = EnvoyInternalAddress {
+        address_name_specifier: Some(AddressNameSpecifier::ServerListenerName(listener.to_owned())),
+        ..Default::default()
+    };
+    let endpoint = Endpoint {
+        address: Some(Address { address: Some(address::Address::EnvoyInternalAddress(internal)) }),
+        ..Default::default()
+    };
+    let endpoint =
+        LbEndpoint { host_identifier: Some(HostIdentifier::Endpoint(endpoint)), ..Default::default() };
+    ClusterLoadAssignment {
+        cluster_name: listener.to_owned(),
+        endpoints: vec![LocalityLbEndpoints { lb_endpoints: vec![endpoint], ..Default::default() }],
+        ..Default::default()
+    }
+}

@@ -1,0 +1,223 @@
+//! Clusters of the proxy's own workload: one for each port it listens on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use canopus_base::protocol::Protocol;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::destination_rule::{self, inbound_rule};
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::scope::{Scope, scope};
+use canopus_mesh::service::{Port, Service};
+use canopus_mesh::target::{Target, Targets};
+use canopus_mesh::world::{MeshSettings, settings};
+use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::envoy::config::cluster::v3::cluster::{
+    DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig,
+};
+use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
+use canopus_proto::google::protobuf::Duration;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::inbound_traffic_policy::Mode as InboundMode;
+use canopus_proto::istio::networking::v1alpha3::{
+    ConnectionPoolSettings, IstioIngressListener, TrafficPolicy,
+};
+use canopus_proto::resource::Resource;
+use canopus_runtime::flags::{
+    ISTIO_DUAL_STACK, PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE, PILOT_ENABLE_TELEMETRY_LABEL,
+};
+
+use super::audience::Audience;
+use super::draft::Draft;
+use super::outbound::{set_protocol, with_mesh_defaults};
+use super::{connection_pool, fixed, metadata, stat_name};
+use crate::listener::address::{UNIX_PREFIX, loopbacks};
+use crate::names;
+
+/// Envoy's longest interval, about 292 years: endpoints of the workload itself are never forgotten.
+const NEVER_SECONDS: i64 = 9_223_372_035;
+
+/// The clusters of a proxy's own workload.
+pub(super) struct InboundClusters;
+
+impl Query for InboundClusters {
+    const NAME: &'static str = "inbound_clusters";
+    type Key = Proxy;
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Resource> {
+        let view = ctx.get::<ViewOf>(proxy);
+        let builder = Builder {
+            ctx,
+            proxy,
+            settings: settings(ctx),
+            audience: Audience::of(ctx, &view),
+            scope: scope(ctx, &view),
+            targets: ctx.get::<Targets>(proxy),
+            view: &view,
+        };
+        let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
+        builder.clusters().iter().map(encode).collect()
+    }
+}
+
+struct Builder<'a> {
+    ctx: &'a Ctx<'a>,
+    proxy: &'a Proxy,
+    view: &'a View,
+    settings: Arc<MeshSettings>,
+    audience: Audience,
+    scope: Arc<Scope>,
+    targets: Arc<Vec<Target>>,
+}
+
+impl Builder<'_> {
+    fn clusters(&self) -> Vec<Cluster> {
+        if !self.scope.has_ingress() {
+            // Without redirection the workload itself has its ports.
+            let intercepts = self.view.metadata.interception_mode != "NONE";
+            return if intercepts { self.of_services(&BTreeSet::new()) } else { Vec::new() };
+        }
+        let listeners = self.scope.spec().map_or(&[][..], |spec| &spec.ingress);
+        let mut clusters = Vec::new();
+        if self.settings.flags.get(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE) {
+            clusters = self.of_services(&listeners.iter().map(port_number).collect());
+        }
+        clusters.extend(listeners.iter().filter_map(|listener| self.of_ingress(listener)));
+        clusters
+    }
+
+    /// One cluster for each port of the workload that services lead to, except those that are `taken`.
+    fn of_services(&self, taken: &BTreeSet<u32>) -> Vec<Cluster> {
+        let mut by_port: BTreeMap<u32, Vec<Target>> = BTreeMap::new();
+        for target in self.targets.iter() {
+            by_port.entry(target.target_port).or_default().push(target.clone());
+        }
+        let policy = self.settings.mesh.inbound_traffic_policy.as_ref();
+        let as_addressed = policy.is_none_or(|policy| policy.mode() == InboundMode::Passthrough);
+        let bind = if as_addressed { String::new() } else { loopbacks(self.view).remove(0) };
+        let free = by_port.iter().filter(|(port, _)| !taken.contains(port));
+        free.map(|(port, targets)| self.cluster(*port, &bind, targets)).collect()
+    }
+
+    /// The cluster of a port that the Sidecar lists.
+    fn of_ingress(&self, listener: &IstioIngressListener) -> Option<Cluster> {
+        let number = port_number(listener);
+        let written = listener.port.as_ref();
+        let (bind, target_port) = self.default_endpoint(&listener.default_endpoint)?;
+        let port = Port {
+            number,
+            name: written.map_or("", |port| &port.name).into(),
+            protocol: Protocol::parse(written.map_or("", |port| &port.protocol)),
+        };
+        let service = self.targets.iter().find(|target| target.target_port == number);
+        let service = service.map_or_else(|| self.stand_in(), |target| target.service.clone());
+        Some(self.cluster(number, &bind, &[Target { service, port, target_port }]))
+    }
+
+    /// Where a listener's traffic goes: nowhere in particular if it does not say; `None` if it cannot be read.
+    fn default_endpoint(&self, written: &str) -> Option<(String, u32)> {
+        if written.is_empty() || written.starts_with(UNIX_PREFIX) {
+            return Some((written.to_owned(), 0));
+        }
+        let (host, port) = written.rsplit_once(':')?;
+        let port: u32 = port.parse().ok()?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let own = |wanted: fn(&IpAddr) -> bool, fallback: &str| {
+            let address = self.proxy.id.addresses.iter().find(|address| wanted(address));
+            address.map_or_else(|| fallback.to_owned(), ToString::to_string)
+        };
+        let local = loopbacks(self.view);
+        let bind = match host {
+            "0.0.0.0" => own(IpAddr::is_ipv4, "127.0.0.1"),
+            "::" => own(IpAddr::is_ipv6, "::1"),
+            "127.0.0.1" => local.first()?.clone(),
+            "::1" => local.last()?.clone(),
+            _ => String::new(),
+        };
+        Some((bind, port))
+    }
+
+    /// What stands for a service where none has the port: statistics need a name.
+    fn stand_in(&self) -> Arc<Service> {
+        let name = self.scope.sidecar.as_ref().map_or("", |sidecar| &sidecar.meta.name);
+        let namespace = self.scope.namespace.clone();
+        Arc::new(Service::stand_in(format!("{name}.{namespace}"), name, namespace))
+    }
+
+    /// The cluster of one port. Several services may lead to it; the first decides.
+    fn cluster(&self, cluster_port: u32, bind: &str, targets: &[Target]) -> Cluster {
+        let first = &targets[0];
+        let name = names::inbound_cluster(cluster_port);
+        let mut draft = if bind.is_empty() {
+            let mut draft = Draft::of_type(&name, DiscoveryType::OriginalDst);
+            draft.cluster.cleanup_interval = Some(Duration::from_secs(NEVER_SECONDS));
+            draft.cluster.lb_config = redirection(first);
+            draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+            draft
+        } else {
+            let mut draft = Draft::of_type(&name, DiscoveryType::Static);
+            draft.cluster.load_assignment = Some(ClusterLoadAssignment {
+                cluster_name: name.clone(),
+                endpoints: fixed::single_endpoint(bind, first.target_port),
+                ..Default::default()
+            });
+            draft
+        };
+        draft.balancing();
+        set_protocol(&mut draft, &self.audience, first.port.protocol);
+        self.describe(&mut draft, cluster_port, targets);
+        self.limit(&mut draft, cluster_port, first);
+        if !["127.0.0.1", "::1"].contains(&bind) {
+            // Redirection would send traffic for the workload back to the proxy.
+            let dual_stack = self.settings.flags.get(ISTIO_DUAL_STACK);
+            let (source, second) = fixed::workload_sources(&self.audience, dual_stack);
+            draft.cluster.upstream_bind_config = Some(fixed::bind_from(source, second));
+        }
+        draft.finish()
+    }
+
+    fn describe(&self, draft: &mut Draft, cluster_port: u32, targets: &[Target]) {
+        let first = &targets[0];
+        if self.settings.flags.get(PILOT_ENABLE_TELEMETRY_LABEL) && !first.service.external {
+            let mut hosts = BTreeSet::new();
+            let of_port = targets.iter().filter(|target| target.port.number == first.port.number);
+            let services =
+                of_port.map(|target| &*target.service).filter(|service| hosts.insert(&service.host));
+            metadata::add_services(&mut draft.cluster, services);
+        }
+        let pattern = &self.settings.mesh.inbound_cluster_stat_name;
+        if !pattern.is_empty() {
+            let stat_name = stat_name::render(pattern, &first.service, "", &first.port, cluster_port);
+            draft.cluster.alt_stat_name = names::stat_name(&stat_name);
+        }
+    }
+
+    /// Limits that clients get by a destination rule must hold at the server too, or it would be the bottleneck.
+    fn limit(&self, draft: &mut Draft, cluster_port: u32, target: &Target) {
+        let seen = self.scope.service(&target.service.host);
+        let rule = seen.and_then(|service| inbound_rule(self.ctx, &self.scope.namespace, &service.key()));
+        let written = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
+        if let (Some(rule), Some(_), Some(_)) = (&rule, written, &draft.cluster.metadata) {
+            metadata::add_rule(&mut draft.cluster, rule);
+        }
+        let policy = written.map(|policy| destination_rule::for_port(policy, target.port.number).0);
+        let mut policy: TrafficPolicy = with_mesh_defaults(&self.settings, policy).unwrap_or_default();
+        if let Some(pool) = self.scope.inbound_connection_pool(cluster_port) {
+            policy.connection_pool = Some(*pool);
+        }
+        let none = ConnectionPoolSettings::default();
+        let pool = policy.connection_pool.as_ref().unwrap_or(&none);
+        connection_pool::apply(draft, &self.settings, pool, policy.retry_budget.as_ref());
+    }
+}
+
+fn port_number(listener: &IstioIngressListener) -> u32 {
+    listener.port.as_ref().map_or(0, |port| port.number)
+}
+
+fn redirection(target: &Target) -> Option<LbConfig> {
+    let port = target.service.passthrough_target_ports.get(&target.port.number)?;
+    let config = OriginalDstLbConfig { upstream_port_override: Some((*port).into()), ..Default::default() };
+    Some(LbConfig::OriginalDstLbConfig(config))
+}

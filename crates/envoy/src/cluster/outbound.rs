@@ -1,0 +1,392 @@
+//! Clusters of the services proxies call: one for each port, and one for each subset of it.
+
+use std::sync::Arc;
+
+use canopus_api::labels;
+use canopus_api::node::NodeKind;
+use canopus_base::host;
+use canopus_base::protocol::Protocol;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::destination_rule::{self, Rule, RuleId};
+use canopus_mesh::endpoint::{Endpoint, Endpoints, ServiceAccounts};
+use canopus_mesh::peer_authentication::{MutualTls, NamespaceMode};
+use canopus_mesh::proxy::View;
+use canopus_mesh::service::{Port, Resolution, Service, ServiceKey, service};
+use canopus_mesh::world::{MeshSettings, settings};
+use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbConfig, OriginalDstLbConfig};
+use canopus_proto::envoy::config::core::v3::{HealthStatus, HealthStatusSet};
+use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::SimpleLb;
+use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, Subset, TrafficPolicy};
+use canopus_proto::resource::Resource;
+use canopus_runtime::flags::{
+    PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES, PILOT_ENABLE_TELEMETRY_LABEL,
+    PILOT_PERSISTENT_SESSION_HEADER_LABEL, PILOT_PERSISTENT_SESSION_LABEL,
+};
+
+use super::audience::Audience;
+use super::draft::Draft;
+use super::transport::{self, Client, Server};
+use super::{connection_pool, dns, fixed, hbone, load_balancer, metadata, outlier, stat_name};
+use crate::endpoint::Destination;
+use crate::env::Env;
+use crate::names;
+
+/// What clusters are for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Purpose {
+    /// Calls of the proxy.
+    Calls,
+    /// Encrypted connections of others that a gateway passes on by their SNI.
+    PassingOn,
+}
+
+/// Which clusters are asked for: those of one port of a service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Request {
+    /// Who they are for.
+    pub(super) audience: Audience,
+    /// What they are for.
+    pub(super) purpose: Purpose,
+    /// The service.
+    pub(super) service: ServiceKey,
+    /// The port, as the proxy's scope has it.
+    pub(super) port: Port,
+    /// The destination rule that applies.
+    pub(super) rule: Option<RuleId>,
+    /// The whole view, where it counts how near endpoints are: clusters that hold them.
+    pub(super) near: Option<View>,
+}
+
+/// The clusters of one port of a service.
+pub(super) struct PortClusters;
+
+impl Query for PortClusters {
+    const NAME: &'static str = "port_clusters";
+    type Key = Request;
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, request: &Request) -> Vec<Resource> {
+        let Some(service) = service(ctx, &request.service) else { return Vec::new() };
+        let builder = Builder {
+            ctx,
+            request,
+            settings: settings(ctx),
+            rule: request.rule.as_ref().and_then(|id| destination_rule::rule(ctx, id)),
+            accounts: ctx.get::<ServiceAccounts>(&request.service),
+            service,
+        };
+        let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
+        builder.clusters().iter().map(encode).collect()
+    }
+}
+
+/// Whether clusters of a service hold its endpoints.
+pub(super) fn holds_endpoints(service: &Service) -> bool {
+    service.resolution.is_dns() || dns::is_forward_proxy(service)
+}
+
+struct Builder<'a> {
+    ctx: &'a Ctx<'a>,
+    request: &'a Request,
+    settings: Arc<MeshSettings>,
+    service: Arc<Service>,
+    rule: Option<Arc<Rule>>,
+    accounts: Arc<Vec<String>>,
+}
+
+impl Builder<'_> {
+    fn clusters(&self) -> Vec<Cluster> {
+        let Some((main, policy)) = self.main() else { return Vec::new() };
+        let discovery = main.discovery();
+        let mut clusters = vec![main.finish()];
+        if let Some(rule) = self.rule.as_deref().filter(|_| !dns::is_forward_proxy(&self.service)) {
+            let subsets = rule.spec.subsets.iter();
+            clusters
+                .extend(subsets.filter_map(|subset| self.subset(rule, subset, discovery, policy.as_ref())));
+        }
+        clusters
+    }
+
+    /// The cluster of all endpoints, and the policy it follows.
+    fn main(&self) -> Option<(Draft, Option<TrafficPolicy>)> {
+        let name = self.name("");
+        let mut draft = match &self.request.near {
+            Some(view) if dns::is_forward_proxy(&self.service) => {
+                let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service)?;
+                self.set_protocol(&mut draft);
+                draft
+            }
+            _ => self.draft(&name, self.discovery(), "")?,
+        };
+        self.keep_draining(&mut draft);
+        let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
+        let policy = written.map(|policy| destination_rule::for_port(policy, self.request.port.number).0);
+        let policy = with_mesh_defaults(&self.settings, policy);
+        let server = self.server("", &draft, written);
+        self.apply(&mut draft, policy.as_ref(), &server);
+        if self.all_take_tunnels() {
+            metadata::add_flag(&mut draft.cluster, "disable_mx");
+        } else if self.service.external {
+            metadata::add_flag(&mut draft.cluster, "external");
+        }
+        if let Some(rule) = &self.rule {
+            metadata::add_rule(&mut draft.cluster, rule);
+            metadata::add_alpn(&mut draft.cluster, policy.as_ref());
+        }
+        Some((draft, policy))
+    }
+
+    /// The cluster of the endpoints of a subset.
+    fn subset(
+        &self,
+        rule: &Rule,
+        subset: &Subset,
+        discovery: DiscoveryType,
+        policy: Option<&TrafficPolicy>,
+    ) -> Option<Cluster> {
+        let written = subset.traffic_policy.as_ref();
+        let discovery = if is_passthrough(written) { DiscoveryType::OriginalDst } else { discovery };
+        let mut draft = self.draft(&self.name(&subset.name), discovery, &subset.name)?;
+        let policy = destination_rule::for_subset(policy, written, self.request.port.number);
+        let server = self.server(&subset.name, &draft, written);
+        self.apply(&mut draft, policy.as_ref(), &server);
+        metadata::add_rule(&mut draft.cluster, rule);
+        metadata::add_subset(&mut draft.cluster, &subset.name);
+        metadata::add_alpn(&mut draft.cluster, policy.as_ref());
+        Some(draft.finish())
+    }
+
+    fn name(&self, subset: &str) -> String {
+        let (host, port) = (&self.service.host, self.request.port.number);
+        match self.request.purpose {
+            Purpose::Calls => names::outbound_cluster(host, port, subset),
+            Purpose::PassingOn => names::outbound_sni(host, port, subset),
+        }
+    }
+
+    fn discovery(&self) -> DiscoveryType {
+        match self.service.resolution {
+            Resolution::Dns if self.service.races_connections => DiscoveryType::LogicalDns,
+            Resolution::Dns => DiscoveryType::StrictDns,
+            Resolution::DnsRoundRobin => DiscoveryType::LogicalDns,
+            Resolution::Passthrough if self.goes_where_told() => DiscoveryType::OriginalDst,
+            _ => DiscoveryType::Eds,
+        }
+    }
+
+    /// Gateways take connections to themselves, so they do not know where else the client wanted to go.
+    fn goes_where_told(&self) -> bool {
+        let listed =
+            self.service.is_kubernetes() && self.settings.flags.get(PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES);
+        self.request.audience.kind != NodeKind::Router && !listed
+    }
+
+    /// A cluster without policy; none if it would hold no endpoint.
+    fn draft(&self, name: &str, discovery: DiscoveryType, subset: &str) -> Option<Draft> {
+        let mut draft = Draft::of_type(name, discovery);
+        draft.balancing();
+        let (flags, mesh) = (&self.settings.flags, &self.settings.mesh);
+        match discovery {
+            DiscoveryType::StrictDns | DiscoveryType::LogicalDns => {
+                dns::resolve(&mut draft, &self.settings, &self.request.audience, &self.service);
+                let destination = Destination {
+                    cluster: name,
+                    service: &self.service,
+                    port: &self.request.port,
+                    subset,
+                    rule: self.rule.clone(),
+                };
+                let env = Env::new(self.ctx, self.request.near.as_ref()?);
+                dns::hold_endpoints(&mut draft, &env, &destination)?;
+            }
+            DiscoveryType::OriginalDst => {
+                let port = self.service.passthrough_target_ports.get(&self.request.port.number);
+                draft.cluster.lb_config = port.map(|port| {
+                    let config = OriginalDstLbConfig {
+                        upstream_port_override: Some((*port).into()),
+                        ..Default::default()
+                    };
+                    LbConfig::OriginalDstLbConfig(config)
+                });
+            }
+            _ => {}
+        }
+        self.set_protocol(&mut draft);
+        if flags.get(PILOT_ENABLE_TELEMETRY_LABEL) {
+            metadata::add_services(&mut draft.cluster, [&*self.service]);
+        }
+        if !mesh.outbound_cluster_stat_name.is_empty() {
+            let pattern = &mesh.outbound_cluster_stat_name;
+            let stat_name = stat_name::render(pattern, &self.service, subset, &self.request.port, 0);
+            draft.cluster.alt_stat_name = names::stat_name(&stat_name);
+        }
+        Some(draft)
+    }
+
+    fn set_protocol(&self, draft: &mut Draft) {
+        set_protocol(draft, &self.request.audience, self.request.port.protocol);
+    }
+
+    /// Endpoints on their way out still serve the sessions they have.
+    fn keep_draining(&self, draft: &mut Draft) {
+        let flags = &self.settings.flags;
+        let labels =
+            [flags.get(PILOT_PERSISTENT_SESSION_LABEL), flags.get(PILOT_PERSISTENT_SESSION_HEADER_LABEL)];
+        let sticks = |label: &&str| {
+            !label.is_empty() && self.service.labels.get(label).is_some_and(|value| !value.is_empty())
+        };
+        let is_for_calls = self.request.purpose == Purpose::Calls && !draft.is_forward_proxy;
+        if is_for_calls && labels.iter().any(sticks) {
+            let statuses = [
+                HealthStatus::Healthy,
+                HealthStatus::Draining,
+                HealthStatus::Unknown,
+                HealthStatus::Degraded,
+            ];
+            draft.balancing().override_host_status =
+                Some(HealthStatusSet { statuses: statuses.map(|status| status as i32).to_vec() });
+        }
+    }
+
+    /// What is known of the other end; `written` is the policy that may send connections where the client wanted.
+    fn server(&self, subset: &str, draft: &Draft, written: Option<&TrafficPolicy>) -> Server<'_> {
+        let (host, port) = (&self.service.host, self.request.port.number);
+        let sni =
+            if draft.is_forward_proxy { String::new() } else { names::outbound_sni(host, port, subset) };
+        Server {
+            accounts: if draft.is_forward_proxy { &[] } else { &self.accounts },
+            sni,
+            is_external: self.service.external,
+            is_entry: !self.service.is_kubernetes(),
+            mtls: self.mutual_tls(written),
+            is_for_workloads: self.rule.as_ref().is_some_and(|rule| rule.spec.workload_selector.is_some()),
+        }
+    }
+
+    /// Whether the service's endpoints take the mesh's mutual TLS, as far as policies of namespaces and mesh say.
+    fn mutual_tls(&self, written: Option<&TrafficPolicy>) -> Option<MutualTls> {
+        if self.service.external {
+            return None;
+        }
+        if self.service.resolution == Resolution::Passthrough || is_passthrough(written) {
+            // There is no choosing per endpoint, so all must take it.
+            let endpoints = self.endpoints();
+            if endpoints.is_empty()
+                || endpoints.iter().any(|endpoint| &*endpoint.workload.tls_mode == "disabled")
+            {
+                return Some(MutualTls::Disable);
+            }
+        }
+        let mode = ctx_mode(self.ctx, &self.service.namespace);
+        Some(mode.unwrap_or(MutualTls::Permissive))
+    }
+
+    fn endpoints(&self) -> Vec<Arc<Endpoint>> {
+        let port = &self.request.port;
+        let all = self.ctx.get::<Endpoints>(&self.request.service);
+        all.iter().filter(|endpoint| endpoint.is_for(&port.name, port.number)).cloned().collect()
+    }
+
+    /// Whether every endpoint is reached through a tunnel, where metadata need not be exchanged.
+    fn all_take_tunnels(&self) -> bool {
+        if self.request.purpose == Purpose::PassingOn {
+            return false;
+        }
+        let endpoints = self.endpoints();
+        let takes = |endpoint: &Arc<Endpoint>| {
+            let tunnels = endpoint.workload.labels.get(labels::TUNNEL.name).unwrap_or_default();
+            tunnels.split(',').any(|tunnel| tunnel == "http")
+        };
+        !endpoints.is_empty() && endpoints.iter().all(takes)
+    }
+
+    fn apply(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>, server: &Server<'_>) {
+        let (settings, flags) = (&*self.settings, &self.settings.flags);
+        let audience = &self.request.audience;
+        let protocol = self.request.port.protocol;
+        let none = ConnectionPoolSettings::default();
+        let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&none);
+        if connection_pool::upgrades_to_http2(settings, protocol, pool) {
+            draft.use_http2();
+        }
+        let budget = policy.and_then(|policy| policy.retry_budget.as_ref());
+        connection_pool::apply(draft, settings, pool, budget);
+        if let Some(outliers) = policy.and_then(|policy| policy.outlier_detection.as_ref()) {
+            outlier::apply(draft, flags, &self.service, outliers);
+        }
+        let balancer = policy.and_then(|policy| policy.load_balancer.as_ref());
+        let is_waypoint = audience.kind == NodeKind::Waypoint;
+        load_balancer::apply(draft, settings, &self.service, protocol, is_waypoint, balancer);
+        if let Some(view) = &self.request.near {
+            dns::order_endpoints(draft, &Env::new(self.ctx, view), &self.service, balancer);
+        }
+        if self.request.purpose == Purpose::Calls {
+            let client = Client { audience, settings };
+            transport::apply(draft, client, server, policy.and_then(|policy| policy.tls.as_ref()));
+            if let Some(version) = policy.and_then(|policy| policy.proxy_protocol.as_ref()) {
+                transport::announce_client(draft, client, version);
+            }
+        }
+        draft.ask_for_endpoints();
+        draft.cluster.filters = fixed::exchange(settings, audience);
+        if audience.sends_hbone(flags) {
+            hbone::discover_by_baggage(draft, flags);
+        }
+    }
+}
+
+fn ctx_mode(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Option<MutualTls> {
+    *ctx.get::<NamespaceMode>(namespace)
+}
+
+/// Whether a policy sends connections where the client wanted to go.
+fn is_passthrough(policy: Option<&TrafficPolicy>) -> bool {
+    let balancer = policy.and_then(|policy| policy.load_balancer.as_ref());
+    load_balancer::simple(balancer) == SimpleLb::Passthrough
+}
+
+/// The protocol that a port asks for.
+pub(super) fn set_protocol(draft: &mut Draft, audience: &Audience, protocol: Protocol) {
+    if protocol.is_http2() {
+        draft.use_http2();
+        return;
+    }
+    if protocol.is_http_or_sniffed() && audience.keeps_header_case {
+        draft.keep_header_case();
+    }
+    // Clients of gateways choose HTTP/2 because gateways offer it, which says nothing about the server.
+    let follows = matches!(audience.kind, NodeKind::Sidecar | NodeKind::Waypoint);
+    if follows && protocol.is_unsupported() {
+        draft.follow_client();
+    }
+}
+
+/// A policy with the mesh's settings for connections and outliers where it has none.
+pub(super) fn with_mesh_defaults(
+    settings: &MeshSettings,
+    policy: Option<TrafficPolicy>,
+) -> Option<TrafficPolicy> {
+    let Some(defaults) = &settings.mesh.default_traffic_policy else { return policy };
+    if defaults.connection_pool.is_none() && defaults.outlier_detection.is_none() {
+        return policy;
+    }
+    let mut policy = policy.unwrap_or_default();
+    policy.connection_pool = policy.connection_pool.or(defaults.connection_pool);
+    policy.outlier_detection = policy.outlier_detection.or_else(|| defaults.outlier_detection.clone());
+    Some(policy)
+}
+
+/// Whether a port has clusters at all.
+pub(super) fn is_reachable(service: &Service, port: &Port) -> bool {
+    if service.resolution == Resolution::Alias || port.protocol == Protocol::Udp {
+        return false;
+    }
+    !dns::is_forward_proxy(service)
+        || matches!(port.protocol, Protocol::Http | Protocol::Tls | Protocol::Grpc | Protocol::Http2)
+}
+
+/// Whether a host stands for many.
+pub(super) fn is_wildcard(service: &Service) -> bool {
+    host::is_wildcard(&service.host)
+}
