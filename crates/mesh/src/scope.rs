@@ -1,6 +1,8 @@
 //! What a proxy sees: the services and routes its namespace may use, narrowed by the Sidecar that applies to it.
 
 mod imports;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -249,7 +251,10 @@ fn import(ctx: &Ctx<'_>, namespace: &Arc<str>, written: IstioEgressListener) -> 
     let imports = Imports::new(&written.hosts, namespace);
     let mut listener = EgressListener { written: Some(written), ..EgressListener::default() };
     listener.virtual_services = imports.virtual_services(virtual_service::for_sidecars(ctx, namespace));
-    let visible = ctx.get::<VisibleServices>(namespace);
+    let visible = match imports.all_named() {
+        Some(named) => named_services(ctx, namespace, named),
+        None => ctx.get::<VisibleServices>(namespace).to_vec(),
+    };
     let trim = |service: Arc<Service>| {
         if listener.matches_port() {
             with_ports(&service, |port| Some(port) == listener.port())
@@ -259,6 +264,16 @@ fn import(ctx: &Ctx<'_>, namespace: &Arc<str>, written: IstioEgressListener) -> 
     };
     listener.services = imports.services(&visible, trim);
     listener
+}
+
+/// The visible services of namespaces and hosts, oldest first. Parity: of a service at several addresses only the first
+/// counts where it is imported by name.
+fn named_services(ctx: &Ctx<'_>, namespace: &str, named: Vec<(&str, &str)>) -> Vec<Arc<Service>> {
+    let owned = |(owner, host): (&str, &str)| ctx.get::<ServicesByHost>(&host.into()).get(owner).cloned();
+    let mut services: Vec<_> = named.into_iter().filter_map(owned).collect();
+    services.retain(|service| is_visible(ctx, service, namespace));
+    services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+    services
 }
 
 /// The service with those of its ports that are wanted; `None` if none is.

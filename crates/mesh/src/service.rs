@@ -1,5 +1,6 @@
 //! Services: everything that can be called by name, whatever registry defines it.
 
+mod allocation;
 mod entry;
 mod kube;
 
@@ -11,7 +12,7 @@ use canopus_api::{Kind, Object};
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT};
+use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT, PILOT_ENABLE_IP_AUTOALLOCATE};
 use jiff::Timestamp;
 
 use crate::proxy::View;
@@ -280,6 +281,9 @@ impl Query for AllServices {
         let mut services: Vec<_> = kube.chain(entries).collect();
         services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
         kube::resolve_aliases(&mut services);
+        if !settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE) {
+            allocation::allocate(&mut services);
+        }
         services
     }
 }
@@ -393,7 +397,7 @@ pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> Vec<Strin
     }
     let keeps_both = flags.get(ISTIO_DUAL_STACK) || flags.get(PILOT_ENABLE_AMBIENT);
     if !(keeps_both && view.ipv4 && view.ipv6) {
-        addresses.retain(|address| view.supports(address));
+        retain_one_family(&mut addresses, view);
     }
     if addresses.is_empty() && !service.address.is_empty() {
         // The address of a Kubernetes service that this cluster does not have is that of another cluster.
@@ -403,6 +407,16 @@ pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> Vec<Strin
         }
     }
     addresses
+}
+
+/// Keeps the addresses of a family the proxy has; if it has both, those of the first address's family.
+fn retain_one_family(addresses: &mut Vec<String>, view: &View) {
+    let is_v4 = |address: &str| !address.contains(':');
+    let Some(first) = addresses.iter().find(|address| view.supports(address)).map(|first| is_v4(first))
+    else {
+        return addresses.clear();
+    };
+    addresses.retain(|address| is_v4(address) == first);
 }
 
 fn cluster_addresses<'a>(service: &'a Service, view: &View) -> &'a [String] {

@@ -65,6 +65,21 @@ impl Imports {
         Self { importer: namespace.to_owned(), by_namespace }
     }
 
+    /// The namespaces and hosts that are let in, if every entry names one of each.
+    pub(super) fn all_named(&self) -> Option<Vec<(&str, &str)>> {
+        let named = self.by_namespace.iter().all(|(scope, hosts)| {
+            hosts.all.is_empty()
+                || (scope != ANY_NAMESPACE && !hosts.all.iter().any(|host| host::is_wildcard(host)))
+        });
+        let pairs = || {
+            let scopes = self.by_namespace.iter();
+            scopes
+                .flat_map(|(scope, hosts)| hosts.exact.iter().map(move |host| (&**scope, &**host)))
+                .collect()
+        };
+        named.then(pairs)
+    }
+
     /// The entries that count for something of a namespace: its own, then those for all.
     fn for_namespace(&self, namespace: &str) -> impl Iterator<Item = &Hosts> {
         [namespace, ANY_NAMESPACE].into_iter().filter_map(|scope| self.by_namespace.get(scope))

@@ -1,0 +1,155 @@
+use std::collections::BTreeMap;
+
+use canopus_api::{Options, decode_documents};
+use canopus_base::tree::Limits;
+use canopus_engine::{Batch, Engine};
+use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::google::protobuf::{Struct, Value};
+
+use super::*;
+use crate::proxy::{Proxy, ViewOf};
+use crate::world::Objects;
+
+const SERVICES: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: a, namespace: own}
+spec:
+  hosts: [a.com]
+  ports: [{number: 80, name: http, protocol: HTTP}, {number: 81, name: http2, protocol: HTTP}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: b, namespace: other}
+spec:
+  hosts: [b.com]
+  ports: [{number: 80, name: http, protocol: HTTP}, {number: 443, name: tls, protocol: TLS}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: hidden, namespace: other}
+spec:
+  hosts: [hidden.com]
+  exportTo: [.]
+  ports: [{number: 80, name: http, protocol: HTTP}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: to-b, namespace: own}
+spec:
+  hosts: [a.com]
+  http: [{route: [{destination: {host: b.com, port: {number: 443}}}]}]
+---
+";
+
+struct Probe;
+
+impl Query for Probe {
+    const NAME: &'static str = "probe";
+    type Key = View;
+    type Value = Arc<Scope>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Arc<Scope> {
+        super::scope(ctx, view)
+    }
+}
+
+/// The scope of a sidecar in namespace `own` with label `app: client`.
+fn scope(objects: &str) -> Arc<Scope> {
+    let engine = Engine::new();
+    let mut batch = Batch::new();
+    for document in decode_documents(format!("{SERVICES}{objects}"), &Limits::default(), Options::strict()) {
+        let object = document.unwrap().value;
+        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+    }
+    engine.apply(batch);
+    let labels = Struct::from(BTreeMap::from([("app".to_owned(), Value::from("client"))]));
+    let metadata = Struct::from(BTreeMap::from([
+        ("NAMESPACE".to_owned(), Value::from("own")),
+        ("LABELS".to_owned(), Value::from(labels)),
+    ]));
+    let id = "sidecar~10.0.0.1~client.own~own.svc.cluster.local".to_owned();
+    let proxy = Proxy::new(&Node { id, metadata: Some(metadata), ..Default::default() }, None).unwrap();
+    let world = engine.snapshot();
+    let view = world.get::<ViewOf>(&proxy).unwrap();
+    world.get::<Probe>(&view).unwrap().as_ref().clone()
+}
+
+/// Hosts with their ports.
+fn shown(services: &[Arc<Service>]) -> Vec<String> {
+    let ports =
+        |service: &Service| service.ports.iter().map(|port| port.number.to_string()).collect::<Vec<_>>();
+    services.iter().map(|service| format!("{} {}", service.host, ports(service).join(","))).collect()
+}
+
+#[test]
+fn everything_visible_is_known_when_no_sidecar_says_otherwise() {
+    let scope = scope("");
+    assert_eq!(shown(&scope.services), ["a.com 80,81", "b.com 80,443"]);
+    assert_eq!(scope.listeners[0].virtual_services.len(), 1);
+    assert!(scope.allows_any());
+    assert!(scope.service("b.com").is_some() && scope.service("hidden.com").is_none());
+}
+
+#[test]
+fn routes_bring_in_the_ports_they_lead_to() {
+    let scope = scope(
+        "
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: own}
+spec:
+  egress: [{hosts: [./*]}]
+  outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+",
+    );
+    assert_eq!(shown(&scope.listeners[0].services), ["a.com 80,81"]);
+    assert_eq!(shown(&scope.services), ["a.com 80,81", "b.com 443"]);
+    assert!(!scope.allows_any());
+}
+
+#[test]
+fn listener_of_a_port_sees_that_port_alone_and_parts_come_together() {
+    let scope = scope(
+        "
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: own}
+spec:
+  egress:
+  - {port: {number: 80, name: http, protocol: HTTP}, hosts: [own/a.com]}
+  - {port: {number: 81, name: http2, protocol: HTTP}, hosts: [own/a.com]}
+  - {port: {number: 9000, name: proxy, protocol: HTTP_PROXY}, hosts: ['other/*']}
+",
+    );
+    let of = |port| shown(&scope.listener_for(port, "").unwrap().services);
+    assert_eq!(of(80), ["a.com 80"]);
+    assert_eq!(of(81), ["a.com 81"]);
+    assert_eq!(of(9000), ["b.com 80,443"]);
+    assert!(scope.listener_for(443, "").is_none());
+    assert_eq!(shown(&scope.services), ["a.com 80,81", "b.com 80,443"]);
+}
+
+#[test]
+fn sidecar_that_selects_the_workload_goes_before_older_ones_and_the_root_namespace_comes_last() {
+    let sidecar = |namespace: &str, name: &str, year: u32, selector: &str| {
+        format!(
+            "
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {{name: {name}, namespace: {namespace}, creationTimestamp: '{year}-01-01T00:00:00Z'}}
+spec: {{{selector}}}
+"
+        )
+    };
+    let name = |objects: &str| scope(objects).sidecar.as_ref().map(|sidecar| sidecar.meta.name.to_string());
+    let root = sidecar("istio-system", "root", 2020, "");
+    let all = sidecar("own", "all", 2021, "");
+    let selecting = sidecar("own", "selecting", 2022, "workloadSelector: {labels: {app: client}}");
+    let others = sidecar("own", "others", 2020, "workloadSelector: {labels: {app: server}}");
+    assert_eq!(name(&root).as_deref(), Some("root"));
+    assert_eq!(name(&format!("{root}{others}")).as_deref(), Some("root"));
+    assert_eq!(name(&format!("{root}{all}{others}")).as_deref(), Some("all"));
+    assert_eq!(name(&format!("{root}{all}{selecting}{others}")).as_deref(), Some("selecting"));
+}

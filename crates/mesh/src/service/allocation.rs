@@ -1,0 +1,126 @@
+//! Addresses for services that have none, worked out from their names alone.
+//!
+//! Every control plane has to give a name the same address, so each name has a slot of a table, found by hashing. The
+//! table's slots are the addresses `240.240.0.1` to `240.240.255.254`, in order.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_base::host;
+
+use super::{NO_ADDRESS, Registry, Resolution, Service};
+
+/// As many addresses as there are without those that end in 0 and 255.
+const SLOTS: u32 = 256 * 254;
+/// A prime below [`SLOTS`], for the steps to another slot where one is taken.
+const PRIME: u32 = 65_011;
+/// Last parts of addresses: 255 is left out.
+const LAST_PARTS: u32 = 255;
+
+/// Allocates an IPv4 and an IPv6 address for every service of a ServiceEntry that has none and can have one.
+pub(super) fn allocate(services: &mut [Arc<Service>]) {
+    let mut slots: BTreeMap<u32, usize> = BTreeMap::new();
+    for (at, service) in services.iter().enumerate().filter(|(_, service)| needs_address(service)) {
+        if slots.len() >= SLOTS as usize {
+            break;
+        }
+        slots.insert(free_slot(&slots, hash(service)), at);
+    }
+    let mut given: BTreeMap<(Arc<str>, Arc<str>), (u32, u32)> = BTreeMap::new();
+    let mut skipped = 0;
+    for (slot, at) in slots {
+        let mut number = slot + 1 + skipped;
+        if number % LAST_PARTS == 0 {
+            number += 1;
+            skipped += 1;
+        }
+        let service = Arc::make_mut(&mut services[at]);
+        // Several definitions of one name have the address of the first slot.
+        let key = (service.namespace.clone(), service.host.clone());
+        let (third, fourth) = *given.entry(key).or_insert((number / LAST_PARTS, number % LAST_PARTS));
+        service.allocated_v4 = Some(format!("240.240.{third}.{fourth}"));
+        let third = if third == 0 { String::new() } else { format!("{third:x}") };
+        service.allocated_v6 = Some(format!("2001:2::f0f0:{third}{fourth:x}"));
+    }
+}
+
+/// Without an address of its own; where names are not resolved or stand for many, an address would mean nothing.
+fn needs_address(service: &Service) -> bool {
+    service.registry == Registry::External
+        && service.address == NO_ADDRESS
+        && !host::is_wildcard(&service.host)
+        && service.resolution != Resolution::Passthrough
+}
+
+/// The slot of a hash, or one found from it by equal steps.
+fn free_slot(taken: &BTreeMap<u32, usize>, hash: u32) -> u32 {
+    let first = hash % SLOTS;
+    let step = PRIME - hash % PRIME;
+    // Parity: steps go round a table that is one slot shorter.
+    let others = (1..).map(|i: u32| hash.wrapping_add(i.wrapping_mul(step)) % (SLOTS - 1));
+    let mut candidates = std::iter::once(first).chain(others);
+    candidates.find(|slot| !taken.contains_key(slot)).unwrap_or(first)
+}
+
+/// FNV-1a of `namespace/host`.
+fn hash(service: &Service) -> u32 {
+    let bytes = service.namespace.bytes().chain(*b"/").chain(service.host.bytes());
+    bytes.fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+#[cfg(test)]
+mod tests {
+    use canopus_api::{Options, decode_documents};
+    use canopus_base::tree::Limits;
+    use canopus_engine::{Batch, Engine};
+    use canopus_runtime::flags::Flags;
+
+    use crate::service::AllServices;
+    use crate::world::{MeshSettings, Objects, Origin, Settings};
+
+    fn addresses(entries: &str) -> Vec<(String, Option<String>, Option<String>)> {
+        let engine = Engine::new();
+        let mut batch = Batch::new();
+        let flags = Flags::read(&[("PILOT_ENABLE_IP_AUTOALLOCATE", "false")]);
+        batch.set::<Settings>((), MeshSettings { flags: flags.into(), ..MeshSettings::default() });
+        for outcome in decode_documents(entries, &Limits::default(), Options::strict()) {
+            let object = outcome.unwrap().value;
+            batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+        }
+        engine.apply(batch);
+        let services = engine.snapshot().get::<AllServices>(&()).unwrap();
+        let shown = services.iter().map(|service| {
+            (service.host.to_string(), service.allocated_v4.clone(), service.allocated_v6.clone())
+        });
+        shown.collect()
+    }
+
+    #[test]
+    fn name_has_one_address_however_often_it_is_defined() {
+        let entry = |name: &str, host: &str, resolution: &str| {
+            format!(
+                "
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: {name}, namespace: default}}
+spec: {{hosts: ['{host}'], resolution: {resolution}, ports: [{{number: 80, name: http, protocol: HTTP}}]}}
+"
+            )
+        };
+        let entries = [
+            entry("a", "istio.io", "DNS"),
+            entry("b", "istio.io", "DNS"),
+            entry("c", "*.io", "NONE"),
+            entry("d", "passed.io", "NONE"),
+        ];
+        let given = (Some("240.240.91.120".to_owned()), Some("2001:2::f0f0:5b78".to_owned()));
+        let of = |host: &str| {
+            addresses(&entries.concat()).into_iter().filter(|(name, ..)| name == host).collect::<Vec<_>>()
+        };
+        assert_eq!(of("istio.io"), vec![("istio.io".to_owned(), given.0, given.1); 2]);
+        for host in ["*.io", "passed.io"] {
+            assert_eq!(of(host), [(host.to_owned(), None, None)]);
+        }
+    }
+}
