@@ -13,6 +13,8 @@ mod metadata;
 mod outbound;
 mod outlier;
 mod stat_name;
+#[cfg(test)]
+mod tests;
 mod transport;
 
 use std::collections::BTreeSet;
@@ -122,7 +124,8 @@ fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Cluster> {
             clusters.push(hbone::main_internal(&settings.flags));
         }
     }
-    if env.flag(PILOT_ENABLE_SENDING_HBONE) && !view.metadata.disable_hbone_send.0 {
+    let opens_tunnels = env.flag(PILOT_ENABLE_SENDING_HBONE) && view.kind != NodeKind::Waypoint;
+    if opens_tunnels && !view.metadata.disable_hbone_send.0 {
         clusters.push(hbone::originate(settings, &view.metadata));
     }
     if audience.credential_socket {

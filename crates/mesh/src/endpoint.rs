@@ -3,14 +3,16 @@
 mod entry;
 pub(crate) mod kube;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_base::labels::Labels;
+use canopus_base::spiffe;
 use canopus_engine::{Ctx, Query};
 
 use crate::service::{Registry, ServiceKey};
 use crate::workload::Workload;
-use crate::world::Origin;
+use crate::world::{Origin, settings};
 
 /// Where one instance of a service listens on one of its ports.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +126,7 @@ impl Query for Endpoints {
     }
 }
 
-/// The identities of a service's endpoints, sorted; with those the service itself names.
+/// The identities of a service's endpoints, with those the service itself names, in every alias of the trust domain; sorted.
 pub struct ServiceAccounts;
 
 impl Query for ServiceAccounts {
@@ -136,10 +138,9 @@ impl Query for ServiceAccounts {
         let endpoints = ctx.get::<Endpoints>(key);
         let of_endpoints = endpoints.iter().map(|endpoint| endpoint.workload.service_account.to_string());
         let named = crate::service::service(ctx, key).map(|service| service.service_accounts.clone());
-        let mut accounts: Vec<_> =
+        let accounts: BTreeSet<_> =
             of_endpoints.filter(|account| !account.is_empty()).chain(named.unwrap_or_default()).collect();
-        accounts.sort();
-        accounts.dedup();
-        accounts
+        let aliases = &settings(ctx).mesh.trust_domain_aliases;
+        spiffe::expand(accounts.iter().map(String::as_str), aliases).into_iter().collect()
     }
 }

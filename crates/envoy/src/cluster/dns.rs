@@ -6,6 +6,7 @@ use canopus_mesh::scope::scope;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CustomClusterType, DnsLookupFamily, LbPolicy,
 };
@@ -27,7 +28,7 @@ use super::transport::{self, Client, Server};
 use super::{connection_pool, fixed};
 use crate::endpoint::{self, Destination};
 use crate::env::Env;
-use crate::{dns_cache, proximity, tls};
+use crate::{dns_cache, names, proximity, tls};
 
 /// Sets how names are resolved.
 #[allow(deprecated, reason = "Parity: the fields that proxies of every version in use read")]
@@ -58,10 +59,8 @@ pub(super) fn hold_endpoints(draft: &mut Draft, env: &Env<'_>, destination: &Des
     if groups.is_empty() {
         return None;
     }
-    // Parity: labels decide about the endpoints of the first locality only, and not about those of subsets.
-    if destination.subset.is_empty() {
-        draft.held = groups.into_iter().take(1).collect();
-    }
+    // Parity: labels decide about the endpoints of the first locality only.
+    draft.held = groups.into_iter().take(1).collect();
     Some(())
 }
 
@@ -107,10 +106,7 @@ fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
 }
 
 /// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
-pub(super) fn unknown_hosts(
-    env: &Env<'_>,
-    audience: &Audience,
-) -> Option<canopus_proto::envoy::config::cluster::v3::Cluster> {
+pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Cluster> {
     // A Sidecar has no word for it, but takes it over from the mesh.
     let mode = scope(env.ctx, env.view).outbound_policy.mode;
     if mode != OutboundMode::AllowAnyDynamicDns as i32 {
@@ -119,8 +115,7 @@ pub(super) fn unknown_hosts(
     let settings = &*env.settings;
     let policy = settings.mesh.outbound_traffic_policy.as_ref();
     let tls = policy.and_then(|policy| policy.tls.as_ref()).filter(|tls| tls.mode() != Mode::Disable);
-    let mut draft =
-        forwarding(crate::names::ALLOW_ANY_DYNAMIC_DNS, dns_cache::of_unknown_hosts(env), tls.is_none());
+    let mut draft = forwarding(names::ALLOW_ANY_DYNAMIC_DNS, dns_cache::of_unknown_hosts(env), tls.is_none());
     draft.cluster.typed_extension_protocol_options =
         http_options(&fixed::any_protocol(audience.keeps_header_case));
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);

@@ -1,8 +1,8 @@
 //! Clusters that every proxy of a kind has, whatever services there are.
 
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbPolicy};
+use canopus_proto::envoy::config::cluster::v3::{Cluster, Filter};
 use canopus_proto::envoy::config::core::v3::{
     BindConfig, ExtraSourceAddress, Http1ProtocolOptions, Http2ProtocolOptions,
     HttpProtocolOptions as CommonOptions, SocketAddress, socket_address::PortSpecifier,
@@ -87,10 +87,7 @@ fn original_destination(settings: &MeshSettings, audience: &Audience) -> Cluster
 }
 
 /// Exchange of workload metadata with the server, where the proxy can.
-pub(super) fn exchange(
-    settings: &MeshSettings,
-    audience: &Audience,
-) -> Vec<canopus_proto::envoy::config::cluster::v3::Filter> {
+pub(super) fn exchange(settings: &MeshSettings, audience: &Audience) -> Vec<Filter> {
     audience.exchanges_metadata.then(|| peer_metadata::upstream(settings)).flatten().into_iter().collect()
 }
 

@@ -122,7 +122,11 @@ impl Builder<'_> {
         }
         let (host, port) = written.rsplit_once(':')?;
         let port: u32 = port.parse().ok()?;
-        let host = host.trim_start_matches('[').trim_end_matches(']');
+        let host = match host.strip_prefix('[') {
+            Some(bracketed) => bracketed.strip_suffix(']')?,
+            None if host.contains(':') => return None,
+            None => host,
+        };
         let own = |wanted: fn(&IpAddr) -> bool, fallback: &str| {
             let address = self.proxy.id.addresses.iter().find(|address| wanted(address));
             address.map_or_else(|| fallback.to_owned(), ToString::to_string)

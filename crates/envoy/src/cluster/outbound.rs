@@ -199,6 +199,10 @@ impl Builder<'_> {
                 };
                 let env = Env::new(self.ctx, self.request.near.as_ref()?);
                 dns::hold_endpoints(&mut draft, &env, &destination)?;
+                if !subset.is_empty() || self.request.purpose == Purpose::PassingOn {
+                    // Parity: labels decide about nothing here.
+                    draft.held.clear();
+                }
             }
             DiscoveryType::OriginalDst => {
                 let port = self.service.passthrough_target_ports.get(&self.request.port.number);
@@ -278,7 +282,7 @@ impl Builder<'_> {
                 return Some(MutualTls::Disable);
             }
         }
-        let mode = ctx_mode(self.ctx, &self.service.namespace);
+        let mode = self.ctx.get::<NamespaceMode>(&self.service.namespace);
         Some(mode.unwrap_or(MutualTls::Permissive))
     }
 
@@ -334,10 +338,6 @@ impl Builder<'_> {
             hbone::discover_by_baggage(draft, flags);
         }
     }
-}
-
-fn ctx_mode(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Option<MutualTls> {
-    *ctx.get::<NamespaceMode>(namespace)
 }
 
 /// Whether a policy sends connections where the client wanted to go.
