@@ -3,7 +3,9 @@
 mod chain;
 mod listener;
 mod manager;
+mod passthrough;
 mod routes;
+mod tcp;
 mod tls;
 
 use std::collections::BTreeMap;

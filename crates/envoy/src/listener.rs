@@ -6,7 +6,7 @@ mod chain;
 mod connect;
 mod http_proxy;
 mod inbound;
-mod inspect;
+pub(crate) mod inspect;
 mod outbound;
 mod port;
 mod sidecar;

@@ -286,7 +286,8 @@ impl Query for DescriptionOf {
                 let said = proxy.metadata.static_labels.iter().chain(workload.labels.iter());
                 said.collect()
             }
-            None => proxy.metadata.labels.clone(),
+            None if is_vm => proxy.metadata.labels.clone(),
+            None => workload::endpoint_labels(ctx, proxy).unwrap_or_else(|| proxy.metadata.labels.clone()),
         };
         let locality = Locality::of_labels(&labels).unwrap_or_else(|| proxy.locality.clone());
         let metadata = &proxy.metadata;

@@ -14,9 +14,11 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry;
 use canopus_runtime::flags::ENABLE_PROXY_FIND_POD_BY_IP;
 
+use crate::endpoint::Endpoints;
 use crate::locality::{self, Locality};
 use crate::network;
 use crate::proxy::Proxy;
+use crate::service::{AllServices, Service};
 use crate::world::{Origin, Shelf, object, objects_on, settings};
 
 /// Something that runs: a pod, or what a WorkloadEntry describes.
@@ -292,6 +294,29 @@ pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
         own.retain(|pod| *pod.namespace == *proxy.metadata.namespace);
     }
     own.into_iter().next()
+}
+
+/// The labels of the endpoint at the address of a proxy that a ServiceEntry of its namespace lists, with those of the
+/// agent itself: all that the registry knows of a proxy that is no pod and no WorkloadEntry.
+pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
+    let metadata = &proxy.metadata;
+    if !(metadata.cluster_id.is_empty() || *metadata.cluster_id == *settings(ctx).cluster) {
+        return None;
+    }
+    let all = ctx.get::<AllServices>(&());
+    let of_namespace = |service: &&Arc<Service>| {
+        !service.is_kubernetes()
+            && (metadata.namespace.is_empty() || *service.namespace == *metadata.namespace)
+    };
+    let services: Vec<_> = all.iter().filter(of_namespace).collect();
+    let addresses = proxy.id.addresses.iter().map(ToString::to_string);
+    let found = addresses.into_iter().find_map(|address| {
+        services.iter().find_map(|service| {
+            let endpoints = ctx.get::<Endpoints>(&service.key());
+            endpoints.iter().find(|endpoint| endpoint.address() == address).cloned()
+        })
+    })?;
+    Some(metadata.static_labels.iter().chain(found.workload.labels.iter()).collect())
 }
 
 /// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.

@@ -1,5 +1,8 @@
 //! Filter chains: what a gateway does with the connections of one server.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
 use canopus_api::gateway_protocol as server_kind;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::gateway::{BoundServer, MergedGateway, PortServers};
@@ -7,7 +10,7 @@ use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 
 use super::listener::Transport;
-use super::{manager, tls};
+use super::{manager, passthrough, tcp, tls};
 use crate::env::Env;
 
 /// A filter chain in the making.
@@ -27,11 +30,13 @@ pub(super) struct Chain {
 pub(super) struct Site<'a> {
     pub(super) env: &'a Env<'a>,
     merged: &'a MergedGateway,
+    /// The server names of TLS routes and the address they are on, by port: no two chains may have the same.
+    sni_hosts: RefCell<BTreeMap<u32, BTreeMap<String, String>>>,
 }
 
 impl<'a> Site<'a> {
     pub(super) fn new(env: &'a Env<'a>, merged: &'a MergedGateway) -> Self {
-        Self { env, merged }
+        Self { env, merged, sni_hosts: RefCell::default() }
     }
 
     /// The chains that a port's servers add to the listener of this name.
@@ -45,9 +50,15 @@ impl<'a> Site<'a> {
             let plain = manager::plain(self.env, &servers.route_name, protocol, listener);
             return vec![Chain { filters: vec![plain], ..Default::default() }];
         }
-        let terminating = |server: &&BoundServer| server_kind::terminates_https(&server.server);
-        let https = self.merged.servers_of(&servers.servers).filter(terminating);
-        https.map(|server| self.https(server, transport, listener)).collect()
+        let number = servers.port.number;
+        let of_server = |server: &BoundServer| {
+            if server_kind::terminates_https(&server.server) {
+                vec![self.https(server, transport, listener)]
+            } else {
+                self.network(server, number)
+            }
+        };
+        self.merged.servers_of(&servers.servers).flat_map(of_server).collect()
     }
 
     fn https(&self, server: &BoundServer, transport: Transport, listener: &str) -> Chain {
@@ -57,5 +68,26 @@ impl<'a> Site<'a> {
             filters: vec![manager::terminating(self.env, server, transport, listener)],
             ..Default::default()
         }
+    }
+
+    /// The chains of a server whose connections are passed on as they are, once TLS has ended where it does.
+    fn network(&self, server: &BoundServer, number: u32) -> Vec<Chain> {
+        if server.is_auto_passthrough() {
+            return passthrough::chains(self.env, &server.sni_hosts);
+        }
+        if server_kind::is_passthrough(&server.server) {
+            let mut known = self.sni_hosts.borrow_mut();
+            return tcp::by_server_name(self.env, server, known.entry(number).or_default());
+        }
+        let filters = tcp::filters(self.env, server);
+        if filters.is_empty() {
+            return Vec::new();
+        }
+        vec![Chain {
+            server_names: server.sni_hosts.clone(),
+            tls: tls::context(self.env, server, Transport::Tcp),
+            filters,
+            ..Default::default()
+        }]
     }
 }

@@ -16,7 +16,6 @@ use canopus_proto::envoy::config::listener::v3::{
     UdpListenerConfig,
 };
 use canopus_proto::envoy::extensions::filters::listener::proxy_protocol::v3::ProxyProtocol;
-use canopus_proto::envoy::extensions::filters::listener::tls_inspector::v3::TlsInspector;
 use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use canopus_proto::google::protobuf::{Duration, UInt32Value};
 use canopus_runtime::flags::{
@@ -26,7 +25,7 @@ use canopus_runtime::flags::{
 use super::chain::Chain;
 use crate::env::{Class, Env};
 use crate::http::settings;
-use crate::listener::address;
+use crate::listener::{address, inspect};
 use crate::telemetry::access_log;
 use crate::tls;
 
@@ -127,17 +126,7 @@ impl Draft {
             !chain.server_names.is_empty() || offers.is_some_and(|common| !common.alpn_protocols.is_empty())
         });
         let proxied = proxied.then(proxy_protocol);
-        proxied.into_iter().chain(inspects.then(tls_inspector)).collect()
-    }
-}
-
-/// Reads the server name and protocols at the beginning of a TLS connection.
-fn tls_inspector() -> ListenerFilter {
-    let config = TlsInspector { initial_read_buffer_size: Some(512.into()), ..Default::default() };
-    ListenerFilter {
-        name: "envoy.filters.listener.tls_inspector".into(),
-        config_type: Some(ConfigType::TypedConfig(Any::pack(&config))),
-        ..Default::default()
+        proxied.into_iter().chain(inspects.then(inspect::tls_inspector)).collect()
     }
 }
 

@@ -109,6 +109,17 @@ pub(crate) fn routed(
     origin: &Origin,
     listener: &Port,
 ) -> Vec<Filter> {
+    routed_after(env, routes, origin, listener, pipeline::Before::default())
+}
+
+/// [`routed`], with something before it.
+pub(crate) fn routed_after(
+    env: &Env<'_>,
+    routes: &[RouteDestination],
+    origin: &Origin,
+    listener: &Port,
+    before: pipeline::Before,
+) -> Vec<Filter> {
     let scope = scope::scope(env.ctx, env.view);
     let cluster_of = |to: &Destination| {
         let known = scope.service(&to.host).cloned().map(Known::whole);
@@ -135,7 +146,7 @@ pub(crate) fn routed(
             _ => cluster.clone(),
         };
         let proxy = with_rule(env, to_cluster(&cluster, &stat_prefix), rule.as_deref(), &first.subset);
-        return finish(env, class, proxy, listener.protocol, &cluster, pipeline::Before::default());
+        return finish(env, class, proxy, listener.protocol, &cluster, before);
     }
     let weighted = routes.iter().filter_map(|route| {
         let to = route.destination.as_ref()?;
@@ -152,7 +163,21 @@ pub(crate) fn routed(
         ..Default::default()
     };
     let proxy = with_rule(env, proxy, rule.as_deref(), "");
-    finish(env, class, proxy, listener.protocol, &cluster, pipeline::Before::default())
+    finish(env, class, proxy, listener.protocol, &cluster, before)
+}
+
+/// The filters of connections whose server name is that of a cluster, or of a subset of it, and whose TLS ends there.
+pub(crate) fn passed_on(
+    env: &Env<'_>,
+    (cluster, stat_prefix): (&str, &str),
+    rule: Option<&Rule>,
+    subset: &str,
+    protocol: Protocol,
+) -> Vec<Filter> {
+    let mut proxy = with_rule(env, to_cluster(cluster, stat_prefix), rule, subset);
+    // What goes through is the client's TLS, which a tunnel's server could not understand.
+    proxy.tunneling_config = None;
+    finish(env, outbound_class(env), proxy, protocol, cluster, pipeline::Before::default())
 }
 
 /// What a DestinationRule says about connections through a proxy.
