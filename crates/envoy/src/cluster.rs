@@ -6,7 +6,7 @@ mod dns;
 mod draft;
 mod fixed;
 mod gateway;
-mod hbone;
+pub(crate) mod hbone;
 mod inbound;
 mod load_balancer;
 mod metadata;

@@ -15,6 +15,7 @@ use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::{Proxy, ViewOf};
 
+use self::connect::Originated;
 use crate::gateway::GatewayListeners;
 use crate::resources::Resources;
 
@@ -28,10 +29,12 @@ impl Query for Listeners {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
         let view = ctx.get::<ViewOf>(proxy);
-        match view.kind {
+        let mut listeners = match view.kind {
             NodeKind::Sidecar => sidecar::listeners(ctx, proxy, &view),
             NodeKind::Router => ctx.get::<GatewayListeners>(&view).into(),
-            _ => Resources::new(),
-        }
+            _ => return Resources::new(),
+        };
+        listeners.push(ctx.get::<Originated>(&view));
+        listeners
     }
 }

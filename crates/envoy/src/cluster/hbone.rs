@@ -169,7 +169,7 @@ pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata) -> Clu
 }
 
 /// Mutual TLS of a tunnel.
-fn tunnel_context(settings: &MeshSettings, metadata: &NodeMetadata) -> CommonTlsContext {
+pub(crate) fn tunnel_context(settings: &MeshSettings, metadata: &NodeMetadata) -> CommonTlsContext {
     let mut context = CommonTlsContext {
         alpn_protocols: alpn::list(alpn::H2),
         tls_params: Some(tls::versions(TlsProtocol::TlSv13, TlsProtocol::TlSv13)),

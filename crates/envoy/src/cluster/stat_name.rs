@@ -1,6 +1,8 @@
-//! Names of statistics that the mesh's configuration chooses.
+//! Names of a cluster's statistics that the mesh's configuration chooses.
 
 use canopus_mesh::service::{Port, Service};
+
+use crate::stat_name::{Placeholders, kubernetes};
 
 /// What a pattern such as `%SERVICE%_%SERVICE_PORT%` becomes for one port of a service.
 pub(super) fn render(
@@ -10,19 +12,13 @@ pub(super) fn render(
     port: &Port,
     target_port: u32,
 ) -> String {
-    let (short, name) = if service.is_kubernetes() {
-        (format!("{}.{}", service.name, service.namespace), service.name.to_string())
-    } else {
-        (service.host.to_string(), service.host.to_string())
+    let placeholders = Placeholders {
+        host: &service.host,
+        kubernetes: kubernetes(service),
+        subset,
+        port: port.number,
+        port_name: &port.name,
+        target_port: Some(target_port),
     };
-    let values = [
-        ("%SERVICE%", short),
-        ("%SERVICE_NAME%", name),
-        ("%SERVICE_FQDN%", service.host.to_string()),
-        ("%SUBSET_NAME%", subset.to_owned()),
-        ("%TARGET_PORT%", target_port.to_string()),
-        ("%SERVICE_PORT%", port.number.to_string()),
-        ("%SERVICE_PORT_NAME%", port.name.to_string()),
-    ];
-    values.iter().fold(pattern.to_owned(), |text, (variable, value)| text.replace(variable, value))
+    placeholders.fill(pattern)
 }

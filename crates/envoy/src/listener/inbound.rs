@@ -7,9 +7,13 @@ mod chains;
 mod matching;
 mod ports;
 mod tls;
+mod tunnel;
+
+use std::net::IpAddr;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
+use canopus_mesh::scope;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
 use canopus_proto::resource::Resource;
@@ -34,8 +38,13 @@ pub(super) struct Audience {
     pub(super) view: View,
     /// What the proxies stand for, the oldest service first.
     pub(super) ports: Vec<ServicePort>,
-    /// The proxy's own address, where listeners are named after it.
-    pub(super) own: Option<String>,
+    /// The proxy's own addresses, where listeners depend on them.
+    pub(super) own: Vec<IpAddr>,
+}
+
+/// Whether the listeners of a view depend on the proxy's own addresses.
+pub(super) fn depend_on_addresses(ctx: &Ctx<'_>, view: &View) -> bool {
+    scope::scope(ctx, view).has_ingress() || tunnel::is_wanted(&Env::new(ctx, view))
 }
 
 /// The inbound listeners of an audience.
@@ -70,6 +79,9 @@ fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Listener> {
         all.extend(passthrough(env, audience, &policy));
         all.extend(redirected);
         listeners.insert(0, redirect_target(env, all));
+    }
+    if tunnel::is_wanted(env) {
+        listeners.extend(tunnel::listeners(env, audience));
     }
     listeners
 }

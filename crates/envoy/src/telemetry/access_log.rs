@@ -4,9 +4,12 @@ mod file;
 mod grpc;
 
 use canopus_proto::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
+use canopus_proto::envoy::config::accesslog::v3::comparison_filter::Op;
 use canopus_proto::envoy::config::accesslog::v3::{
-    AccessLog, AccessLogFilter, ResponseFlagFilter, access_log::ConfigType,
+    AccessLog, AccessLogFilter, ComparisonFilter, ResponseFlagFilter, StatusCodeFilter,
+    access_log::ConfigType,
 };
+use canopus_proto::envoy::config::core::v3::RuntimeUInt32;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
 use canopus_proto::{Any, Message, Name};
@@ -43,6 +46,15 @@ pub(crate) fn tunnel(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     let mut logs = chosen(env, class).unwrap_or_else(|| of_file(env).into_iter().collect());
     for log in &mut logs {
         log.filter = Some(flagged("UF"));
+    }
+    logs
+}
+
+/// The logs of a tunnel that ends here: of those that were refused.
+pub(crate) fn tunnel_end(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
+    let mut logs = chosen(env, class).unwrap_or_else(|| of_file(env).into_iter().collect());
+    for log in &mut logs {
+        log.filter = Some(failed());
     }
     logs
 }
@@ -91,6 +103,17 @@ fn of_file(env: &Env<'_>) -> Option<AccessLog> {
 fn flagged(flag: &str) -> AccessLogFilter {
     let flags = ResponseFlagFilter { flags: vec![flag.into()] };
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::ResponseFlagFilter(flags)) }
+}
+
+/// Only answers that say the client or the server failed.
+fn failed() -> AccessLogFilter {
+    let comparison = ComparisonFilter {
+        op: Op::Ge as i32,
+        // Envoy wants a key by which the number could be changed at run time.
+        value: Some(RuntimeUInt32 { default_value: 400, runtime_key: "istio.io/unset".into() }),
+    };
+    let status = StatusCodeFilter { comparison: Some(comparison) };
+    AccessLogFilter { filter_specifier: Some(FilterSpecifier::StatusCodeFilter(status)) }
 }
 
 fn log<M: Message + Name>(name: &str, config: &M) -> AccessLog {

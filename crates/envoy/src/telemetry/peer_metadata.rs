@@ -10,7 +10,9 @@ use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use canopus_proto::google::protobuf::{ListValue, Struct, Value};
 use canopus_proto::udpa::r#type::v1::TypedStruct;
-use canopus_runtime::flags::{PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS};
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_BAGGAGE, PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS,
+};
 
 use crate::env::{Class, Env};
 use crate::http::filters;
@@ -46,6 +48,24 @@ pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<Ht
 /// Whether a proxy can exchange metadata on connections.
 pub(crate) fn is_exchanged_by(view: &View) -> bool {
     view.has_extension(METADATA_EXCHANGE)
+}
+
+/// Learns who opened a tunnel, for the connections that come out of it.
+pub(crate) fn tunnelled(env: &Env<'_>) -> Option<HttpFilter> {
+    if !env.view.has_extension(PEER_METADATA) {
+        return None;
+    }
+    let method = |name: &str| structure([(name, Value::from(Struct::default()))]);
+    let shared = ("shared_with_upstream", true.into());
+    let config = if env.flag(AMBIENT_ENABLE_BAGGAGE) {
+        let discovery = list([method("workload_discovery"), method("baggage")]);
+        let propagation = ("downstream_propagation", list([method("baggage")]));
+        plain_struct(PEER_METADATA, [("downstream_discovery", discovery), propagation, shared])
+    } else {
+        let discovery = list([method("workload_discovery")]);
+        plain_struct(PEER_METADATA, [("downstream_discovery", discovery), shared])
+    };
+    Some(filters::typed("waypoint_downstream_peer_metadata", config))
 }
 
 /// Exchanges metadata with the client on the connection itself.
@@ -84,12 +104,14 @@ pub(crate) fn upstream_baggage() -> ClusterFilter {
 
 /// Configuration of a type that only Istio's proxy knows, with the labels users want exchanged besides.
 fn typed_struct<const N: usize>(settings: &MeshSettings, name: &str, fields: [(&str, Value); N]) -> Any {
-    let mut fields: BTreeMap<_, _> = fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let labels = settings.flags.get(PILOT_MX_ADDITIONAL_LABELS);
-    if !labels.is_empty() {
-        let labels = labels.iter().map(|label| Value::from(label.as_str()));
-        fields.insert("additional_labels".into(), list(labels));
-    }
+    let labels = (!labels.is_empty()).then(|| list(labels.iter().map(|label| Value::from(label.as_str()))));
+    let additional = labels.map(|labels| ("additional_labels", labels));
+    plain_struct(name, fields.into_iter().chain(additional))
+}
+
+fn plain_struct<'a>(name: &str, fields: impl IntoIterator<Item = (&'a str, Value)>) -> Any {
+    let fields: BTreeMap<_, _> = fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     Any::pack(&TypedStruct {
         type_url: format!("type.googleapis.com/{name}"),
         value: Some(Struct::from(fields)),

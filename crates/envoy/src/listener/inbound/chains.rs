@@ -58,13 +58,13 @@ pub(super) fn chains(env: &Env<'_>, port: &InboundPort, policy: &PeerPolicy) -> 
     }
 }
 
-fn of_mode(env: &Env<'_>, site: &Site, mode: MutualTls) -> Vec<FilterChain> {
+pub(super) fn of_mode(env: &Env<'_>, site: &Site, mode: MutualTls) -> Vec<FilterChain> {
     let sorts = matching::of(env, mode, Handling::of(site.protocol));
     sorts.iter().map(|sort| chain(env, site, sort, |sort| tls::mutual(env, sort.http))).collect()
 }
 
 /// What the chains of a port are about.
-struct Site {
+pub(super) struct Site {
     target: u32,
     port: u32,
     port_name: Arc<str>,
@@ -75,10 +75,12 @@ struct Site {
     /// `bind_port`; none for ports that are not known.
     name: Option<String>,
     sidecar: Option<(String, String)>,
+    /// Whether connections came through a tunnel, whose ends know each other already.
+    tunnelled: bool,
 }
 
 impl Site {
-    fn of(port: &InboundPort) -> Self {
+    pub(super) fn of(port: &InboundPort) -> Self {
         Self {
             target: port.target,
             port: port.port,
@@ -89,10 +91,11 @@ impl Site {
             cluster: names::inbound_cluster(port.target),
             name: Some(names::listener(port.binding.primary(), port.target)),
             sidecar: port.sidecar.clone(),
+            tunnelled: false,
         }
     }
 
-    fn passthrough(target: u32) -> Self {
+    pub(super) fn passthrough(target: u32) -> Self {
         Self {
             target,
             port: 0,
@@ -103,7 +106,13 @@ impl Site {
             cluster: names::INBOUND_PASSTHROUGH.into(),
             name: None,
             sidecar: None,
+            tunnelled: false,
         }
+    }
+
+    /// The same for connections that come through a tunnel.
+    pub(super) fn through_tunnel(self) -> Self {
+        Self { tunnelled: true, ..self }
     }
 
     fn chain_name(&self, http: bool) -> String {
@@ -139,9 +148,8 @@ fn to_port(port: u32) -> FilterChainMatch {
 /// Peer metadata comes first, so that everything after it, refusals included, can be attributed. Network extensions stand
 /// between the two.
 fn http(env: &Env<'_>, site: &Site) -> Vec<Filter> {
-    let mut filters: Vec<_> = peer_metadata::network(env).into_iter().collect();
-    filters.push(manager(env, site).filter(env));
-    filters
+    let exchange = peer_metadata::network(env).filter(|_| !site.tunnelled);
+    exchange.into_iter().chain([manager(env, site).filter(env)]).collect()
 }
 
 fn manager<'a>(env: &Env<'_>, site: &Site) -> Manager<'a> {
@@ -156,6 +164,7 @@ fn manager<'a>(env: &Env<'_>, site: &Site) -> Manager<'a> {
     let mut manager = headers.on(manager);
     manager.peer_headers_in_mesh_only = false;
     manager.protocol = site.protocol;
+    manager.tunnelled = site.tunnelled;
     manager.base.forward_client_cert_details = headers.forwarded_client_cert as i32;
     manager.base.set_current_client_cert_details = Some(headers.client_cert_details);
     manager.base.http_protocol_options = http10_options(env);

@@ -1,6 +1,7 @@
 //! The ports of a workload that have filter chains of their own: those of its services, or those its Sidecar lists.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use canopus_base::protocol::Protocol;
@@ -150,10 +151,9 @@ fn of_sidecar(
     if !wanted.is_allowed(env.view, &wildcards[0], None) {
         return None;
     }
-    let addresses = match (listener.bind.as_str(), &audience.own) {
-        ("", Some(own)) => vec![own.clone()],
-        ("", None) => wildcards,
-        (bind, _) => vec![bind.to_owned()],
+    let addresses = match listener.bind.as_str() {
+        "" => audience.own.iter().find(|own| is_unicast(own)).map_or(wildcards, |own| vec![own.to_string()]),
+        bind => vec![bind.to_owned()],
     };
     let tls = listener.tls.clone().filter(|_| env.flag(ENABLE_TLS_ON_SIDECAR_INGRESS));
     if tls.is_some() {
@@ -171,6 +171,15 @@ fn of_sidecar(
         tls,
         sidecar: Some((name, scope.namespace.to_string())),
     })
+}
+
+/// Whether an address is neither of this host alone nor of a link nor of a group.
+fn is_unicast(address: &IpAddr) -> bool {
+    let special = match address {
+        IpAddr::V4(v4) => v4.is_link_local() || v4.is_broadcast(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    };
+    !special && !address.is_unspecified() && !address.is_loopback() && !address.is_multicast()
 }
 
 /// Whether a port is a socket of the operating system.
