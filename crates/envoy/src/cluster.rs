@@ -12,6 +12,7 @@ mod load_balancer;
 mod metadata;
 mod outbound;
 mod outlier;
+mod part;
 mod stat_name;
 #[cfg(test)]
 mod tests;
@@ -31,9 +32,10 @@ use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{PILOT_ENABLE_SENDING_HBONE, PILOT_ENABLE_SIDECAR_LISTENING_HBONE};
 
 use self::audience::Audience;
-use self::inbound::InboundClusters;
 use self::outbound::{PortClusters, Purpose, Request};
+use self::part::{Part, PatchedPart};
 use crate::env::Env;
+use crate::envoy_filter::Patched;
 use crate::resources::Resources;
 
 /// Every cluster of a proxy.
@@ -45,14 +47,22 @@ impl Query for Clusters {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
-        let view = ctx.get::<ViewOf>(proxy);
         let mut clusters = Resources::new();
-        clusters.push(ctx.get::<SharedClusters>(&view));
-        if view.kind == NodeKind::Sidecar {
-            clusters.push(ctx.get::<InboundClusters>(proxy));
+        for part in parts(ctx, proxy) {
+            clusters.push(part.resources.clone());
         }
         clusters
     }
+}
+
+/// The clusters of a proxy, part by part.
+pub(crate) fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
+    let view = ctx.get::<ViewOf>(proxy);
+    let mut parts = vec![Part::Shared(view.as_ref().clone())];
+    if view.kind == NodeKind::Sidecar {
+        parts.push(Part::Inbound(proxy.clone()));
+    }
+    parts.iter().map(|part| ctx.get::<PatchedPart>(part)).collect()
 }
 
 /// The clusters that all proxies of a view have.

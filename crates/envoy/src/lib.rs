@@ -12,6 +12,7 @@ mod dns_cache;
 mod durations;
 pub mod endpoint;
 mod env;
+pub mod envoy_filter;
 mod gateway;
 mod http;
 pub mod listener;

@@ -8,15 +8,18 @@ mod http_proxy;
 mod inbound;
 pub(crate) mod inspect;
 mod outbound;
+mod part;
 mod port;
 mod sidecar;
+
+use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::{Proxy, ViewOf};
 
-use self::connect::Originated;
-use crate::gateway::GatewayListeners;
+use self::part::{Part, PatchedPart};
+use crate::envoy_filter::Patched;
 use crate::resources::Resources;
 
 /// Every listener of a proxy.
@@ -28,13 +31,22 @@ impl Query for Listeners {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
-        let view = ctx.get::<ViewOf>(proxy);
-        let mut listeners = match view.kind {
-            NodeKind::Sidecar => sidecar::listeners(ctx, proxy, &view),
-            NodeKind::Router => ctx.get::<GatewayListeners>(&view).into(),
-            _ => return Resources::new(),
-        };
-        listeners.push(ctx.get::<Originated>(&view));
+        let mut listeners = Resources::new();
+        for part in parts(ctx, proxy) {
+            listeners.push(part.resources.clone());
+        }
         listeners
     }
+}
+
+/// The listeners of a proxy, part by part.
+pub(crate) fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
+    let view = ctx.get::<ViewOf>(proxy);
+    let mut parts = match view.kind {
+        NodeKind::Sidecar => sidecar::parts(ctx, proxy, &view),
+        NodeKind::Router => vec![Part::Gateway(view.as_ref().clone())],
+        _ => return Vec::new(),
+    };
+    parts.push(Part::Originated(view.as_ref().clone()));
+    parts.iter().map(|part| ctx.get::<PatchedPart>(part)).collect()
 }

@@ -6,12 +6,15 @@ pub(crate) mod headers;
 pub(crate) mod inbound;
 mod sidecar;
 
+use std::sync::Arc;
+
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
 
+use crate::envoy_filter::{self, Patched};
 use crate::gateway;
 pub(crate) use sidecar::virtual_hosts as sidecar_virtual_hosts;
 
@@ -26,17 +29,33 @@ impl Query for Routes {
     type Key = (View, String);
     type Value = Option<Resource>;
 
+    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
+        ctx.get::<PatchedTables>(key).resources.first().cloned()
+    }
+}
+
+/// The same table, with what became of the patches of EnvoyFilters.
+pub(crate) struct PatchedTables;
+
+impl Query for PatchedTables {
+    const NAME: &'static str = "patched_routes";
+    type Key = (View, String);
+    type Value = Patched;
+
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
         let table = match view.kind {
             NodeKind::Router => gateway::route_table(ctx, view, name),
             NodeKind::Sidecar | NodeKind::Waypoint => sidecar::table(ctx, view, name),
-            NodeKind::Ztunnel | NodeKind::Agentgateway => return None,
+            NodeKind::Ztunnel | NodeKind::Agentgateway => return Patched::default(),
         };
-        let table = table.unwrap_or_else(|| RouteConfiguration {
-            name: name.clone(),
-            validate_clusters: Some(false.into()),
-            ..Default::default()
-        });
-        Some(Resource::encode(name.as_str(), &table))
+        match table {
+            Some(table) => envoy_filter::table(ctx, view, name, table),
+            None => Patched::untouched(Arc::new(vec![Resource::encode(name.as_str(), &unused(name))])),
+        }
     }
+}
+
+/// The table of a name nobody uses.
+fn unused(name: &str) -> RouteConfiguration {
+    RouteConfiguration { name: name.to_owned(), validate_clusters: Some(false.into()), ..Default::default() }
 }

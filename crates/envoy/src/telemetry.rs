@@ -1,15 +1,31 @@
 //! What proxies report: metrics, access logs and traces, and what they learn about their peers to name them there.
 //!
-//! Mesh configuration decides here; providers are its `extensionProviders`, chosen by `defaultProviders`.
+//! Providers are the mesh's `extensionProviders`; Telemetry objects choose among them, or else `defaultProviders` do.
 
 pub(crate) mod access_log;
 pub(crate) mod metrics;
 pub(crate) mod peer_metadata;
 pub(crate) mod tracing;
 
+use std::sync::Arc;
+
+use canopus_mesh::telemetry::{Applicable, Side, Telemetries};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 
-use crate::env::Env;
+use crate::env::{Class, Env};
+
+/// What Telemetry objects say about the proxies of a view.
+fn applicable(env: &Env<'_>) -> Arc<Applicable> {
+    env.ctx.get::<Telemetries>(&(env.view.clone(), None))
+}
+
+/// The side that listeners of a class report on.
+fn side(class: Class) -> Side {
+    match class {
+        Class::Inbound => Side::Server,
+        Class::Outbound | Class::Gateway => Side::Client,
+    }
+}
 
 /// The provider of this name, in any letter case.
 fn provider<'a>(env: &'a Env<'_>, name: &str) -> Option<&'a ExtensionProvider> {

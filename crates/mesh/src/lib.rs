@@ -5,9 +5,11 @@
 //!
 //! Must not know Envoy's types, clients, or how a fact reaches a proxy.
 
+pub mod attachment;
 pub mod credential;
 pub mod destination_rule;
 pub mod endpoint;
+pub mod envoy_filter;
 pub mod gateway;
 pub mod locality;
 pub mod network;
@@ -16,6 +18,7 @@ pub mod proxy;
 pub mod scope;
 pub mod service;
 pub mod target;
+pub mod telemetry;
 pub mod virtual_service;
 pub mod workload;
 pub mod world;

@@ -19,6 +19,7 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
 use canopus_runtime::flags::{Flags, PILOT_ENABLE_IP_AUTOALLOCATE};
 
+use crate::envoy_filter::MatchedMetadata;
 use crate::gateway::{self, PortTarget};
 use crate::locality::Locality;
 use crate::workload::{self, WorkloadOf};
@@ -56,6 +57,8 @@ pub struct ProxyFacts {
     pub locality: Locality,
     /// The message types that configure the extensions it was built with; `None` if it did not say.
     pub extensions: Option<BTreeSet<String>>,
+    /// The name its workload has in traces.
+    pub service_cluster: Arc<str>,
     /// The identity it proved, if it did.
     pub identity: Option<Identity>,
 }
@@ -80,6 +83,7 @@ impl Proxy {
             metadata,
             locality,
             extensions: extensions(node),
+            service_cluster: node.cluster.as_str().into(),
             identity,
         };
         Ok(Self { facts: Arc::new(facts), hash: hasher.finish() })
@@ -134,6 +138,8 @@ pub struct ViewFacts {
     /// The message types that configure the extensions it was built with; `None` if it did not say, which means Istio's
     /// own proxy.
     pub extensions: Option<BTreeSet<String>>,
+    /// The name its workload has in traces.
+    pub service_cluster: Arc<str>,
     /// The identity it proved, if it did.
     pub identity: Option<Identity>,
     /// Where the ports of services lead that a gateway stands for; none for other proxies.
@@ -150,6 +156,7 @@ impl View {
         let said =
             (&facts.kind, &facts.namespace, &facts.labels, &facts.locality, &facts.domain, facts.version);
         hasher.field(format!("{said:?}").as_bytes());
+        hasher.field(facts.service_cluster.as_bytes());
         hasher.field(facts.metadata.raw.to_json().to_string().as_bytes());
         let rest =
             (facts.ipv4, facts.ipv6, facts.is_vm, &facts.extensions, &facts.identity, &facts.port_targets);
@@ -318,13 +325,14 @@ impl Query for ViewOf {
             namespace: proxy.namespace().into(),
             labels,
             locality,
-            metadata: shared_metadata(&proxy.metadata),
+            metadata: shared_metadata(&proxy.metadata, &ctx.get::<MatchedMetadata>(&())),
             domain: proxy.id.domain.as_str().into(),
             version: Version::parse(&proxy.metadata.istio_version),
             ipv4: proxy.id.addresses.iter().any(IpAddr::is_ipv4),
             ipv6: proxy.id.addresses.iter().any(IpAddr::is_ipv6),
             is_vm,
             extensions: proxy.extensions.clone(),
+            service_cluster: proxy.service_cluster.clone(),
             identity: proxy.identity.clone(),
             port_targets: if is_gateway { gateway::port_targets(ctx, proxy) } else { Vec::new() },
         })
@@ -336,13 +344,14 @@ fn is_east_west_gateway(labels: &Labels) -> bool {
     labels.get(known::GATEWAY_MANAGED.name) == Some("istio.io-eastwest-controller")
 }
 
-/// Metadata without what is one pod's own.
-fn shared_metadata(metadata: &NodeMetadata) -> NodeMetadata {
+/// Metadata without what is one pod's own and nothing in the mesh looks at.
+fn shared_metadata(metadata: &NodeMetadata, matched: &BTreeSet<String>) -> NodeMetadata {
     let mut shared = metadata.clone();
     shared.instance_ips.0.clear();
     if let Value::Map(map) = &mut shared.raw.value {
         let kept = std::mem::take(map).into_entries().into_iter();
-        *map = kept.filter(|entry| !OWN_KEYS.contains(&&*entry.key)).map(|e| (e.key, e.node)).collect();
+        let is_shared = |key: &str| !OWN_KEYS.contains(&key) || matched.contains(key);
+        *map = kept.filter(|entry| is_shared(&entry.key)).map(|e| (e.key, e.node)).collect();
     }
     shared
 }

@@ -6,30 +6,28 @@ use canopus_mesh::target::Targets;
 use canopus_mesh::world::settings;
 use canopus_proto::resource::Resource;
 
-use super::inbound::{Audience, InboundListeners, ServicePort};
-use super::outbound::{EndpointAddresses, OutboundListeners};
+use super::inbound::{Audience, ServicePort};
+use super::outbound::EndpointAddresses;
+use super::part::Part;
 use super::{catch_all, http_proxy, inbound};
 use crate::env::Env;
-use crate::resources::Resources;
 
 /// The listeners of a sidecar: those of services it may call, those beside them, and those of its workload.
-pub(super) fn listeners(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> Resources {
-    let mut listeners = Resources::new();
+pub(super) fn parts(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> Vec<Part> {
     if settings(ctx).mesh.proxy_listen_port <= 0 {
-        return listeners;
+        return Vec::new();
     }
     let address = proxy.id.addresses.first().map(ToString::to_string).unwrap_or_default();
     let own = ctx.get::<EndpointAddresses>(view).contains(&address).then_some(address);
-    listeners.push(ctx.get::<OutboundListeners>(&(view.clone(), own)));
-    listeners.push(ctx.get::<OtherOutbound>(view));
+    let outbound = (view.clone(), own);
     let ports = ctx.get::<Targets>(proxy).iter().map(ServicePort::from).collect();
     let own = if inbound::depend_on_addresses(ctx, view) { proxy.id.addresses.clone() } else { Vec::new() };
-    listeners.push(ctx.get::<InboundListeners>(&Audience { view: view.clone(), ports, own }));
-    listeners
+    let inbound = Audience { view: view.clone(), ports, own };
+    vec![Part::Outbound(outbound), Part::OtherOutbound(view.clone()), Part::Inbound(inbound)]
 }
 
 /// The outbound listeners that are not of services.
-struct OtherOutbound;
+pub(super) struct OtherOutbound;
 
 impl Query for OtherOutbound {
     const NAME: &'static str = "other_outbound_listeners";

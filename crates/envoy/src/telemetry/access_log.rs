@@ -3,13 +3,15 @@
 mod file;
 mod grpc;
 
+use canopus_mesh::telemetry::logging;
 use canopus_proto::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use canopus_proto::envoy::config::accesslog::v3::comparison_filter::Op;
 use canopus_proto::envoy::config::accesslog::v3::{
-    AccessLog, AccessLogFilter, ComparisonFilter, ResponseFlagFilter, StatusCodeFilter,
-    access_log::ConfigType,
+    AccessLog, AccessLogFilter, AndFilter, ComparisonFilter, ExtensionFilter, ResponseFlagFilter,
+    StatusCodeFilter, access_log::ConfigType, extension_filter,
 };
 use canopus_proto::envoy::config::core::v3::RuntimeUInt32;
+use canopus_proto::envoy::extensions::access_loggers::filters::cel::v3::ExpressionFilter;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
 use canopus_proto::{Any, Message, Name};
@@ -21,12 +23,12 @@ const BUILT_IN: &str = "envoy";
 
 /// The logs of an HTTP connection manager.
 pub(crate) fn http(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::http_of_bootstrap))
+    chosen(env, class, None).unwrap_or_else(|| of_mesh(env, grpc::http_of_bootstrap))
 }
 
 /// The logs of a TCP proxy.
 pub(crate) fn tcp(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::tcp_of_bootstrap))
+    chosen(env, class, None).unwrap_or_else(|| of_mesh(env, grpc::tcp_of_bootstrap))
 }
 
 /// The logs of a listener, for connections that no filter chain takes and so nothing else logs.
@@ -34,41 +36,69 @@ pub(crate) fn listener(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     if env.mesh().disable_envoy_listener_log {
         return Vec::new();
     }
-    let mut logs = chosen(env, class).unwrap_or_else(|| of_mesh(env, grpc::listener_of_bootstrap));
-    for log in &mut logs {
-        log.filter = Some(flagged("NR"));
-    }
-    logs
+    let filter = flagged("NR");
+    let of_mesh = || filtered(of_mesh(env, grpc::listener_of_bootstrap), &filter);
+    chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
 }
 
 /// The logs of a tunnel that is opened: of those that cannot be. What goes through it is logged elsewhere.
 pub(crate) fn tunnel(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    let mut logs = chosen(env, class).unwrap_or_else(|| of_file(env).into_iter().collect());
-    for log in &mut logs {
-        log.filter = Some(flagged("UF"));
-    }
-    logs
+    let filter = flagged("UF");
+    let of_mesh = || filtered(of_file(env).into_iter().collect(), &filter);
+    chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
 }
 
 /// The logs of a tunnel that ends here: of those that were refused.
 pub(crate) fn tunnel_end(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    let mut logs = chosen(env, class).unwrap_or_else(|| of_file(env).into_iter().collect());
+    let filter = failed();
+    let of_mesh = || filtered(of_file(env).into_iter().collect(), &filter);
+    chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
+}
+
+/// Logs to the providers in force, by name; `None` if there are none, which leaves it to the mesh's own fields.
+fn chosen(env: &Env<'_>, class: Class, filter: Option<&AccessLogFilter>) -> Option<Vec<AccessLog>> {
+    let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.access_logging);
+    let merged = logging::merge(&super::applicable(env).logging, defaults, super::side(class));
+    let mut found: Vec<_> =
+        merged.iter().filter_map(|(name, log)| Some((super::provider(env, name)?, log))).collect();
+    found.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
+    let known = found.into_iter().filter_map(|(provider, log)| Some((of_provider(env, provider)?, log)));
+    let known: Vec<_> = known.collect();
+    if known.is_empty() {
+        return None;
+    }
+    let enabled = known.into_iter().filter(|(_, log)| !log.disabled);
+    let logs = enabled.map(|(log, wanted)| {
+        let written = wanted.filter.as_ref().map(|filter| expression(&filter.expression));
+        AccessLog { filter: all_of(filter.cloned().into_iter().chain(written).collect()), ..log }
+    });
+    Some(logs.collect())
+}
+
+fn filtered(mut logs: Vec<AccessLog>, filter: &AccessLogFilter) -> Vec<AccessLog> {
     for log in &mut logs {
-        log.filter = Some(failed());
+        log.filter = Some(filter.clone());
     }
     logs
 }
 
-/// Logs to the providers in force, by name; `None` if there are none, which leaves it to the mesh's own fields.
-fn chosen(env: &Env<'_>, _class: Class) -> Option<Vec<AccessLog>> {
-    let defaults = env.mesh().default_providers.as_ref().map(|default| &default.access_logging);
-    let mut names: Vec<_> = defaults.into_iter().flatten().collect();
-    names.sort();
-    names.dedup();
-    let mut found: Vec<_> = names.into_iter().filter_map(|name| super::provider(env, name)).collect();
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    let logs: Vec<_> = found.into_iter().filter_map(|provider| of_provider(env, provider)).collect();
-    (!logs.is_empty()).then_some(logs)
+/// Only what passes all filters.
+fn all_of(mut filters: Vec<AccessLogFilter>) -> Option<AccessLogFilter> {
+    if filters.len() < 2 {
+        return filters.pop();
+    }
+    let filter_specifier = Some(FilterSpecifier::AndFilter(AndFilter { filters }));
+    Some(AccessLogFilter { filter_specifier })
+}
+
+/// Only what an expression in CEL is true of.
+fn expression(expression: &str) -> AccessLogFilter {
+    let config = ExpressionFilter { expression: expression.to_owned(), ..Default::default() };
+    let extension = ExtensionFilter {
+        name: "envoy.access_loggers.extension_filters.cel".into(),
+        config_type: Some(extension_filter::ConfigType::TypedConfig(Any::pack(&config))),
+    };
+    AccessLogFilter { filter_specifier: Some(FilterSpecifier::ExtensionFilter(extension)) }
 }
 
 fn of_provider(env: &Env<'_>, provider: &ExtensionProvider) -> Option<AccessLog> {

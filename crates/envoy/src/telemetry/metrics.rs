@@ -1,9 +1,11 @@
 //! Istio's standard metrics.
 
+use canopus_api::node::NodeKind;
+use canopus_mesh::telemetry::metrics::{self, Override, Reported};
 use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
-use canopus_proto::stats::PluginConfig;
+use canopus_proto::stats::{MetricConfig, PluginConfig, Reporter};
 use canopus_proto::{Any, Name};
 
 use crate::env::{Class, Env};
@@ -24,17 +26,60 @@ pub(crate) fn network(env: &Env<'_>, class: Class) -> Vec<Filter> {
 
 /// One for each provider of metrics, in the order of their names.
 fn configurations(env: &Env<'_>, class: Class) -> impl Iterator<Item = Any> {
-    let mut names: Vec<_> =
-        env.mesh().default_providers.iter().flat_map(|default| &default.metrics).collect();
-    names.sort();
-    names.dedup();
-    let providers = names.into_iter().filter_map(|name| super::provider(env, name));
-    let counting = providers.filter(|provider| matches!(provider.provider, Some(Provider::Prometheus(_))));
+    let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.metrics);
+    let merged = metrics::merge(&super::applicable(env).metrics, defaults);
     let known = env.view.has_extension(&PluginConfig::full_name());
-    counting.filter(move |_| known).map(move |_| Any::pack(&config(class)))
+    let counting = merged.into_iter().filter(move |(name, _)| known && counts(env, name));
+    counting.filter_map(move |(_, reported)| Some(Any::pack(&config(env, class, &reported)?)))
 }
 
-/// A sidecar's client side falls back to the request's host where it does not know the server.
-fn config(class: Class) -> PluginConfig {
-    PluginConfig { disable_host_header_fallback: class != Class::Outbound, ..Default::default() }
+/// Whether a provider gets its metrics from the proxies themselves.
+fn counts(env: &Env<'_>, name: &str) -> bool {
+    let provider = super::provider(env, name).and_then(|provider| provider.provider.as_ref());
+    matches!(provider, Some(Provider::Prometheus(_)))
+}
+
+/// What is counted; `None` if nothing is.
+fn config(env: &Env<'_>, class: Class, reported: &Reported) -> Option<PluginConfig> {
+    let overrides = reported.overrides(super::side(class))?;
+    let reporter = match env.view.kind {
+        NodeKind::Waypoint => Reporter::ServerGateway,
+        _ => Reporter::Unspecified,
+    };
+    Some(PluginConfig {
+        // A sidecar's client side falls back to the request's host where it does not know the server.
+        disable_host_header_fallback: class != Class::Outbound,
+        tcp_reporting_duration: reported.interval,
+        metrics: overrides.into_iter().map(|(name, one)| metric(name, one)).collect(),
+        reporter: reporter as i32,
+        ..Default::default()
+    })
+}
+
+fn metric(name: &str, changed: &Override) -> MetricConfig {
+    let (kept, removed): (Vec<_>, Vec<_>) = changed.tags.iter().partition(|(_, value)| value.is_some());
+    MetricConfig {
+        name: prometheus_name(name).into(),
+        drop: changed.disabled,
+        dimensions: kept.into_iter().filter_map(|(tag, value)| Some((tag.clone(), value.clone()?))).collect(),
+        tags_to_remove: removed.into_iter().map(|(tag, _)| tag.clone()).collect(),
+        ..Default::default()
+    }
+}
+
+/// A metric's name without its prefix; one that is not of the standard is named as it is written.
+fn prometheus_name(name: &str) -> &str {
+    match name {
+        "REQUEST_COUNT" => "requests_total",
+        "REQUEST_DURATION" => "request_duration_milliseconds",
+        "REQUEST_SIZE" => "request_bytes",
+        "RESPONSE_SIZE" => "response_bytes",
+        "TCP_OPENED_CONNECTIONS" => "tcp_connections_opened_total",
+        "TCP_CLOSED_CONNECTIONS" => "tcp_connections_closed_total",
+        "TCP_SENT_BYTES" => "tcp_sent_bytes_total",
+        "TCP_RECEIVED_BYTES" => "tcp_received_bytes_total",
+        "GRPC_REQUEST_MESSAGES" => "request_messages_total",
+        "GRPC_RESPONSE_MESSAGES" => "response_messages_total",
+        own => own,
+    }
 }

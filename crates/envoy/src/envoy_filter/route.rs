@@ -1,0 +1,133 @@
+//! Patches of route tables.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_engine::Ctx;
+use canopus_mesh::gateway::Merged;
+use canopus_mesh::proxy::View;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener, filter::ConfigType};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
+use canopus_proto::istio::networking::v1alpha3::envoy_filter::RouteConfigurationMatch;
+use canopus_proto::resource::Resource;
+
+use super::compile::{Patch, Patches};
+use super::effect::Tally;
+use super::listener::Patching;
+use super::{Patched, Side, merge, patches, virtual_host};
+use crate::names::ClusterName;
+
+/// A route table after its patches, under the name it was asked for by.
+pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str, mut table: RouteConfiguration) -> Patched {
+    let patches = patches(ctx, view);
+    let mut tally = Tally::default();
+    if patches.touch_routes() {
+        let side = Side::of(view);
+        let ports = if side == Side::Gateway { server_ports(ctx, view) } else { BTreeMap::new() };
+        patch(&patches, &Place { side, ports }, &mut table, &mut tally);
+    }
+    Patched { resources: Arc::new(vec![Resource::encode(name, &table)]), tally }
+}
+
+/// Patches the route tables that connection managers of a listener have with them.
+pub(super) fn inline_tables(patching: &mut Patching<'_>, listener: &mut Listener) {
+    if !patching.patches.touch_routes() {
+        return;
+    }
+    for chain in listener.filter_chains.iter_mut().chain(&mut listener.default_filter_chain) {
+        inline_table(patching, chain);
+    }
+}
+
+fn inline_table(patching: &mut Patching<'_>, chain: &mut FilterChain) {
+    for filter in &mut chain.filters {
+        let Some(ConfigType::TypedConfig(config)) = &mut filter.config_type else { continue };
+        let Ok(mut manager) = config.unpack::<HttpConnectionManager>() else { continue };
+        if let Some(RouteSpecifier::RouteConfig(table)) = &mut manager.route_specifier {
+            let place = Place { side: patching.side, ports: BTreeMap::new() };
+            patch(patching.patches, &place, table, &mut patching.tally);
+            *config = Any::pack(&manager);
+        }
+    }
+}
+
+/// Where a table is used.
+pub(super) struct Place {
+    pub(super) side: Side,
+    /// The ports that servers have in Gateways, by the port they listen on.
+    ports: BTreeMap<u32, BTreeSet<u32>>,
+}
+
+fn server_ports(ctx: &Ctx<'_>, view: &View) -> BTreeMap<u32, BTreeSet<u32>> {
+    let merged = ctx.get::<Merged>(view);
+    let mut ports: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
+    for (name, servers) in &merged.routes {
+        let written = merged.servers_of(servers).map(|server| server.port_number());
+        ports.entry(GatewayTable::of(name).port).or_default().extend(written);
+    }
+    ports
+}
+
+fn patch(patches: &Patches, place: &Place, table: &mut RouteConfiguration, tally: &mut Tally) {
+    for patch in patches.tables.iter().filter(|patch| patch.is_merge()) {
+        let value = patch.value.as_ref().filter(|_| is_meant(patch, place, &table.name));
+        let merged = value.is_some_and(|value| merge::into(table, value, patch.operation));
+        tally.note(&patch.id, merged);
+    }
+    virtual_host::patch(patches, place, table, tally);
+}
+
+/// Whether a patch of a table, or of something in it, may be for this one.
+pub(super) fn is_meant<M>(patch: &Patch<M>, place: &Place, name: &str) -> bool {
+    patch.is_on(place.side) && patch.route_configuration().is_none_or(|wanted| is_table(wanted, place, name))
+}
+
+fn is_table(wanted: &RouteConfigurationMatch, place: &Place, name: &str) -> bool {
+    if !wanted.name.is_empty() && wanted.name != name {
+        return false;
+    }
+    if place.side != Side::Gateway {
+        return wanted.port_number == 0 || wanted.port_number == sidecar_port(name);
+    }
+    let table = GatewayTable::of(name);
+    let has_port = |wanted: u32| match place.ports.get(&table.port) {
+        Some(written) => written.contains(&wanted),
+        None => table.port == wanted,
+    };
+    (wanted.port_name.is_empty() || wanted.port_name == table.port_name)
+        && (wanted.gateway.is_empty() || wanted.gateway == table.gateway)
+        && (wanted.port_number == 0 || has_port(wanted.port_number))
+}
+
+/// The port of a sidecar's table: part of an inbound table's name, the name of an outbound one.
+fn sidecar_port(name: &str) -> u32 {
+    if name.starts_with("inbound") {
+        return ClusterName::parse(name).map_or(0, |name| name.port);
+    }
+    name.parse().unwrap_or_default()
+}
+
+/// What the name of a gateway's table says: `http.<port>` or `https.<port>.<port name>.<gateway>.<namespace>`.
+#[derive(Default)]
+struct GatewayTable {
+    port: u32,
+    port_name: String,
+    gateway: String,
+}
+
+impl GatewayTable {
+    fn of(name: &str) -> Self {
+        match *name.split('.').collect::<Vec<_>>() {
+            ["http", port, ..] => Self { port: port.parse().unwrap_or_default(), ..Self::default() },
+            ["https", port, port_name, gateway, namespace] => Self {
+                port: port.parse().unwrap_or_default(),
+                port_name: port_name.to_owned(),
+                gateway: format!("{namespace}/{gateway}"),
+            },
+            _ => Self::default(),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! What spans say beside what Envoy puts into them.
+
+use std::collections::BTreeMap;
+
+use canopus_api::node::NodeKind;
+use canopus_mesh::proxy::View;
+use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
+use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind, metadata_kind};
+use canopus_proto::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
+use canopus_proto::istio::mesh::v1alpha1::tracing::custom_tag::Type as OfProxy;
+use canopus_proto::istio::telemetry::v1alpha1::tracing::CustomTag as OfTelemetry;
+use canopus_proto::istio::telemetry::v1alpha1::tracing::custom_tag::Type as Written;
+
+use crate::env::Env;
+
+/// The first release whose proxies take a format as the value of a tag.
+const TAKES_FORMATS: (u32, u32) = (1, 29);
+
+/// The parts of a peer's description, with what tags call them.
+const PEER_FIELDS: [(&str, &str); 9] = [
+    ("workload", "workload"),
+    ("namespace", "namespace"),
+    ("cluster_id", "cluster"),
+    ("canonical_service", "service"),
+    ("canonical_revision", "revision"),
+    ("app", "app"),
+    ("app_version", "version"),
+    ("workload_type", "type"),
+    ("instance_name", "name"),
+];
+
+/// The tags of a span, sorted by name. Those of Telemetry objects take the place of those of the proxy's configuration.
+pub(super) fn tags(
+    env: &Env<'_>,
+    istio_tags: bool,
+    of_telemetry: &BTreeMap<String, OfTelemetry>,
+) -> Vec<CustomTag> {
+    let mut tags = Vec::new();
+    if istio_tags {
+        tags.extend(workload_tags(env.view));
+        tags.extend(dry_run_tags());
+    }
+    if env.view.kind == NodeKind::Waypoint {
+        tags.extend(peer_tags());
+    }
+    if of_telemetry.is_empty() {
+        let written = env.proxy_config.tracing.iter().flat_map(|tracing| &tracing.custom_tags);
+        let written = written.filter_map(|(name, tag)| Some((name, tag.r#type.as_ref()?)));
+        tags.extend(written.map(|(name, written)| tag(name, of_proxy(written))));
+    } else {
+        tags.extend(of_telemetry.iter().filter_map(|(name, written)| telemetry_tag(env, name, written)));
+    }
+    tags.sort_by(|a, b| a.tag.cmp(&b.tag));
+    tags
+}
+
+/// A tag of a Telemetry object; `None` if the proxy would refuse it.
+fn telemetry_tag(env: &Env<'_>, name: &str, written: &OfTelemetry) -> Option<CustomTag> {
+    let r#type = match written.r#type.as_ref() {
+        None => None,
+        Some(Written::Literal(literal)) => {
+            Some(custom_tag::Type::Literal(custom_tag::Literal { value: literal.value.clone() }))
+        }
+        Some(Written::Environment(variable)) => Some(environment(&variable.name, &variable.default_value)),
+        Some(Written::Header(written)) => Some(header(&written.name, &written.default_value)),
+        Some(Written::Formatter(format)) => {
+            let version = env.view.version;
+            ((version.major, version.minor) >= TAKES_FORMATS).then_some(())?;
+            Some(custom_tag::Type::Value(format.value.clone()))
+        }
+    };
+    Some(CustomTag { tag: name.into(), r#type, ..Default::default() })
+}
+
+/// Who is at the other ends of a waypoint's connections.
+fn peer_tags() -> impl Iterator<Item = CustomTag> {
+    [("destination", "upstream"), ("source", "downstream")].into_iter().flat_map(|(role, side)| {
+        PEER_FIELDS.into_iter().map(move |(name, field)| {
+            let value = format!("%FILTER_STATE({side}_peer_obj:FIELD:{field})%");
+            tag(&format!("istio.{role}_{name}"), custom_tag::Type::Value(value))
+        })
+    })
+}
+
+fn environment(name: &str, default: &str) -> custom_tag::Type {
+    custom_tag::Type::Environment(custom_tag::Environment {
+        name: name.to_owned(),
+        default_value: default.to_owned(),
+    })
+}
+
+fn header(name: &str, default: &str) -> custom_tag::Type {
+    custom_tag::Type::RequestHeader(custom_tag::Header {
+        name: name.to_owned(),
+        default_value: default.to_owned(),
+    })
+}
+
+fn tag(name: &str, value: custom_tag::Type) -> CustomTag {
+    CustomTag { tag: name.into(), r#type: Some(value), ..Default::default() }
+}
+
+fn of_proxy(written: &OfProxy) -> custom_tag::Type {
+    match written {
+        OfProxy::Literal(literal) => {
+            custom_tag::Type::Literal(custom_tag::Literal { value: literal.value.clone() })
+        }
+        OfProxy::Environment(variable) => environment(&variable.name, &variable.default_value),
+        OfProxy::Header(written) => header(&written.name, &written.default_value),
+    }
+}
+
+/// Who reports the span.
+fn workload_tags(view: &View) -> [CustomTag; 5] {
+    let label = |key: &str| view.labels.get(key).unwrap_or_default();
+    let or =
+        |value: &str, default: &str| if value.is_empty() { default.to_owned() } else { value.to_owned() };
+    [
+        ("istio.canonical_revision", or(label("service.istio.io/canonical-revision"), "latest")),
+        ("istio.canonical_service", or(label("service.istio.io/canonical-name"), "unknown")),
+        ("istio.mesh_id", or(&view.metadata.mesh_id, "unknown")),
+        ("istio.namespace", or(&view.metadata.namespace, "default")),
+        ("istio.cluster_id", or(&view.metadata.cluster_id, "unknown")),
+    ]
+    .map(|(name, value)| tag(name, custom_tag::Type::Literal(custom_tag::Literal { value })))
+}
+
+/// What authorization policies that are only tried out would have done.
+fn dry_run_tags() -> impl Iterator<Item = CustomTag> {
+    ["allow", "deny"].into_iter().flat_map(|action| {
+        let shadow = |what: &str| format!("istio_dry_run_{action}_shadow_{what}");
+        let name = |what: &str| format!("istio.authorization.dry_run.{action}_policy.{what}");
+        [
+            tag(&name("name"), from_authorization(shadow("effective_policy_id"))),
+            tag(&name("result"), from_authorization(shadow("engine_result"))),
+        ]
+    })
+}
+
+/// What the authorization filter noted about the request.
+fn from_authorization(key: String) -> custom_tag::Type {
+    let segment = PathSegment { segment: Some(path_segment::Segment::Key(key)) };
+    let request = metadata_kind::Kind::Request(metadata_kind::Request {});
+    custom_tag::Type::Metadata(custom_tag::Metadata {
+        kind: Some(MetadataKind { kind: Some(request) }),
+        metadata_key: Some(MetadataKey { key: "envoy.filters.http.rbac".into(), path: vec![segment] }),
+        ..Default::default()
+    })
+}

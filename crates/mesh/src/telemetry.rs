@@ -1,0 +1,121 @@
+//! What Telemetry objects say about a workload: those of the mesh, of its namespace and of its own, merged.
+
+pub mod logging;
+pub mod metrics;
+pub mod tracing;
+
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::istio::Telemetry;
+use canopus_api::node::NodeKind;
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::telemetry::v1alpha1::{AccessLogging, Metrics, ProviderRef, Tracing};
+use canopus_proto::istio::r#type::v1beta1::PolicyTargetReference;
+
+use crate::attachment::{Claim, Subject};
+use crate::proxy::View;
+use crate::service::{ServiceKey, ServicesByHost};
+use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+
+/// The side of a connection that is reported on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Side {
+    /// The caller's, gateways among them.
+    Client,
+    /// The callee's.
+    Server,
+}
+
+/// Everything that Telemetry objects say about a workload; what is wider comes first and yields to what follows.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Applicable {
+    /// About metrics.
+    pub metrics: Vec<Metrics>,
+    /// About access logs, object by object.
+    pub logging: Vec<Vec<AccessLogging>>,
+    /// About traces.
+    pub tracing: Vec<Tracing>,
+}
+
+impl Applicable {
+    fn add(&mut self, telemetry: &Telemetry) {
+        let spec = &telemetry.spec;
+        self.metrics.extend(spec.metrics.iter().cloned());
+        self.tracing.extend(spec.tracing.iter().cloned());
+        if !spec.access_logging.is_empty() {
+            self.logging.push(spec.access_logging.clone());
+        }
+    }
+}
+
+/// What applies to the proxies of a view; for waypoints, to one of the services they answer for.
+pub struct Telemetries;
+
+impl Query for Telemetries {
+    const NAME: &'static str = "telemetries";
+    type Key = (View, Option<ServiceKey>);
+    type Value = Applicable;
+
+    fn run(ctx: &Ctx<'_>, (view, service): &Self::Key) -> Applicable {
+        let settings = settings(ctx);
+        let root = settings.root_namespace();
+        let mut found = Applicable::default();
+        let mut namespaces = vec![root];
+        let mut own = &*view.namespace;
+        if own != root {
+            namespaces.push(own);
+        }
+        let service = service.as_ref().filter(|_| view.kind == NodeKind::Waypoint);
+        if let Some(key) = service.filter(|key| *key.namespace != *own) {
+            own = &key.namespace;
+            namespaces.push(own);
+        }
+        for namespace in namespaces {
+            if let Some((_, wide)) = in_namespace(ctx, namespace).iter().find(|(_, one)| is_wide(one)) {
+                found.add(wide);
+            }
+        }
+        let services = service
+            .and_then(|key| ctx.get::<ServicesByHost>(&key.host.clone()).get(&*key.namespace).cloned());
+        let subject = Subject::of(ctx, view).with_services(services);
+        for (origin, telemetry) in in_namespace(ctx, own).iter().filter(|(_, one)| !is_wide(one)) {
+            if subject.is_meant_by(&claim(origin, telemetry)) {
+                found.add(telemetry);
+            }
+        }
+        found
+    }
+}
+
+fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Telemetry>)> {
+    let mut found = objects_on::<Telemetry>(ctx, &Shelf::Namespace(Kind::Telemetry, namespace.into()));
+    oldest_first(&mut found);
+    found
+}
+
+/// Whether an object is for its whole namespace.
+fn is_wide(telemetry: &Telemetry) -> bool {
+    let selector = telemetry.spec.selector.as_ref();
+    selector.is_none_or(|selector| selector.match_labels.is_empty()) && targets(telemetry).is_empty()
+}
+
+fn claim<'a>(origin: &'a Origin, telemetry: &'a Telemetry) -> Claim<'a> {
+    Claim {
+        namespace: origin.namespace(),
+        selector: telemetry.spec.selector.as_ref().map(|selector| &selector.match_labels),
+        targets: targets(telemetry),
+    }
+}
+
+/// What an object names, also by the field that took only one.
+fn targets(telemetry: &Telemetry) -> &[PolicyTargetReference] {
+    match telemetry.spec.target_refs.as_slice() {
+        [] => telemetry.spec.target_ref.as_slice(),
+        several => several,
+    }
+}
+
+fn names(providers: &[ProviderRef]) -> Vec<String> {
+    providers.iter().map(|provider| provider.name.clone()).collect()
+}

@@ -1,0 +1,127 @@
+//! Metrics: which providers get them, and how theirs differ from the standard.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopus_proto::google::protobuf::Duration;
+use canopus_proto::istio::telemetry::v1alpha1::metric_selector::{IstioMetric, MetricMatch};
+use canopus_proto::istio::telemetry::v1alpha1::metrics_overrides::tag_override::Operation;
+use canopus_proto::istio::telemetry::v1alpha1::{MetricSelector, Metrics, MetricsOverrides, WorkloadMode};
+
+use super::{Side, names};
+
+/// The standard metrics, in the order of their names.
+const ALL: [IstioMetric; 10] = [
+    IstioMetric::GrpcRequestMessages,
+    IstioMetric::GrpcResponseMessages,
+    IstioMetric::RequestCount,
+    IstioMetric::RequestDuration,
+    IstioMetric::RequestSize,
+    IstioMetric::ResponseSize,
+    IstioMetric::TcpClosedConnections,
+    IstioMetric::TcpOpenedConnections,
+    IstioMetric::TcpReceivedBytes,
+    IstioMetric::TcpSentBytes,
+];
+
+/// What a provider gets.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Reported {
+    /// How one metric differs, by its name in the API; only for sides that something is reported of.
+    sides: BTreeMap<Side, BTreeMap<String, Override>>,
+    /// The sides nothing is reported of.
+    silent: BTreeSet<Side>,
+    /// How often connections that are still open are reported.
+    pub interval: Option<Duration>,
+}
+
+impl Reported {
+    /// How the metrics of one side differ from the standard; `None` if there are none.
+    pub fn overrides(&self, side: Side) -> Option<Vec<(&str, &Override)>> {
+        let overrides = self.sides.get(&side).into_iter().flatten();
+        (!self.silent.contains(&side)).then(|| overrides.map(|(name, one)| (name.as_str(), one)).collect())
+    }
+
+    fn apply(&mut self, written: &MetricsOverrides) {
+        let selector = written.r#match.as_ref();
+        let disabled = written.disabled.map(|disabled| disabled.value);
+        let of_all = is_all(selector) && disabled == Some(true);
+        for side in sides(selector) {
+            if of_all {
+                self.silent.insert(side);
+                continue;
+            }
+            self.silent.remove(&side);
+            let overrides = self.sides.entry(side).or_default();
+            for metric in metrics(selector) {
+                let one = overrides.entry(metric).or_default();
+                one.disabled = disabled.unwrap_or(one.disabled);
+                for (tag, change) in &written.tag_overrides {
+                    let value = (change.operation() == Operation::Upsert).then(|| change.value.clone());
+                    one.tags.insert(tag.clone(), value);
+                }
+            }
+        }
+    }
+}
+
+/// How a metric differs from the standard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Override {
+    /// Whether it is not reported at all.
+    pub disabled: bool,
+    /// Its tags: an expression each, or `None` if the tag is removed.
+    pub tags: BTreeMap<String, Option<String>>,
+}
+
+/// The providers of metrics, given what objects say and whom the mesh uses by default.
+pub fn merge(written: &[Metrics], defaults: &[String]) -> BTreeMap<String, Reported> {
+    if written.is_empty() {
+        return defaults.iter().map(|name| (name.clone(), Reported::default())).collect();
+    }
+    let last = written.iter().rev().find(|metrics| !metrics.providers.is_empty());
+    let in_scope = last.map_or_else(|| defaults.to_vec(), |metrics| names(&metrics.providers));
+    let mut merged: BTreeMap<String, Reported> = BTreeMap::new();
+    let mut inherited = defaults.to_vec();
+    for metrics in written {
+        if !metrics.providers.is_empty() {
+            inherited = names(&metrics.providers);
+        }
+        for name in inherited.iter().filter(|name| in_scope.contains(name)) {
+            let reported = merged.entry(name.clone()).or_default();
+            reported.interval = metrics.reporting_interval.or(reported.interval);
+            for written in &metrics.overrides {
+                reported.apply(written);
+            }
+        }
+    }
+    merged
+}
+
+fn sides(selector: Option<&MetricSelector>) -> Vec<Side> {
+    match selector.map_or(WorkloadMode::ClientAndServer, |selector| selector.mode()) {
+        WorkloadMode::ClientAndServer => vec![Side::Client, Side::Server],
+        WorkloadMode::Client => vec![Side::Client],
+        WorkloadMode::Server => vec![Side::Server],
+    }
+}
+
+fn is_all(selector: Option<&MetricSelector>) -> bool {
+    match selector.and_then(|selector| selector.metric_match.as_ref()) {
+        Some(MetricMatch::CustomMetric(_)) => false,
+        Some(MetricMatch::Metric(metric)) => *metric == IstioMetric::AllMetrics as i32,
+        None => true,
+    }
+}
+
+fn metrics(selector: Option<&MetricSelector>) -> Vec<String> {
+    if is_all(selector) {
+        return ALL.iter().map(|metric| metric.as_str_name().to_owned()).collect();
+    }
+    match selector.and_then(|selector| selector.metric_match.as_ref()) {
+        Some(MetricMatch::CustomMetric(name)) => vec![name.clone()],
+        Some(MetricMatch::Metric(metric)) => {
+            IstioMetric::try_from(*metric).iter().map(|metric| metric.as_str_name().to_owned()).collect()
+        }
+        None => Vec::new(),
+    }
+}
