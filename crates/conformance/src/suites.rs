@@ -7,6 +7,7 @@ mod live_admission;
 mod objects;
 mod primitives;
 mod proto_json;
+mod tables_simulation;
 mod tables_validation;
 mod unadapted;
 mod validation_samples;
@@ -64,6 +65,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "tables-primitives" => Box::new(primitives::Primitives),
+        "tables-simulation" => Box::new(tables_simulation::TablesSimulation),
         "tables-validation" => Box::new(tables_validation::TablesValidation),
         "xds" => Box::new(xds::Xds::default()),
         "validation-samples" => Box::new(validation_samples::ValidationSamples),

@@ -195,6 +195,8 @@ pub fn settings(ctx: &Ctx<'_>) -> Arc<MeshSettings> {
 pub fn qualified_host(host: &str, namespace: &str, domain: &str) -> String {
     if host.is_empty() || host == "*" || host.contains('.') || parse_ip(host).is_ok() {
         host.to_owned()
+    } else if domain.is_empty() {
+        format!("{host}.{namespace}")
     } else {
         format!("{host}.{namespace}.svc.{domain}")
     }
@@ -207,6 +209,7 @@ mod tests {
     #[test]
     fn short_hosts_belong_to_the_namespace_they_are_written_in() {
         assert_eq!(qualified_host("a", "ns", "cluster.local"), "a.ns.svc.cluster.local");
+        assert_eq!(qualified_host("a", "ns", ""), "a.ns");
         assert_eq!(qualified_host("a.example.com", "ns", "cluster.local"), "a.example.com");
         for itself in ["*", "", "10.0.0.1", "fd00::1"] {
             assert_eq!(qualified_host(itself, "ns", "cluster.local"), itself);
