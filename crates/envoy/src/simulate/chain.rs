@@ -61,7 +61,7 @@ pub(super) fn choose<'a>(
 }
 
 /// The chains that fit best, or those that do not ask if none fits.
-fn sieve<'a>(chains: Vec<&'a FilterChain>, fit: impl Fn(&FilterChain) -> Fit) -> Vec<&'a FilterChain> {
+fn sieve(chains: Vec<&FilterChain>, fit: impl Fn(&FilterChain) -> Fit) -> Vec<&FilterChain> {
     let (mut fitting, mut unset, mut most) = (Vec::new(), Vec::new(), 0);
     for chain in chains {
         match fit(chain) {

@@ -1,8 +1,9 @@
 //! Conditions on texts and values.
 
+use canopus_proto::envoy::r#type::matcher::v3::metadata_matcher::path_segment::Segment;
 use canopus_proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use canopus_proto::envoy::r#type::matcher::v3::{
-    ListMatcher, MetadataMatcher, StringMatcher, ValueMatcher, list_matcher, metadata_matcher, value_matcher,
+    ListMatcher, MetadataMatcher, StringMatcher, ValueMatcher, list_matcher, value_matcher,
 };
 use canopus_proto::google::protobuf::value::Kind;
 use canopus_proto::google::protobuf::{Struct, Value};
@@ -28,12 +29,10 @@ pub(super) fn is_full_match(regex: &str, text: &str) -> bool {
 
 /// Whether what filters know of a request meets a condition.
 pub(super) fn metadata_matches(matcher: &MetadataMatcher, known: Option<&Struct>) -> bool {
-    let mut segments = matcher.path.iter().filter_map(|segment| match &segment.segment {
-        Some(metadata_matcher::path_segment::Segment::Key(key)) => Some(key),
-        None => None,
-    });
-    let first = segments.next().zip(known).and_then(|(key, known)| known.fields.get(key));
-    let found = segments.fold(first, |value, key| match value?.kind.as_ref()? {
+    let segments = matcher.path.iter().filter_map(|segment| segment.segment.as_ref());
+    let mut keys = segments.map(|Segment::Key(key)| key);
+    let first = keys.next().zip(known).and_then(|(key, known)| known.fields.get(key));
+    let found = keys.fold(first, |value, key| match value?.kind.as_ref()? {
         Kind::StructValue(inner) => inner.fields.get(key),
         _ => None,
     });
