@@ -112,14 +112,14 @@ impl Info {
     }
 
     /// Whether a CRD of this bundle version (`v1.6.0`) is new enough to be watched.
-    pub fn accepts_bundle(&self, bundle_version: &str) -> bool {
+    pub fn accepts_bundle(&self, bundle_version: Option<&str>) -> bool {
         let Some(minimum) = self.min_bundle else { return true };
-        let mut numbers =
-            bundle_version.trim_start_matches('v').split(['.', '-', '+']).map(str::parse::<u32>);
+        // Parity: where a minimum is asked for, a CRD that does not say its version is not watched.
+        let Some(version) = bundle_version else { return false };
+        let mut numbers = version.trim_start_matches('v').split(['.', '-', '+']).map(str::parse::<u32>);
         match (numbers.next(), numbers.next()) {
             (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= minimum,
-            // Parity: a CRD that does not say its version is taken as it is.
-            _ => true,
+            _ => false,
         }
     }
 }

@@ -90,6 +90,8 @@ pub enum Event {
     Live(Part),
     /// The part cannot be followed any more, for this reason. What is known of it stays.
     Lost(Part, String),
+    /// The part does not exist or may not be read, for this reason, and the mesh can do without. What is known stays.
+    Absent(Part, String),
     /// The source has no such kind any more, nor objects of it.
     Withdraw(Kind),
     /// Objects of this namespace are not to be seen any more.

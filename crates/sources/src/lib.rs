@@ -13,7 +13,9 @@
 mod event;
 mod feed;
 pub mod files;
+pub mod kubernetes;
 pub mod memory;
+mod retry;
 pub mod status;
 pub mod world;
 

@@ -17,6 +17,11 @@ pub enum Phase {
     Restored,
     /// What is known is up to date.
     Live,
+    /// There is nothing to know, and the mesh can do without it.
+    Absent {
+        /// Why.
+        reason: String,
+    },
     /// What is known was up to date once; the source cannot be reached.
     Stale {
         /// Why.
@@ -25,7 +30,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// Whether anything is known.
+    /// Whether anything is known, be it that there is nothing.
     pub const fn is_known(&self) -> bool {
         !matches!(self, Self::Waiting { .. })
     }
@@ -38,6 +43,7 @@ impl fmt::Display for Phase {
             Self::Waiting { reason: Some(reason) } => write!(f, "waiting: {reason}"),
             Self::Restored => f.write_str("restored from the snapshot"),
             Self::Live => f.write_str("live"),
+            Self::Absent { reason } => write!(f, "absent: {reason}"),
             Self::Stale { reason } => write!(f, "stale: {reason}"),
         }
     }
@@ -69,9 +75,9 @@ impl SourceStatus {
         self.parts.iter().all(|part| part.phase.is_known())
     }
 
-    /// Whether every part is up to date.
+    /// Whether every part that exists is up to date.
     pub fn is_live(&self) -> bool {
-        self.parts.iter().all(|part| part.phase == Phase::Live)
+        self.parts.iter().all(|part| matches!(part.phase, Phase::Live | Phase::Absent { .. }))
     }
 }
 

@@ -165,10 +165,16 @@ impl World {
             }
             Event::Live(part) => self.enter(index, part, Phase::Live, update),
             Event::Lost(part, reason) => {
-                let phase = self.sources[index].parts.get(&part);
-                let phase = match phase {
+                let phase = match self.sources[index].parts.get(&part) {
                     Some(phase) if phase.is_known() => Phase::Stale { reason },
                     _ => Phase::Waiting { reason: Some(reason) },
+                };
+                self.enter(index, part, phase, update);
+            }
+            Event::Absent(part, reason) => {
+                let phase = match self.sources[index].parts.get(&part) {
+                    None | Some(Phase::Waiting { .. } | Phase::Absent { .. }) => Phase::Absent { reason },
+                    Some(_) => Phase::Stale { reason },
                 };
                 self.enter(index, part, phase, update);
             }
@@ -257,6 +263,9 @@ impl World {
                 let text = format!("{part}: cannot be followed, the last known state is served: {reason}");
                 update.notices.push(Notice::warning(name, text));
             }
+            (_, Phase::Absent { reason }) => {
+                update.notices.push(Notice::info(name, format!("{part}: not read: {reason}")));
+            }
             (_, Phase::Waiting { reason: Some(reason) }) => {
                 update.notices.push(Notice::warning(name, format!("{part}: cannot be read yet: {reason}")));
             }
@@ -309,13 +318,14 @@ impl Source {
         if known == problems {
             return;
         }
+        if self.problems.len() >= MAX_PROBLEMS && !self.problems.contains_key(&place) {
+            return;
+        }
         let name = &self.info.name;
         let new = problems.iter().filter(|problem| !known.contains(problem));
         update.notices.extend(new.map(|problem| Notice::warning(name.clone(), problem.clone())));
         update.status = true;
-        if self.problems.len() < MAX_PROBLEMS || self.problems.contains_key(&place) {
-            self.problems.insert(place, problems);
-        }
+        self.problems.insert(place, problems);
     }
 }
 

@@ -17,9 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// A running Consul server of one node, in memory.
 #[derive(Debug)]
 pub struct Consul {
-    process: Process,
+    process: Option<Process>,
     address: SocketAddr,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Consul {
@@ -31,6 +31,19 @@ impl Consul {
     async fn start_once() -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("canopus-consul-").tempdir()?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let mut consul = Self { process: None, address, directory };
+        consul.resume().await?;
+        Ok(consul)
+    }
+
+    /// Kills the server, and with it all it knew.
+    pub fn stop(&mut self) {
+        self.process = None;
+    }
+
+    /// Starts a server that knows nothing, at the same address, and waits until it has a leader and knows itself.
+    pub async fn resume(&mut self) -> Result<()> {
+        let address = self.address;
         let mut command = Command::new(canopus_parts::find(Part::Consul)?.join("consul"));
         command
             .args(["agent", "-dev", "-node=test", "-bind=127.0.0.1", "-client=127.0.0.1", "-log-level=warn"])
@@ -39,17 +52,15 @@ impl Consul {
             .arg(format!("-server-port={}", free_port()?))
             .arg(format!("-serf-lan-port={}", free_port()?))
             .arg("-hcl=disable_update_check = true")
-            .current_dir(directory.path());
-        let process = Process::spawn("consul", &mut command, directory.path())?;
-
-        let mut consul = Self { process, address, _directory: directory };
+            .current_dir(self.directory.path());
+        let spawned = Process::spawn("consul", &mut command, self.directory.path())?;
+        let process = self.process.insert(spawned);
         let registered = async || {
             let nodes = get(address, "/v1/catalog/nodes").await?;
             ensure!(nodes.as_array().is_some_and(|nodes| !nodes.is_empty()), "no node is registered yet");
             Ok(())
         };
-        consul.process.eventually("Consul's catalogue", PATIENCE, registered).await?;
-        Ok(consul)
+        process.eventually("Consul's catalogue", PATIENCE, registered).await
     }
 
     /// Where the HTTP API listens.
@@ -83,9 +94,9 @@ impl Consul {
         .await
     }
 
-    /// All that Consul has logged.
+    /// All that Consul has logged; nothing while it is stopped.
     pub fn log(&self) -> String {
-        self.process.log()
+        self.process.as_ref().map(Process::log).unwrap_or_default()
     }
 }
 

@@ -29,7 +29,9 @@ const CONTROLLERS: &str =
 #[derive(Debug)]
 pub struct KubeApi {
     controllers: Option<Process>,
-    server: Process,
+    server: Option<Process>,
+    /// Flags of the server beside the usual ones.
+    flags: &'static [&'static str],
     _etcd: Process,
     address: SocketAddr,
     kubectl: Kubectl,
@@ -65,7 +67,7 @@ impl KubeApi {
         Ok(kube)
     }
 
-    async fn start_server(flags: &[&str]) -> Result<Self> {
+    async fn start_server(flags: &'static [&'static str]) -> Result<Self> {
         let programs = canopus_parts::find(Part::Kube)?;
         let directory = tempfile::Builder::new().prefix("canopus-kube-").tempdir()?;
         let files = directory.path();
@@ -78,20 +80,29 @@ impl KubeApi {
         // An API server that finds no etcd pauses for seconds before it looks again.
         let open = async || Ok(UnixStream::connect(etcd_socket(files)).await?);
         etcd.eventually("etcd's socket", PATIENCE, open).await?;
-        let mut command = api_server(&programs, files, address);
-        let server = Process::spawn("kube-apiserver", command.args(flags), files)?;
         let kubectl = Kubectl {
             program: programs.join("kubectl"),
             kubeconfig: files.join("kubeconfig"),
             cache: files.join("kubectl"),
         };
-        let mut kube = Self { controllers: None, server, _etcd: etcd, address, kubectl, programs, directory };
-        kube.wait_ready().await?;
+        let controllers = None;
+        let mut kube =
+            Self { controllers, server: None, flags, _etcd: etcd, address, kubectl, programs, directory };
+        kube.resume().await?;
         Ok(kube)
     }
 
-    async fn wait_ready(&mut self) -> Result<()> {
-        let Self { server, address, kubectl, .. } = self;
+    /// Kills the API server. What it stored stays.
+    pub fn stop(&mut self) {
+        self.server = None;
+    }
+
+    /// Starts the API server again, at the same address, and waits until it is ready.
+    pub async fn resume(&mut self) -> Result<()> {
+        let Self { address, kubectl, .. } = self;
+        let mut command = api_server(&self.programs, self.directory.path(), *address);
+        let spawned = Process::spawn("kube-apiserver", command.args(self.flags), self.directory.path())?;
+        let server = self.server.insert(spawned);
         // Looking for the port first spares a start of kubectl per try while the server is still setting up.
         let open = async || Ok(TcpStream::connect(*address).await?);
         server.eventually("the API server's port", PATIENCE, open).await?;
@@ -120,6 +131,13 @@ impl KubeApi {
     /// A kubeconfig file that gives its bearer every right.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubectl.kubeconfig
+    }
+
+    /// The same, for reaching the API server at another address, such as that of a relay.
+    pub fn kubeconfig_by_way_of(&self, address: SocketAddr) -> Result<PathBuf> {
+        let path = self.directory.path().join(format!("kubeconfig-{}", address.port()));
+        fs::write(&path, kubeconfig(self.directory.path(), address)).context("writing a kubeconfig")?;
+        Ok(path)
     }
 
     /// Where the API server listens, with TLS.
@@ -156,9 +174,9 @@ impl KubeApi {
         tool::run(command, "").await
     }
 
-    /// All that the API server has logged.
+    /// All that the API server has logged; nothing while it is stopped.
     pub fn log(&self) -> String {
-        self.server.log()
+        self.server.as_ref().map(Process::log).unwrap_or_default()
     }
 }
 

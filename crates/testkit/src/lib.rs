@@ -15,6 +15,7 @@ pub mod http;
 mod kube;
 mod ports;
 mod process;
+mod relay;
 mod tool;
 
 pub use consul::Consul;
@@ -25,3 +26,4 @@ pub use helm::helm;
 pub use kube::KubeApi;
 pub use ports::free_port;
 pub use process::Process;
+pub use relay::Relay;

@@ -189,6 +189,23 @@ fn restored_objects_serve_until_their_source_was_listed() {
 }
 
 #[test]
+fn absent_kind_holds_nothing_up_and_takes_nothing_away() {
+    let kubernetes = source("kubernetes:east", 0);
+    let part = Part::Kind(Kind::ServiceEntry);
+    let absent = || Event::Absent(part, "not found".to_owned());
+    let mut world = World::default();
+    take(&mut world, &kubernetes, vec![Event::Expect(part), Event::Live(Part::Whole)]);
+    assert!(!world.is_whole());
+    take(&mut world, &kubernetes, vec![absent()]);
+    assert!(world.is_whole() && world.status()[0].is_live());
+
+    let listing = vec![Event::Begin(part), Event::Set(entry("one", "x")), Event::End(part)];
+    take(&mut world, &kubernetes, listing);
+    assert_eq!(changed(&take(&mut world, &kubernetes, vec![absent()])), []);
+    assert!(world.is_whole() && !world.status()[0].is_live());
+}
+
+#[test]
 fn withdrawn_kind_and_deselected_namespace_take_their_objects_along() {
     let kubernetes = source("kubernetes:east", 0);
     let other = Object::from(ServiceEntry::new("b", "two", Default::default()));

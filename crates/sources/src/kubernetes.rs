@@ -1,0 +1,76 @@
+//! Objects from a Kubernetes API server.
+//!
+//! Every kind is followed on its own ([`watch`]); what is told of all of them comes together in one place ([`collector`]),
+//! which decides what the mesh may see: namespaces by `discoverySelectors`, configuration by revision. Objects it may not
+//! see are not kept. Kinds that a cluster has to be taught are followed as soon as it has their definition.
+
+mod collector;
+mod definitions;
+mod limit;
+mod lines;
+mod object;
+mod resource;
+mod select;
+mod server;
+mod watch;
+
+use std::collections::BTreeSet;
+
+use canopus_api::Kind;
+
+pub use limit::RateLimit;
+pub use resource::{all_kinds, registry_kinds};
+pub use select::Selection;
+pub use server::{Access, AccessError, Cluster};
+pub use watch::Listing;
+
+use crate::feed::{Feed, Source};
+use collector::Collector;
+
+/// What of a cluster is followed.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The kinds.
+    pub kinds: BTreeSet<Kind>,
+    /// The one namespace that is looked at; all if none is named.
+    pub namespace: Option<Box<str>>,
+    /// The revision of this control plane. Configuration labelled for another one is not seen; if empty, all is.
+    pub revision: Box<str>,
+    /// The namespaces that are seen, and what of that changes.
+    pub selection: tokio::sync::watch::Receiver<Selection>,
+    /// How listings are asked for.
+    pub listing: Listing,
+}
+
+impl Options {
+    /// All of every kind in `kinds`.
+    pub fn new(kinds: BTreeSet<Kind>) -> Self {
+        Self {
+            kinds,
+            namespace: None,
+            revision: Box::default(),
+            selection: tokio::sync::watch::Sender::new(Selection::default()).subscribe(),
+            listing: Listing::default(),
+        }
+    }
+}
+
+/// A cluster as a source.
+pub struct Kubernetes {
+    cluster: Cluster,
+    options: Options,
+}
+
+impl Kubernetes {
+    /// What `options` say of a cluster.
+    pub fn new(cluster: Cluster, options: Options) -> Self {
+        Self { cluster, options }
+    }
+}
+
+impl Source for Kubernetes {
+    async fn run(self, feed: Feed) {
+        // The only way to end is that nobody listens any more.
+        let _ = Collector::new(self.cluster, self.options, feed).run().await;
+    }
+}

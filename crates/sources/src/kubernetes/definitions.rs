@@ -1,0 +1,123 @@
+//! Which kinds a cluster has been taught.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopus_api::Kind;
+use canopus_base::tree::Node;
+
+use super::resource::is_defined;
+use super::watch::Told;
+
+/// Says which release of its project a definition comes from.
+const BUNDLE_VERSION: &str = "gateway.networking.k8s.io/bundle-version";
+
+/// The definitions of a cluster.
+#[derive(Debug)]
+pub(super) struct Definitions {
+    /// Kinds of interest, by the name of their definition.
+    wanted: BTreeMap<String, Kind>,
+    /// Definitions that are there, with what they say of their release.
+    found: BTreeMap<Kind, Option<Box<str>>>,
+    /// What a listing that has not ended has named.
+    listed: Option<BTreeSet<Kind>>,
+}
+
+impl Definitions {
+    /// Looks for the definitions of these kinds.
+    pub(super) fn new(kinds: &BTreeSet<Kind>) -> Self {
+        let wanted = kinds.iter().filter(|kind| is_defined(**kind));
+        let wanted = wanted.map(|kind| (kind.info().resource(), *kind)).collect();
+        Self { wanted, found: BTreeMap::new(), listed: None }
+    }
+
+    /// Takes what is told of definitions.
+    pub(super) fn take(&mut self, told: &Told) {
+        match told {
+            Told::Begin => self.listed = Some(BTreeSet::new()),
+            Told::End => {
+                if let Some(listed) = self.listed.take() {
+                    self.found.retain(|kind, _| listed.contains(kind));
+                }
+            }
+            Told::Object(definition) => {
+                let Some(kind) = self.kind(definition) else { return };
+                let annotations = definition.pointer("/metadata/annotations");
+                let version = annotations.and_then(|annotations| annotations.get(BUNDLE_VERSION));
+                self.found.insert(kind, version.and_then(Node::as_str).map(Box::from));
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(kind);
+                }
+            }
+            Told::Gone(definition) => {
+                if let Some(kind) = self.kind(definition) {
+                    self.found.remove(&kind);
+                }
+            }
+            Told::Live | Told::Lost(_) | Told::Absent(_) | Told::Problem(_) => {}
+        }
+    }
+
+    /// Whether no listing is under way: what is known is all there is.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listed.is_none()
+    }
+
+    /// The kinds that can be followed.
+    pub(super) fn kinds(&self) -> BTreeSet<Kind> {
+        let accepted =
+            self.found.iter().filter(|(kind, version)| kind.info().accepts_bundle(version.as_deref()));
+        accepted.map(|(kind, _)| *kind).collect()
+    }
+
+    fn kind(&self, definition: &Node) -> Option<Kind> {
+        let name = definition.pointer("/metadata/name").and_then(Node::as_str)?;
+        self.wanted.get(name).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::resource::all_kinds;
+    use super::*;
+
+    fn definition(name: &str, version: Option<&str>) -> Node {
+        json!({"metadata": {"name": name, "annotations": {BUNDLE_VERSION: version}}}).into()
+    }
+
+    #[test]
+    fn known_kinds_come_and_go_with_their_definitions() {
+        let mut definitions = Definitions::new(&all_kinds());
+        for told in [
+            Told::Begin,
+            Told::Object(definition("virtualservices.networking.istio.io", None)),
+            Told::Object(definition("cakes.example.com", None)),
+            Told::Object(definition("services", None)),
+            Told::End,
+        ] {
+            definitions.take(&told);
+        }
+        assert_eq!(definitions.kinds(), BTreeSet::from([Kind::VirtualService]));
+
+        definitions.take(&Told::Object(definition("gateways.networking.istio.io", None)));
+        definitions.take(&Told::Gone(definition("virtualservices.networking.istio.io", None)));
+        assert_eq!(definitions.kinds(), BTreeSet::from([Kind::Gateway]));
+        definitions.take(&Told::Begin);
+        definitions.take(&Told::Lost("no route".to_owned()));
+        assert_eq!(definitions.kinds(), BTreeSet::from([Kind::Gateway]));
+        definitions.take(&Told::Begin);
+        definitions.take(&Told::End);
+        assert_eq!(definitions.kinds(), BTreeSet::new());
+    }
+
+    #[test]
+    fn definitions_of_old_releases_are_not_followed() {
+        let mut definitions = Definitions::new(&all_kinds());
+        let name = "tlsroutes.gateway.networking.k8s.io";
+        for (version, followed) in [(None, false), (Some("v1.4.0"), false), (Some("v1.5.1"), true)] {
+            definitions.take(&Told::Object(definition(name, version)));
+            assert_eq!(definitions.kinds().contains(&Kind::TlsRoute), followed, "{version:?}");
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! An API server and how to reach it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use canopus_base::json;
+use canopus_base::tree::{Limits, Node};
+use http::{Request, StatusCode, header};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use kube::client::{Body, Client};
+use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+
+use super::limit::{Limiter, RateLimit};
+
+/// An error that the API server explains in more bytes than this is cut.
+const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// How to reach an API server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// As the current context of a kubeconfig file says.
+    Kubeconfig(PathBuf),
+    /// As a pod of the cluster, with its service account.
+    Pod,
+}
+
+/// Why an API server cannot even be tried.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    /// The kubeconfig cannot be used.
+    #[error("kubeconfig {path}: {message}", path = path.display())]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        message: String,
+    },
+    /// The pod's service account cannot be used.
+    #[error("the pod's service account: {0}")]
+    Pod(String),
+}
+
+/// A connection to one API server. Clones share it.
+#[derive(Clone)]
+pub struct Cluster {
+    client: Client,
+    limiter: Arc<Limiter>,
+}
+
+impl Cluster {
+    /// Prepares to reach an API server, which need not be there yet.
+    pub async fn connect(access: &Access, limit: RateLimit) -> Result<Self, AccessError> {
+        let fail = |message: String| match access {
+            Access::Kubeconfig(path) => AccessError::Kubeconfig { path: path.clone(), message },
+            Access::Pod => AccessError::Pod(message),
+        };
+        let mut config = match access {
+            Access::Kubeconfig(path) => {
+                let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fail(chain(&error)))?;
+                Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                    .await
+                    .map_err(|error| fail(chain(&error)))?
+            }
+            Access::Pod => Config::incluster().map_err(|error| fail(chain(&error)))?,
+        };
+        // Whoever asks decides when to ask again, and says so.
+        config.default_retry = false;
+        let client = Client::try_from(config).map_err(|error| fail(chain(&error)))?;
+        Ok(Self { client, limiter: Arc::new(Limiter::new(limit)) })
+    }
+
+    /// Gets `path`. The answer may have no end.
+    pub(super) async fn stream(&self, path: &str, accept: &str) -> Result<Body, Failure> {
+        let request = Request::get(path)
+            .header(header::ACCEPT, accept)
+            .body(Body::empty())
+            .map_err(|error| Failure::Transport(error.to_string()))?;
+        self.limiter.turn().await;
+        let response = self.client.send(request).await.map_err(|error| Failure::Transport(chain(&error)))?;
+        if response.status().is_success() {
+            Ok(response.into_body())
+        } else {
+            Err(refusal(response.status(), response.into_body()).await)
+        }
+    }
+
+    /// Gets the whole answer of `path`, if it is not larger than this.
+    pub(super) async fn get(&self, path: &str, accept: &str, max_bytes: usize) -> Result<Bytes, Failure> {
+        let body = self.stream(path, accept).await?;
+        match Limited::new(body, max_bytes).collect().await {
+            Ok(collected) => Ok(collected.to_bytes()),
+            Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(max_bytes)),
+            Err(error) => Err(Failure::Transport(chain(error.as_ref()))),
+        }
+    }
+}
+
+/// Why the API server did not answer as it should.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Failure {
+    /// It said so.
+    #[error("{message} (status {code})")]
+    Status {
+        /// The HTTP status, or the one in a `Status` object.
+        code: u16,
+        /// Its words.
+        message: String,
+    },
+    /// It could not be reached, or the connection broke.
+    #[error("{0}")]
+    Transport(String),
+    /// It has said nothing for too long.
+    #[error("the connection has been silent for too long")]
+    Silent,
+    /// It said something that cannot be understood.
+    #[error("the answer cannot be understood: {0}")]
+    Malformed(String),
+    /// It said too much.
+    #[error("the answer is larger than {0} bytes")]
+    TooLarge(usize),
+}
+
+impl Failure {
+    fn code(&self) -> u16 {
+        if let Self::Status { code, .. } = self { *code } else { 0 }
+    }
+
+    /// Whether what was asked for is no longer known: everything has to be read anew.
+    pub(super) fn is_expired(&self) -> bool {
+        self.code() == StatusCode::GONE.as_u16()
+    }
+
+    /// Whether there is no such resource.
+    pub(super) fn is_not_found(&self) -> bool {
+        self.code() == StatusCode::NOT_FOUND.as_u16()
+    }
+
+    /// Whether we may not look.
+    pub(super) fn is_forbidden(&self) -> bool {
+        self.code() == StatusCode::FORBIDDEN.as_u16()
+    }
+
+    /// Whether the question itself was wrong.
+    pub(super) fn is_invalid(&self) -> bool {
+        let code = self.code();
+        code == StatusCode::BAD_REQUEST.as_u16() || code == StatusCode::UNPROCESSABLE_ENTITY.as_u16()
+    }
+
+    /// What a `Status` object says.
+    pub(super) fn of_status(status: &Node) -> Self {
+        let code = status.get("code").and_then(Node::as_i64).and_then(|code| u16::try_from(code).ok());
+        let message = status.get("message").and_then(Node::as_str).unwrap_or("no reason given");
+        Self::Status { code: code.unwrap_or(500), message: message.to_owned() }
+    }
+}
+
+async fn refusal(status: StatusCode, body: Body) -> Failure {
+    let text = match Limited::new(body, MAX_ERROR_BYTES).collect().await {
+        Ok(collected) => collected.to_bytes(),
+        Err(_) => Bytes::new(),
+    };
+    let said = json::parse(&text, &Limits::default()).ok();
+    let message = said.as_ref().and_then(|said| said.get("message")).and_then(Node::as_str);
+    let message = match message {
+        Some(message) => message.to_owned(),
+        // Not the API server's own words: a proxy's, or those of a server that is about to start or stop.
+        None => String::from_utf8_lossy(&text).trim().chars().take(200).collect(),
+    };
+    Failure::Status { code: status.as_u16(), message }
+}
+
+/// An error with its causes.
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let message = error.to_string();
+        // Many errors repeat their cause.
+        if !text.ends_with(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
+        }
+        cause = error.source();
+    }
+    text
+}

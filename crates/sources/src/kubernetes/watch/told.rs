@@ -1,0 +1,85 @@
+//! What a line of a watch says.
+
+use canopus_base::json;
+use canopus_base::tree::{Limits, Node};
+
+use super::MAX_OBJECT_BYTES;
+use crate::kubernetes::server::Failure;
+
+/// Set on the bookmark that ends a listing.
+const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
+
+/// One line.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// An object is new or different.
+    Object(Node),
+    /// An object is gone.
+    Gone(Node),
+    /// Everything up to a version has been told.
+    Bookmark(Node),
+    /// The watch cannot go on.
+    Error(Failure),
+}
+
+/// Reads a line.
+pub(super) fn parse(line: &[u8]) -> Result<Said, Failure> {
+    let limits = Limits { max_bytes: MAX_OBJECT_BYTES, ..Limits::default() };
+    let mut line = json::parse(line, &limits).map_err(|error| Failure::Malformed(error.to_string()))?;
+    let object = line.get_mut("object").map(std::mem::take).unwrap_or_default();
+    match line.get("type").and_then(Node::as_str) {
+        Some("ADDED" | "MODIFIED") => Ok(Said::Object(object)),
+        Some("DELETED") => Ok(Said::Gone(object)),
+        Some("BOOKMARK") => Ok(Said::Bookmark(object)),
+        Some("ERROR") => Ok(Said::Error(Failure::of_status(&object))),
+        other => Err(Failure::Malformed(format!("an event of type {other:?}"))),
+    }
+}
+
+/// Whether a bookmark ends a listing.
+pub(super) fn ends_listing(bookmark: &Node) -> bool {
+    let annotations = bookmark.pointer("/metadata/annotations");
+    annotations.and_then(|annotations| annotations.get(INITIAL_EVENTS_END)).and_then(Node::as_str)
+        == Some("true")
+}
+
+/// Keeps the version of an object, so that a watch can go on after it.
+pub(super) fn note_version(object: &Node, version: &mut Box<str>) {
+    if let Some(noted) = object.pointer("/metadata/resourceVersion").and_then(Node::as_str) {
+        *version = noted.into();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_told_apart_by_their_type() {
+        let said = |text: &str| parse(text.as_bytes()).unwrap();
+        let object = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}"#;
+        let Said::Object(object) = said(object) else { panic!("an object") };
+        let mut version = "6".into();
+        note_version(&object, &mut version);
+        assert_eq!(&*version, "7");
+        assert!(matches!(said(r#"{"type":"DELETED","object":{}}"#), Said::Gone(_)));
+
+        let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
+        let Said::Bookmark(bookmark) = said(bookmark) else { panic!("a bookmark") };
+        assert!(ends_listing(&bookmark) && !ends_listing(&object));
+        note_version(&bookmark, &mut version);
+        assert_eq!(&*version, "7", "a bookmark that names no version changes nothing");
+
+        let error = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
+        let Said::Error(failure) = said(error) else { panic!("an error") };
+        assert!(failure.is_expired());
+        assert_eq!(failure.to_string(), "too old (status 410)");
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for nonsense in [&b"{"[..], b"[]", b"{\"type\":\"NEW\"}", b"\xff\xfe", b""] {
+            assert!(parse(nonsense).is_err(), "{}", String::from_utf8_lossy(nonsense));
+        }
+    }
+}
