@@ -257,7 +257,7 @@ impl Collector {
             }
             // In the midst of a listing it is not known yet what is gone.
             Told::Object(_) | Told::Gone(_) if self.definitions.is_listed() => {
-                self.follow_definitions(events)
+                self.follow_definitions(events);
             }
             Told::Begin | Told::Object(_) | Told::Gone(_) | Told::Problem(_) => {}
         }
