@@ -10,6 +10,8 @@ mod words;
 
 use canopus_base::net::{parse_ip, parse_prefix};
 
+use crate::validate::text::quoted;
+
 /// A path segment that stands for exactly one segment.
 pub const MATCH_ONE: &str = "{*}";
 /// A path segment that stands for any number of segments.
@@ -27,27 +29,27 @@ pub enum InvalidValue {
     #[error("empty value not allowed, found in {field}")]
     Empty { field: String },
     /// More than one `*`.
-    #[error("at most one wildcard is allowed, found in {field}: {value:?}")]
+    #[error("at most one wildcard is allowed, found in {field}: {}", quoted(.value))]
     ManyWildcards { field: String, value: String },
     /// A `*` in the middle.
-    #[error("wildcard is only allowed at the start or end, found in {field}: {value:?}")]
+    #[error("wildcard is only allowed at the start or end, found in {field}: {}", quoted(.value))]
     InnerWildcard { field: String, value: String },
     /// A `*` where only exact values are taken.
     #[error("wildcard not allowed, found in {field}")]
     Wildcard { field: String },
     /// A trust domain is a single name.
-    #[error("trust domain must not contain '/', found in {field}: {value:?}")]
+    #[error("trust domain must not contain '/', found in {field}: {}", quoted(.value))]
     TrustDomainPath { field: String, value: String },
     /// Too many service accounts.
     #[error("may not have more than 16 values")]
     TooMany,
     /// Neither `serviceAccount` nor `namespace/serviceAccount`.
     #[error(
-        "expected format 'serviceAccount' or 'namespace/serviceAccount', found {found}{value:?} in {field}"
+        "expected format 'serviceAccount' or 'namespace/serviceAccount', found {found}{} in {field}", quoted(.value)
     )]
     ServiceAccount { field: String, value: String, found: &'static str },
     /// A service account longer than Kubernetes allows.
-    #[error("value cannot exceed 320 characters, found {value:?} in {field}")]
+    #[error("value cannot exceed 320 characters, found {} in {field}", quoted(.value))]
     TooLong { field: String, value: String },
     /// Not a path, or one with a template that is not supported.
     #[error("invalid or unsupported path {path}, found in {field}. {reason}")]

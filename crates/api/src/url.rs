@@ -1,5 +1,7 @@
 //! Addresses as Go's `net/url` reads them: objects that carry one were accepted by it, and users know its words.
 
+use crate::validate::text::quoted;
+
 /// An address taken apart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url<'a> {
@@ -13,7 +15,7 @@ pub struct Url<'a> {
 
 /// Why a text is not an address; the words are Go's.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("parse {text:?}: {reason}")]
+#[error("parse {}: {reason}", quoted(.text))]
 pub struct UrlError {
     /// The text.
     pub text: String,
@@ -130,7 +132,7 @@ fn split_host<'a>(scheme: &str, text: &'a str) -> Result<(&'a str, &'a str), Str
     if canopus_base::net::parse_ip(&host.replacen("%25", "%", 1)).is_ok_and(|ip| ip.is_ipv6()) {
         Ok((host, port))
     } else {
-        Err(format!("invalid host: ParseAddr({host:?}): unable to parse IP"))
+        Err(format!("invalid host: ParseAddr({}): unable to parse IP", quoted(host)))
     }
 }
 
@@ -140,7 +142,7 @@ fn port_digits(text: &str) -> Result<&str, String> {
     match digits {
         None if text.is_empty() => Ok(""),
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => Ok(digits),
-        _ => Err(format!("invalid port {text:?} after host")),
+        _ => Err(format!("invalid port {} after host", quoted(text))),
     }
 }
 
@@ -150,10 +152,10 @@ fn host_bytes(host: &str) -> Result<(), String> {
         if byte == b'%' {
             let escape = escape_at(host, at)?;
             if escape.as_bytes()[1] < b'8' && escape != "%25" {
-                return Err(format!("invalid URL escape {escape:?}"));
+                return Err(format!("invalid URL escape {}", quoted(escape)));
             }
         } else if byte.is_ascii() && !is_host_byte(byte) {
-            return Err(format!("invalid character {:?} in host name", char::from(byte).to_string()));
+            return Err(format!("invalid character {} in host name", quoted(&char::from(byte).to_string())));
         }
     }
     Ok(())
@@ -169,7 +171,7 @@ fn escape_at(text: &str, at: usize) -> Result<&str, String> {
         [_, a, b, ..] if a.is_ascii_hexdigit() && b.is_ascii_hexdigit() => Ok(&text[at..at + 3]),
         _ => {
             let escape: String = text[at..].chars().take(3).collect();
-            Err(format!("invalid URL escape {escape:?}"))
+            Err(format!("invalid URL escape {}", quoted(&escape)))
         }
     }
 }

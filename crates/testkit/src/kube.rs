@@ -1,4 +1,5 @@
 mod pki;
+mod proxy;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,6 +15,8 @@ use tokio::net::{TcpStream, UnixStream};
 
 use crate::ports::{free_port, retry_on_taken_port};
 use crate::{Process, helm, tool};
+
+pub use proxy::KubeProxy;
 
 /// How long the API server may take to be ready; it needs some seconds on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -174,6 +177,11 @@ impl KubeApi {
         tool::run(command, "").await
     }
 
+    /// Starts a proxy that speaks plain HTTP to tests and has the rights of the administrator.
+    pub async fn proxy(&self) -> Result<KubeProxy> {
+        retry_on_taken_port(async || KubeProxy::start(&self.kubectl, self.directory.path()).await).await
+    }
+
     /// All that the API server has logged; nothing while it is stopped.
     pub fn log(&self) -> String {
         self.server.as_ref().map(Process::log).unwrap_or_default()
@@ -182,9 +190,13 @@ impl KubeApi {
 
 impl Kubectl {
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
+        tool::run(self.command(arguments), input).await
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("KUBECACHEDIR", &self.cache);
-        tool::run(command, input).await
+        command
     }
 }
 

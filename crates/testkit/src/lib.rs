@@ -23,7 +23,7 @@ pub use echo::{Echo, Echoed};
 pub use envoy::Envoy;
 pub use eventually::eventually;
 pub use helm::helm;
-pub use kube::KubeApi;
+pub use kube::{KubeApi, KubeProxy};
 pub use ports::free_port;
 pub use process::Process;
 pub use relay::Relay;

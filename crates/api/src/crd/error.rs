@@ -48,7 +48,8 @@ impl ErrorKind {
         matches!(self, Self::Required | Self::Type | Self::Unsupported | Self::TooLong | Self::TooMany)
     }
 
-    const fn words(self) -> &'static str {
+    /// What an error of this sort begins with: `Required value`.
+    pub const fn words(self) -> &'static str {
         match self {
             Self::Required => "Required value",
             Self::Duplicate => "Duplicate value",

@@ -1,6 +1,7 @@
 //! The address of a JSON Web Key Set.
 
 use crate::url::{Url, UrlError};
+use crate::validate::text::quoted;
 
 /// The server of a JWKS address.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,7 +18,7 @@ pub struct JwksServer {
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum JwksUriError {
     /// Only `http` and `https` are fetched.
-    #[error("URI scheme {scheme:?} is not supported")]
+    #[error("URI scheme {} is not supported", quoted(.scheme))]
     Scheme {
         /// What stands before the colon, if anything.
         scheme: String,
@@ -26,7 +27,7 @@ pub enum JwksUriError {
     #[error(transparent)]
     Malformed(#[from] UrlError),
     /// The number of the port is too large to be one.
-    #[error("strconv.Atoi: parsing {port:?}: value out of range")]
+    #[error("strconv.Atoi: parsing {}: value out of range", quoted(.port))]
     Port {
         /// Its digits.
         port: String,

@@ -2,9 +2,11 @@
 
 use std::num::IntErrorKind;
 
+use crate::validate::text::quoted;
+
 /// Why a text is not a port number: `<nil>` if it is a number, only too large a one.
 pub(super) fn port(text: &str) -> String {
-    let refused = |why| format!("strconv.ParseUint: parsing {text:?}: {why}");
+    let refused = |why| format!("strconv.ParseUint: parsing {}: {why}", quoted(text));
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
         return refused("invalid syntax");
     }
@@ -20,19 +22,19 @@ pub(super) fn prefix(text: &str) -> String {
         None => "no '/'".to_owned(),
         Some((ip, bits)) => prefix_parts(ip, bits),
     };
-    format!("netip.ParsePrefix({text:?}): {why}")
+    format!("netip.ParsePrefix({}): {why}", quoted(text))
 }
 
 fn prefix_parts(ip: &str, bits: &str) -> String {
     if let Err(why) = address(ip) {
-        return format!("ParseAddr({ip:?}): {why}");
+        return format!("ParseAddr({}): {why}", quoted(ip));
     }
     if ip.contains('%') {
         return "IPv6 zones cannot be present in a prefix".to_owned();
     }
     let leading_zero = bits.len() > 1 && bits.starts_with('0');
     if leading_zero || bits.parse::<i64>().is_err() || bits.starts_with(['+', '-']) {
-        return format!("bad bits after slash: {bits:?}");
+        return format!("bad bits after slash: {}", quoted(bits));
     }
     "prefix length out of range".to_owned()
 }
@@ -47,7 +49,7 @@ fn address(ip: &str) -> Result<(), String> {
 }
 
 fn at(why: &str, rest: &str) -> String {
-    format!("{why} (at {rest:?})")
+    format!("{why} (at {})", quoted(rest))
 }
 
 fn v4(text: &str) -> Result<(), String> {
@@ -150,7 +152,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, why: &str) {
-        assert_eq!(prefix(text), format!("netip.ParsePrefix({text:?}): {why}"));
+        assert_eq!(prefix(text), format!("netip.ParsePrefix({}): {why}", quoted(text)));
     }
 
     #[test]

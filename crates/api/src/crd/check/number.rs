@@ -84,7 +84,10 @@ fn fits(kind: Type, format: Option<Format>, number: Number) -> bool {
     match (kind, format) {
         (Type::Integer, Some(Format::Int32)) => match number {
             Number::Int(int) => i32::try_from(int).is_ok(),
-            other => other.as_f64() >= f64::from(i32::MIN) && other.as_f64() <= f64::from(i32::MAX),
+            other => {
+                let float = other.as_f64();
+                float.fract() == 0.0 && float >= f64::from(i32::MIN) && float <= f64::from(i32::MAX)
+            }
         },
         (Type::Integer, _) => match number {
             Number::Int(_) => true,

@@ -8,6 +8,7 @@ use super::{Builtin, Cost, global, method, no_overload};
 use crate::crd::cel::error::{EvalError, Result};
 use crate::crd::cel::meter::Meter;
 use crate::crd::cel::value::Value;
+use crate::validate::text::quoted;
 
 pub(super) const BUILTINS: &[Builtin] = &[
     global("ip", 1..=1, Cost::Read, |_, args| address(&args[0]).map(Value::Ip)),
@@ -68,8 +69,12 @@ fn address(value: &Value<'_>) -> Result<IpAddr> {
         Value::Ip(address) => Ok(*address),
         value => {
             let text = text(value)?;
-            let wrong =
-                || EvalError::new(format!("IP Address {text:?} parse error during conversion from string"));
+            let wrong = || {
+                EvalError::new(format!(
+                    "IP Address {} parse error during conversion from string",
+                    quoted(text)
+                ))
+            };
             parse_address(text).ok_or_else(wrong)
         }
     }
@@ -82,7 +87,10 @@ fn prefix(value: &Value<'_>) -> Result<IpNet> {
         value => {
             let text = text(value)?;
             parse_prefix(text).map_err(|_| {
-                EvalError::new(format!("network address parse error during conversion from string: {text:?}"))
+                EvalError::new(format!(
+                    "network address parse error during conversion from string: {}",
+                    quoted(text)
+                ))
             })
         }
     }
