@@ -163,8 +163,8 @@ fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {
 }
 
 fn normalise_paths(env: &Env<'_>, manager: &mut HttpConnectionManager) {
-    let wanted =
-        env.mesh().path_normalization.as_ref().map_or(NormalizationType::Default, |p| p.normalization());
+    let said = env.mesh().path_normalization.unwrap_or_default();
+    let wanted = said.normalization();
     let merges = matches!(wanted, NormalizationType::MergeSlashes | NormalizationType::DecodeAndMergeSlashes);
     let slashes = match wanted {
         NormalizationType::DecodeAndMergeSlashes => PathWithEscapedSlashesAction::UnescapeAndForward,

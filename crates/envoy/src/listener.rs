@@ -11,6 +11,8 @@ mod outbound;
 mod part;
 mod port;
 mod sidecar;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

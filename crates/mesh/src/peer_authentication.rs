@@ -1,5 +1,8 @@
 //! Whether the peers of a workload must use mutual TLS.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -68,10 +68,13 @@ impl Wanted<'_> {
     ///
     /// `mesh` is given if the ports that traffic is redirected to count.
     pub(crate) fn is_allowed(&self, view: &View, wildcard: &str, mesh: Option<&MeshConfig>) -> bool {
-        let privileged = (1..1024).contains(&self.port);
-        let unprivileged_pod =
+        !self.lacks_privilege(view) && !self.is_reserved(view, wildcard, mesh)
+    }
+
+    fn lacks_privilege(&self, view: &View) -> bool {
+        let unprivileged =
             matches!(view.metadata.unprivileged_pod.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
-        !(self.to_port && privileged && unprivileged_pod) && !self.is_reserved(view, wildcard, mesh)
+        self.to_port && (1..1024).contains(&self.port) && unprivileged
     }
 
     fn is_reserved(&self, view: &View, wildcard: &str, mesh: Option<&MeshConfig>) -> bool {

@@ -6,6 +6,7 @@ use canopus_mesh::peer_authentication::{PeerPolicy, WorkloadPolicy};
 use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{CommonTlsContext, DownstreamTlsContext};
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::TlsConfig;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::tls_config::TlsProtocol as MeshProtocol;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_runtime::flags::{PILOT_DISABLE_MX_ALPN, PILOT_ENABLE_METADATA_EXCHANGE};
@@ -36,7 +37,7 @@ pub(super) fn mutual(env: &Env<'_>, http: bool) -> TransportSocket {
     let exchanges = env.flag(PILOT_ENABLE_METADATA_EXCHANGE) && !env.flag(PILOT_DISABLE_MX_ALPN);
     let offered = if !http && exchanges { TCP } else { HTTP };
     let of_mesh = env.mesh().mesh_m_tls.as_ref();
-    let minimum = match of_mesh.map(|tls| tls.min_protocol_version()) {
+    let minimum = match of_mesh.map(TlsConfig::min_protocol_version) {
         Some(MeshProtocol::Tlsv13) => TlsProtocol::TlSv13,
         _ => TlsProtocol::TlSv12,
     };
