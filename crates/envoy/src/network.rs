@@ -5,8 +5,11 @@ mod protocols;
 pub(crate) mod tcp;
 
 use canopus_api::node::Version;
+use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
 use canopus_proto::{Any, Message, Name};
+
+use crate::telemetry::peer_metadata;
 
 /// A filter under its well-known name.
 pub(crate) fn filter<M: Message + Name>(name: &str, config: &M) -> Filter {
@@ -18,8 +21,10 @@ pub(crate) fn typed(name: &str, config: Any) -> Filter {
     Filter { name: name.into(), config_type: Some(ConfigType::TypedConfig(config)) }
 }
 
-/// What makes a text in filter state count for connection pools; older proxies know another name.
-pub(crate) fn hashable_string(proxy: Version) -> &'static str {
+/// What makes a text in filter state count for connection pools. Older proxies of Istio and those of others know only
+/// texts that do not.
+pub(crate) fn hashable_string(view: &View) -> &'static str {
     const SINCE: Version = Version { major: 1, minor: 29, patch: 2 };
-    if proxy >= SINCE { "istio.hashable_string" } else { "envoy.string" }
+    let known = view.version >= SINCE && peer_metadata::is_known(view);
+    if known { "istio.hashable_string" } else { "envoy.string" }
 }

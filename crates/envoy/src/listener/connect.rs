@@ -184,7 +184,7 @@ fn routes() -> RouteConfiguration {
 
 /// Notes where a tunnel leads and between whom, for the connections that come out of it.
 fn connect_authority(env: &Env<'_>) -> HttpFilter {
-    let hashable = network::hashable_string(env.view.version);
+    let hashable = network::hashable_string(env.view);
     let noted = |key: &str, value: &str, factory: &str| FilterStateValue {
         key: Some(Key::ObjectKey(key.into())),
         value: Some(Value::FormatString(text(value))),

@@ -1,6 +1,7 @@
 //! Filters that know a protocol other than HTTP.
 
 use canopus_base::protocol::Protocol;
+use canopus_proto::Name;
 use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::mongo_proxy::v3::MongoProxy;
 use canopus_proto::envoy::extensions::filters::network::mysql_proxy::v3::MySqlProxy;
@@ -36,7 +37,10 @@ pub(crate) fn stack(
             let mongo = MongoProxy { stat_prefix: stat_prefix(), ..Default::default() };
             vec![filter("envoy.filters.network.mongo_proxy", &mongo), proxy]
         }
-        Protocol::MySql if env.flag(PILOT_ENABLE_MYSQL_FILTER) => {
+        // Not in every build of Envoy.
+        Protocol::MySql
+            if env.flag(PILOT_ENABLE_MYSQL_FILTER) && env.view.has_extension(&MySqlProxy::full_name()) =>
+        {
             let mysql = MySqlProxy { stat_prefix: stat_prefix(), ..Default::default() };
             vec![filter("envoy.filters.network.mysql_proxy", &mysql), proxy]
         }

@@ -23,9 +23,14 @@ const PEER_METADATA: &str = "io.istio.http.peer_metadata.Config";
 const UPSTREAM_BAGGAGE: &str = "envoy.extensions.network_filters.peer_metadata.UpstreamConfig";
 const METADATA_EXCHANGE: &str = "envoy.tcp.metadataexchange.config.MetadataExchange";
 
+/// Whether a proxy exchanges metadata over HTTP: whether it is Istio's own.
+pub(crate) fn is_known(view: &View) -> bool {
+    view.has_extension(PEER_METADATA)
+}
+
 /// Learns the peer's workload from headers, and tells the own.
 pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<HttpFilter> {
-    if !env.flag(PILOT_ENABLE_METADATA_EXCHANGE) || !env.view.has_extension(PEER_METADATA) {
+    if !env.flag(PILOT_ENABLE_METADATA_EXCHANGE) || !is_known(env.view) {
         return None;
     }
     let method = |name: &str, config: Value| structure([(name, config)]);
@@ -52,7 +57,7 @@ pub(crate) fn is_exchanged_by(view: &View) -> bool {
 
 /// Learns who opened a tunnel, for the connections that come out of it.
 pub(crate) fn tunnelled(env: &Env<'_>) -> Option<HttpFilter> {
-    if !env.view.has_extension(PEER_METADATA) {
+    if !is_known(env.view) {
         return None;
     }
     let method = |name: &str| structure([(name, Value::from(Struct::default()))]);
