@@ -8,6 +8,7 @@
 pub mod attachment;
 pub mod credential;
 pub mod destination_rule;
+mod discovery;
 pub mod endpoint;
 pub mod envoy_filter;
 pub mod gateway;

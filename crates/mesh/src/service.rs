@@ -16,7 +16,7 @@ use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT, PILOT_ENABL
 use jiff::Timestamp;
 
 use crate::proxy::View;
-use crate::world::{Objects, Origin, Shelf, settings};
+use crate::world::{self, Objects, Origin, Shelf, settings};
 
 /// The address of a service that has none.
 pub const NO_ADDRESS: &str = "0.0.0.0";
@@ -228,7 +228,7 @@ impl Query for ServicesOf {
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        match ctx.read::<Objects>(origin).as_deref() {
+        match world::read(ctx, origin).as_deref() {
             Some(Object::Service(service)) => vec![Arc::new(kube::convert(ctx, origin, service))],
             Some(Object::ServiceEntry(entry)) => {
                 entry::convert(ctx, origin, entry).into_iter().map(Arc::new).collect()

@@ -9,6 +9,8 @@ use canopus_engine::{Ctx, Input};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
+use crate::discovery;
+
 /// Which object, of which cluster: what provenance ends in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
@@ -114,9 +116,14 @@ pub fn objects_of<T: Typed>(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<T>)> {
     objects_on(ctx, &Shelf::Kind(T::KIND))
 }
 
-/// One object, if it is there and of this type.
+/// One object, if it is there, of this type, and in a namespace the mesh looks at.
 pub fn object<T: Typed>(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<T>> {
-    ctx.read::<Objects>(origin)?.get::<T>().cloned()
+    read(ctx, origin)?.get::<T>().cloned()
+}
+
+/// One object of any type, if it is there and in a namespace the mesh looks at.
+pub(crate) fn read(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<Object>> {
+    ctx.read::<Objects>(origin).filter(|_| discovery::counts(ctx, origin))
 }
 
 /// Sorts objects as Istio does wherever the older one wins: by age, then name, then namespace.

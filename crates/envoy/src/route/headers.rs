@@ -73,3 +73,29 @@ fn authority(headers: &BTreeMap<String, String>) -> Option<String> {
     let mut named = headers.iter().filter(|(key, value)| is_authority(key) && !value.is_empty());
     named.next_back().map(|(_, value)| value.clone())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_is_rewritten_rather_than_set_and_pseudo_headers_stay() {
+        let map = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+        let request = HeaderOperations {
+            set: map(&[("Host", "set.com"), ("b", "1"), ("a", "2")]),
+            add: map(&[(":authority", "add.com"), ("c", "3")]),
+            remove: vec!["host".into(), "d".into(), ":path".into()],
+        };
+        let operations = Operations::of(Some(&Headers { request: Some(request), response: None }));
+        let added: Vec<_> = operations
+            .request_add
+            .iter()
+            .map(|option| (option.header.as_ref().unwrap().key.as_str(), option.append_action()))
+            .collect();
+        let (set, append) =
+            (HeaderAppendAction::OverwriteIfExistsOrAdd, HeaderAppendAction::AppendIfExistsOrAdd);
+        assert_eq!(added, [("a", set), ("b", set), ("c", append)]);
+        assert_eq!(operations.request_remove, ["d"]);
+        assert_eq!(operations.authority.as_deref(), Some("set.com"));
+    }
+}

@@ -151,3 +151,55 @@ pub(crate) fn is_catch_all(route: &Route) -> bool {
         && condition.query_parameters.is_empty()
         && condition.dynamic_metadata.is_empty()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(pattern: MatchType) -> StringMatch {
+        StringMatch { match_type: Some(pattern) }
+    }
+
+    #[test]
+    fn prefixes_of_kubernetes_match_whole_path_elements() {
+        let specifier =
+            |semantics, prefix: &str| path(semantics, Some(&text(MatchType::Prefix(prefix.into()))));
+        assert_eq!(specifier(Semantics::Istio, "/a/"), PathSpecifier::Prefix("/a/".into()));
+        assert_eq!(specifier(Semantics::Ingress, "/a/"), PathSpecifier::PathSeparatedPrefix("/a".into()));
+        assert_eq!(specifier(Semantics::GatewayApi, "/a"), PathSpecifier::PathSeparatedPrefix("/a".into()));
+        assert_eq!(specifier(Semantics::GatewayApi, "/"), PathSpecifier::Prefix("/".into()));
+    }
+
+    #[test]
+    fn absent_headers_may_be_missing_and_claims_are_metadata() {
+        let mut result = RouteMatch::default();
+        let headers = BTreeMap::from([
+            ("@request.auth.claims.group".to_owned(), text(MatchType::Exact("admin".into()))),
+            ("present".to_owned(), text(MatchType::Regex("*".into()))),
+            ("valued".to_owned(), text(MatchType::Exact("x".into()))),
+        ]);
+        add_headers(&mut result, &headers, true);
+        assert_eq!(result.dynamic_metadata.len(), 1);
+        assert!(result.dynamic_metadata[0].invert && result.dynamic_metadata[0].path.len() == 2);
+        let shown: Vec<_> = result
+            .headers
+            .iter()
+            .map(|h| (h.name.as_str(), h.invert_match, h.treat_missing_header_as_empty))
+            .collect();
+        assert_eq!(shown, [("present", true, false), ("valued", true, true)]);
+    }
+
+    #[test]
+    fn route_catches_all_only_without_any_condition() {
+        let route = |specifier| Route {
+            r#match: Some(RouteMatch { path_specifier: Some(specifier), ..Default::default() }),
+            ..Default::default()
+        };
+        assert!(is_catch_all(&route(PathSpecifier::Prefix("/".into()))));
+        assert!(is_catch_all(&route(PathSpecifier::SafeRegex(regex_matcher(".*")))));
+        assert!(!is_catch_all(&route(PathSpecifier::Path("/".into()))));
+        let mut narrowed = route(PathSpecifier::Prefix("/".into()));
+        narrowed.r#match.as_mut().unwrap().headers.push(header("a", &StringMatch::default()));
+        assert!(!is_catch_all(&narrowed));
+    }
+}

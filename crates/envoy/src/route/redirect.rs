@@ -63,3 +63,30 @@ pub(super) fn direct_response(response: &HttpDirectResponse) -> DirectResponseAc
         ..Default::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_is_named_unless_the_scheme_implies_it() {
+        let derived = Some(RedirectPort::DerivePort(RedirectPortSelection::FromRequestPort as i32));
+        let named = |port, scheme: &str, request_port, tls| {
+            let to = HttpRedirect { scheme: scheme.into(), redirect_port: port, ..Default::default() };
+            redirect_port(&to, request_port, tls)
+        };
+        assert_eq!(named(None, "", 8080, false), 0);
+        assert_eq!(named(derived, "", 8080, false), 8080);
+        assert_eq!(named(derived, "", 80, false), 0);
+        assert_eq!(named(derived, "", 80, true), 80);
+        assert_eq!(named(Some(RedirectPort::Port(443)), "https", 80, false), 0);
+        assert_eq!(named(Some(RedirectPort::Port(443)), "http", 80, false), 443);
+    }
+
+    #[test]
+    fn unknown_code_does_nothing() {
+        let to = |redirect_code| HttpRedirect { redirect_code, ..Default::default() };
+        assert!(redirect(&to(0), 80, false).is_some() && redirect(&to(308), 80, false).is_some());
+        assert_eq!(redirect(&to(304), 80, false), None);
+    }
+}

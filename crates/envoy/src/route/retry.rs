@@ -111,3 +111,40 @@ fn previous_priorities() -> RetryPriority {
         config_type: Some(retry_priority::ConfigType::TypedConfig(config)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_among_conditions_are_status_codes_that_ask_to_be_looked_at() {
+        let read = |text: &str| retry_on(text);
+        assert_eq!(read("5xx, reset ,"), ("5xx,reset".to_owned(), vec![]));
+        assert_eq!(read("5xx,503"), ("5xx,retriable-status-codes".to_owned(), vec![503]));
+        assert_eq!(read("retriable-status-codes,+429"), ("retriable-status-codes".to_owned(), vec![429]));
+        assert_eq!(read("503"), (",retriable-status-codes".to_owned(), vec![503]));
+        assert_eq!(read("999"), ("999".to_owned(), vec![]));
+    }
+
+    #[test]
+    fn hash_keeps_retries_on_the_same_host_unless_others_are_asked_for() {
+        let wanted = |others: Option<bool>| HttpRetry {
+            attempts: 3,
+            retry_ignore_previous_hosts: others.map(Into::into),
+            ..Default::default()
+        };
+        let predicates =
+            |wanted: Option<&HttpRetry>, hashed| policy(wanted, hashed).unwrap().retry_host_predicate.len();
+        assert_eq!((predicates(None, false), predicates(None, true)), (1, 0));
+        assert_eq!((predicates(Some(&wanted(None)), false), predicates(Some(&wanted(None)), true)), (1, 0));
+        assert_eq!(predicates(Some(&wanted(Some(true))), true), 1);
+        assert_eq!(predicates(Some(&wanted(Some(false))), false), 0);
+    }
+
+    #[test]
+    fn no_attempts_mean_no_policy() {
+        let never = HttpRetry::default();
+        assert_eq!((policy(Some(&never), false), inbound_policy(Some(&never))), (None, None));
+        assert_eq!(inbound_policy(None).unwrap().retry_on, INBOUND_RETRY_ON);
+    }
+}

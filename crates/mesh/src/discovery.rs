@@ -1,0 +1,100 @@
+//! Which namespaces the mesh looks at: all, or those that its discovery selectors pick.
+
+use std::sync::Arc;
+
+use canopus_api::{Kind, Object, ObjectKey};
+use canopus_base::labels::{Labels, Selector};
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
+
+use crate::world::{Objects, Origin, settings};
+
+/// Whether an object counts: its namespace is looked at, or it is in none.
+pub(crate) fn counts(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+    let namespace = origin.namespace();
+    namespace.is_empty()
+        || settings(ctx).mesh.discovery_selectors.is_empty()
+        || *ctx.get::<Discovered>(&(origin.cluster.clone(), namespace.into()))
+}
+
+/// Whether a namespace of a cluster is looked at.
+struct Discovered;
+
+impl Query for Discovered {
+    const NAME: &'static str = "discovered";
+    type Key = (Arc<str>, Box<str>);
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, (cluster, namespace): &Self::Key) -> bool {
+        let settings = settings(ctx);
+        let selectors: Result<Vec<_>, _> = settings.mesh.discovery_selectors.iter().map(selector).collect();
+        // Selectors that cannot be read are as good as none.
+        let Ok(selectors) = selectors else { return true };
+        let origin = Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", namespace));
+        let labels = match ctx.read::<Objects>(&origin).as_deref() {
+            Some(Object::Namespace(namespace)) => namespace.meta.labels.clone(),
+            _ => Labels::new(),
+        };
+        selectors.iter().any(|selector| selector.matches(&labels))
+    }
+}
+
+fn selector(written: &LabelSelector) -> Result<Selector, canopus_base::labels::selector::SelectorError> {
+    let labels = written.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let expressions = written.match_expressions.iter().map(|expression| {
+        let values = expression.values.iter().map(String::as_str).collect();
+        (expression.key.as_str(), expression.operator.as_str(), values)
+    });
+    Selector::from_parts(labels, expressions)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use canopus_api::{Options, decode_documents};
+    use canopus_base::tree::Limits;
+    use canopus_engine::{Batch, Engine};
+
+    use super::*;
+    use crate::service::AllServices;
+    use crate::world::{MeshSettings, Settings};
+
+    const WORLD: &str = "
+{apiVersion: v1, kind: Namespace, metadata: {name: in, labels: {mesh: 'yes'}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: out}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: a, namespace: in}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: v1, kind: Service, metadata: {name: b, namespace: out}, spec: {ports: [{port: 80}]}}
+---
+{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {name: c, namespace: out}, spec: {hosts: [c.com]}}
+";
+
+    fn seen(selectors: Vec<LabelSelector>) -> Vec<String> {
+        let mut settings = MeshSettings::default();
+        settings.mesh.discovery_selectors = selectors;
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), settings);
+        for outcome in decode_documents(WORLD, &Limits::default(), Options::watch()) {
+            let object = outcome.unwrap().value;
+            batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+        }
+        let engine = Engine::new();
+        engine.apply(batch);
+        let services = engine.snapshot().get::<AllServices>(&()).unwrap();
+        services.iter().map(|service| service.name.to_string()).collect()
+    }
+
+    #[test]
+    fn namespaces_that_no_selector_picks_are_not_looked_at() {
+        let mesh = LabelSelector {
+            match_labels: BTreeMap::from([("mesh".to_owned(), "yes".to_owned())]),
+            ..Default::default()
+        };
+        assert_eq!(seen(Vec::new()), ["a", "b", "c.com"]);
+        assert_eq!(seen(vec![mesh.clone()]), ["a"]);
+        assert_eq!(seen(vec![mesh, LabelSelector::default()]), ["a", "b", "c.com"]);
+    }
+}
