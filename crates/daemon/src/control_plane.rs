@@ -6,9 +6,12 @@ use canopus_engine::{Engine, Query, QueryError};
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::listener::Listeners;
+use canopus_envoy::name_table::NameTables;
+use canopus_envoy::proxyless;
 use canopus_envoy::resources::Resources;
 use canopus_envoy::route_config::Routes;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_envoy::secret::Secrets;
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::resource::Resource;
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
@@ -50,6 +53,57 @@ impl Mesh {
     }
 }
 
+impl Mesh {
+    /// What an Envoy gets.
+    fn for_proxy(
+        &self,
+        proxy: &Proxy,
+        view: &View,
+        type_url: &str,
+        interest: &Interest,
+    ) -> Result<ResourceSet, QueryError> {
+        let key = |name: &str| (view.clone(), name.to_owned());
+        match type_url {
+            types::CLUSTER => self.all::<Clusters>(proxy),
+            types::LISTENER => self.all::<Listeners>(proxy),
+            types::ENDPOINT => self.named::<Assignment>(interest, key),
+            types::ROUTE => self.named::<Routes>(interest, key),
+            types::SECRET => self.named::<Secrets>(interest, key),
+            types::NAME_TABLE => self
+                .engine
+                .get::<NameTables>(view)
+                .map(|table| [table.as_ref().clone()].into_iter().collect()),
+            _ => Ok(ResourceSet::default()),
+        }
+    }
+
+    /// What a gRPC library gets, which asks for everything by name.
+    fn for_library(
+        &self,
+        proxy: &Proxy,
+        view: &View,
+        type_url: &str,
+        interest: &Interest,
+    ) -> Result<ResourceSet, QueryError> {
+        let key = |name: &str| (view.clone(), name.to_owned());
+        match type_url {
+            types::CLUSTER => self.named::<proxyless::Clusters>(interest, key),
+            types::ENDPOINT => self.named::<Assignment>(interest, key),
+            types::ROUTE => self.named::<proxyless::Routes>(interest, key),
+            types::LISTENER => {
+                let mut found = Vec::new();
+                for name in interest.names().into_iter().flat_map(|names| names.iter()) {
+                    let listeners =
+                        self.engine.get::<proxyless::Listeners>(&(proxy.clone(), name.to_string()))?;
+                    found.extend(listeners.iter().cloned());
+                }
+                Ok(ResourceSet::new(found))
+            }
+            _ => Ok(ResourceSet::default()),
+        }
+    }
+}
+
 impl ControlPlane for Mesh {
     type Client = Proxy;
 
@@ -61,17 +115,17 @@ impl ControlPlane for Mesh {
     }
 
     fn resources(&self, proxy: &Proxy, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
-        let view = self.engine.get::<ViewOf>(proxy).map_err(|error| refuse(proxy, type_url, &error))?;
-        let set = match type_url {
-            types::CLUSTER => self.all::<Clusters>(proxy),
-            types::LISTENER => self.all::<Listeners>(proxy),
-            types::ENDPOINT => {
-                self.named::<Assignment>(interest, |name| (view.as_ref().clone(), name.to_owned()))
+        let set = self.engine.get::<ViewOf>(proxy).and_then(|view| {
+            if view.is_proxyless() {
+                self.for_library(proxy, &view, type_url, interest)
+            } else {
+                self.for_proxy(proxy, &view, type_url, interest)
             }
-            types::ROUTE => self.named::<Routes>(interest, |name| (view.as_ref().clone(), name.to_owned())),
-            _ => Ok(ResourceSet::default()),
-        };
-        set.map_err(|error| refuse(proxy, type_url, &error))
+        });
+        set.map_err(|error| {
+            warn!(proxy = proxy.node_id, type_url, %error, "cannot be generated");
+            Refusal::new(Code::Internal, error.to_string())
+        })
     }
 
     fn revisions(&self, _proxy: &Proxy) -> watch::Receiver<u64> {
@@ -87,9 +141,4 @@ impl ControlPlane for Mesh {
     fn disconnect(&self, proxy: &Proxy) {
         info!(proxy = proxy.node_id, "disconnected");
     }
-}
-
-fn refuse(proxy: &Proxy, type_url: &str, error: &QueryError) -> Refusal {
-    warn!(proxy = proxy.node_id, type_url, %error, "cannot be generated");
-    Refusal::new(Code::Internal, error.to_string())
 }
