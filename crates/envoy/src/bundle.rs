@@ -27,6 +27,7 @@ use canopus_proto::resource::Resource;
 
 use crate::cluster::Clusters;
 use crate::endpoint::Assignment;
+use crate::extension::Extensions;
 use crate::listener::Listeners;
 use crate::name_table::NameTables;
 use crate::proxyless;
@@ -44,6 +45,8 @@ pub struct Bundle {
     pub listeners: Vec<Resource>,
     /// RDS, for the tables the listeners name.
     pub routes: Vec<Resource>,
+    /// ECDS, for the extensions whose configuration the listeners leave to be asked for.
+    pub extensions: Vec<Resource>,
     /// NDS: what the agent answers DNS queries with.
     pub names: Vec<Resource>,
     /// SDS, for the secrets that clusters and listeners expect from the control plane.
@@ -69,6 +72,10 @@ impl Bundle {
         for name in references.secrets {
             let found = world.get::<Secrets>(&(view.as_ref().clone(), name))?;
             bundle.secrets.extend(found.as_ref().clone());
+        }
+        for name in references.extensions {
+            let found = world.get::<Extensions>(&(view.as_ref().clone(), name))?;
+            bundle.extensions.extend(found.as_ref().clone());
         }
         bundle.names.push(world.get::<NameTables>(&view)?.as_ref().clone());
         Ok(bundle)

@@ -56,6 +56,8 @@ pub(crate) struct Manager<'a> {
     pub(crate) tunnelled: bool,
     /// The service it was made for, if for one.
     pub(crate) service: Option<&'a Service>,
+    /// The port that extensions know it by: the workload's own where requests come in, else the one clients connect to.
+    pub(crate) port: u32,
 }
 
 /// Where a connection manager gets its routes from.
@@ -81,6 +83,7 @@ impl Manager<'_> {
             http3: false,
             tunnelled: false,
             service: None,
+            port: 0,
         }
     }
 

@@ -13,6 +13,7 @@ mod durations;
 pub mod endpoint;
 mod env;
 pub mod envoy_filter;
+pub mod extension;
 mod gateway;
 mod http;
 pub mod listener;

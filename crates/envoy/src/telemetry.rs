@@ -20,7 +20,7 @@ fn applicable(env: &Env<'_>) -> Arc<Applicable> {
 }
 
 /// The side that listeners of a class report on.
-fn side(class: Class) -> Side {
+pub(crate) fn side(class: Class) -> Side {
     match class {
         Class::Inbound => Side::Server,
         Class::Outbound | Class::Gateway => Side::Client,

@@ -100,6 +100,15 @@ pub fn material(ctx: &Ctx<'_>, view: &View, resource: &str) -> Option<Material> 
     clusters.iter().find_map(found)
 }
 
+/// The password of a container registry, as a Secret of that type holds it. Only proxies that proved who they are get it.
+pub fn registry_password(ctx: &Ctx<'_>, view: &View, namespace: &str, name: &str) -> Option<Bytes> {
+    view.identity.as_ref()?;
+    let clusters = clusters(ctx, view, Home::ProxyCluster);
+    let mut found = clusters.iter().filter_map(|cluster| Lookup { ctx, cluster, namespace }.secret(name));
+    let secret = found.find(|secret| &*secret.spec.r#type == "kubernetes.io/dockerconfigjson")?;
+    present(secret.spec.get(".dockerconfigjson").cloned())
+}
+
 fn may_read_secrets(ctx: &Ctx<'_>, view: &View) -> bool {
     let Some(account) = account(view) else { return false };
     let settings = settings(ctx);

@@ -11,6 +11,7 @@ pub mod destination_rule;
 mod discovery;
 pub mod endpoint;
 pub mod envoy_filter;
+pub mod extension;
 pub mod gateway;
 pub mod locality;
 pub mod network;

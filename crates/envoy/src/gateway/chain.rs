@@ -11,7 +11,8 @@ use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsC
 
 use super::listener::Transport;
 use super::{manager, passthrough, tcp, tls};
-use crate::env::Env;
+use crate::env::{Class, Env};
+use crate::extension::Placed;
 
 /// A filter chain in the making.
 #[derive(Default)]
@@ -41,19 +42,23 @@ impl<'a> Site<'a> {
 
     /// The chains that a port's servers add to the listener of this name.
     pub(super) fn chains(&self, servers: &PortServers, transport: Transport, listener: &str) -> Vec<Chain> {
+        let number = servers.port.number;
         if transport == Transport::Quic {
             let http3 = self.merged.servers_of(&servers.http3);
-            return http3.map(|server| self.https(server, transport, listener)).collect();
+            return http3.map(|server| self.https(server, (transport, number), listener)).collect();
         }
         let protocol = Protocol::parse(&servers.port.protocol);
+        let mut extensions = Placed::network(self.env, Class::Gateway, number).all_network_filters();
         if protocol.is_http() {
-            let plain = manager::plain(self.env, &servers.route_name, protocol, listener);
-            return vec![Chain { filters: vec![plain], ..Default::default() }];
+            extensions.push(manager::plain(self.env, servers, protocol, listener));
+            return vec![Chain { filters: extensions, ..Default::default() }];
         }
-        let number = servers.port.number;
         let of_server = |server: &BoundServer| {
             if server_kind::terminates_https(&server.server) {
-                vec![self.https(server, transport, listener)]
+                let mut chain = self.https(server, (transport, number), listener);
+                // Parity: of several servers only the first has extensions of connections.
+                chain.filters.splice(0..0, std::mem::take(&mut extensions));
+                vec![chain]
             } else {
                 self.network(server, number)
             }
@@ -61,11 +66,11 @@ impl<'a> Site<'a> {
         self.merged.servers_of(&servers.servers).flat_map(of_server).collect()
     }
 
-    fn https(&self, server: &BoundServer, transport: Transport, listener: &str) -> Chain {
+    fn https(&self, server: &BoundServer, at: (Transport, u32), listener: &str) -> Chain {
         Chain {
             server_names: server.sni_hosts.clone(),
-            tls: tls::context(self.env, server, transport),
-            filters: vec![manager::terminating(self.env, server, transport, listener)],
+            tls: tls::context(self.env, server, at.0),
+            filters: vec![manager::terminating(self.env, server, at, listener)],
             ..Default::default()
         }
     }

@@ -1,7 +1,7 @@
 //! The HTTP connection managers of gateways.
 
 use canopus_base::protocol::Protocol;
-use canopus_mesh::gateway::BoundServer;
+use canopus_mesh::gateway::{BoundServer, PortServers};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::Http1ProtocolOptions;
 use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
@@ -17,9 +17,10 @@ use crate::http::headers::{ProxyHeaders, forwarded_client_cert};
 use crate::http::{self, Manager, Routes};
 
 /// The manager of all plain HTTP servers of a port.
-pub(super) fn plain(env: &Env<'_>, routes: &str, protocol: Protocol, listener: &str) -> Filter {
-    let mut manager = base(env, routes, listener);
+pub(super) fn plain(env: &Env<'_>, servers: &PortServers, protocol: Protocol, listener: &str) -> Filter {
+    let mut manager = base(env, &servers.route_name, listener);
     manager.protocol = protocol;
+    manager.port = servers.port.number;
     manager.filter(env)
 }
 
@@ -27,10 +28,11 @@ pub(super) fn plain(env: &Env<'_>, routes: &str, protocol: Protocol, listener: &
 pub(super) fn terminating(
     env: &Env<'_>,
     server: &BoundServer,
-    transport: Transport,
+    (transport, port): (Transport, u32),
     listener: &str,
 ) -> Filter {
     let mut manager = base(env, &server.route_name, listener);
+    manager.port = port;
     manager.protocol = server.protocol();
     manager.http3 = transport == Transport::Quic;
     let mut built = manager.build(env);

@@ -39,7 +39,7 @@ fn of_service(env: &Env<'_>, service: &Service) -> Vec<Chain> {
         let stat_prefix = stat_prefix(env, service, port, subset, &cluster);
         let to = (cluster.as_str(), stat_prefix.as_str());
         Chain {
-            filters: tcp::passed_on(env, to, rule.as_deref(), subset, port.protocol),
+            filters: tcp::passed_on(env, to, rule.as_deref(), subset, port),
             server_names: vec![cluster],
             application_protocols: MESH_PROTOCOLS,
             ..Default::default()

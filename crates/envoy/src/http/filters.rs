@@ -21,12 +21,14 @@ use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::FilterCon
 use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::filter_config::{
     AlpnOverride, Protocol as Upstream,
 };
+use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
 
 use super::Manager;
 use crate::dns_cache;
 use crate::env::{Class, Env};
+use crate::extension::Placed;
 use crate::telemetry::{metrics, peer_metadata};
 
 /// The filters of a connection manager.
@@ -40,6 +42,10 @@ pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> 
     if !manager.tunnelled {
         filters.extend(peer_metadata::http(env, class, manager.peer_headers_in_mesh_only));
     }
+    let extensions = Placed::http(env, class, manager.port);
+    filters.extend(extensions.http_filters(&[Phase::Authn]));
+    filters.extend(extensions.http_filters(&[Phase::Authz]));
+    filters.extend(extensions.http_filters(&[Phase::Stats, Phase::Unspecified]));
     // Parity: services that share a port share a manager, so the port's first service decides.
     if manager.protocol == Protocol::GrpcWeb {
         filters.push(filter("envoy.filters.http.grpc_web", &GrpcWeb::default()));

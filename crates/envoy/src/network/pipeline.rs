@@ -1,8 +1,10 @@
 //! The chain of network filters, in Istio's order.
 
 use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 
 use crate::env::{Class, Env};
+use crate::extension::Placed;
 use crate::telemetry::{metrics, peer_metadata};
 
 /// What stands before the filters that handle the protocol, besides policies and metrics.
@@ -10,6 +12,8 @@ use crate::telemetry::{metrics, peer_metadata};
 pub(crate) struct Before {
     /// Whether metadata is exchanged with the client.
     pub(crate) exchanges_metadata: bool,
+    /// The port that extensions know the connections by.
+    pub(crate) port: u32,
     /// Resolves the name the client asks for.
     pub(crate) resolver: Option<Filter>,
 }
@@ -23,6 +27,9 @@ pub(crate) fn complete(env: &Env<'_>, class: Class, before: Before, last: Vec<Fi
     if before.exchanges_metadata {
         filters.extend(peer_metadata::network(env));
     }
+    let extensions = Placed::network(env, class, before.port);
+    filters.extend(extensions.network_filters(&[Phase::Authn, Phase::Authz]));
+    filters.extend(extensions.network_filters(&[Phase::Stats, Phase::Unspecified]));
     filters.extend(metrics::network(env, class));
     filters.extend(before.resolver);
     filters.extend(last);

@@ -94,7 +94,7 @@ pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: 
     };
     let rule = outbound_rule(env.ctx, env.view, &service.key());
     let class = outbound_class(env);
-    let mut before = pipeline::Before::default();
+    let mut before = pipeline::Before { port: listener.number, ..Default::default() };
     if dns_cache::is_for(env, class, service) {
         before.resolver = Some(protocols::server_name_resolver(env, &service.host, listener.number));
     }
@@ -120,6 +120,7 @@ pub(crate) fn routed_after(
     listener: &Port,
     before: pipeline::Before,
 ) -> Vec<Filter> {
+    let before = pipeline::Before { port: listener.number, ..before };
     let scope = scope::scope(env.ctx, env.view);
     let cluster_of = |to: &Destination| {
         let known = scope.service(&to.host).cloned().map(Known::whole);
@@ -172,12 +173,13 @@ pub(crate) fn passed_on(
     (cluster, stat_prefix): (&str, &str),
     rule: Option<&Rule>,
     subset: &str,
-    protocol: Protocol,
+    port: &Port,
 ) -> Vec<Filter> {
     let mut proxy = with_rule(env, to_cluster(cluster, stat_prefix), rule, subset);
     // What goes through is the client's TLS, which a tunnel's server could not understand.
     proxy.tunneling_config = None;
-    finish(env, outbound_class(env), proxy, protocol, cluster, pipeline::Before::default())
+    let before = pipeline::Before { port: port.number, ..Default::default() };
+    finish(env, outbound_class(env), proxy, port.protocol, cluster, before)
 }
 
 /// What a DestinationRule says about connections through a proxy.
@@ -228,9 +230,14 @@ fn finish(
     pipeline::complete(env, class, before, last)
 }
 
-/// The filters of connections to the workload.
-pub(crate) fn inbound(env: &Env<'_>, protocol: Protocol, cluster: &str, stat_prefix: &str) -> Vec<Filter> {
+/// The filters of connections to the workload, which came for this port of a service.
+pub(crate) fn inbound(
+    env: &Env<'_>,
+    (port, protocol): (u32, Protocol),
+    cluster: &str,
+    stat_prefix: &str,
+) -> Vec<Filter> {
     let proxy = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, stat_prefix) };
-    let before = pipeline::Before { exchanges_metadata: true, ..Default::default() };
+    let before = pipeline::Before { exchanges_metadata: true, port, ..Default::default() };
     finish(env, Class::Inbound, proxy, protocol, cluster, before)
 }

@@ -55,7 +55,7 @@ impl Generated {
 
     /// Whether resources of a type can be generated at all.
     pub(super) fn covers(&self, kind: Type) -> bool {
-        matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds | Type::Nds | Type::Sds)
+        matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds | Type::Nds | Type::Sds | Type::Ecds)
     }
 
     /// What a proxy gets of a type.
@@ -68,6 +68,7 @@ impl Generated {
             Type::Lds => &bundle.listeners,
             Type::Rds => &bundle.routes,
             Type::Sds => &bundle.secrets,
+            Type::Ecds => &bundle.extensions,
             Type::Nds => &bundle.names,
             _ => &[],
         })

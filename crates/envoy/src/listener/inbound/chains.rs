@@ -12,6 +12,7 @@ use super::matching::{self, Sort};
 use super::ports::{self, InboundPort};
 use super::{Audience, NAME, tls};
 use crate::env::{Class, Env};
+use crate::extension::Placed;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, http10_options};
 use crate::listener::port::Handling;
@@ -149,7 +150,10 @@ fn to_port(port: u32) -> FilterChainMatch {
 /// between the two.
 fn http(env: &Env<'_>, site: &Site) -> Vec<Filter> {
     let exchange = peer_metadata::network(env).filter(|_| !site.tunnelled);
-    exchange.into_iter().chain([manager(env, site).filter(env)]).collect()
+    let mut filters: Vec<_> = exchange.into_iter().collect();
+    filters.extend(Placed::network(env, Class::Inbound, site.target).all_network_filters());
+    filters.push(manager(env, site).filter(env));
+    filters
 }
 
 fn manager<'a>(env: &Env<'_>, site: &Site) -> Manager<'a> {
@@ -165,6 +169,7 @@ fn manager<'a>(env: &Env<'_>, site: &Site) -> Manager<'a> {
     manager.peer_headers_in_mesh_only = false;
     manager.protocol = site.protocol;
     manager.tunnelled = site.tunnelled;
+    manager.port = site.target;
     manager.base.forward_client_cert_details = headers.forwarded_client_cert as i32;
     manager.base.set_current_client_cert_details = Some(headers.client_cert_details);
     manager.base.http_protocol_options = http10_options(env);
@@ -185,5 +190,5 @@ fn tcp(env: &Env<'_>, site: &Site) -> Vec<Filter> {
         }
         .fill(pattern),
     };
-    tcp::inbound(env, site.protocol, &site.cluster, &stat_prefix)
+    tcp::inbound(env, (site.port, site.protocol), &site.cluster, &stat_prefix)
 }

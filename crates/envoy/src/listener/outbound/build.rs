@@ -16,6 +16,7 @@ use canopus_runtime::flags::{
 use super::plan::Entry;
 use crate::dns_cache;
 use crate::env::{Class, Env};
+use crate::extension::Placed;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, http10_options};
 use crate::listener::chain::{Chain, Content, Http};
@@ -44,10 +45,12 @@ pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Listener {
         listener.bind_to_port = Some(false.into());
     }
     add_inspectors(env, entry, &mut listener);
+    // Parity: of several chains for requests only the first has extensions of connections.
+    let mut extensions = Placed::network(env, Class::Outbound, port).all_network_filters();
     for chain in &entry.chains {
         let built = FilterChain {
             filter_chain_match: chain.to_match(),
-            filters: filters(env, chain, &entry.port, &name),
+            filters: filters(env, chain, &entry.port, &name, &mut extensions),
             metadata: chain
                 .origin
                 .as_ref()
@@ -95,9 +98,21 @@ fn resolves_names(env: &Env<'_>, chain: &Chain) -> bool {
     }
 }
 
-fn filters(env: &Env<'_>, chain: &Chain, port: &Port, listener: &str) -> Vec<Filter> {
+/// The filters of a chain; one for requests takes those of `extensions` that are left.
+fn filters(
+    env: &Env<'_>,
+    chain: &Chain,
+    port: &Port,
+    listener: &str,
+    extensions: &mut Vec<Filter>,
+) -> Vec<Filter> {
     match &chain.content {
-        Content::Http(http) => vec![manager(env, http, listener).filter(env)],
+        Content::Http(http) => {
+            let manager = Manager { port: port.number, ..manager(env, http, listener) };
+            let mut filters = std::mem::take(extensions);
+            filters.push(manager.filter(env));
+            filters
+        }
         Content::Service(to) => tcp::to_service(env, &to.service, to.port, port),
         Content::Routed(to) => tcp::routed(env, &to.routes, &to.origin, port),
     }

@@ -1,0 +1,238 @@
+//! Filters that users bring along: TrafficExtensions, and WasmPlugins as what they say in terms of those.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::credential::{Credential, resource_name};
+use canopus_api::istio::{TrafficExtension, WasmPlugin};
+use canopus_api::url::Url;
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::extensions::v1alpha1::traffic_extension::{ExecutionPhase, FilterConfig};
+use canopus_proto::istio::extensions::v1alpha1::{
+    PluginType, TrafficExtension as Spec, TrafficSelector, WasmConfig,
+};
+use canopus_proto::istio::r#type::v1beta1::WorkloadMode;
+use jiff::Timestamp;
+
+use crate::attachment::{Claim, Subject};
+use crate::proxy::View;
+use crate::telemetry::Side;
+use crate::world::{Origin, Shelf, objects_on, settings};
+
+/// What makes the name of an extension that a WasmPlugin stands for: no object can have it.
+const FROM_WASM_PLUGIN: &str = "~istio-translated-wasmplugin";
+
+/// The longest script that is taken.
+const MAX_SCRIPT: usize = 65536;
+
+/// A filter of the user.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Extension {
+    /// The namespace of the object.
+    pub namespace: String,
+    /// The name of the object, marked if it is a WasmPlugin.
+    pub name: String,
+    /// The version of the object, by which a proxy knows that a module may have changed.
+    pub resource_version: String,
+    /// The object.
+    pub origin: Origin,
+    created: Option<Timestamp>,
+    /// What the object says.
+    pub spec: Spec,
+}
+
+/// The kinds of filters an extension may stand among.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// Those of requests.
+    Http,
+    /// Those of connections.
+    Network,
+}
+
+impl Extension {
+    /// When it runs, compared to policies.
+    pub fn phase(&self) -> ExecutionPhase {
+        self.spec.phase()
+    }
+
+    /// The module it runs, if it runs one.
+    pub fn wasm(&self) -> Option<&WasmConfig> {
+        match &self.spec.filter_config {
+            Some(FilterConfig::Wasm(wasm)) => Some(wasm),
+            _ => None,
+        }
+    }
+
+    /// The script it runs, if it runs one.
+    pub fn script(&self) -> Option<&str> {
+        match &self.spec.filter_config {
+            Some(FilterConfig::Lua(lua)) => Some(&lua.inline_code),
+            _ => None,
+        }
+    }
+
+    /// The filters it stands among.
+    pub fn layer(&self) -> Layer {
+        match self.wasm().map(|wasm| wasm.r#type()) {
+            Some(PluginType::Network) => Layer::Network,
+            _ => Layer::Http,
+        }
+    }
+
+    /// Whether it is for listeners of this side and port.
+    pub fn is_at(&self, side: Side, port: u32) -> bool {
+        let selectors = &self.spec.r#match;
+        selectors.is_empty() || selectors.iter().any(|selector| is_at(selector, side, port))
+    }
+
+    /// The Secret with which its module is fetched, by name; it is in the namespace of the object.
+    pub fn pull_secret(&self) -> Option<String> {
+        let written =
+            self.wasm().map(|wasm| wasm.image_pull_secret.as_str()).filter(|name| !name.is_empty())?;
+        match Credential::parse(&resource_name(written), &self.namespace) {
+            Ok(Credential::Object { name, .. }) => Some(name.into_string()),
+            _ => None,
+        }
+    }
+
+    /// Whether there is something to run.
+    fn is_usable(&self) -> bool {
+        match &self.spec.filter_config {
+            Some(FilterConfig::Wasm(wasm)) => !wasm.url.is_empty() && Url::parse(&wasm.url).is_ok(),
+            Some(FilterConfig::Lua(lua)) => (1..=MAX_SCRIPT).contains(&lua.inline_code.len()),
+            None => false,
+        }
+    }
+}
+
+fn is_at(selector: &TrafficSelector, side: Side, port: u32) -> bool {
+    let on_side = match selector.mode() {
+        WorkloadMode::ClientAndServer | WorkloadMode::Undefined => true,
+        WorkloadMode::Client => side == Side::Client,
+        WorkloadMode::Server => side == Side::Server,
+    };
+    let mut ports = selector.ports.iter();
+    on_side && (selector.ports.is_empty() || ports.any(|own| own.number != 0 && own.number == port))
+}
+
+/// The usable extensions of a namespace, oldest first.
+pub struct InNamespace;
+
+impl Query for InNamespace {
+    const NAME: &'static str = "extensions_in_namespace";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Extension>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let shelf = |kind| Shelf::Namespace(kind, (**namespace).into());
+        let own = objects_on::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)).into_iter();
+        let own = own.map(|(origin, object)| Extension {
+            namespace: namespace.to_string(),
+            name: origin.name().to_owned(),
+            resource_version: object.meta.resource_version.to_string(),
+            created: object.meta.creation_timestamp,
+            spec: object.spec.clone(),
+            origin,
+        });
+        let plugins = objects_on::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)).into_iter();
+        let plugins = plugins.map(|(origin, object)| Extension {
+            namespace: namespace.to_string(),
+            name: format!("{}{FROM_WASM_PLUGIN}", origin.name()),
+            resource_version: object.meta.resource_version.to_string(),
+            created: object.meta.creation_timestamp,
+            spec: of_plugin(&object),
+            origin,
+        });
+        let mut all: Vec<_> = own.chain(plugins).filter(Extension::is_usable).map(Arc::new).collect();
+        all.sort_by(|a, b| (a.created, &a.name).cmp(&(b.created, &b.name)));
+        all
+    }
+}
+
+/// The extensions of a view, by phase, those of the highest priority first.
+pub struct Extensions;
+
+impl Query for Extensions {
+    const NAME: &'static str = "extensions_of_view";
+    type Key = View;
+    type Value = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+        let subject = Subject::of(ctx, view);
+        let mut found: BTreeMap<_, Vec<Arc<Extension>>> = BTreeMap::new();
+        for namespace in namespaces(ctx, view) {
+            for extension in ctx.get::<InNamespace>(&namespace).iter() {
+                if subject.is_meant_by(&claim(extension)) {
+                    found.entry(extension.phase()).or_default().push(extension.clone());
+                }
+            }
+        }
+        for extensions in found.values_mut() {
+            extensions.sort_by_key(|extension| {
+                Reverse(extension.spec.priority.map_or(i32::MIN, |priority| priority.value))
+            });
+        }
+        found
+    }
+}
+
+/// An extension that a proxy of this view may ask for.
+pub fn named(ctx: &Ctx<'_>, view: &View, namespace: &str, name: &str) -> Option<Arc<Extension>> {
+    let namespace = namespaces(ctx, view).into_iter().find(|own| **own == *namespace)?;
+    ctx.get::<InNamespace>(&namespace).iter().find(|extension| extension.name == name).cloned()
+}
+
+/// Whether an extension is for the proxies of a view.
+pub fn is_for(ctx: &Ctx<'_>, view: &View, extension: &Extension) -> bool {
+    Subject::of(ctx, view).is_meant_by(&claim(extension))
+}
+
+/// The namespaces whose extensions a view may have: its own, then the mesh's.
+fn namespaces(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<str>> {
+    let root: Arc<str> = settings(ctx).root_namespace().into();
+    let mut namespaces = vec![view.namespace.clone()];
+    namespaces.extend((root != view.namespace).then_some(root));
+    namespaces
+}
+
+fn claim(extension: &Extension) -> Claim<'_> {
+    Claim {
+        namespace: &extension.namespace,
+        selector: extension.spec.selector.as_ref().map(|selector| &selector.match_labels),
+        targets: &extension.spec.target_refs,
+    }
+}
+
+/// What a WasmPlugin says, as a TrafficExtension says it.
+fn of_plugin(plugin: &WasmPlugin) -> Spec {
+    let plugin = plugin.spec.clone();
+    let targets = match plugin.target_refs {
+        targets if targets.is_empty() => plugin.target_ref.into_iter().collect(),
+        targets => targets,
+    };
+    let selectors = plugin.r#match.into_iter();
+    Spec {
+        selector: plugin.selector,
+        target_refs: targets,
+        // Both enumerations have the same numbers.
+        phase: plugin.phase,
+        priority: plugin.priority,
+        r#match: selectors.map(|one| TrafficSelector { mode: one.mode, ports: one.ports }).collect(),
+        filter_config: Some(FilterConfig::Wasm(WasmConfig {
+            url: plugin.url,
+            sha256: plugin.sha256,
+            image_pull_policy: plugin.image_pull_policy,
+            image_pull_secret: plugin.image_pull_secret,
+            plugin_config: plugin.plugin_config,
+            plugin_name: plugin.plugin_name,
+            fail_strategy: plugin.fail_strategy,
+            vm_config: plugin.vm_config,
+            r#type: plugin.r#type,
+            // Parity: signatures are not checked, so keys are not passed on.
+            verification_key: String::new(),
+        })),
+    }
+}
