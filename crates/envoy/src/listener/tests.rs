@@ -268,3 +268,60 @@ fn istios_own_filters_are_left_out_when_the_proxy_does_not_have_them() {
     let text = format!("{all:?}");
     assert!(!text.contains("istio.metadata_exchange") && !text.contains("istio.alpn"));
 }
+
+#[test]
+fn applications_get_a_forward_proxy_when_its_port_is_given() {
+    let engine = world(&[]);
+    let all = listeners(&engine, &sidecar("client", "10.9.0.1", &[("HTTP_PROXY_PORT", "15002")]));
+    let listener = &all["127.0.0.1_15002"];
+    assert_eq!(outcomes(listener), ["rds http_proxy"]);
+    assert_eq!(listener.bind_to_port, None);
+    assert!(!names(&engine, &client()).contains(&"127.0.0.1_15002".to_owned()));
+}
+
+#[test]
+fn source_addresses_are_kept_when_traffic_is_intercepted_transparently() {
+    let all = listeners(&world(&[]), &sidecar("a", "10.1.0.1", &[("INTERCEPTION_MODE", "TPROXY")]));
+    assert!(all.values().all(|listener| listener.transparent.is_some_and(|wanted| wanted.value)));
+    let filters: Vec<_> = all["virtualInbound"].listener_filters.iter().map(|f| f.name.as_str()).collect();
+    assert_eq!(filters[..2], ["envoy.filters.listener.original_dst", "envoy.filters.listener.original_src"]);
+}
+
+#[test]
+fn idle_connections_end_when_the_proxy_says_after_how_long() {
+    let engine = world(&[service("a", 1, "10.0.0.1", "{name: tcp, port: 90}, {name: http, port: 80}")]);
+    let all = listeners(&engine, &sidecar("client", "10.9.0.1", &[("IDLE_TIMEOUT", "90s")]));
+    let last =
+        |listener: &Listener| match listener.filter_chains[0].filters.last().unwrap().config_type.clone() {
+            Some(ConfigType::TypedConfig(config)) => config,
+            other => panic!("{other:?}"),
+        };
+    let seconds = |timeout: Option<canopus_proto::google::protobuf::Duration>| timeout.map(|t| t.seconds);
+    let proxy: TcpProxy = last(&all["10.0.0.1_90"]).unpack().unwrap();
+    assert_eq!(seconds(proxy.idle_timeout), Some(90));
+    let manager: HttpConnectionManager = last(&all["0.0.0.0_80"]).unpack().unwrap();
+    assert_eq!(seconds(manager.common_http_protocol_options.unwrap().idle_timeout), Some(90));
+}
+
+#[test]
+fn privileged_ports_are_not_bound_when_the_pod_has_no_right_to() {
+    let engine = world(&[service("a", 1, "10.0.0.1", "{name: http, port: 80}, {name: tcp, port: 9090}")]);
+    let metadata = [("INTERCEPTION_MODE", "NONE"), ("UNPRIVILEGED_POD", "true")];
+    assert_eq!(names(&engine, &sidecar("client", "10.9.0.1", &metadata)), ["127.0.0.1_9090"]);
+}
+
+#[test]
+fn tcp_routes_go_where_the_virtual_service_says() {
+    let engine = world(&[
+        entry("a", 1, "TCP"),
+        entry("b", 2, "TCP"),
+        "{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {name: v, namespace: ns}, \
+         spec: {hosts: [a.com], tcp: [{match: [{destinationSubnets: [10.5.0.0/16]}], \
+         route: [{destination: {host: b.com, subset: v1}}]}]}}"
+            .to_owned(),
+    ]);
+    let listener = &listeners(&engine, &client())["0.0.0.0_90"];
+    assert_eq!(outcomes(listener), ["outbound|90|v1|b.com", "outbound|90||a.com"]);
+    let matched = listener.filter_chains[0].filter_chain_match.clone().unwrap();
+    assert_eq!(matched.prefix_ranges[0].address_prefix, "10.5.0.0");
+}
