@@ -13,6 +13,7 @@ mod node;
 mod policy;
 mod protocol;
 mod row;
+mod virtual_service;
 
 use canopus_base::tree::Node;
 
@@ -54,6 +55,7 @@ fn check(table: &str, test: &str) -> Option<Check> {
         "security" => policy::check(test),
         "gateway-protocol" => gateway::check(test),
         "proxy-metadata" | "pilot-context" => node::check(test),
+        "virtualservice-merge" | "pilot-model-config" => virtual_service::check(test),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use anyhow::Context;
 use canopus_api::decode::Reason;
 use canopus_api::{Object, Options, decode_documents};
-use canopus_base::tree::{Limits, Map, Node, Value};
+use canopus_base::tree::{Limits, Node, Value};
 use canopus_engine::{Batch, Engine, Snapshot};
 use canopus_envoy::bundle::Bundle;
 use canopus_envoy::route_config::Routes;
@@ -100,7 +100,10 @@ fn node(written: &Node, defaults: &Node) -> anyhow::Result<ProxyNode> {
         "INSTANCE_IPS": ips.join(","),
     });
     if let Some(labels) = written.get("labels") {
-        metadata["LABELS"] = labels.to_json();
+        // They hold whatever registries say about the workload.
+        for key in ["LABELS", "STATIC_LABELS"] {
+            metadata[key] = labels.to_json();
+        }
     }
     for entry in written.get("metadata").and_then(Node::as_map).into_iter().flatten() {
         metadata[&*entry.key] = entry.node.to_json();
@@ -123,9 +126,8 @@ fn world(
     let mut batch = Batch::new();
     let flags = Arc::new(Flags::read(features));
     batch.set::<Settings>((), MeshSettings { domain: domain.into(), flags, ..MeshSettings::default() });
-    let mut age = 0;
     for documents in documents {
-        for object in objects(documents, &mut age)? {
+        for object in objects(documents)? {
             batch.set::<Objects>(Origin::new(CLUSTER, object.key()), object);
         }
     }
@@ -135,16 +137,12 @@ fn world(
     Ok(World { snapshot: engine.snapshot(), proxy })
 }
 
-/// The objects of a stream; one that does not say when it was created is younger than those before it.
-fn objects(documents: &str, age: &mut u32) -> anyhow::Result<Vec<Object>> {
+/// The objects of a stream.
+fn objects(documents: &str) -> anyhow::Result<Vec<Object>> {
     let mut objects = Vec::new();
     for document in canopus_base::yaml::parse_all(documents, &Limits::default()) {
         let mut node = document.context("cannot read the objects")?.node;
-        if node.is_null() {
-            continue;
-        }
-        *age += 1;
-        complete(&mut node, *age);
+        set_namespace(&mut node);
         let text = node.to_json().to_string();
         for outcome in decode_documents(&text, &Limits::default(), Options::watch()) {
             match outcome {
@@ -157,18 +155,11 @@ fn objects(documents: &str, age: &mut u32) -> anyhow::Result<Vec<Object>> {
     Ok(objects)
 }
 
-fn complete(node: &mut Node, age: u32) {
-    let Value::Map(object) = &mut node.value else { return };
-    let mut metadata = match object.get("metadata").map(|node| node.value.clone()) {
-        Some(Value::Map(metadata)) => metadata,
-        _ => Map::new(),
-    };
-    if metadata.get("namespace").is_none() {
+/// Gives an object that does not say its namespace the usual one.
+fn set_namespace(object: &mut Node) {
+    if let Some(Value::Map(metadata)) = object.get_mut("metadata").map(|node| &mut node.value)
+        && !metadata.contains_key("namespace")
+    {
         metadata.insert("namespace", Value::from(NAMESPACE).into());
     }
-    if metadata.get("creationTimestamp").is_none() {
-        let created = format!("2024-01-01T{:02}:{:02}:00Z", age / 60, age % 60);
-        metadata.insert("creationTimestamp", Value::from(created).into());
-    }
-    object.insert("metadata", Value::Map(metadata).into());
 }
