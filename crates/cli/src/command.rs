@@ -7,7 +7,7 @@ use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, Parser, Subcommand};
 
 use crate::persona::Persona;
-use crate::{exit, validate};
+use crate::{exit, generate, validate};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -45,6 +45,8 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Print what a proxy would receive for the objects in files.
+    Generate(Box<generate::Arguments>),
     /// Check files of objects before a cluster sees them.
     #[command(visible_alias = "v")]
     Validate(validate::Arguments),
@@ -65,6 +67,7 @@ pub fn main() -> ExitCode {
         }
     };
     match cli.command {
+        Command::Generate(arguments) => generate::run(&cli.global, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::Version(flags) => {
             let text = version::render(&BuildInfo::current(), flags);

@@ -7,5 +7,8 @@
 
 pub mod command;
 mod exit;
+mod generate;
+mod input;
+mod output;
 mod persona;
 mod validate;

@@ -1,12 +1,11 @@
 //! `canopus validate`: files of objects, checked as admission would, with the line to change.
 
-mod check;
-mod input;
+pub(crate) mod check;
 mod istioctl;
-mod report;
+pub(crate) mod report;
 mod service;
 
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -14,8 +13,9 @@ use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::command::Global;
-use crate::exit;
+use crate::output::{print, say};
 use crate::persona::Persona;
+use crate::{exit, input};
 use check::FileReport;
 
 /// Files up to this size are checked before anybody would look for a progress bar.
@@ -86,22 +86,4 @@ fn progress(inputs: &[input::Input]) -> ProgressBar {
     }
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
-}
-
-/// Data for programs.
-fn print(text: &str, code: ExitCode) -> ExitCode {
-    written(io::stdout().lock().write_all(text.as_bytes()), code)
-}
-
-/// Words for people; coloured where the terminal wants it.
-fn say(text: &str, code: ExitCode) -> ExitCode {
-    written(anstream::stderr().lock().write_all(text.as_bytes()), code)
-}
-
-/// A reader that closed early, such as `head`, changes nothing.
-fn written(result: io::Result<()>, code: ExitCode) -> ExitCode {
-    match result {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => exit::FAILURE,
-        _ => code,
-    }
 }

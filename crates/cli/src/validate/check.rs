@@ -9,51 +9,51 @@ use canopus_base::yaml;
 use indicatif::ProgressBar;
 use serde::Serialize;
 
-use super::input::Input;
 use super::service;
 use crate::command::Global;
+use crate::input::Input;
 
 /// What an object of the mesh may have at the top.
 const TOP_LEVEL: [&str; 5] = ["apiVersion", "kind", "metadata", "spec", "status"];
 
 /// Everything found in one text.
 #[derive(Debug)]
-pub(super) struct FileReport {
+pub(crate) struct FileReport {
     /// The name of the file, or `-`.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// The text, for showing lines of it.
-    pub(super) text: Vec<u8>,
+    pub(crate) text: Vec<u8>,
     /// How many objects were checked.
-    pub(super) checked: usize,
+    pub(crate) checked: usize,
     /// What was found, in the order of the text.
-    pub(super) findings: Vec<Finding>,
+    pub(crate) findings: Vec<Finding>,
 }
 
 /// One thing found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Finding {
-    pub(super) severity: Severity,
+pub(crate) struct Finding {
+    pub(crate) severity: Severity,
     /// The rule, where there is one.
-    pub(super) code: Option<&'static str>,
+    pub(crate) code: Option<&'static str>,
     /// Whose it is.
-    pub(super) object: Identity,
+    pub(crate) object: Identity,
     /// The field; empty for the object or the text as a whole.
-    pub(super) path: String,
+    pub(crate) path: String,
     /// Where to look.
-    pub(super) at: Pos,
+    pub(crate) at: Pos,
     /// What is wrong.
-    pub(super) message: String,
+    pub(crate) message: String,
     /// What to do about it.
-    pub(super) remedy: Option<String>,
+    pub(crate) remedy: Option<String>,
     /// Whether istioctl would say it too.
-    pub(super) in_istioctl: bool,
+    pub(crate) in_istioctl: bool,
     /// What istioctl puts before it.
-    pub(super) istioctl_prefix: &'static str,
+    pub(crate) istioctl_prefix: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Severity {
+pub(crate) enum Severity {
     /// Skipped, or worth knowing.
     Note,
     Warning,
@@ -61,17 +61,17 @@ pub(super) enum Severity {
 }
 
 impl FileReport {
-    pub(super) fn is_valid(&self) -> bool {
+    pub(crate) fn is_valid(&self) -> bool {
         self.count(Severity::Error) == 0
     }
 
-    pub(super) fn count(&self, severity: Severity) -> usize {
+    pub(crate) fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|finding| finding.severity == severity).count()
     }
 }
 
 /// Checks every object of a text.
-pub(super) fn file(input: &Input, global: &Global, progress: &ProgressBar) -> FileReport {
+pub(crate) fn file(input: &Input, global: &Global, progress: &ProgressBar) -> FileReport {
     let name = input.name();
     progress.set_message(name.clone());
     let mut report = FileReport { name, text: Vec::new(), checked: 0, findings: Vec::new() };
@@ -224,7 +224,7 @@ impl Checker<'_> {
 }
 
 impl Finding {
-    pub(super) fn error(object: Identity, at: Pos, message: String) -> Self {
+    pub(crate) fn error(object: Identity, at: Pos, message: String) -> Self {
         Self {
             severity: Severity::Error,
             code: None,

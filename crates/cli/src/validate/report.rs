@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::check::{FileReport, Finding, Severity};
 
 /// Snippets of the text around each finding, then a line for each file.
-pub(super) fn text(files: &[FileReport]) -> String {
+pub(crate) fn text(files: &[FileReport]) -> String {
     let renderer = Renderer::styled();
     let mut out = String::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! Which texts to check.
+//! Which texts a command reads.
 
 use std::fs;
 use std::io::{self, Read as _};
@@ -12,9 +12,9 @@ const MAX_DEPTH: usize = 64;
 
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// One text to check, or why there is none.
+/// One text to read, or why there is none.
 #[derive(Debug)]
-pub(super) enum Input {
+pub(crate) enum Input {
     /// Standard input.
     Stdin,
     /// A file and its size.
@@ -25,14 +25,14 @@ pub(super) enum Input {
 
 impl Input {
     /// The name people know it by.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         match self {
             Self::Stdin => "-".to_owned(),
             Self::File(path, _) | Self::Missing(path, _) => path.display().to_string(),
         }
     }
 
-    pub(super) fn size(&self) -> u64 {
+    pub(crate) fn size(&self) -> u64 {
         match self {
             Self::File(_, size) => *size,
             Self::Stdin | Self::Missing(..) => 0,
@@ -40,7 +40,7 @@ impl Input {
     }
 
     /// The text, or why it cannot be read in istioctl's words.
-    pub(super) fn read(&self) -> Result<Vec<u8>, String> {
+    pub(crate) fn read(&self) -> Result<Vec<u8>, String> {
         let name = self.name();
         let read = match self {
             Self::Stdin => bounded(io::stdin().lock()),
@@ -72,7 +72,7 @@ fn bounded(reader: impl io::Read) -> io::Result<Vec<u8>> {
 }
 
 /// Everything the names stand for, files of a directory in the order of their names.
-pub(super) fn find(names: &[String]) -> Vec<Input> {
+pub(crate) fn find(names: &[String]) -> Vec<Input> {
     let mut inputs = Vec::new();
     for name in names {
         if name == "-" {

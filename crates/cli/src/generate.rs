@@ -1,0 +1,156 @@
+//! `canopus generate`: what a proxy would receive for the objects in files, without a cluster or a control plane.
+
+mod config_dump;
+mod diagnose;
+mod node;
+mod render;
+mod resource;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use canopus_envoy::bundle::Bundle;
+use canopus_mesh::credential::{Account, SecretAccess};
+use clap::ValueEnum;
+
+use crate::command::Global;
+use crate::output::{print, say};
+use crate::{exit, input};
+use resource::Type;
+
+/// Print what a proxy would receive for the objects in files.
+///
+/// No cluster and no control plane take part. The same files and the same proxy always give the same bytes. Where the age of
+/// objects decides, `metadata.creationTimestamp` counts; objects that have none are in the order of their names.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canopus generate -f mesh/ --pod productpage-v1-7c4.bookinfo
+  canopus generate -f mesh/ --type router --labels istio=ingressgateway -n istio-system --ip 10.0.0.9 --types lds,rds -o yaml
+  canopus generate -f mesh/ --proxy node.json -o config_dump | istioctl proxy-config listeners -f -
+  canopus generate -f mesh/ --proxy node.json --canonical > before.json      to be compared after a change
+
+Exit codes: 0 generated, 1 something could not be read or generated or, with --diagnostics, is wrong,
+64 the command line makes no sense.")]
+pub(crate) struct Arguments {
+    /// File or directory of objects, or `-` for standard input; may be repeated or separated by commas.
+    #[arg(short = 'f', long = "config", value_name = "PATH", value_delimiter = ',', required = true)]
+    config: Vec<String>,
+    /// Objects of another cluster, of which only Kubernetes' own kinds count; may be repeated.
+    #[arg(long, value_name = "CLUSTER=PATH")]
+    cluster_config: Vec<String>,
+    /// Mesh configuration: the file itself, or the `istio` ConfigMap that holds it.
+    #[arg(long, value_name = "FILE")]
+    mesh_config: Option<PathBuf>,
+    /// The networks of the mesh.
+    #[arg(long, value_name = "FILE")]
+    mesh_networks: Option<PathBuf>,
+    /// A setting of the control plane's process, such as `PILOT_ENABLE_QUIC_LISTENERS=true`; may be repeated.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    environment: Vec<String>,
+    /// The cluster of the objects.
+    #[arg(long, value_name = "NAME", default_value = "Kubernetes")]
+    cluster: String,
+    /// DNS suffix of services.
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    domain: String,
+    /// Types to print, separated by commas; all but name tables if not given.
+    #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',')]
+    types: Vec<Type>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Format::Json)]
+    output: Format,
+    /// Sort keys and resources and leave out versions, so that equal configuration is equal text.
+    #[arg(long)]
+    canonical: bool,
+    /// Print private keys, which are left out otherwise.
+    #[arg(long)]
+    show_secrets: bool,
+    /// Also say, on standard error, what is wrong with the objects and which parts of them had to be left out.
+    #[arg(long)]
+    diagnostics: bool,
+    #[command(flatten)]
+    proxy: node::ProxyArguments,
+}
+
+/// How resources are printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Yaml,
+    /// A line for each resource.
+    Short,
+    /// As Envoy's administration endpoint of that name answers.
+    #[value(name = "config_dump")]
+    ConfigDump,
+}
+
+pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
+    match generate(global, arguments) {
+        Ok(generated) => {
+            let wrong = generated.words.iter().any(|word| word.is_error);
+            let code = if wrong { exit::FAILURE } else { ExitCode::SUCCESS };
+            let words: String = generated.words.iter().map(|word| word.text.as_str()).collect();
+            match say(&words, ExitCode::SUCCESS) {
+                ExitCode::SUCCESS => print(&generated.text, code),
+                failure => failure,
+            }
+        }
+        Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
+    }
+}
+
+/// What is printed.
+struct Generated {
+    text: String,
+    words: Vec<Word>,
+}
+
+/// Something people should know.
+struct Word {
+    text: String,
+    is_error: bool,
+}
+
+impl Word {
+    fn error(text: impl AsRef<str>) -> Self {
+        Self { text: format!("Error: {}\n", text.as_ref()), is_error: true }
+    }
+}
+
+fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated> {
+    let mut world = world::read(global, arguments)?;
+    let (node, identity) = arguments.proxy.node(global, &world)?;
+    let proxy = canopus_mesh::proxy::Proxy::new(&node, Some(identity.clone())).context("the proxy's node")?;
+    // Whoever has the files may read the Secrets in them.
+    let account = Account {
+        cluster: proxy.metadata.cluster_id.as_str().into(),
+        namespace: identity.namespace,
+        name: identity.service_account,
+    };
+    world.batch.set::<SecretAccess>(account, true);
+    let engine = canopus_engine::Engine::new();
+    engine.apply(world.batch);
+    let snapshot = engine.snapshot();
+    let mut bundle = Bundle::of(&snapshot, &proxy)?;
+    if !arguments.show_secrets {
+        resource::redact(&mut bundle.secrets)?;
+    }
+    let types = if arguments.types.is_empty() { Type::USUAL.to_vec() } else { arguments.types.clone() };
+    let resources = resource::of_types(&bundle, &types)?;
+    let text = match arguments.output {
+        Format::Short => render::short(&resources),
+        Format::Json => render::json(&render::tree(resources, arguments.canonical)),
+        Format::Yaml => render::yaml(&render::tree(resources, arguments.canonical)),
+        Format::ConfigDump => render::json(&config_dump::tree(resources, arguments.canonical)),
+    };
+    let mut words: Vec<_> = world.problems.iter().map(Word::error).collect();
+    if arguments.diagnostics {
+        // What cannot be read is part of the findings.
+        words = diagnose::objects(&input::find(&arguments.config), global);
+        words.extend(diagnose::left_out(&snapshot, &proxy)?);
+    }
+    Ok(Generated { text, words })
+}

@@ -1,0 +1,34 @@
+//! What is wrong with the objects, and what had to be left out for it.
+
+use canopus_engine::{QueryError, Snapshot};
+use canopus_mesh::gateway::Merged;
+use canopus_mesh::proxy::{Proxy, ViewOf};
+use indicatif::ProgressBar;
+
+use super::Word;
+use crate::command::Global;
+use crate::input::Input;
+use crate::validate::{check, report};
+
+/// The findings of `canopus validate`, for files in which there are any.
+pub(super) fn objects(inputs: &[Input], global: &Global) -> Vec<Word> {
+    let files = inputs.iter().map(|input| check::file(input, global, &ProgressBar::hidden()));
+    let noteworthy =
+        files.filter(|file| file.count(check::Severity::Error) + file.count(check::Severity::Warning) > 0);
+    noteworthy
+        .map(|file| Word { is_error: !file.is_valid(), text: report::text(std::slice::from_ref(&file)) })
+        .collect()
+}
+
+/// Servers of Gateways that the proxy does not run.
+pub(super) fn left_out(world: &Snapshot, proxy: &Proxy) -> Result<Vec<Word>, QueryError> {
+    let view = world.get::<ViewOf>(proxy)?;
+    if !view.is_gateway() {
+        return Ok(Vec::new());
+    }
+    let merged = world.get::<Merged>(&view)?;
+    let left_out = merged.rejected.iter();
+    Ok(left_out
+        .map(|server| Word { text: format!("warning: left out: {server}\n"), is_error: false })
+        .collect())
+}

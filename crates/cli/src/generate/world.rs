@@ -1,0 +1,174 @@
+//! The world that files describe.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context as _, anyhow, bail};
+use canopus_api::kube::Pod;
+use canopus_api::registry::Category;
+use canopus_api::{Kind, Object, Options, mesh_config};
+use canopus_base::tree::{Limits, Node, Value};
+use canopus_base::yaml;
+use canopus_engine::Batch;
+use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
+use canopus_runtime::flags::Flags;
+
+use super::Arguments;
+use crate::command::Global;
+use crate::input::{self, Input};
+
+/// Everything that was read.
+pub(super) struct World {
+    /// All of it, to be given to an engine.
+    pub(super) batch: Batch,
+    /// What applies to the mesh as a whole.
+    pub(super) settings: MeshSettings,
+    /// The pods, with the clusters they are in.
+    pub(super) pods: Vec<(Arc<str>, Arc<Pod>)>,
+    /// What could not be read.
+    pub(super) problems: Vec<String>,
+}
+
+/// Reads what the command line names. Objects that cannot be read are left out.
+pub(super) fn read(global: &Global, arguments: &Arguments) -> anyhow::Result<World> {
+    let settings = settings(global, arguments)?;
+    let mut batch = Batch::new();
+    batch.set::<Settings>((), settings.clone());
+    let mut world = World { batch, settings, pods: Vec::new(), problems: Vec::new() };
+    let mut reader = Reader { namespace: default_namespace(global), world: &mut world };
+    for input in input::find(&arguments.config) {
+        reader.read(&arguments.cluster, &input, |_| true);
+    }
+    for given in &arguments.cluster_config {
+        let (cluster, path) = pair(given, "--cluster-config")?;
+        for input in input::find(&[path.to_owned()]) {
+            // Istio's objects are those of the cluster the control plane belongs to.
+            reader.read(cluster, &input, |kind| kind.info().category == Category::Kubernetes);
+        }
+    }
+    Ok(world)
+}
+
+/// The namespace of what names none.
+pub(super) fn default_namespace(global: &Global) -> &str {
+    if global.namespace.is_empty() { "default" } else { &global.namespace }
+}
+
+/// Takes `name=value` apart.
+pub(super) fn pair<'a>(text: &'a str, flag: &str) -> anyhow::Result<(&'a str, &'a str)> {
+    text.split_once('=').ok_or_else(|| anyhow!("{flag} {text:?}: expected NAME=VALUE"))
+}
+
+fn settings(global: &Global, arguments: &Arguments) -> anyhow::Result<MeshSettings> {
+    let environment = arguments.environment.iter().map(|given| pair(given, "--env"));
+    let environment: BTreeMap<String, String> =
+        environment.map(|pair| pair.map(|(k, v)| (k.to_owned(), v.to_owned()))).collect::<Result<_, _>>()?;
+    let mut settings = MeshSettings {
+        cluster: arguments.cluster.as_str().into(),
+        domain: arguments.domain.as_str().into(),
+        system_namespace: global.istio_namespace.as_str().into(),
+        flags: Arc::new(Flags::read(&environment)),
+        ..MeshSettings::default()
+    };
+    if let Some(file) = &arguments.mesh_config {
+        let written = text(file)?;
+        let (mesh, networks) = of_config_map(&written).unwrap_or((Some(written), None));
+        if let Some(mesh) = mesh {
+            let applied = mesh_config::apply(&mesh, &settings.mesh);
+            settings.mesh = applied.with_context(|| file.display().to_string())?.value;
+        }
+        if let Some(networks) = networks {
+            let read = mesh_config::read_networks(&networks);
+            settings.networks = read.with_context(|| format!("{}: meshNetworks", file.display()))?.value;
+        }
+    }
+    if let Some(file) = &arguments.mesh_networks {
+        let read = mesh_config::read_networks(&text(file)?);
+        settings.networks = read.with_context(|| file.display().to_string())?.value;
+    }
+    Ok(settings)
+}
+
+fn text(file: &Path) -> anyhow::Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+/// Mesh configuration and networks, if the text is a ConfigMap that holds them.
+fn of_config_map(text: &str) -> Option<(Option<String>, Option<String>)> {
+    let node = yaml::parse_one(text, &Limits::default()).ok()?;
+    if node.get("kind").and_then(Node::as_str) != Some("ConfigMap") {
+        return None;
+    }
+    let data = |key: &str| node.get("data")?.get(key)?.as_str().map(str::to_owned);
+    Some((data("mesh"), data("meshNetworks")))
+}
+
+struct Reader<'a> {
+    namespace: &'a str,
+    world: &'a mut World,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, cluster: &str, input: &Input, counts: impl Fn(Kind) -> bool) {
+        let text = match input.read() {
+            Ok(text) => text,
+            Err(message) => return self.world.problems.push(message),
+        };
+        for document in yaml::parse_all(&text, &Limits::default()) {
+            match document {
+                Ok(document) => {
+                    for node in objects(document.node) {
+                        if let Err(error) = self.object(cluster, node, &counts) {
+                            self.world.problems.push(format!("{}: {error:#}", input.name()));
+                        }
+                    }
+                }
+                Err(error) => self.world.problems.push(format!("{}: {error}", input.name())),
+            }
+        }
+    }
+
+    fn object(&mut self, cluster: &str, mut node: Node, counts: impl Fn(Kind) -> bool) -> anyhow::Result<()> {
+        if node.is_null() {
+            return Ok(());
+        }
+        let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default();
+        // Other programs' kinds are none of the mesh's business.
+        let Ok(kind) = Kind::of(text("apiVersion"), text("kind")) else { return Ok(()) };
+        if !counts(kind) {
+            return Ok(());
+        }
+        if kind.info().is_namespaced() {
+            self.give_namespace(&mut node);
+        }
+        let object = match Object::decode_as(kind, &node, Options::lenient()) {
+            Ok(decoded) => decoded.value,
+            Err(error) => bail!(error),
+        };
+        if let Object::Pod(pod) = &object {
+            self.world.pods.push((cluster.into(), pod.clone()));
+        }
+        self.world.batch.set::<Objects>(Origin::new(cluster, object.key()), object);
+        Ok(())
+    }
+
+    fn give_namespace(&self, node: &mut Node) {
+        let Some(Value::Map(metadata)) = node.get_mut("metadata").map(|metadata| &mut metadata.value) else {
+            return;
+        };
+        if metadata.get("namespace").is_none_or(Node::is_null) {
+            metadata.insert("namespace", Value::from(self.namespace).into());
+        }
+    }
+}
+
+/// The objects of a document, which may be a list of them.
+fn objects(node: Node) -> Vec<Node> {
+    let is_list = node.get("kind").and_then(Node::as_str).is_some_and(|kind| kind.ends_with("List"));
+    match node.get("items").and_then(Node::as_list) {
+        Some(items) if is_list => items.to_vec(),
+        _ => vec![node],
+    }
+}
