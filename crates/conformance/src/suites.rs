@@ -1,5 +1,6 @@
 //! The suites: which adapter runs which directory of the corpus.
 
+mod authz_envoy;
 mod crd_validation;
 mod defaults;
 mod fuzz_regressions;
@@ -60,6 +61,7 @@ pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
 
 fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
+        "authz-envoy" => Box::new(authz_envoy::AuthzEnvoy),
         "crd-validation" => Box::<crd_validation::CrdValidation>::default(),
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),

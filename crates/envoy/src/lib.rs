@@ -6,6 +6,7 @@
 //! Must not know sources, sessions or sockets. User configuration never fails the build: what cannot be honoured is left
 //! out where it stands.
 
+pub mod authorization;
 pub mod bundle;
 pub mod cluster;
 mod dns_cache;
@@ -16,6 +17,7 @@ pub mod envoy_filter;
 pub mod extension;
 mod gateway;
 mod http;
+mod jwt;
 pub mod listener;
 pub mod name_table;
 mod names;

@@ -7,7 +7,7 @@ use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
-use canopus_proto::istio::r#type::v1beta1::PolicyTargetReference;
+use canopus_proto::istio::r#type::v1beta1::{PolicyTargetReference, WorkloadSelector};
 use canopus_runtime::flags::ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY;
 
 use crate::proxy::View;
@@ -28,15 +28,115 @@ pub struct Claim<'a> {
     pub targets: &'a [PolicyTargetReference],
 }
 
+/// A service as policies name it: by the object that defines it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NamedService {
+    /// The name of the object.
+    pub name: Arc<str>,
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Who defines it, and so which kind the object is of.
+    pub registry: Registry,
+}
+
+impl From<&Service> for NamedService {
+    fn from(service: &Service) -> Self {
+        let name = service.origins.first().map(|origin| origin.name().into());
+        Self {
+            name: name.unwrap_or_else(|| service.name.clone()),
+            namespace: service.namespace.clone(),
+            registry: service.registry,
+        }
+    }
+}
+
+/// What policies of access are looked up for. Proxies that are the same to every policy are equal.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Protected {
+    /// The namespace of the workload.
+    pub namespace: Arc<str>,
+    /// The labels of the workload.
+    pub labels: Labels,
+    /// Whether it is a waypoint, whose policies name what they are for and never select by labels.
+    pub is_waypoint: bool,
+    /// The service whose traffic is handled, where that makes a difference.
+    pub service: Option<NamedService>,
+}
+
+impl Protected {
+    /// The workload of a proxy.
+    pub fn of(view: &View) -> Self {
+        Self {
+            namespace: view.namespace.clone(),
+            labels: view.labels.clone(),
+            is_waypoint: view.kind == NodeKind::Waypoint,
+            service: None,
+        }
+    }
+
+    /// The same workload, handling the traffic of a service.
+    #[must_use]
+    pub fn with_service(self, service: &Service) -> Self {
+        Self { service: Some(service.into()), ..self }
+    }
+
+    /// The same workload, subject to policies as any other even if it is a waypoint.
+    #[must_use]
+    pub fn as_workload(self) -> Self {
+        Self { is_waypoint: false, ..self }
+    }
+
+    /// What decides which policies are for it.
+    pub fn subject(&self, ctx: &Ctx<'_>) -> Subject<'_> {
+        let settings = settings(ctx);
+        Subject {
+            namespace: &self.namespace,
+            labels: &self.labels,
+            is_waypoint: self.is_waypoint,
+            services: self.service.iter().cloned().collect(),
+            root_namespace: settings.root_namespace().to_owned(),
+            gateways_by_selector: settings.flags.get(ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY),
+        }
+    }
+
+    /// The namespaces whose policies may be for it: these two, then that of the service, each once.
+    pub(crate) fn namespaces<'a>(&'a self, first: &'a str, second: &'a str) -> Vec<&'a str> {
+        let of_service = self.service.as_ref().map(|service| &*service.namespace);
+        let mut namespaces: Vec<&str> = Vec::with_capacity(3);
+        for namespace in [first, second].into_iter().chain(of_service) {
+            if !namespaces.contains(&namespace) {
+                namespaces.push(namespace);
+            }
+        }
+        namespaces
+    }
+}
+
 /// A workload, and the services it answers for, that policies may be for.
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     namespace: &'a str,
     labels: &'a Labels,
     is_waypoint: bool,
-    services: Vec<Arc<Service>>,
+    services: Vec<NamedService>,
     root_namespace: String,
     gateways_by_selector: bool,
+}
+
+impl<'a> Claim<'a> {
+    /// What a policy of `namespace` says. The single reference is an older field, which counts only where the list is empty.
+    pub fn new(
+        namespace: &'a str,
+        selector: Option<&'a WorkloadSelector>,
+        target: &'a Option<PolicyTargetReference>,
+        targets: &'a [PolicyTargetReference],
+    ) -> Self {
+        Self {
+            namespace,
+            selector: selector.map(|selector| &selector.match_labels),
+            targets: if targets.is_empty() { target.as_slice() } else { targets },
+        }
+    }
 }
 
 impl<'a> Subject<'a> {
@@ -56,7 +156,7 @@ impl<'a> Subject<'a> {
     /// The same proxies, answering for these services as well: only waypoints do.
     #[must_use]
     pub fn with_services(mut self, services: impl IntoIterator<Item = Arc<Service>>) -> Self {
-        self.services.extend(services);
+        self.services.extend(services.into_iter().map(|service| NamedService::from(&*service)));
         self
     }
 
@@ -102,12 +202,7 @@ impl<'a> Subject<'a> {
     fn answers_for(&self, registry: Registry, namespace: &str, name: &str) -> bool {
         let mut services = self.services.iter();
         services.any(|service| {
-            service.registry == registry && *service.namespace == *namespace && object_name(service) == name
+            service.registry == registry && *service.namespace == *namespace && *service.name == *name
         })
     }
-}
-
-/// The name of the object that defines a service.
-fn object_name(service: &Service) -> &str {
-    service.origins.first().map_or(&service.name, |origin| origin.name())
 }

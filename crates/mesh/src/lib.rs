@@ -6,6 +6,7 @@
 //! Must not know Envoy's types, clients, or how a fact reaches a proxy.
 
 pub mod attachment;
+pub mod authorization;
 pub mod credential;
 pub mod destination_rule;
 mod discovery;
@@ -17,10 +18,12 @@ pub mod locality;
 pub mod network;
 pub mod peer_authentication;
 pub mod proxy;
+pub mod request_authentication;
 pub mod scope;
 pub mod service;
 pub mod target;
 pub mod telemetry;
+pub mod trust_domain;
 pub mod virtual_service;
 pub mod workload;
 pub mod world;

@@ -109,7 +109,7 @@ pub struct KubeService {
 }
 
 /// Who defines a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Registry {
     /// A ServiceEntry. (First: shards of endpoints are in this order.)
     External,

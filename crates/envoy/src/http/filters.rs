@@ -26,10 +26,11 @@ use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
 
 use super::Manager;
-use crate::dns_cache;
+use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
 use crate::telemetry::{metrics, peer_metadata};
+use crate::{dns_cache, jwt};
 
 /// The filters of a connection manager.
 ///
@@ -43,8 +44,11 @@ pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> 
         filters.extend(peer_metadata::http(env, class, manager.peer_headers_in_mesh_only));
     }
     let extensions = Placed::http(env, class, manager.port);
+    filters.extend(authorization::on_requests(env, Stage::Custom, class, manager.tunnelled));
     filters.extend(extensions.http_filters(&[Phase::Authn]));
+    filters.extend(jwt::filter(env, class));
     filters.extend(extensions.http_filters(&[Phase::Authz]));
+    filters.extend(authorization::on_requests(env, Stage::Own, class, manager.tunnelled));
     filters.extend(extensions.http_filters(&[Phase::Stats, Phase::Unspecified]));
     // Parity: services that share a port share a manager, so the port's first service decides.
     if manager.protocol == Protocol::GrpcWeb {

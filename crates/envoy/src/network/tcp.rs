@@ -97,6 +97,7 @@ pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: 
     let mut before = pipeline::Before { port: listener.number, ..Default::default() };
     if dns_cache::is_for(env, class, service) {
         before.resolver = Some(protocols::server_name_resolver(env, &service.host, listener.number));
+        before.policy_service = Some(service);
     }
     let proxy = with_rule(env, to_cluster(&cluster, &stat_prefix), rule.as_deref(), "");
     finish(env, class, proxy, listener.protocol, &cluster, before)
@@ -118,7 +119,7 @@ pub(crate) fn routed_after(
     routes: &[RouteDestination],
     origin: &Origin,
     listener: &Port,
-    before: pipeline::Before,
+    before: pipeline::Before<'_>,
 ) -> Vec<Filter> {
     let before = pipeline::Before { port: listener.number, ..before };
     let scope = scope::scope(env.ctx, env.view);
@@ -223,21 +224,21 @@ fn finish(
     proxy: TcpProxy,
     protocol: Protocol,
     cluster: &str,
-    before: pipeline::Before,
+    before: pipeline::Before<'_>,
 ) -> Vec<Filter> {
     let stat_prefix = proxy.stat_prefix.clone();
     let last = protocols::stack(env, protocol, logged(env, class, proxy), &stat_prefix, cluster);
     pipeline::complete(env, class, before, last)
 }
 
-/// The filters of connections to the workload, which came for this port of a service.
+/// The filters of connections to the workload.
 pub(crate) fn inbound(
     env: &Env<'_>,
-    (port, protocol): (u32, Protocol),
+    protocol: Protocol,
     cluster: &str,
     stat_prefix: &str,
+    before: pipeline::Before<'_>,
 ) -> Vec<Filter> {
     let proxy = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, stat_prefix) };
-    let before = pipeline::Before { exchanges_metadata: true, port, ..Default::default() };
     finish(env, Class::Inbound, proxy, protocol, cluster, before)
 }

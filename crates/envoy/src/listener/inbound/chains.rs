@@ -16,6 +16,7 @@ use crate::extension::Placed;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, http10_options};
 use crate::listener::port::Handling;
+use crate::network::pipeline::Before;
 use crate::network::tcp;
 use crate::stat_name::Placeholders;
 use crate::telemetry::{metrics, peer_metadata};
@@ -190,5 +191,7 @@ fn tcp(env: &Env<'_>, site: &Site) -> Vec<Filter> {
         }
         .fill(pattern),
     };
-    tcp::inbound(env, (site.port, site.protocol), &site.cluster, &stat_prefix)
+    let before =
+        Before { exchanges_metadata: true, port: site.port, tunnelled: site.tunnelled, ..Default::default() };
+    tcp::inbound(env, site.protocol, &site.cluster, &stat_prefix, before)
 }

@@ -1,0 +1,138 @@
+//! Who may call: AuthorizationPolicies as filters.
+//!
+//! Policies that deny, allow and audit are rules of Envoy's RBAC filter. CUSTOM policies are rules of an RBAC filter that
+//! only notes what matches, and a filter after it that asks the external authorizer about what was noted.
+
+mod custom;
+mod matcher;
+mod permission;
+mod principal;
+mod provider;
+mod rbac;
+mod rule;
+#[cfg(test)]
+mod tests;
+
+use canopus_api::node::NodeKind;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::attachment::Protected;
+use canopus_mesh::authorization::PoliciesOf;
+use canopus_mesh::service::Service;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
+
+use crate::env::{Class, Env};
+use crate::http::filters as http;
+use crate::network;
+
+/// Which policies a filter enforces; the two kinds stand at different places of a filter chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Stage {
+    /// Those whose decision an external authorizer makes.
+    Custom,
+    /// Those that the proxy decides by itself: AUDIT, DENY, ALLOW.
+    Own,
+}
+
+/// Where the proxy finds out who its peer is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Peer {
+    /// In the certificate of the connection.
+    Certificate,
+    /// In what an earlier listener noted: the connection came out of a tunnel.
+    FilterState,
+}
+
+/// What is there to be looked at, and which sort of filter looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Layer {
+    /// Requests.
+    Http,
+    /// Connections.
+    Tcp,
+    /// Connections, by an HTTP filter on the requests that open them.
+    TunnelledTcp,
+}
+
+impl Layer {
+    /// Whether requests can be looked at.
+    fn sees_requests(self) -> bool {
+        self == Self::Http
+    }
+}
+
+/// A place where policies are enforced.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Guard {
+    /// Whose policies.
+    pub protected: Protected,
+    /// Which of them.
+    pub stage: Stage,
+    /// How callers are known.
+    pub peer: Peer,
+    /// What is looked at.
+    pub layer: Layer,
+}
+
+/// A filter, whichever sort of chain it goes into.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Built {
+    /// Its well-known name.
+    pub name: &'static str,
+    /// Its configuration.
+    pub config: Any,
+}
+
+/// The filters at a guarded place. Proxies that are the same to every policy share them.
+pub struct AuthorizationFilters;
+
+impl Query for AuthorizationFilters {
+    const NAME: &'static str = "authorization_filters";
+    type Key = Guard;
+    type Value = Vec<Built>;
+
+    fn run(ctx: &Ctx<'_>, guard: &Guard) -> Vec<Built> {
+        let policies = ctx.get::<PoliciesOf>(&guard.protected);
+        match guard.stage {
+            Stage::Custom => custom::filters(ctx, guard, &policies.custom),
+            Stage::Own => rbac::filters(ctx, guard, &policies),
+        }
+    }
+}
+
+/// The filters on requests. Policies are enforced where requests arrive, not where they are sent.
+pub(crate) fn on_requests(env: &Env<'_>, stage: Stage, class: Class, tunnelled: bool) -> Vec<HttpFilter> {
+    if class == Class::Outbound {
+        return Vec::new();
+    }
+    let peer = peer(env, stage, tunnelled);
+    let guard = Guard { protected: Protected::of(env.view), stage, peer, layer: Layer::Http };
+    let filters = env.ctx.get::<AuthorizationFilters>(&guard);
+    filters.iter().map(|built| http::typed(built.name, built.config.clone())).collect()
+}
+
+/// The filters on connections. Where they are sent, policies are enforced only for a `service` of their own.
+pub(crate) fn on_connections(
+    env: &Env<'_>,
+    stage: Stage,
+    class: Class,
+    service: Option<&Service>,
+    tunnelled: bool,
+) -> Vec<Filter> {
+    let protected = Protected::of(env.view);
+    let protected = match service {
+        Some(service) => protected.with_service(service),
+        None if class == Class::Outbound => return Vec::new(),
+        None => protected,
+    };
+    let guard = Guard { protected, stage, peer: peer(env, stage, tunnelled), layer: Layer::Tcp };
+    let filters = env.ctx.get::<AuthorizationFilters>(&guard);
+    filters.iter().map(|built| network::typed(built.name, built.config.clone())).collect()
+}
+
+fn peer(env: &Env<'_>, stage: Stage, tunnelled: bool) -> Peer {
+    // Parity: external authorizers of a sidecar are asked about the certificate of the tunnel's inner connection.
+    let noted = tunnelled && stage == Stage::Own;
+    if noted || env.view.kind == NodeKind::Waypoint { Peer::FilterState } else { Peer::Certificate }
+}

@@ -1,0 +1,245 @@
+//! Who a caller is: Envoy's principals.
+
+use canopus_base::spiffe;
+use canopus_proto::envoy::config::rbac::v3::{
+    Principal,
+    principal::{Authenticated, Identifier, Set},
+};
+use canopus_proto::envoy::r#type::matcher::v3::{
+    FilterStateMatcher, MetadataMatcher, StringMatcher, filter_state_matcher,
+};
+
+use super::rule::{Attribute, Site, Term, Terms, Unsupported};
+use super::{Peer, matcher, permission};
+use crate::jwt;
+
+const HEADERS: &str = "request.headers";
+const CLAIMS: &str = "request.auth.claims";
+const REQUEST_PRINCIPAL: &str = "request.auth.principal";
+const AUDIENCES: &str = "request.auth.audiences";
+const PRESENTER: &str = "request.auth.presenter";
+
+/// Where listeners of tunnels note who is at the other end.
+const PEER_STATE: &str = "io.istio.peer_principal";
+
+/// What policies can ask about the caller.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Caller<'a> {
+    /// The identity of the peer, without its scheme.
+    Principal,
+    /// The namespace of the peer.
+    Namespace,
+    /// The service account of the peer.
+    ServiceAccount,
+    /// The trust domain of the peer.
+    TrustDomain,
+    /// The address of the peer.
+    SourceIp,
+    /// The address of the client, as trusted proxies forward it.
+    RemoteIp,
+    /// Issuer and subject of the token.
+    RequestPrincipal,
+    /// Whom the token was issued for.
+    Audiences,
+    /// Whom the token was issued to.
+    Presenter,
+    /// A claim of the token; the key says which.
+    Claim(&'a str),
+    /// A header of the request; the key says which.
+    Header(&'a str),
+}
+
+impl<'a> Caller<'a> {
+    /// The attribute a condition is about; `None` if there is no such attribute.
+    pub(super) fn of_key(key: &'a str) -> Option<Self> {
+        Some(match key {
+            "source.ip" => Self::SourceIp,
+            "remote.ip" => Self::RemoteIp,
+            "source.namespace" => Self::Namespace,
+            "source.trustDomain" => Self::TrustDomain,
+            "source.serviceAccount" => Self::ServiceAccount,
+            "source.principal" => Self::Principal,
+            REQUEST_PRINCIPAL => Self::RequestPrincipal,
+            AUDIENCES => Self::Audiences,
+            PRESENTER => Self::Presenter,
+            _ if key.starts_with(HEADERS) => Self::Header(key),
+            _ if key.starts_with(CLAIMS) => Self::Claim(key),
+            _ => return None,
+        })
+    }
+
+    /// The key of an attribute that only requests have.
+    fn request_key(self) -> Option<&'a str> {
+        match self {
+            Self::RequestPrincipal => Some(REQUEST_PRINCIPAL),
+            Self::Audiences => Some(AUDIENCES),
+            Self::Presenter => Some(PRESENTER),
+            Self::Claim(key) | Self::Header(key) => Some(key),
+            _ => None,
+        }
+    }
+}
+
+impl Attribute for Caller<'_> {
+    type Term = Principal;
+
+    fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Principal> {
+        if let Some(key) = self.request_key().filter(|_| !site.layer.sees_requests()) {
+            return Terms::Together(Err(Unsupported::RequestsOnly { key: key.into() }));
+        }
+        let each = |term: &dyn Fn(&str) -> Result<Principal, Unsupported>| {
+            Terms::Each(values.iter().map(|value| term(value)).collect())
+        };
+        let peers = |name: &dyn Fn(&str) -> StringMatcher| each(&|value| Ok(peer(name(value), site.peer)));
+        match *self {
+            Self::Principal => peers(&|value| matcher::wildcard_after(spiffe::SCHEME, value)),
+            Self::Namespace => peers(&|value| matcher::regex(namespace(value))),
+            Self::ServiceAccount => peers(&|value| matcher::regex(service_account(value, site.namespace))),
+            Self::TrustDomain => peers(&trust_domain),
+            Self::SourceIp => {
+                each(&|value| Ok(principal(Identifier::DirectRemoteIp(permission::range(value)?))))
+            }
+            Self::RemoteIp => each(&|value| Ok(principal(Identifier::RemoteIp(permission::range(value)?)))),
+            Self::Header(key) => {
+                let name = in_brackets(key, HEADERS).ok_or_else(|| Unsupported::Key { key: key.into() });
+                each(&|value| Ok(principal(Identifier::Header(matcher::header(name.clone()?, value, false)))))
+            }
+            Self::RequestPrincipal => Terms::Together(Ok(request_principals(values))),
+            Self::Audiences => Terms::Together(Ok(claim(&["aud"], values))),
+            Self::Presenter => Terms::Together(Ok(claim(&["azp"], values))),
+            Self::Claim(key) => Terms::Together(claim_path(key).map(|path| claim(&path, values))),
+        }
+    }
+}
+
+impl Term for Principal {
+    fn any() -> Self {
+        principal(Identifier::Any(true))
+    }
+
+    fn all_of(ids: Vec<Self>) -> Self {
+        principal(Identifier::AndIds(Set { ids }))
+    }
+
+    fn one_of(ids: Vec<Self>) -> Self {
+        principal(Identifier::OrIds(Set { ids }))
+    }
+
+    fn not(self) -> Self {
+        principal(Identifier::NotId(Box::new(self)))
+    }
+}
+
+fn principal(identifier: Identifier) -> Principal {
+    Principal { identifier: Some(identifier) }
+}
+
+/// A peer whose whole identity matches.
+fn peer(name: StringMatcher, known_by: Peer) -> Principal {
+    principal(match known_by {
+        Peer::Certificate => Identifier::Authenticated(Authenticated { principal_name: Some(name) }),
+        Peer::FilterState => Identifier::FilterState(FilterStateMatcher {
+            key: PEER_STATE.into(),
+            matcher: Some(filter_state_matcher::Matcher::StringMatch(name)),
+        }),
+    })
+}
+
+/// An expression for identities of a namespace, in which `*` stands for anything.
+fn namespace(value: &str) -> String {
+    let parts: Vec<_> = value.split('*').map(matcher::quote).collect();
+    format!(".*/ns/{}/.*", parts.join(".*"))
+}
+
+/// An expression for identities of `account` or `namespace/account`. Identities may have further pairs of keys and values
+/// around namespace and account; what follows the account begins with a slash, lest `a` match `ab`.
+fn service_account(value: &str, own_namespace: &str) -> String {
+    let (namespace, account) = value.split_once('/').unwrap_or((own_namespace, value));
+    format!("spiffe://.+/ns/{}/(.+/|)sa/{}(/.+)?", matcher::quote(namespace), matcher::quote(account))
+}
+
+fn trust_domain(value: &str) -> StringMatcher {
+    match value.split_once('*') {
+        _ if value == "*" => matcher::prefix(spiffe::SCHEME),
+        None => matcher::prefix(format!("{}{value}/", spiffe::SCHEME)),
+        Some((before, after)) => {
+            let (before, after) = (matcher::quote(before), matcher::quote(after));
+            matcher::regex(format!("{}{before}[^/]*{after}/.*", spiffe::SCHEME))
+        }
+    }
+}
+
+/// Issuers and subjects, each written `issuer/subject`.
+fn request_principals(values: &[String]) -> Principal {
+    let mut principals: Vec<_> = values.iter().map(|value| request_principal(value)).collect();
+    match principals.len() {
+        1 => principals.remove(0),
+        _ => Principal::one_of(principals),
+    }
+}
+
+fn request_principal(value: &str) -> Principal {
+    let present = || matcher::regex(matcher::PRESENT);
+    // The issuer may be a URL, so the last slash counts.
+    let parts = value.rsplit_once('/');
+    let (issuer, subject) = match (value.strip_prefix('*'), value.strip_suffix('*'), parts) {
+        _ if value == "*" => (present(), present()),
+        (Some(_), _, Some(("*", subject))) => (present(), matcher::exact(subject)),
+        (Some(_), _, Some((issuer, subject))) => {
+            (matcher::suffix(issuer.strip_prefix('*').unwrap_or(issuer)), matcher::exact(subject))
+        }
+        (Some(subject), _, None) => (present(), matcher::suffix(subject)),
+        (None, Some(_), Some((issuer, "*"))) => (matcher::exact(issuer), present()),
+        (None, Some(_), Some((issuer, subject))) => {
+            (matcher::exact(issuer), matcher::prefix(subject.strip_suffix('*').unwrap_or(subject)))
+        }
+        (None, Some(issuer), None) => (matcher::prefix(issuer), present()),
+        (None, None, Some((issuer, subject))) => (matcher::exact(issuer), matcher::exact(subject)),
+        (None, None, None) => (matcher::exact(value), matcher::exact("")),
+    };
+    let of_token = |name: &str, text| {
+        let value = matcher::text_value(text);
+        noted(matcher::metadata(jwt::NAME, [jwt::PAYLOAD, name], value))
+    };
+    Principal::all_of(vec![of_token("iss", issuer), of_token("sub", subject)])
+}
+
+/// A claim that is one of the values, or a list that has one of them.
+fn claim(path: &[&str], values: &[String]) -> Principal {
+    let values = values.iter().map(|value| matcher::text_value(matcher::wildcard(value)));
+    let value = matcher::one_of(values.collect());
+    let either = matcher::one_of(vec![matcher::list_with(value.clone()), value]);
+    let keys = std::iter::once(jwt::PAYLOAD).chain(path.iter().copied());
+    noted(matcher::metadata(jwt::NAME, keys, either))
+}
+
+/// What a filter noted about the caller.
+#[expect(deprecated, reason = "proxies before Envoy 1.35 know no other field")]
+fn noted(metadata: MetadataMatcher) -> Principal {
+    principal(Identifier::Metadata(metadata))
+}
+
+/// The name in `attribute[name]`.
+fn in_brackets<'a>(key: &'a str, attribute: &str) -> Option<&'a str> {
+    key.strip_prefix(attribute)?.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// The names in `attribute[a][b]`. Brackets that do not pair up are part of a single name.
+fn claim_path(key: &str) -> Result<Vec<&str>, Unsupported> {
+    let mut rest = key.strip_prefix(CLAIMS).unwrap_or(key);
+    let mut path = Vec::new();
+    while !rest.is_empty() {
+        let name = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
+        match name.filter(|(name, _)| !name.contains('[')) {
+            Some((name, after)) => {
+                path.push(name);
+                rest = after;
+            }
+            None => {
+                let whole = in_brackets(key, CLAIMS);
+                return whole.map(|name| vec![name]).ok_or_else(|| Unsupported::Key { key: key.into() });
+            }
+        }
+    }
+    Ok(path)
+}

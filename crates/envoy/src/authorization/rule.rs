@@ -1,0 +1,215 @@
+//! One rule of a policy: who, doing what, under which conditions.
+
+use std::borrow::Cow;
+
+use canopus_mesh::trust_domain::TrustDomains;
+use canopus_proto::envoy::config::rbac::v3::Policy;
+use canopus_proto::istio::security::v1beta1::{Operation, Rule, Source};
+
+use super::permission::Permitted;
+use super::principal::Caller;
+use super::{Layer, Peer};
+
+/// Why a value cannot be matched where the rule is to be enforced.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(super) enum Unsupported {
+    /// Connections have no such attribute.
+    #[error("{key:?} is an attribute of requests, and there are only connections")]
+    RequestsOnly {
+        /// The attribute.
+        key: String,
+    },
+    /// The key of the condition lacks what it must have in brackets.
+    #[error("{key:?} should have the form attribute[name]")]
+    Key {
+        /// The attribute.
+        key: String,
+    },
+    /// The value is not of the attribute's form.
+    #[error("{value:?} is not {expected}")]
+    Value {
+        /// The value.
+        value: String,
+        /// What was expected.
+        expected: &'static str,
+    },
+}
+
+/// What decides how a rule is written.
+#[derive(Clone, Copy)]
+pub(super) struct Site<'a> {
+    /// What is there to be looked at.
+    pub(super) layer: Layer,
+    /// How callers are known.
+    pub(super) peer: Peer,
+    /// The namespace of the policy, in which short names of service accounts are.
+    pub(super) namespace: &'a str,
+    /// Whether a value that cannot be matched makes the rule void, rather than match more: a rule that allows must never
+    /// allow more than was written, one that denies must never deny less.
+    pub(super) allows: bool,
+    /// Trust domains that stand for each other.
+    pub(super) domains: &'a TrustDomains,
+}
+
+/// A permission or principal of Envoy, as an expression.
+pub(super) trait Term: Sized {
+    /// Matches everything.
+    fn any() -> Self;
+    /// Matches what all of the terms match.
+    fn all_of(terms: Vec<Self>) -> Self;
+    /// Matches what one of the terms matches.
+    fn one_of(terms: Vec<Self>) -> Self;
+    /// Matches what the term does not.
+    fn not(self) -> Self;
+}
+
+/// What a policy can ask about.
+pub(super) trait Attribute {
+    /// What it becomes.
+    type Term: Term;
+
+    /// The values as terms.
+    fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Self::Term>;
+}
+
+/// What becomes of the values of a clause.
+pub(super) enum Terms<T> {
+    /// A term for each value.
+    Each(Vec<Result<T, Unsupported>>),
+    /// One term for all of them.
+    Together(Result<T, Unsupported>),
+}
+
+/// An attribute with the values of which it must have one, and those of which it must have none.
+#[derive(Clone)]
+pub(super) struct Clause<'a, A> {
+    pub(super) attribute: A,
+    pub(super) values: Cow<'a, [String]>,
+    pub(super) not_values: Cow<'a, [String]>,
+}
+
+impl<'a, A> Clause<'a, A> {
+    /// A clause; `None` if there are no values.
+    pub(super) fn new(attribute: A, values: &'a [String], not_values: &'a [String]) -> Option<Self> {
+        let is_empty = values.is_empty() && not_values.is_empty();
+        let (values, not_values) = (Cow::Borrowed(values), Cow::Borrowed(not_values));
+        (!is_empty).then_some(Self { attribute, values, not_values })
+    }
+}
+
+impl<A: Attribute> Clause<'_, A> {
+    fn terms(&self, site: &Site<'_>) -> Result<impl Iterator<Item = A::Term>, Unsupported> {
+        let wanted = self.one_of(&self.values, site)?;
+        let unwanted = self.one_of(&self.not_values, site)?.map(Term::not);
+        Ok(wanted.into_iter().chain(unwanted))
+    }
+
+    /// A term for the case that one of the values is there; `None` if there are none that can be matched.
+    fn one_of(&self, values: &[String], site: &Site<'_>) -> Result<Option<A::Term>, Unsupported> {
+        if values.is_empty() {
+            return Ok(None);
+        }
+        match self.attribute.terms(values, site) {
+            Terms::Together(Ok(term)) => Ok(Some(term)),
+            Terms::Together(Err(error)) if site.allows => Err(error),
+            Terms::Together(Err(_)) => Ok(None),
+            Terms::Each(terms) if site.allows => {
+                let terms = terms.into_iter().collect::<Result<Vec<_>, _>>()?;
+                Ok(Some(A::Term::one_of(terms)))
+            }
+            Terms::Each(terms) => {
+                let terms: Vec<_> = terms.into_iter().flatten().collect();
+                Ok((!terms.is_empty()).then(|| A::Term::one_of(terms)))
+            }
+        }
+    }
+}
+
+/// A term for the case that all clauses hold.
+fn all_of<A: Attribute>(clauses: &[Clause<'_, A>], site: &Site<'_>) -> Result<A::Term, Unsupported> {
+    let mut terms = Vec::with_capacity(clauses.len());
+    for clause in clauses {
+        terms.extend(clause.terms(site)?);
+    }
+    if terms.is_empty() {
+        terms.push(A::Term::any());
+    }
+    Ok(A::Term::all_of(terms))
+}
+
+/// The rule as a policy of Envoy's RBAC filter; `None` if it cannot be enforced here at all.
+pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Policy> {
+    let mut callers = Vec::new();
+    let mut operations = Vec::new();
+    for condition in &rule.when {
+        let (key, values, not_values) = (condition.key.as_str(), &condition.values, &condition.not_values);
+        if let Some(attribute) = Permitted::of_key(key) {
+            operations.extend(Clause::new(attribute, values, not_values));
+        } else {
+            callers.extend(Clause::new(Caller::of_key(key)?, values, not_values));
+        }
+    }
+    let sources = rule.from.iter().map(|from| from.source.as_ref());
+    let principals: Result<_, _> = or_none(sources)
+        .map(|source| {
+            let mut clauses: Vec<_> = source.into_iter().flat_map(of_source).collect();
+            clauses.extend(callers.iter().cloned());
+            clauses.iter_mut().for_each(|clause| add_aliases(clause, site.domains));
+            all_of(&clauses, site)
+        })
+        .collect();
+    let targets = rule.to.iter().map(|to| to.operation.as_ref());
+    let permissions: Result<_, _> = or_none(targets)
+        .map(|operation| {
+            let mut clauses: Vec<_> = operation.into_iter().flat_map(of_operation).collect();
+            clauses.extend(operations.iter().cloned());
+            all_of(&clauses, site)
+        })
+        .collect();
+    Some(Policy { permissions: permissions.ok()?, principals: principals.ok()?, ..Default::default() })
+}
+
+/// The items, or if there are none a single `None`: a list that is left out stands for everything.
+fn or_none<T>(items: impl Iterator<Item = Option<T>>) -> impl Iterator<Item = Option<T>> {
+    let mut items = items.peekable();
+    let none = items.peek().is_none().then_some(None);
+    items.chain(none)
+}
+
+fn of_source(source: &Source) -> impl Iterator<Item = Clause<'_, Caller<'_>>> {
+    let s = source;
+    [
+        Clause::new(Caller::Principal, &s.principals, &s.not_principals),
+        Clause::new(Caller::RequestPrincipal, &s.request_principals, &s.not_request_principals),
+        Clause::new(Caller::ServiceAccount, &s.service_accounts, &s.not_service_accounts),
+        Clause::new(Caller::TrustDomain, &s.trust_domains, &s.not_trust_domains),
+        Clause::new(Caller::Namespace, &s.namespaces, &s.not_namespaces),
+        Clause::new(Caller::RemoteIp, &s.remote_ip_blocks, &s.not_remote_ip_blocks),
+        Clause::new(Caller::SourceIp, &s.ip_blocks, &s.not_ip_blocks),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn of_operation(operation: &Operation) -> impl Iterator<Item = Clause<'_, Permitted<'_>>> {
+    let o = operation;
+    [
+        Clause::new(Permitted::Host, &o.hosts, &o.not_hosts),
+        Clause::new(Permitted::Method, &o.methods, &o.not_methods),
+        Clause::new(Permitted::Path, &o.paths, &o.not_paths),
+        Clause::new(Permitted::Port, &o.ports, &o.not_ports),
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Adds what stands for the same callers in other trust domains.
+fn add_aliases(clause: &mut Clause<'_, Caller<'_>>, domains: &TrustDomains) {
+    let alias: fn(&TrustDomains, &[String]) -> Vec<String> = match clause.attribute {
+        Caller::Principal => TrustDomains::principals,
+        Caller::TrustDomain => TrustDomains::domains,
+        _ => return,
+    };
+    clause.values = Cow::Owned(alias(domains, &clause.values));
+    clause.not_values = Cow::Owned(alias(domains, &clause.not_values));
+}

@@ -1,0 +1,103 @@
+//! Who may call whom: the AuthorizationPolicies of a workload.
+
+use std::sync::Arc;
+
+use canopus_api::istio::AuthorizationPolicy;
+use canopus_api::{Kind, annotations};
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::security::v1beta1::authorization_policy::{Action, ActionDetail};
+use canopus_proto::istio::security::v1beta1::{AuthorizationPolicy as Spec, Rule};
+
+use crate::attachment::{Claim, Protected};
+use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+
+/// One policy.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Policy {
+    /// The object.
+    pub origin: Origin,
+    /// Whether it is only watched, not enforced.
+    pub dry_run: bool,
+    object: Arc<AuthorizationPolicy>,
+}
+
+impl Policy {
+    /// What the object says.
+    pub fn spec(&self) -> &Spec {
+        &self.object.spec
+    }
+
+    /// The requests it is about; none means that it matches nothing.
+    pub fn rules(&self) -> &[Rule] {
+        &self.object.spec.rules
+    }
+
+    /// The name of the external authorizer that decides; empty if none is named.
+    pub fn provider(&self) -> &str {
+        match &self.object.spec.action_detail {
+            Some(ActionDetail::Provider(provider)) => &provider.name,
+            None => "",
+        }
+    }
+}
+
+/// The policies of a workload, by what they do. In each list those of the mesh come first, then the oldest.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policies {
+    /// External authorizers decide.
+    pub custom: Vec<Policy>,
+    /// What matches is refused.
+    pub deny: Vec<Policy>,
+    /// If there are any, only what matches is let through.
+    pub allow: Vec<Policy>,
+    /// What matches is noted.
+    pub audit: Vec<Policy>,
+}
+
+impl Policies {
+    fn add(&mut self, policy: Policy) {
+        let Ok(action) = Action::try_from(policy.spec().action) else { return };
+        let list = match action {
+            Action::Allow => &mut self.allow,
+            Action::Deny => &mut self.deny,
+            Action::Audit => &mut self.audit,
+            Action::Custom => &mut self.custom,
+        };
+        list.push(policy);
+    }
+}
+
+/// The policies of a workload.
+pub struct PoliciesOf;
+
+impl Query for PoliciesOf {
+    const NAME: &'static str = "authorization_policies_of";
+    type Key = Protected;
+    type Value = Policies;
+
+    fn run(ctx: &Ctx<'_>, protected: &Protected) -> Policies {
+        let settings = settings(ctx);
+        let subject = protected.subject(ctx);
+        let mut policies = Policies::default();
+        for namespace in protected.namespaces(settings.root_namespace(), &protected.namespace) {
+            let shelf = Shelf::Namespace(Kind::AuthorizationPolicy, namespace.into());
+            let mut found = objects_on::<AuthorizationPolicy>(ctx, &shelf);
+            oldest_first(&mut found);
+            found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
+            for (origin, object) in found {
+                policies.add(Policy { origin, dry_run: is_dry_run(&object), object });
+            }
+        }
+        policies
+    }
+}
+
+/// Whether the annotation says so; a value that is no truth value says nothing.
+fn is_dry_run(object: &AuthorizationPolicy) -> bool {
+    let said = object.meta.annotation(annotations::DRY_RUN.name);
+    matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
+fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> Claim<'a> {
+    Claim::new(namespace, spec.selector.as_ref(), &spec.target_ref, &spec.target_refs)
+}

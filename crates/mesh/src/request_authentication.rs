@@ -1,0 +1,112 @@
+//! Which tokens a workload accepts, and where their keys come from.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::istio::RequestAuthentication;
+use canopus_engine::{Ctx, Input, Query};
+use canopus_proto::istio::security::v1beta1::{JwtRule, RequestAuthentication as Spec};
+use canopus_runtime::flags::PILOT_JWT_ENABLE_REMOTE_JWKS;
+
+use crate::attachment::{Claim, Protected};
+use crate::world::{Shelf, objects_of, objects_on, oldest_first, settings};
+
+/// Where a set of keys is fetched from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum KeySource {
+    /// This address.
+    Uri(Box<str>),
+    /// The address that the issuer publishes in its OpenID configuration.
+    Issuer(Box<str>),
+}
+
+impl KeySource {
+    /// Where the keys of a rule come from that does not have them in it.
+    pub fn of(rule: &JwtRule) -> Self {
+        match rule.jwks_uri.as_str() {
+            "" => Self::Issuer(rule.issuer.as_str().into()),
+            uri => Self::Uri(uri.into()),
+        }
+    }
+}
+
+/// Key sets that were fetched: the text of each as its server sent it. Sources without an entry have not answered yet.
+pub struct Jwks;
+
+impl Input for Jwks {
+    const NAME: &'static str = "jwks";
+    type Key = KeySource;
+    type Value = Box<str>;
+    type Index = ();
+}
+
+/// Who fetches keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFetcher {
+    /// The control plane.
+    ControlPlane,
+    /// The proxy, from servers that are services of the mesh; the control plane from others.
+    Hybrid,
+    /// The proxy.
+    Proxy,
+}
+
+/// Who fetches keys in this mesh.
+pub fn key_fetcher(ctx: &Ctx<'_>) -> KeyFetcher {
+    match settings(ctx).flags.get(PILOT_JWT_ENABLE_REMOTE_JWKS) {
+        "true" | "hybrid" => KeyFetcher::Hybrid,
+        "envoy" => KeyFetcher::Proxy,
+        _ => KeyFetcher::ControlPlane,
+    }
+}
+
+/// The sources that the control plane has to ask.
+pub struct WantedKeys;
+
+impl Query for WantedKeys {
+    const NAME: &'static str = "wanted_keys";
+    type Key = ();
+    type Value = BTreeSet<KeySource>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let fetcher = key_fetcher(ctx);
+        let wanted = |rule: &&JwtRule| match fetcher {
+            KeyFetcher::ControlPlane => rule.jwks.is_empty(),
+            KeyFetcher::Hybrid => rule.jwks.is_empty() || !rule.jwks_uri.is_empty(),
+            KeyFetcher::Proxy => rule.jwks.is_empty() && rule.jwks_uri.is_empty(),
+        };
+        let objects = objects_of::<RequestAuthentication>(ctx);
+        let rules = objects.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
+        rules.filter(wanted).map(KeySource::of).collect()
+    }
+}
+
+/// The rules about tokens that a workload has, in the order of their issuers.
+pub struct TokenRules;
+
+impl Query for TokenRules {
+    const NAME: &'static str = "token_rules";
+    type Key = Protected;
+    type Value = Vec<Arc<JwtRule>>;
+
+    fn run(ctx: &Ctx<'_>, protected: &Protected) -> Self::Value {
+        let settings = settings(ctx);
+        let subject = protected.subject(ctx);
+        let mut rules = Vec::new();
+        for namespace in protected.namespaces(&protected.namespace, settings.root_namespace()) {
+            let shelf = Shelf::Namespace(Kind::RequestAuthentication, namespace.into());
+            let mut found = objects_on::<RequestAuthentication>(ctx, &shelf);
+            oldest_first(&mut found);
+            found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
+            let of_namespace = found.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
+            rules.extend(of_namespace.cloned().map(Arc::new));
+        }
+        rules.sort_by(|a, b| a.issuer.cmp(&b.issuer));
+        rules
+    }
+}
+
+fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> Claim<'a> {
+    Claim::new(namespace, spec.selector.as_ref(), &spec.target_ref, &spec.target_refs)
+}
