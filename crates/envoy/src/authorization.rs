@@ -8,6 +8,7 @@ mod matcher;
 mod permission;
 mod principal;
 mod provider;
+pub(crate) mod proxyless;
 mod rbac;
 mod rule;
 #[cfg(test)]

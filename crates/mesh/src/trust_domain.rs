@@ -21,6 +21,11 @@ impl TrustDomains {
         Self { domains: all.map(str::to_owned).collect() }
     }
 
+    /// No domains: principals stand for themselves only.
+    pub fn none() -> Self {
+        Self { domains: Vec::new() }
+    }
+
     /// Those of a mesh.
     pub fn of(mesh: &MeshConfig) -> Self {
         Self::new(&mesh.trust_domain, &mesh.trust_domain_aliases)
@@ -31,7 +36,7 @@ impl TrustDomains {
         let mut all = Vec::with_capacity(written.len());
         for principal in written {
             match split(principal) {
-                Some((domain, rest)) if domain != "*" && self.knows(domain) => {
+                Some((domain, rest)) if domain != "*" && !self.domains.is_empty() && self.knows(domain) => {
                     self.add_aliases(&mut all, principal, domain, rest);
                 }
                 _ => all.push(principal.clone()),

@@ -2,6 +2,7 @@
 
 use canopus_api::labels as known;
 use canopus_engine::Ctx;
+use canopus_mesh::attachment::Protected;
 use canopus_mesh::peer_authentication::{MutualTls, WorkloadPolicy};
 use canopus_mesh::proxy::{Proxy, ViewOf};
 use canopus_mesh::target::Targets;
@@ -14,10 +15,13 @@ use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::{
     NonForwardingAction, Route, RouteConfiguration, RouteMatch, VirtualHost,
 };
-use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, HttpFilter,
+};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 
 use super::tls;
+use crate::authorization::proxyless;
 use crate::endpoint::address;
 use crate::http::filters;
 
@@ -28,10 +32,11 @@ pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> 
     let port: u32 = port.parse().ok()?;
     let targets = ctx.get::<Targets>(proxy);
     targets.iter().find(|target| target.target_port == port)?;
+    let guards = proxyless::filters(ctx, &Protected::of(&ctx.get::<ViewOf>(proxy)));
     let chain = match mode(ctx, proxy, port) {
-        MutualTls::Strict => chain("mtls", true),
+        MutualTls::Strict => chain("mtls", true, guards),
         // A server cannot tell the two apart by what it sees first.
-        MutualTls::Permissive | MutualTls::Disable => chain("plaintext", false),
+        MutualTls::Permissive | MutualTls::Disable => chain("plaintext", false, guards),
     };
     Some(Listener {
         name: name.to_owned(),
@@ -52,7 +57,8 @@ fn mode(ctx: &Ctx<'_>, proxy: &Proxy, port: u32) -> MutualTls {
     }
 }
 
-fn chain(kind: &str, mutual_tls: bool) -> FilterChain {
+fn chain(kind: &str, mutual_tls: bool, mut http_filters: Vec<HttpFilter>) -> FilterChain {
+    http_filters.push(filters::router(false));
     let everything = Route {
         r#match: Some(RouteMatch {
             path_specifier: Some(PathSpecifier::Prefix("/".into())),
@@ -72,7 +78,7 @@ fn chain(kind: &str, mutual_tls: bool) -> FilterChain {
     };
     let manager = HttpConnectionManager {
         route_specifier: Some(RouteSpecifier::RouteConfig(routes)),
-        http_filters: vec![filters::router(false)],
+        http_filters,
         ..Default::default()
     };
     FilterChain {
