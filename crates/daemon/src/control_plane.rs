@@ -5,6 +5,7 @@ use std::sync::Arc;
 use canopus_engine::{Engine, Query, QueryError};
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
+use canopus_envoy::extension::Extensions;
 use canopus_envoy::listener::Listeners;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::proxyless;
@@ -69,6 +70,7 @@ impl Mesh {
             types::ENDPOINT => self.named::<Assignment>(interest, key),
             types::ROUTE => self.named::<Routes>(interest, key),
             types::SECRET => self.named::<Secrets>(interest, key),
+            types::EXTENSION => self.named::<Extensions>(interest, key),
             types::NAME_TABLE => self
                 .engine
                 .get::<NameTables>(view)

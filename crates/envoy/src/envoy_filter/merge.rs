@@ -49,3 +49,47 @@ pub(super) fn transport_socket(target: &mut TransportSocket, patch: &TransportSo
         None => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::envoy::config::cluster::v3::Cluster;
+    use canopus_proto::envoy::extensions::filters::http::cors::v3::Cors;
+    use canopus_proto::envoy::extensions::filters::http::router::v3::Router;
+
+    use super::*;
+
+    #[test]
+    fn packed_messages_are_merged_when_they_are_of_one_type() {
+        let old = Any::pack(&Router { suppress_envoy_headers: true, ..Default::default() });
+        let new = Any::pack(&Router { start_child_span: true, ..Default::default() });
+        let merged: Router = packed(&old, &new).unwrap().unpack().unwrap();
+        assert!(merged.suppress_envoy_headers && merged.start_child_span);
+    }
+
+    #[test]
+    fn nothing_is_merged_when_types_differ_or_are_unknown() {
+        let router = Any::pack(&Router::default());
+        assert_eq!(packed(&router, &Any::pack(&Cors::default())), None);
+        let unknown = Any { type_url: "type.googleapis.com/no.such.Type".into(), ..Default::default() };
+        assert_eq!(packed(&unknown, &unknown), None);
+    }
+
+    #[test]
+    fn lists_are_replaced_only_when_asked() {
+        let cluster = |aliases: &[&str]| Cluster {
+            transport_socket_matches: aliases
+                .iter()
+                .map(|name| canopus_proto::envoy::config::cluster::v3::cluster::TransportSocketMatch {
+                    name: (*name).into(),
+                    ..Default::default()
+                })
+                .collect(),
+            ..Default::default()
+        };
+        for (operation, expected) in [(Operation::Merge, 2), (Operation::MergeAndReplaceList, 1)] {
+            let mut merged = cluster(&["a"]);
+            assert!(into(&mut merged, &cluster(&["b"]), operation));
+            assert_eq!(merged.transport_socket_matches.len(), expected, "{operation:?}");
+        }
+    }
+}

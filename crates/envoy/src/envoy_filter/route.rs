@@ -131,3 +131,37 @@ impl GatewayTable {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn is_for_port(name: &str, side: Side, port: u32) -> bool {
+        let wanted = RouteConfigurationMatch { port_number: port, ..Default::default() };
+        is_table(&wanted, &Place { side, ports: [(8080, [80].into())].into() }, name)
+    }
+
+    #[test]
+    fn tables_are_known_by_the_ports_users_write() {
+        assert!(is_for_port("80", Side::Outbound, 80));
+        assert!(is_for_port("inbound|9080||", Side::Inbound, 9080));
+        assert!(!is_for_port("a.default.svc.cluster.local:80", Side::Outbound, 80));
+        // A gateway listens on 8080 for what a Gateway calls 80.
+        assert!(is_for_port("http.8080", Side::Gateway, 80));
+        assert!(!is_for_port("http.8080", Side::Gateway, 8080));
+        assert!(is_for_port("https.443.https.gw.default", Side::Gateway, 443));
+    }
+
+    #[test]
+    fn tables_of_https_servers_are_known_by_gateway_and_port_name() {
+        let wanted = RouteConfigurationMatch {
+            gateway: "default/gw".into(),
+            port_name: "https".into(),
+            ..Default::default()
+        };
+        let place = Place { side: Side::Gateway, ports: BTreeMap::new() };
+        assert!(is_table(&wanted, &place, "https.443.https.gw.default"));
+        assert!(!is_table(&wanted, &place, "https.443.https.gw.other"));
+        assert!(!is_table(&wanted, &place, "http.80"));
+    }
+}

@@ -71,3 +71,43 @@ fn is_about(selector: Option<&LogSelector>, side: Side) -> bool {
         WorkloadMode::Server => side == Side::Server,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::istio::telemetry::v1alpha1::ProviderRef;
+
+    use super::*;
+
+    fn to(provider: &str) -> AccessLogging {
+        AccessLogging { providers: vec![ProviderRef { name: provider.into() }], ..Default::default() }
+    }
+
+    fn merged(written: &[Vec<AccessLogging>], side: Side) -> Vec<(String, bool)> {
+        let merged = merge(written, &["default".into()], side).into_iter();
+        merged.map(|(name, log)| (name, log.disabled)).collect()
+    }
+
+    #[test]
+    fn defaults_log_when_no_object_speaks_of_logs() {
+        assert_eq!(merged(&[], Side::Client), [("default".into(), false)]);
+    }
+
+    #[test]
+    fn a_narrower_object_replaces_the_providers_of_a_wider_one() {
+        assert_eq!(merged(&[vec![to("a")], vec![to("b")]], Side::Server), [("b".into(), false)]);
+    }
+
+    #[test]
+    fn an_object_without_providers_disables_those_it_inherits() {
+        let off = AccessLogging { disabled: Some(true.into()), ..Default::default() };
+        assert_eq!(merged(&[vec![to("a")], vec![off]], Side::Server), [("a".into(), true)]);
+    }
+
+    #[test]
+    fn nothing_is_said_of_the_other_side() {
+        let selector = LogSelector { mode: WorkloadMode::Server as i32 };
+        let server = AccessLogging { r#match: Some(selector), ..to("a") };
+        assert_eq!(merged(&[vec![server.clone()]], Side::Server), [("a".into(), false)]);
+        assert_eq!(merged(&[vec![server]], Side::Client), []);
+    }
+}

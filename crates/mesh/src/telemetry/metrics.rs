@@ -125,3 +125,59 @@ fn metrics(selector: Option<&MetricSelector>) -> Vec<String> {
         None => Vec::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::istio::telemetry::v1alpha1::ProviderRef;
+    use canopus_proto::istio::telemetry::v1alpha1::metrics_overrides::TagOverride;
+
+    use super::*;
+
+    fn defaults() -> Vec<String> {
+        vec!["prometheus".into()]
+    }
+
+    fn written(overrides: Vec<MetricsOverrides>) -> Metrics {
+        Metrics { overrides, ..Default::default() }
+    }
+
+    fn silence(mode: WorkloadMode) -> MetricsOverrides {
+        let selector = MetricSelector { mode: mode as i32, ..Default::default() };
+        MetricsOverrides { r#match: Some(selector), disabled: Some(true.into()), ..Default::default() }
+    }
+
+    fn without_tag(tag: &str) -> MetricsOverrides {
+        let removed = TagOverride { operation: Operation::Remove as i32, ..Default::default() };
+        MetricsOverrides { tag_overrides: [(tag.to_owned(), removed)].into(), ..Default::default() }
+    }
+
+    #[test]
+    fn default_providers_get_the_standard_when_nobody_says_otherwise() {
+        let merged = merge(&[], &defaults());
+        assert_eq!(merged["prometheus"].overrides(Side::Client), Some(Vec::new()));
+    }
+
+    #[test]
+    fn one_side_is_silent_when_all_its_metrics_are_disabled() {
+        let merged = merge(&[written(vec![silence(WorkloadMode::Server)])], &defaults());
+        assert_eq!(merged["prometheus"].overrides(Side::Server), None);
+        assert_eq!(merged["prometheus"].overrides(Side::Client), Some(Vec::new()));
+    }
+
+    #[test]
+    fn a_narrower_object_takes_silence_back_when_it_says_anything_about_the_side() {
+        let wide = written(vec![silence(WorkloadMode::ClientAndServer)]);
+        let merged = merge(&[wide, written(vec![without_tag("host")])], &defaults());
+        let overrides = merged["prometheus"].overrides(Side::Server).unwrap();
+        assert_eq!(overrides.len(), ALL.len());
+        assert!(overrides.iter().all(|(_, one)| one.tags["host"].is_none() && !one.disabled));
+    }
+
+    #[test]
+    fn only_the_providers_of_the_narrowest_object_are_used() {
+        let of =
+            |name: &str| Metrics { providers: vec![ProviderRef { name: name.into() }], ..Default::default() };
+        let merged = merge(&[of("a"), of("b")], &defaults());
+        assert_eq!(merged.keys().collect::<Vec<_>>(), ["b"]);
+    }
+}

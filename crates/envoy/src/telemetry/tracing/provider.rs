@@ -97,7 +97,6 @@ fn tracer<M: Message + Name>(name: &str, config: &M) -> Tracer {
     Tracer { name: name.into(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
 }
 
-#[expect(deprecated, reason = "proxies before Istio 1.29 know no other fields")]
 fn zipkin_config(env: &Env<'_>, provider: &ZipkinTracingProvider, server: &Upstream) -> ZipkinConfig {
     let version = (env.view.version.major, env.view.version.minor);
     let path = if provider.path.is_empty() { "/api/v2/spans" } else { &provider.path };
