@@ -4,10 +4,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::persona::Persona;
-use crate::{exit, generate, validate};
+use crate::{exit, generate, usage, validate};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -58,12 +58,23 @@ enum Command {
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
     let persona = Persona::of(arguments.first().map(AsRef::as_ref));
-    let cli = match Cli::try_parse_from(arguments) {
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => {
-            // Whoever reads the message may have gone away; the code tells the same.
+        Err(error) if !error.use_stderr() => {
+            // Whoever reads the help may have gone away.
             let _ = error.print();
-            return if error.use_stderr() { exit::usage() } else { ExitCode::SUCCESS };
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            // The code tells the same as the message.
+            let _ = match persona {
+                Persona::Canopus => error.print(),
+                Persona::Istioctl => {
+                    let words = usage::istioctl(&error, &Cli::command(), &arguments);
+                    io::stderr().lock().write_all(words.as_bytes())
+                }
+            };
+            return exit::usage();
         }
     };
     match cli.command {

@@ -11,4 +11,5 @@ mod generate;
 mod input;
 mod output;
 mod persona;
+mod usage;
 mod validate;

@@ -2,6 +2,7 @@
 
 pub(crate) mod check;
 mod istioctl;
+mod operator;
 pub(crate) mod report;
 mod service;
 
@@ -65,7 +66,11 @@ pub(crate) fn run(persona: Persona, global: &Global, arguments: &Arguments) -> E
         files.push(check::file(&input, global, &progress));
     }
     progress.finish_and_clear();
-    let code = if files.iter().all(FileReport::is_valid) { ExitCode::SUCCESS } else { exit::FAILURE };
+    let is_valid = match persona {
+        Persona::Canopus => FileReport::is_valid,
+        Persona::Istioctl => FileReport::is_valid_to_istioctl,
+    };
+    let code = if files.iter().all(is_valid) { ExitCode::SUCCESS } else { exit::FAILURE };
     match (arguments.output, persona) {
         (Format::Json, _) => print(&report::json(&files), code),
         (Format::Yaml, _) => print(&report::yaml(&files), code),

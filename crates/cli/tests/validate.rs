@@ -157,3 +157,89 @@ fn a_very_long_stream_is_checked() {
     let output = files.canopus(&["validate", "-f", "many.yaml"]);
     assert_eq!(stderr(&output), "many.yaml: valid (20000 objects)\n");
 }
+
+#[test]
+fn called_istioctl_it_refuses_command_lines_in_istioctls_words() {
+    let files = Files::new(&[("ok.yaml", GOOD)]);
+    for (arguments, words) in [
+        (&["v", "ok.yaml"][..], "Error: unknown command \"ok.yaml\" for \"istioctl validate\"\n"),
+        (&["validate", "--banana"], "Error: unknown flag: --banana\n"),
+        (&["validate", "-q"], "Error: unknown shorthand flag: 'q' in -q\n"),
+        (&["banana"], "Error: unknown command \"banana\" for \"istioctl\"\n"),
+    ] {
+        let output = files.istioctl(arguments);
+        assert_eq!((stderr(&output).as_str(), output.status.code()), (words, Some(64)));
+    }
+}
+
+#[test]
+fn called_istioctl_it_stops_where_istioctl_stops() {
+    let list = format!("apiVersion: v1\nkind: List\nitems:\n- {}\n", BROKEN.trim_end().replace('\n', "\n  "));
+    let files = Files::new(&[
+        ("list.yaml", list.as_str()),
+        ("twice.yaml", "kind: A\nkind: B\n---\n"),
+        ("text.yaml", &format!("just a text\n---\n{BROKEN}")),
+        ("nothing.yaml", "null\n"),
+    ]);
+    let said = |file| {
+        let output = files.istioctl(&["validate", "-f", file]);
+        (stderr(&output), output.status.code())
+    };
+    assert_eq!(said("list.yaml"), ("\"list.yaml\" is valid\n".to_owned(), Some(0)));
+    assert_eq!(said("nothing.yaml"), ("\"nothing.yaml\" is valid\n".to_owned(), Some(0)));
+    let (words, code) = said("twice.yaml");
+    assert!(words.contains("line 2: key \"kind\" already set in map"), "{words}");
+    assert_eq!(code, Some(1));
+    assert_eq!(
+        said("text.yaml").0,
+        "Error: 1 error occurred:\n\t* failed to decode file text.yaml:  error unmarshaling JSON: while decoding JSON: \
+         json: cannot unmarshal string into Go value of type map[string]interface {}\n\n\n"
+    );
+    assert_eq!(files.canopus(&["validate", "-f", "list.yaml"]).status.code(), Some(1), "we look further");
+}
+
+#[test]
+fn fields_nobody_knows_are_named_in_the_words_of_either_tool() {
+    let routes = GOOD.replace("hosts: [reviews]", "hosts: [reviews], htp: []");
+    let route =
+        "apiVersion: gateway.networking.k8s.io/v1\nkind: HTTPRoute\nmetadata: {name: r}\nspec: {rulez: []}\n";
+    let operator = "apiVersion: install.istio.io/v1alpha1\nkind: IstioOperator\nspec: {dummy: 1}\n";
+    let files = Files::new(&[("vs.yaml", &routes), ("route.yaml", route), ("iop.yaml", operator)]);
+    for (file, words) in [
+        (
+            "vs.yaml",
+            "VirtualService/shop/ok: cannot parse proto message: unknown field \"htp\" in \
+             istio.networking.v1alpha3.VirtualService",
+        ),
+        ("route.yaml", "HTTPRoute//r: cannot parse proto message: unknown field \"rulez\""),
+        ("iop.yaml", "IstioOperator//: could not unmarshal: json: unknown field \"dummy\""),
+    ] {
+        let output = files.istioctl(&["validate", "-f", file]);
+        assert!(stderr(&output).contains(words), "{}", stderr(&output));
+        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(files.canopus(&["validate", "-f", file]).status.code(), Some(1));
+    }
+}
+
+#[test]
+fn installation_is_checked_as_far_as_it_is_not_the_charts_business() {
+    let operator = "\
+apiVersion: install.istio.io/v1alpha1
+kind: IstioOperator
+metadata: {name: mesh}
+spec:
+  revision: Not-A-Label
+  meshConfig: {connectTimeout: 1us}
+  components:
+    pilot: {enabled: true, k8s: {replicaCount: 2}}
+    ingressGateways: [{name: Edge, enabled: true}]
+  values: {anything: goes}
+";
+    let files = Files::new(&[("iop.yaml", operator)]);
+    let text = stderr(&files.canopus(&["validate", "-f", "iop.yaml"]));
+    for expected in
+        ["iop.yaml:5:13", "invalid revision specified", "iop.yaml:9:30", "invalid connect timeout"]
+    {
+        assert!(text.contains(expected), "{expected:?} is missing from:\n{text}");
+    }
+}

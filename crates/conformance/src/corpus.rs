@@ -65,6 +65,11 @@ impl Corpus {
         self.root.join(file).is_file()
     }
 
+    /// Where a file or directory of the corpus is.
+    pub(crate) fn absolute(&self, file: &Path) -> PathBuf {
+        self.root.join(file)
+    }
+
     pub(crate) fn bytes(&self, file: &Path) -> anyhow::Result<Vec<u8>> {
         let path = self.root.join(file);
         fs::read(&path).with_context(|| format!("cannot read {}", path.display()))

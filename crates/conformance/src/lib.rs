@@ -19,6 +19,7 @@ mod record;
 mod report;
 mod run;
 mod suites;
+pub mod tool;
 
 use std::ffi::OsString;
 use std::fs;

@@ -5,6 +5,7 @@ mod crd_validation;
 mod defaults;
 mod fuzz_regressions;
 mod live_admission;
+mod live_istioctl;
 mod objects;
 mod primitives;
 mod proto_json;
@@ -66,6 +67,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "live-admission" => Box::new(live_admission::LiveAdmission),
+        "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-simulation" => Box::new(tables_simulation::TablesSimulation),
         "tables-validation" => Box::new(tables_validation::TablesValidation),

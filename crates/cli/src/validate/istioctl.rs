@@ -4,23 +4,19 @@ use std::collections::BTreeSet;
 
 use canopus_api::validate::report::list;
 
-use super::check::{FileReport, Finding, Severity};
+use super::check::{FileReport, Finding, Severity, Wording};
 
 /// What istioctl prints on standard error.
 pub(super) fn text(files: &[FileReport]) -> String {
     let mut out = String::new();
-    for finding in said(files, Severity::Note) {
-        out += &format!("{}\n", finding.message);
+    for finding in all(files).filter(|finding| finding.severity == Severity::Note) {
+        out.extend(words(finding).map(|words| format!("{words}\n")));
     }
-    let errors: Vec<String> = said(files, Severity::Error).map(prefixed).collect();
+    let errors: Vec<String> = all(files).filter_map(|finding| said(finding, Severity::Error)).collect();
     let mut named = BTreeSet::new();
     for file in files.iter().filter(|file| named.insert(&file.name)) {
-        let warnings: Vec<String> = file
-            .findings
-            .iter()
-            .filter(|f| f.severity == Severity::Warning && f.in_istioctl)
-            .map(prefixed)
-            .collect();
+        let warnings: Vec<String> =
+            file.findings.iter().filter_map(|finding| said(finding, Severity::Warning)).collect();
         out += &verdict(&file.name, &warnings, errors.is_empty());
     }
     if !errors.is_empty() {
@@ -29,18 +25,28 @@ pub(super) fn text(files: &[FileReport]) -> String {
     out
 }
 
-fn said(files: &[FileReport], severity: Severity) -> impl Iterator<Item = &Finding> {
-    let findings = files.iter().flat_map(|file| &file.findings);
-    findings.filter(move |finding| finding.severity == severity && finding.in_istioctl)
+fn all(files: &[FileReport]) -> impl Iterator<Item = &Finding> {
+    files.iter().flat_map(|file| &file.findings)
 }
 
-/// One line of the list: the object, where there is one, and the words.
-fn prefixed(finding: &Finding) -> String {
-    let (object, prefix, message) = (&finding.object, finding.istioctl_prefix, &finding.message);
-    if object.kind.is_empty() {
-        return format!("{prefix}{message}");
+/// What istioctl says of a finding, if anything.
+fn words(finding: &Finding) -> Option<&str> {
+    match &finding.istioctl {
+        Wording::Same => Some(&finding.message),
+        Wording::Own(words) => Some(words),
+        Wording::Silent => None,
     }
-    format!("{}/{}/{}: {prefix}{message}", object.kind, object.namespace, object.name)
+}
+
+/// One line of the list of findings of a severity: the object, where there is one, and the words.
+fn said(finding: &Finding, severity: Severity) -> Option<String> {
+    let words = words(finding).filter(|_| finding.severity == severity)?;
+    let object = finding.list.as_ref().unwrap_or(&finding.object);
+    // What is wrong with a file is nobody's in it.
+    if finding.object.kind.is_empty() {
+        return Some(words.to_owned());
+    }
+    Some(format!("{}/{}/{}: {words}", object.kind, object.namespace, object.name))
 }
 
 /// What is said about a file that has no error.

@@ -6,6 +6,7 @@
 mod gateway;
 mod host;
 mod identity;
+mod istioctl;
 mod labels;
 mod mesh;
 mod net;
@@ -47,6 +48,7 @@ impl Suite for Primitives {
 fn check(table: &str, test: &str) -> Option<Check> {
     match table {
         "host-name" | "host-names" => host::check(test),
+        "istioctl-validate" => istioctl::check(test),
         "labels" | "kube-labels" => labels::check(test),
         "protocol" | "kube-conversion" => protocol::check(test),
         "mesh" => mesh::check(test),

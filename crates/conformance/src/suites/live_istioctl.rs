@@ -1,0 +1,111 @@
+//! Command lines of istioctl with what they printed and their exit codes.
+//!
+//! The tool is run as scripts run it. Of commands it does not have, and of those that ask a cluster, nothing can be said
+//! yet; a command joins by its name in [`COMMANDS`].
+
+use std::collections::BTreeMap;
+
+use anyhow::Context;
+use canopus_base::tree::Node;
+
+use super::{NO_ADAPTER, Suite};
+use crate::case::{Case, Outcome};
+use crate::compare::Difference;
+use crate::compare::text;
+use crate::dump::Dump;
+use crate::record;
+use crate::tool::{self, Output};
+
+/// The commands to run, by every name they go by.
+const COMMANDS: [&str; 2] = ["v", "validate"];
+
+/// Where the files are that command lines name.
+const INPUTS: &str = "inputs";
+
+pub(super) struct LiveIstioctl;
+
+impl Suite for LiveIstioctl {
+    fn name(&self) -> &str {
+        "live-istioctl"
+    }
+
+    fn run(&self, case: &Case, _: &Dump) -> Outcome {
+        if !case.file.starts_with("commands") {
+            return Outcome::Skipped(NO_ADAPTER);
+        }
+        match replay(case) {
+            Ok(Some(differences)) => differences.into(),
+            Ok(None) => Outcome::Skipped(NO_ADAPTER),
+            Err(error) => Outcome::error(format_args!("{error:#}")),
+        }
+    }
+}
+
+/// Runs a recorded command line again; `None` if it is of a command that cannot be run.
+fn replay(case: &Case) -> anyhow::Result<Option<Vec<Difference>>> {
+    let recorded = record::read(&case.corpus, &case.path(&case.file))?;
+    let command = recorded.get("command").and_then(Node::as_str).context("no command")?;
+    let arguments: Vec<&str> = command.split_whitespace().skip(1).collect();
+    if !arguments.first().is_some_and(|name| COMMANDS.contains(name)) {
+        return Ok(None);
+    }
+    let input = recorded.get("stdin").and_then(Node::as_str).unwrap_or_default();
+    let output = tool::run(&arguments, &case.corpus.absolute(&case.path(INPUTS)), input)?;
+    compare(&recorded, &output).map(Some)
+}
+
+fn compare(recorded: &Node, output: &Output) -> anyhow::Result<Vec<Difference>> {
+    let text = |key| recorded.get(key).and_then(Node::as_str).unwrap_or_default();
+    let code = recorded.get("exitCode").and_then(Node::as_i64).context("no exit code")?;
+    let mut found = Vec::new();
+    if output.code != Some(code) {
+        let got = output.code.map_or_else(|| "killed".to_owned(), |code| code.to_string());
+        found.push(Difference::new("/exitCode", code, got));
+    }
+    found.extend(within("/stdout", text::difference(text("stdout"), &output.stdout)));
+    if !is_same_message(text("stderr"), &output.stderr) {
+        found.extend(within("/stderr", text::difference(text("stderr"), &output.stderr)));
+    }
+    Ok(found)
+}
+
+/// Whether two messages begin alike, or say the same in another order: files come in that of a map of Go's.
+fn is_same_message(expected: &str, got: &str) -> bool {
+    fn counted(text: &str) -> BTreeMap<&str, usize> {
+        let mut lines = BTreeMap::new();
+        text.lines().for_each(|line| *lines.entry(line).or_default() += 1);
+        lines
+    }
+    expected.lines().next() == got.lines().next() || counted(expected) == counted(got)
+}
+
+fn within(place: &str, differences: Vec<Difference>) -> impl Iterator<Item = Difference> {
+    let place = place.to_owned();
+    differences
+        .into_iter()
+        .map(move |difference| Difference { path: format!("{place} {}", difference.path), ..difference })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn output(code: i64, stdout: &str, stderr: &str) -> Output {
+        Output { code: Some(code), stdout: stdout.to_owned(), stderr: stderr.to_owned() }
+    }
+
+    #[test]
+    fn code_output_and_the_beginning_of_the_message_are_compared() {
+        let recorded: Node = json!({"exitCode": 1, "stdout": "a\n", "stderr": "Error: x\nmore"}).into();
+        let differences = |output| compare(&recorded, &output).unwrap().len();
+        assert_eq!(differences(output(1, "a\n", "Error: x\nless")), 0);
+        assert_eq!(differences(output(0, "b\n", "Error: y\nmore")), 3);
+    }
+
+    #[test]
+    fn files_may_come_in_any_order() {
+        assert!(is_same_message("a is valid\nb is valid\n", "b is valid\na is valid\n"));
+        assert!(!is_same_message("a is valid\nb is valid\n", "b is valid\n"));
+    }
+}
