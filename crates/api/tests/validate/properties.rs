@@ -337,7 +337,7 @@ fn changed(value: &Value, change: &Change) -> Value {
     }
 }
 
-/// Validates an object, and the same object once more after it was written and read.
+/// Validates an object, and the same object once more after it was written and read, as a document and as bytes.
 fn check(object: &Object) {
     let report = validate(object);
     let document = object.to_node();
@@ -347,6 +347,8 @@ fn check(object: &Object) {
     }
     let again = Object::decode(&document, Options::lenient()).unwrap().value;
     assert_eq!(validate(&again), report, "after {}", document.to_json());
+    let on_the_wire = of_bytes(object, &to_bytes(object)).unwrap();
+    assert_eq!(validate(&on_the_wire), report, "as bytes: {}", document.to_json());
 }
 
 /// Makes the two functions between the specs of kinds and bytes.
