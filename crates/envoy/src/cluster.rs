@@ -17,6 +17,7 @@ mod stat_name;
 #[cfg(test)]
 mod tests;
 mod transport;
+mod waypoint;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::Service;
+use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
+use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{PILOT_ENABLE_SENDING_HBONE, PILOT_ENABLE_SIDECAR_LISTENING_HBONE};
@@ -75,16 +78,9 @@ impl Query for SharedClusters {
 
     fn run(ctx: &Ctx<'_>, view: &View) -> Vec<Resource> {
         let audience = Audience::of(ctx, view);
-        let mut clusters = match view.kind {
-            NodeKind::Router => {
-                of_services(ctx, view, &audience, &gateway::services(ctx, view), Purpose::Calls)
-            }
-            _ => of_services(ctx, view, &audience, &scope(ctx, view).services, Purpose::Calls),
-        };
-        if view.kind == NodeKind::Router && gateway::passes_connections_on(ctx, view) {
-            let services: Vec<_> =
-                scope(ctx, view).services.iter().filter(|s| !s.external).cloned().collect();
-            clusters.extend(of_services(ctx, view, &audience, &services, Purpose::PassingOn));
+        let mut clusters = Vec::new();
+        for (purpose, services) in destinations(ctx, view) {
+            clusters.extend(of_services(ctx, view, &audience, &services, purpose));
         }
         let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
         clusters.extend(of_kind(&Env::new(ctx, view), &audience).iter().map(encode));
@@ -92,6 +88,27 @@ impl Query for SharedClusters {
         let mut names = BTreeSet::new();
         clusters.retain(|cluster| names.insert(cluster.name.clone()));
         clusters
+    }
+}
+
+/// The services a proxy has clusters for, by what the clusters are for.
+fn destinations(ctx: &Ctx<'_>, view: &View) -> Vec<(Purpose, Vec<Arc<Service>>)> {
+    match view.kind {
+        NodeKind::Router => {
+            let mut destinations = vec![(Purpose::Calls, gateway::services(ctx, view))];
+            if gateway::passes_connections_on(ctx, view) {
+                let services = &scope(ctx, view).services;
+                let of_mesh = services.iter().filter(|service| !service.external).cloned().collect();
+                destinations.push((Purpose::PassingOn, of_mesh));
+            }
+            destinations
+        }
+        NodeKind::Waypoint => {
+            let fronted = ctx.get::<ServicesBehind>(view).to_vec();
+            let purpose = if is_east_west_gateway(view) { Purpose::Terminating } else { Purpose::Fronting };
+            vec![(Purpose::Calls, waypoint::called(ctx, view)), (purpose, fronted)]
+        }
+        _ => vec![(Purpose::Calls, scope(ctx, view).services.clone())],
     }
 }
 
@@ -103,17 +120,23 @@ fn of_services(
     services: &[Arc<Service>],
     purpose: Purpose,
 ) -> Vec<Resource> {
+    let flags = settings(ctx).flags.clone();
     let mut clusters = Vec::new();
     for service in services {
         let key = service.key();
-        let rule = outbound_rule(ctx, view, &key).map(|rule| rule.id.clone());
-        for port in service.ports.iter().filter(|port| outbound::is_reachable(service, port)) {
+        let rule = match purpose {
+            Purpose::Calls | Purpose::PassingOn => outbound_rule(ctx, view, &key),
+            Purpose::Fronting => waypoint::rule(ctx, view, service),
+            Purpose::Terminating => None,
+        };
+        for port in service.ports.iter().filter(|port| outbound::is_reachable(&flags, purpose, service, port))
+        {
             let request = Request {
                 audience: audience.clone(),
                 purpose,
                 service: key.clone(),
                 port: port.clone(),
-                rule: rule.clone(),
+                rule: rule.as_ref().map(|rule| rule.id.clone()),
                 near: outbound::holds_endpoints(service).then(|| view.clone()),
             };
             clusters.extend(ctx.get::<PortClusters>(&request).iter().cloned());
@@ -125,18 +148,29 @@ fn of_services(
 /// The clusters that the kind of a proxy and its settings bring.
 fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Cluster> {
     let (settings, view) = (&*env.settings, env.view);
-    let mut clusters = vec![fixed::black_hole(settings)];
-    if view.kind == NodeKind::Sidecar {
-        clusters.push(fixed::passthrough(settings, audience));
-        clusters.extend(dns::unknown_hosts(env, audience));
-        clusters.push(fixed::inbound_passthrough(settings, audience));
-        if env.flag(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && view.metadata.enable_hbone.0 {
-            clusters.push(hbone::main_internal(&settings.flags));
+    let flags = &settings.flags;
+    let mut clusters = match view.kind {
+        NodeKind::Sidecar => {
+            let mut clusters = vec![
+                fixed::black_hole(settings),
+                fixed::passthrough(settings, audience),
+                fixed::inbound_passthrough(settings, audience),
+            ];
+            clusters.extend(dns::unknown_hosts(env, audience));
+            if flags.get(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && view.metadata.enable_hbone.0 {
+                clusters.push(hbone::main_internal(flags));
+            }
+            clusters
         }
+        NodeKind::Waypoint => waypoint::fixed(env),
+        _ => vec![fixed::black_hole(settings)],
+    };
+    let opens_tunnels = flags.get(PILOT_ENABLE_SENDING_HBONE) && !view.metadata.disable_hbone_send.0;
+    if opens_tunnels && view.kind != NodeKind::Waypoint {
+        clusters.push(hbone::originate(settings, &view.metadata, None));
     }
-    let opens_tunnels = env.flag(PILOT_ENABLE_SENDING_HBONE) && view.kind != NodeKind::Waypoint;
-    if opens_tunnels && !view.metadata.disable_hbone_send.0 {
-        clusters.push(hbone::originate(settings, &view.metadata));
+    if hbone::crosses_networks(env, opens_tunnels) {
+        clusters.extend(hbone::originate_double(settings, &view.metadata));
     }
     if audience.credential_socket {
         clusters.push(fixed::credential_server(settings));

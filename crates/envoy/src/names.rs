@@ -36,6 +36,11 @@ pub(crate) fn outbound_sni(host: &str, port: u32, subset: &str) -> String {
     format!("outbound_.{port}_.{subset}_.{host}")
 }
 
+/// `inbound-vip|<port>|<subset>|<host>`; the subset begins with `http` or `tcp`.
+pub(crate) fn vip_cluster(host: &str, port: u32, subset: &str) -> String {
+    format!("inbound-vip|{port}|{subset}|{host}")
+}
+
 /// Port, subset and host of an outbound cluster's name.
 pub(crate) fn parse_outbound_cluster(name: &str) -> Option<(u32, &str, &str)> {
     let mut parts = name.splitn(4, '|');

@@ -54,6 +54,8 @@ pub struct EndpointWorkload {
     pub service_account: Arc<str>,
     /// How connections are taken: `istio`, `disabled`.
     pub tls_mode: Arc<str>,
+    /// Whether it takes HBONE tunnels.
+    pub takes_tunnels: bool,
     /// The Kubernetes node.
     pub node: Arc<str>,
     /// The name below a headless service, and that service.
@@ -73,6 +75,7 @@ impl From<&Workload> for EndpointWorkload {
             locality: workload.locality.clone(),
             service_account: workload.service_account.clone(),
             tls_mode: workload.tls_mode.clone(),
+            takes_tunnels: workload.takes_tunnels,
             node: workload.node.clone(),
             host_name: workload.host_name.clone(),
             origin: Some(workload.origin.clone()),

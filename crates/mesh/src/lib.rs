@@ -25,5 +25,6 @@ pub mod target;
 pub mod telemetry;
 pub mod trust_domain;
 pub mod virtual_service;
+pub mod waypoint;
 pub mod workload;
 pub mod world;

@@ -6,7 +6,6 @@ use std::hash::{Hash, Hasher as StdHasher};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use canopus_api::labels as known;
 use canopus_api::node::{MetadataError, NodeId, NodeIdError, NodeKind, NodeMetadata, Version};
 use canopus_base::hash::{ContentHash, Hasher};
 use canopus_base::labels::Labels;
@@ -22,7 +21,7 @@ use canopus_runtime::flags::{Flags, PILOT_ENABLE_IP_AUTOALLOCATE};
 use crate::envoy_filter::MatchedMetadata;
 use crate::gateway::{self, PortTarget};
 use crate::locality::Locality;
-use crate::workload::{self, WorkloadOf};
+use crate::workload;
 use crate::world::settings;
 
 /// Why a node cannot be served.
@@ -142,7 +141,7 @@ pub struct ViewFacts {
     pub service_cluster: Arc<str>,
     /// The identity it proved, if it did.
     pub identity: Option<Identity>,
-    /// Where the ports of services lead that a gateway stands for; none for other proxies.
+    /// Where the ports of services lead that a gateway or waypoint stands for; none for sidecars.
     pub port_targets: Vec<PortTarget>,
 }
 
@@ -287,14 +286,11 @@ impl Query for DescriptionOf {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Described {
         let is_vm = !proxy.metadata.labels.get("istio.io/test-vm").unwrap_or_default().is_empty();
-        let workload = if is_vm { None } else { ctx.get::<WorkloadOf>(proxy).as_ref().clone() };
-        let labels = match &workload {
-            Some(workload) => {
-                let said = proxy.metadata.static_labels.iter().chain(workload.labels.iter());
-                said.collect()
-            }
-            None if is_vm => proxy.metadata.labels.clone(),
-            None => workload::endpoint_labels(ctx, proxy).unwrap_or_else(|| proxy.metadata.labels.clone()),
+        let pod = || workload::pod_of(ctx, proxy).map(|pod| pod.labels.clone());
+        let known = || pod().or_else(|| workload::endpoint_labels(ctx, proxy));
+        let labels = match (!is_vm).then(known).flatten() {
+            Some(labels) => proxy.metadata.static_labels.iter().chain(labels.iter()).collect(),
+            None => proxy.metadata.labels.clone(),
         };
         let locality = Locality::of_labels(&labels).unwrap_or_else(|| proxy.locality.clone());
         let metadata = &proxy.metadata;
@@ -319,7 +315,7 @@ impl Query for ViewOf {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> View {
         let Described { labels, locality, is_vm } = ctx.get::<DescriptionOf>(proxy).as_ref().clone();
-        let is_gateway = proxy.id.kind == NodeKind::Router || is_east_west_gateway(&labels);
+        let is_gateway = matches!(proxy.id.kind, NodeKind::Router | NodeKind::Waypoint);
         View::new(ViewFacts {
             kind: proxy.id.kind,
             namespace: proxy.namespace().into(),
@@ -337,11 +333,6 @@ impl Query for ViewOf {
             port_targets: if is_gateway { gateway::port_targets(ctx, proxy) } else { Vec::new() },
         })
     }
-}
-
-/// Whether these are the labels of a gateway between the networks of an ambient mesh.
-fn is_east_west_gateway(labels: &Labels) -> bool {
-    labels.get(known::GATEWAY_MANAGED.name) == Some("istio.io-eastwest-controller")
 }
 
 /// Metadata without what is one pod's own and nothing in the mesh looks at.

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use canopus_api::istio::WorkloadEntry as EntryObject;
 use canopus_api::kube::{Namespace, Node, Pod, PodPhase};
-use canopus_api::{Kind, ObjectKey, labels as known};
+use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
 use canopus_base::labels::Labels;
 use canopus_base::spiffe::Identity;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry;
-use canopus_runtime::flags::ENABLE_PROXY_FIND_POD_BY_IP;
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_PROXY_FIND_POD_BY_IP, PILOT_ENABLE_AMBIENT,
+};
 
 use crate::endpoint::Endpoints;
 use crate::locality::{self, Locality};
@@ -42,6 +44,8 @@ pub struct Workload {
     pub service_account: Arc<str>,
     /// How it takes connections: `istio`, `disabled`, or another value of the label.
     pub tls_mode: Arc<str>,
+    /// Whether it takes HBONE tunnels, itself or through the ztunnel of its node.
+    pub takes_tunnels: bool,
     /// Its addresses; an entry may have a host name or `unix://` path.
     pub addresses: Vec<Arc<str>>,
     /// The Kubernetes node it runs on.
@@ -92,6 +96,7 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
     let settings = settings(ctx);
     let locality = pod_locality(ctx, origin, pod);
     let network = network::of(ctx, &origin.cluster, &pod.status.pod_ip, &meta.labels);
+    let takes_tunnels = has_tunnel_label(&meta.labels) || is_behind_ztunnel(ctx, origin, meta, &network);
     let identity = Identity::new(settings.trust_domain(), &meta.namespace, &spec.service_account_name);
     let host_name = spec.subdomain.as_ref().filter(|subdomain| !subdomain.is_empty()).map(|subdomain| {
         let own = spec.hostname.as_deref().filter(|name| !name.is_empty()).unwrap_or(&meta.name);
@@ -112,6 +117,7 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
         locality: locality.into(),
         service_account: identity.map(|identity| identity.to_string()).unwrap_or_default().into(),
         tls_mode: tls_mode(&meta.labels).into(),
+        takes_tunnels,
         addresses,
         node: Arc::from(&*spec.node_name),
         host_name,
@@ -120,6 +126,23 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
         is_pod: true,
         origin: origin.clone(),
     }
+}
+
+/// Whether the traffic of a pod goes through the ztunnel of its node, as far as this control plane can tell: of other
+/// networks it knows the gateways only.
+fn is_behind_ztunnel(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta, network: &str) -> bool {
+    let settings = settings(ctx);
+    let flags = &settings.flags;
+    let own_network = || network::of_cluster(ctx, &settings.cluster).unwrap_or_default() == network;
+    let is_near =
+        origin.cluster == settings.cluster || (flags.get(AMBIENT_ENABLE_MULTI_NETWORK) && own_network());
+    let redirected = meta.annotation(annotations::AMBIENT_REDIRECTION.name) == Some("enabled");
+    redirected && flags.get(PILOT_ENABLE_AMBIENT) && is_near
+}
+
+fn has_tunnel_label(labels: &Labels) -> bool {
+    let tunnels = labels.get(known::TUNNEL.name).unwrap_or_default();
+    tunnels.split(',').any(|tunnel| tunnel == "http")
 }
 
 /// How the holder of these labels takes connections.
@@ -220,12 +243,13 @@ pub fn of_entry(
         workload_name: name.into(),
         namespace: origin.namespace().into(),
         cluster: settings.cluster.clone(),
-        labels: augment(labels, &settings.cluster, &locality, "", &network),
+        labels: augment(labels.clone(), &settings.cluster, &locality, "", &network),
         // Parity: only what the entry itself says counts as the network of its endpoint.
         network: spec.network.as_str().into(),
         locality: locality.into(),
         service_account: service_account.into(),
         tls_mode: tls_mode.into(),
+        takes_tunnels: has_tunnel_label(&labels),
         addresses: vec![spec.address.as_str().into()],
         node: Arc::default(),
         host_name: None,
@@ -256,19 +280,6 @@ impl Query for WorkloadsIn {
     }
 }
 
-/// The workload a proxy stands beside, as far as a registry knows it: its pod, else the entry at its address.
-pub struct WorkloadOf;
-
-impl Query for WorkloadOf {
-    const NAME: &'static str = "workload_of";
-    type Key = Proxy;
-    type Value = Option<Arc<Workload>>;
-
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
-        pod_of(ctx, proxy).or_else(|| entry_of(ctx, proxy))
-    }
-}
-
 /// The pod of a proxy: the one its node id names, else, if that is switched on, the one at its address.
 pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     let cluster: Arc<str> = match proxy.metadata.cluster_id.as_str() {
@@ -296,8 +307,8 @@ pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     own.into_iter().next()
 }
 
-/// The labels of the endpoint at the address of a proxy that a ServiceEntry of its namespace lists, with those of the
-/// agent itself: all that the registry knows of a proxy that is no pod and no WorkloadEntry.
+/// The labels of the endpoint at the address of a proxy that a ServiceEntry of its namespace has: all that the registry
+/// knows of a proxy that is no pod.
 pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
     let metadata = &proxy.metadata;
     if !(metadata.cluster_id.is_empty() || *metadata.cluster_id == *settings(ctx).cluster) {
@@ -316,7 +327,7 @@ pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
             endpoints.iter().find(|endpoint| endpoint.address() == address).cloned()
         })
     })?;
-    Some(metadata.static_labels.iter().chain(found.workload.labels.iter()).collect())
+    Some(found.workload.labels.clone())
 }
 
 /// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.

@@ -84,9 +84,9 @@ pub(super) fn is_forward_proxy(service: &Service) -> bool {
 }
 
 /// The cluster of a wildcard service, which resolves the host of each request.
-pub(super) fn forward_proxy(ctx: &Ctx<'_>, view: &View, name: &str, service: &Service) -> Option<Draft> {
+pub(super) fn forward_proxy(ctx: &Ctx<'_>, view: &View, name: &str, service: &Service) -> Draft {
     let cache = dns_cache::of_host(&Env::new(ctx, view), &service.host);
-    Some(forwarding(name, cache, false))
+    forwarding(name, cache, false)
 }
 
 fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
@@ -120,14 +120,7 @@ pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Cluste
         http_options(&fixed::any_protocol(audience.keeps_header_case));
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
     if let Some(tls) = tls {
-        let server = Server {
-            accounts: &[],
-            sni: String::new(),
-            is_external: true,
-            is_entry: false,
-            mtls: None,
-            is_for_workloads: false,
-        };
+        let server = Server { is_external: true, ..Default::default() };
         let client = Client { audience, settings };
         if let Ok(Some(context)) = transport::context(&mut draft, client, &server, tls) {
             draft.cluster.transport_socket = Some(tls::socket(tls::SOCKET, &context));

@@ -11,7 +11,7 @@ use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service;
 use canopus_mesh::world::settings;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
-use canopus_runtime::flags::PILOT_FILTER_GATEWAY_CLUSTER_CONFIG;
+use canopus_runtime::flags::{PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
 
 /// The services a gateway has clusters for.
 pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
@@ -31,17 +31,19 @@ pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
 /// The hosts that VirtualServices route to through the gateway's servers.
 fn routed_hosts(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
     let merged = ctx.get::<Merged>(view);
+    let own_only = settings(ctx).flags.get(PILOT_SCOPE_GATEWAY_TO_NAMESPACE);
     let mut hosts = BTreeSet::new();
     for gateway in merged.gateway_names() {
+        let namespace = gateway.split_once('/').map(|(namespace, _)| namespace).filter(|_| own_only);
         for route in virtual_service::bound_to(ctx, &gateway).iter() {
-            hosts.extend(virtual_service::destinations(&route.spec, None).into_keys());
+            hosts.extend(virtual_service::destinations(&route.spec, namespace).into_keys());
         }
     }
     hosts
 }
 
 /// The services that extension providers name, as `host` or `namespace/host`.
-fn provider_services(ctx: &Ctx<'_>) -> BTreeSet<String> {
+pub(super) fn provider_services(ctx: &Ctx<'_>) -> BTreeSet<String> {
     let settings = settings(ctx);
     let providers = settings.mesh.extension_providers.iter();
     let named = providers.filter_map(|provider| {

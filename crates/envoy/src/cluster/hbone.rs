@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use canopus_api::node::NodeMetadata;
+use canopus_api::labels;
+use canopus_api::node::{NodeKind, NodeMetadata};
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
@@ -37,13 +38,15 @@ use canopus_proto::google::protobuf::{Duration, Struct};
 use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_runtime::flags::{
-    AMBIENT_ENABLE_BAGGAGE, Flags, PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE,
+    AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
+    AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, Flags, PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE,
     PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
 };
 
 use super::draft::{Draft, explicit, http_options};
 use super::transport::{if_mutual, otherwise_plain};
 use super::{connection_pool, fixed};
+use crate::env::Env;
 use crate::telemetry::peer_metadata;
 use crate::tls::{self, ClientChecks, OwnCertificate, alpn};
 
@@ -53,6 +56,10 @@ pub(crate) const CONNECT_ORIGINATE: &str = "connect_originate";
 /// The cluster, and the internal listener, that takes what came out of a tunnel.
 pub(crate) const MAIN_INTERNAL: &str = "main_internal";
 
+const ENCAPSULATE: &str = "encap";
+const FORWARD_INNER: &str = "forward_inner_connect";
+const INNER_ORIGINATE: &str = "inner_connect_originate";
+const OUTER_ORIGINATE: &str = "outer_connect_originate";
 const ORIGINAL_DESTINATION: &str = "envoy.filters.listener.original_dst";
 const ISTIO: &str = "istio";
 const PEER_METADATA: &str = "istio.peer_metadata";
@@ -108,21 +115,41 @@ fn if_tunnelled(flags: &Flags, inner: TransportSocket) -> TransportSocketMatch {
 }
 
 /// Leads into an internal listener and tells it all about the endpoint.
-fn passing_all_metadata(flags: &Flags, inner: TransportSocket) -> TransportSocket {
-    let host = || Kind::Host(metadata_kind::Host {});
-    let cluster = || Kind::Cluster(metadata_kind::Cluster {});
-    let source = |kind: Kind, name: &str| MetadataValueSource {
-        kind: Some(MetadataKind { kind: Some(kind) }),
-        name: name.to_owned(),
-    };
-    let mut sources =
-        vec![source(host(), ORIGINAL_DESTINATION), source(cluster(), ISTIO), source(host(), ISTIO)];
+pub(super) fn passing_all_metadata(flags: &Flags, inner: TransportSocket) -> TransportSocket {
+    let sources = vec![of_host(ORIGINAL_DESTINATION), of_cluster(ISTIO), of_host(ISTIO)];
+    passing("envoy.transport_sockets.internal_upstream", flags, sources, inner)
+}
+
+/// Leads into an internal listener and tells it where the endpoint is and what a waypoint has to know of it.
+pub(super) fn passing_destination(flags: &Flags, inner: TransportSocket) -> TransportSocket {
+    passing("internal_upstream", flags, vec![of_host(ORIGINAL_DESTINATION), of_host(ISTIO)], inner)
+}
+
+fn passing(
+    name: &str,
+    flags: &Flags,
+    mut sources: Vec<MetadataValueSource>,
+    inner: TransportSocket,
+) -> TransportSocket {
     if flags.get(AMBIENT_ENABLE_BAGGAGE) {
-        sources.extend([source(cluster(), PEER_METADATA), source(host(), PEER_METADATA)]);
+        sources.extend([of_cluster(PEER_METADATA), of_host(PEER_METADATA)]);
     }
-    let transport =
-        InternalUpstreamTransport { passthrough_metadata: sources, transport_socket: Some(inner) };
-    tls::socket("envoy.transport_sockets.internal_upstream", &transport)
+    tls::socket(
+        name,
+        &InternalUpstreamTransport { passthrough_metadata: sources, transport_socket: Some(inner) },
+    )
+}
+
+fn of_host(name: &str) -> MetadataValueSource {
+    metadata_of(Kind::Host(metadata_kind::Host {}), name)
+}
+
+fn of_cluster(name: &str) -> MetadataValueSource {
+    metadata_of(Kind::Cluster(metadata_kind::Cluster {}), name)
+}
+
+fn metadata_of(kind: Kind, name: &str) -> MetadataValueSource {
+    MetadataValueSource { kind: Some(MetadataKind { kind: Some(kind) }), name: name.to_owned() }
 }
 
 /// Learns about peers from the baggage of tunnels.
@@ -142,30 +169,91 @@ pub(super) fn disable_baggage_discovery(draft: &mut Draft, flags: &Flags) {
     peer.fields.insert("disable_baggage_discovery".to_owned(), true.into());
 }
 
-/// The cluster that opens tunnels.
-pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata) -> Cluster {
+/// The cluster that opens tunnels. Servers must be of the trust domains of the mesh and, if that is given, have an identity
+/// that begins with `peers`.
+pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata, peers: Option<&str>) -> Cluster {
+    let cluster = opening(settings, metadata, CONNECT_ORIGINATE, peers);
+    Cluster {
+        typed_extension_protocol_options: tunnel_options(settings, true),
+        lb_config: Some(to_tunnel_port(Some(waypoint_of_endpoint()))),
+        ..cluster
+    }
+}
+
+/// The clusters that open a tunnel within a tunnel, to what is in another network: the inner one leads to the outer one.
+pub(super) fn originate_double(settings: &MeshSettings, metadata: &NodeMetadata) -> [Cluster; 2] {
     let context = UpstreamTlsContext {
         common_tls_context: Some(tunnel_context(settings, metadata)),
         ..Default::default()
     };
-    let mut draft = Draft::of_type(CONNECT_ORIGINATE, DiscoveryType::OriginalDst);
+    let inner = Cluster {
+        typed_extension_protocol_options: tunnel_options(settings, false),
+        ..internal(&settings.flags, INNER_ORIGINATE, OUTER_ORIGINATE, "internal_upstream_with_tls", {
+            tls::socket("tls", &context)
+        })
+    };
+    let outer = Cluster {
+        typed_extension_protocol_options: tunnel_options(settings, false),
+        lb_config: Some(to_tunnel_port(None)),
+        ..opening(settings, metadata, OUTER_ORIGINATE, None)
+    };
+    [inner, outer]
+}
+
+/// Whether a proxy reaches what is in other networks through tunnels within tunnels.
+pub(super) fn crosses_networks(env: &Env<'_>, opens_tunnels: bool) -> bool {
+    let label = |name| env.view.labels.get(name);
+    let managed = label(labels::GATEWAY_MANAGED.name);
+    match env.view.kind {
+        NodeKind::Router => {
+            let is_ingress =
+                managed == Some("istio.io-gateway-controller") || label("istio") == Some("ingressgateway");
+            let enabled =
+                env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS);
+            is_ingress && enabled && opens_tunnels
+        }
+        NodeKind::Waypoint => {
+            managed == Some("istio.io-mesh-controller") && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT)
+        }
+        _ => false,
+    }
+}
+
+/// A cluster that goes to the tunnel port of wherever it is told to go.
+fn opening(settings: &MeshSettings, metadata: &NodeMetadata, name: &str, peers: Option<&str>) -> Cluster {
+    let mut context = tunnel_context(settings, metadata);
+    if let Some(peers) = peers {
+        require_identity(&mut context, peers);
+    }
+    let context = UpstreamTlsContext { common_tls_context: Some(context), ..Default::default() };
+    Cluster { transport_socket: Some(tls::socket("tls", &context)), ..to_original(settings, name) }
+}
+
+fn to_original(settings: &MeshSettings, name: &str) -> Cluster {
+    let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
     let cluster = &mut draft.cluster;
     cluster.set_lb_policy(LbPolicy::ClusterProvided);
     cluster.connect_timeout = settings.mesh.connect_timeout;
     cluster.cleanup_interval = Some(Duration::from_secs(CLEANUP_SECONDS));
     cluster.circuit_breakers = connection_pool::breakers(connection_pool::unlimited(&settings.flags));
-    cluster.typed_extension_protocol_options = tunnel_options(settings);
-    cluster.lb_config = Some(LbConfig::OriginalDstLbConfig(OriginalDstLbConfig {
-        upstream_port_override: Some(HBONE_PORT.into()),
-        // A waypoint in front of the endpoint.
-        metadata_key: Some(MetadataKey {
-            key: ORIGINAL_DESTINATION.to_owned(),
-            path: vec![PathSegment { segment: Some(path_segment::Segment::Key("waypoint".to_owned())) }],
-        }),
-        ..Default::default()
-    }));
-    cluster.transport_socket = Some(tls::socket("tls", &context));
     draft.finish()
+}
+
+/// Where endpoints say that a waypoint is in front of them.
+fn waypoint_of_endpoint() -> MetadataKey {
+    MetadataKey {
+        key: ORIGINAL_DESTINATION.to_owned(),
+        path: vec![PathSegment { segment: Some(path_segment::Segment::Key("waypoint".to_owned())) }],
+    }
+}
+
+/// Goes to the tunnel port, of what the metadata at a key says if it is there: a waypoint in front of the endpoint.
+fn to_tunnel_port(instead: Option<MetadataKey>) -> LbConfig {
+    LbConfig::OriginalDstLbConfig(OriginalDstLbConfig {
+        upstream_port_override: Some(HBONE_PORT.into()),
+        metadata_key: instead,
+        ..Default::default()
+    })
 }
 
 /// Mutual TLS of a tunnel.
@@ -178,26 +266,30 @@ pub(crate) fn tunnel_context(settings: &MeshSettings, metadata: &NodeMetadata) -
     let own = OwnCertificate { clients: Some(ClientChecks::default()), ..Default::default() };
     tls::with_own_certificate(&mut context, metadata, &own);
     // Untyped checks would be ignored beside the typed ones that waypoints add.
-    let domains = tls::trust_domains(settings);
-    let matchers = tls::prefix(domains.iter().map(|domain| tls::identity_prefix(domain)));
-    if let Some(ValidationContextType::CombinedValidationContext(combined)) =
-        &mut context.validation_context_type
-    {
-        let checks = combined.default_validation_context.get_or_insert_default();
-        checks.match_typed_subject_alt_names = matchers
-            .into_iter()
-            .map(|matcher| SubjectAltNameMatcher {
-                san_type: SanType::Uri as i32,
-                matcher: Some(matcher),
-                ..Default::default()
-            })
-            .collect();
+    for domain in tls::trust_domains(settings) {
+        require_identity(&mut context, &tls::identity_prefix(&domain));
     }
     tls::enforce_compliance(&settings.flags, &mut context);
     context
 }
 
-fn tunnel_options(settings: &MeshSettings) -> BTreeMap<String, Any> {
+/// Accepts peers whose identity begins like this.
+fn require_identity(context: &mut CommonTlsContext, prefix: &str) {
+    let Some(ValidationContextType::CombinedValidationContext(combined)) =
+        &mut context.validation_context_type
+    else {
+        return;
+    };
+    let checks = combined.default_validation_context.get_or_insert_default();
+    checks.match_typed_subject_alt_names.push(SubjectAltNameMatcher {
+        san_type: SanType::Uri as i32,
+        matcher: tls::prefix([prefix]).pop(),
+        ..Default::default()
+    });
+}
+
+/// HTTP/2 with CONNECT. Tunnels within tunnels are not shared by requests, which may be for different endpoints.
+fn tunnel_options(settings: &MeshSettings, shared: bool) -> BTreeMap<String, Any> {
     let flags = &settings.flags;
     let size = |bytes: i64| u32::try_from(bytes).ok().filter(|bytes| *bytes > 0).map(Into::into);
     let http2 = Http2ProtocolOptions {
@@ -208,7 +300,11 @@ fn tunnel_options(settings: &MeshSettings) -> BTreeMap<String, Any> {
     };
     let idle = settings.mesh.hbone_idle_timeout.unwrap_or(Duration::from_secs(DEFAULT_IDLE_SECONDS));
     http_options(&HttpProtocolOptions {
-        common_http_protocol_options: Some(CommonOptions { idle_timeout: Some(idle), ..Default::default() }),
+        common_http_protocol_options: Some(CommonOptions {
+            idle_timeout: Some(idle),
+            max_requests_per_connection: (!shared).then(|| 1.into()),
+            ..Default::default()
+        }),
         upstream_protocol_options: Some(explicit(ProtocolConfig::Http2ProtocolOptions(http2))),
         ..Default::default()
     })
@@ -216,19 +312,53 @@ fn tunnel_options(settings: &MeshSettings) -> BTreeMap<String, Any> {
 
 /// The cluster that leads to the listener which takes what came out of a tunnel.
 pub(super) fn main_internal(flags: &Flags) -> Cluster {
-    let raw = tls::socket("raw_buffer", &RawBuffer::default());
-    let transport = InternalUpstreamTransport { transport_socket: Some(raw), ..Default::default() };
+    for_http(internal(flags, MAIN_INTERNAL, MAIN_INTERNAL, "internal_upstream", plain()))
+}
+
+/// The cluster through which a gateway between networks reaches the listener that passes inner tunnels on.
+pub(super) fn encapsulate_inner(flags: &Flags) -> Cluster {
+    internal(flags, ENCAPSULATE, FORWARD_INNER, "internal_upstream", plain())
+}
+
+/// The cluster that passes inner tunnels on as they are.
+pub(super) fn forward_inner(settings: &MeshSettings) -> Cluster {
     Cluster {
-        circuit_breakers: connection_pool::breakers(connection_pool::unlimited(flags)),
-        load_assignment: Some(internal_endpoint(MAIN_INTERNAL)),
-        transport_socket: Some(tls::socket("internal_upstream", &transport)),
-        typed_extension_protocol_options: http_options(&fixed::any_protocol(false)),
-        ..Draft::of_type(MAIN_INTERNAL, DiscoveryType::Static).finish()
+        lb_config: Some(to_tunnel_port(Some(waypoint_of_endpoint()))),
+        ..to_original(settings, FORWARD_INNER)
     }
 }
 
-/// An internal listener as the only endpoint of the cluster of its name.
-fn internal_endpoint(listener: &str) -> ClusterLoadAssignment {
+/// The cluster through which a waypoint reaches the listener that opens tunnels.
+pub(super) fn encapsulate(flags: &Flags) -> Cluster {
+    let mut cluster = for_http(internal(flags, ENCAPSULATE, CONNECT_ORIGINATE, "internal_upstream", plain()));
+    if flags.get(AMBIENT_ENABLE_BAGGAGE) {
+        cluster.filters.push(peer_metadata::upstream_baggage());
+    }
+    cluster
+}
+
+fn for_http(cluster: Cluster) -> Cluster {
+    Cluster { typed_extension_protocol_options: http_options(&fixed::any_protocol(false)), ..cluster }
+}
+
+/// Plain text, to an internal listener.
+pub(super) fn plain() -> TransportSocket {
+    tls::socket("raw_buffer", &RawBuffer::default())
+}
+
+/// A cluster that leads to an internal listener.
+fn internal(flags: &Flags, name: &str, listener: &str, socket: &str, inner: TransportSocket) -> Cluster {
+    let transport = InternalUpstreamTransport { transport_socket: Some(inner), ..Default::default() };
+    Cluster {
+        circuit_breakers: connection_pool::breakers(connection_pool::unlimited(flags)),
+        load_assignment: Some(internal_endpoint(name, listener)),
+        transport_socket: Some(tls::socket(socket, &transport)),
+        ..Draft::of_type(name, DiscoveryType::Static).finish()
+    }
+}
+
+/// An internal listener as the only endpoint of a cluster.
+fn internal_endpoint(cluster: &str, listener: &str) -> ClusterLoadAssignment {
     let internal = EnvoyInternalAddress {
         address_name_specifier: Some(AddressNameSpecifier::ServerListenerName(listener.to_owned())),
         ..Default::default()
@@ -240,7 +370,7 @@ fn internal_endpoint(listener: &str) -> ClusterLoadAssignment {
     let endpoint =
         LbEndpoint { host_identifier: Some(HostIdentifier::Endpoint(endpoint)), ..Default::default() };
     ClusterLoadAssignment {
-        cluster_name: listener.to_owned(),
+        cluster_name: cluster.to_owned(),
         endpoints: vec![LocalityLbEndpoints { lb_endpoints: vec![endpoint], ..Default::default() }],
         ..Default::default()
     }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use canopus_api::labels;
 use canopus_api::node::NodeKind;
 use canopus_base::host;
 use canopus_base::protocol::Protocol;
@@ -20,8 +19,8 @@ use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::SimpleLb
 use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, Subset, TrafficPolicy};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
-    PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES, PILOT_ENABLE_TELEMETRY_LABEL,
-    PILOT_PERSISTENT_SESSION_HEADER_LABEL, PILOT_PERSISTENT_SESSION_LABEL,
+    ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS, Flags, PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES,
+    PILOT_ENABLE_TELEMETRY_LABEL, PILOT_PERSISTENT_SESSION_HEADER_LABEL, PILOT_PERSISTENT_SESSION_LABEL,
 };
 
 use super::audience::Audience;
@@ -39,6 +38,17 @@ pub(super) enum Purpose {
     Calls,
     /// Encrypted connections of others that a gateway passes on by their SNI.
     PassingOn,
+    /// Traffic to a service that a waypoint stands in front of.
+    Fronting,
+    /// Tunnels from other networks to a service.
+    Terminating,
+}
+
+impl Purpose {
+    /// Whether the proxy stands in front of the service.
+    fn is_inbound(self) -> bool {
+        matches!(self, Self::Fronting | Self::Terminating)
+    }
 }
 
 /// Which clusters are asked for: those of one port of a service.
@@ -77,22 +87,28 @@ impl Query for PortClusters {
             service,
         };
         let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
-        builder.clusters().iter().map(encode).collect()
+        let clusters = match request.purpose {
+            Purpose::Calls | Purpose::PassingOn => builder.clusters(),
+            Purpose::Fronting => builder.fronting(),
+            Purpose::Terminating => builder.terminating(),
+        };
+        clusters.iter().map(encode).collect()
     }
 }
 
-/// Whether clusters of a service hold its endpoints.
+/// Whether clusters of a service hold its endpoints, or a cache of names.
 pub(super) fn holds_endpoints(service: &Service) -> bool {
-    service.resolution.is_dns() || dns::is_forward_proxy(service)
+    service.resolution.is_dns() || service.resolution == Resolution::DynamicDns
 }
 
-struct Builder<'a> {
-    ctx: &'a Ctx<'a>,
-    request: &'a Request,
-    settings: Arc<MeshSettings>,
-    service: Arc<Service>,
-    rule: Option<Arc<Rule>>,
-    accounts: Arc<Vec<String>>,
+/// What clusters of one port are built of.
+pub(super) struct Builder<'a> {
+    pub(super) ctx: &'a Ctx<'a>,
+    pub(super) request: &'a Request,
+    pub(super) settings: Arc<MeshSettings>,
+    pub(super) service: Arc<Service>,
+    pub(super) rule: Option<Arc<Rule>>,
+    pub(super) accounts: Arc<Vec<String>>,
 }
 
 impl Builder<'_> {
@@ -113,7 +129,7 @@ impl Builder<'_> {
         let name = self.name("");
         let mut draft = match &self.request.near {
             Some(view) if dns::is_forward_proxy(&self.service) => {
-                let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service)?;
+                let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service);
                 self.set_protocol(&mut draft);
                 draft
             }
@@ -157,15 +173,16 @@ impl Builder<'_> {
         Some(draft.finish())
     }
 
-    fn name(&self, subset: &str) -> String {
+    pub(super) fn name(&self, subset: &str) -> String {
         let (host, port) = (&self.service.host, self.request.port.number);
         match self.request.purpose {
             Purpose::Calls => names::outbound_cluster(host, port, subset),
             Purpose::PassingOn => names::outbound_sni(host, port, subset),
+            Purpose::Fronting | Purpose::Terminating => names::vip_cluster(host, port, subset),
         }
     }
 
-    fn discovery(&self) -> DiscoveryType {
+    pub(super) fn discovery(&self) -> DiscoveryType {
         match self.service.resolution {
             Resolution::Dns if self.service.races_connections => DiscoveryType::LogicalDns,
             Resolution::Dns => DiscoveryType::StrictDns,
@@ -183,7 +200,7 @@ impl Builder<'_> {
     }
 
     /// A cluster without policy; none if it would hold no endpoint.
-    fn draft(&self, name: &str, discovery: DiscoveryType, subset: &str) -> Option<Draft> {
+    pub(super) fn draft(&self, name: &str, discovery: DiscoveryType, subset: &str) -> Option<Draft> {
         let mut draft = Draft::of_type(name, discovery);
         draft.balancing();
         let (flags, mesh) = (&self.settings.flags, &self.settings.mesh);
@@ -195,11 +212,11 @@ impl Builder<'_> {
                     service: &self.service,
                     port: &self.request.port,
                     subset,
-                    rule: self.rule.clone(),
+                    rule: self.rule.clone().filter(|_| !self.request.purpose.is_inbound()),
                 };
                 let env = Env::new(self.ctx, self.request.near.as_ref()?);
                 dns::hold_endpoints(&mut draft, &env, &destination)?;
-                if !subset.is_empty() || self.request.purpose == Purpose::PassingOn {
+                if !subset.is_empty() || self.request.purpose != Purpose::Calls {
                     // Parity: labels decide about nothing here.
                     draft.held.clear();
                 }
@@ -220,7 +237,7 @@ impl Builder<'_> {
         if flags.get(PILOT_ENABLE_TELEMETRY_LABEL) {
             metadata::add_services(&mut draft.cluster, [&*self.service]);
         }
-        if !mesh.outbound_cluster_stat_name.is_empty() {
+        if !mesh.outbound_cluster_stat_name.is_empty() && !self.request.purpose.is_inbound() {
             let pattern = &mesh.outbound_cluster_stat_name;
             let stat_name = stat_name::render(pattern, &self.service, subset, &self.request.port, 0);
             draft.cluster.alt_stat_name = names::stat_name(&stat_name);
@@ -228,7 +245,7 @@ impl Builder<'_> {
         Some(draft)
     }
 
-    fn set_protocol(&self, draft: &mut Draft) {
+    pub(super) fn set_protocol(&self, draft: &mut Draft) {
         set_protocol(draft, &self.request.audience, self.request.port.protocol);
     }
 
@@ -298,11 +315,7 @@ impl Builder<'_> {
             return false;
         }
         let endpoints = self.endpoints();
-        let takes = |endpoint: &Arc<Endpoint>| {
-            let tunnels = endpoint.workload.labels.get(labels::TUNNEL.name).unwrap_or_default();
-            tunnels.split(',').any(|tunnel| tunnel == "http")
-        };
-        !endpoints.is_empty() && endpoints.iter().all(takes)
+        !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.workload.takes_tunnels)
     }
 
     fn apply(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>, server: &Server<'_>) {
@@ -317,7 +330,7 @@ impl Builder<'_> {
         let budget = policy.and_then(|policy| policy.retry_budget.as_ref());
         connection_pool::apply(draft, settings, pool, budget);
         if let Some(outliers) = policy.and_then(|policy| policy.outlier_detection.as_ref()) {
-            outlier::apply(draft, flags, &self.service, outliers);
+            outlier::apply(draft, outlier::always_sends_unhealthy(flags, &self.service), outliers);
         }
         let balancer = policy.and_then(|policy| policy.load_balancer.as_ref());
         let is_waypoint = audience.kind == NodeKind::Waypoint;
@@ -378,12 +391,22 @@ pub(super) fn with_mesh_defaults(
 }
 
 /// Whether a port has clusters at all.
-pub(super) fn is_reachable(service: &Service, port: &Port) -> bool {
+pub(super) fn is_reachable(flags: &Flags, purpose: Purpose, service: &Service, port: &Port) -> bool {
     if service.resolution == Resolution::Alias || port.protocol == Protocol::Udp {
         return false;
     }
-    !dns::is_forward_proxy(service)
-        || matches!(port.protocol, Protocol::Http | Protocol::Tls | Protocol::Grpc | Protocol::Http2)
+    match purpose {
+        Purpose::Fronting | Purpose::Terminating if service.resolution == Resolution::DynamicDns => {
+            match port.protocol {
+                Protocol::Tls => flags.get(ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS),
+                protocol => protocol == Protocol::Http,
+            }
+        }
+        Purpose::Calls if dns::is_forward_proxy(service) => {
+            matches!(port.protocol, Protocol::Http | Protocol::Tls | Protocol::Grpc | Protocol::Http2)
+        }
+        _ => true,
+    }
 }
 
 /// Whether a host stands for many.

@@ -15,9 +15,14 @@ use canopus_runtime::flags::{Flags, PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_S
 use super::draft::Draft;
 use crate::tls;
 
+/// Whether proxies are told of all unhealthy endpoints.
+pub(super) fn sends_unhealthy_everywhere(flags: &Flags) -> bool {
+    flags.get(PILOT_SEND_UNHEALTHY_ENDPOINTS)
+}
+
 /// Whether proxies are told of a service's unhealthy endpoints whatever else is configured.
 pub(super) fn always_sends_unhealthy(flags: &Flags, service: &Service) -> bool {
-    flags.get(PILOT_SEND_UNHEALTHY_ENDPOINTS) || service.traffic_distribution != TrafficDistribution::Any
+    sends_unhealthy_everywhere(flags) || service.traffic_distribution != TrafficDistribution::Any
 }
 
 /// Whether proxies are told of a service's unhealthy endpoints.
@@ -25,12 +30,12 @@ pub(super) fn sends_unhealthy(flags: &Flags, service: &Service) -> bool {
     flags.get(PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS) || always_sends_unhealthy(flags, service)
 }
 
-/// Sets what a policy says about outliers.
-pub(super) fn apply(draft: &mut Draft, flags: &Flags, service: &Service, policy: &OutlierDetection) {
+/// Sets what a policy says about outliers. If unhealthy endpoints are always sent, no minimum of healthy ones is kept.
+pub(super) fn apply(draft: &mut Draft, always_unhealthy: bool, policy: &OutlierDetection) {
     draft.cluster.outlier_detection = Some(detection(policy));
     // Parity: zero cannot be told from "not said"; Envoy's own default would route to all endpoints once half are out.
     if policy.min_health_percent >= 0 {
-        let percent = if always_sends_unhealthy(flags, service) { 0 } else { policy.min_health_percent };
+        let percent = if always_unhealthy { 0 } else { policy.min_health_percent };
         draft.balancing().healthy_panic_threshold = Some(Percent { value: percent.into() });
     }
     if !policy.outlier_detection_http_error_codes.is_empty() {

@@ -8,7 +8,6 @@ use canopus_proto::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, T
 use canopus_proto::envoy::config::core::v3::{ProxyProtocolConfig, TransportSocket};
 use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::ClusterConfig;
 use canopus_proto::envoy::extensions::transport_sockets::proxy_protocol::v3::ProxyProtocolUpstreamTransport;
-use canopus_proto::envoy::extensions::transport_sockets::raw_buffer::v3::RawBuffer;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
@@ -31,7 +30,7 @@ use crate::tls::{self, Credentials, alpn};
 const PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
 
 /// What is known of the other end of a cluster's connections.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Server<'a> {
     /// The identities it may have.
     pub(super) accounts: &'a [String],
@@ -327,21 +326,23 @@ pub(super) fn announce_client(draft: &mut Draft, client: Client<'_>, version: &P
     if client.audience.sends_hbone(flags) {
         hbone::disable_baggage_discovery(draft, flags);
     }
-    let wrap = |inner: TransportSocket| {
-        let config = ProxyProtocolConfig { version: version.version, ..Default::default() };
-        let transport = ProxyProtocolUpstreamTransport {
-            config: Some(config),
-            transport_socket: Some(inner),
-            ..Default::default()
-        };
-        tls::socket(PROXY_PROTOCOL, &transport)
-    };
     let cluster = &mut draft.cluster;
     if cluster.transport_socket.is_none() && cluster.transport_socket_matches.is_empty() {
-        cluster.transport_socket = Some(tls::socket("raw_buffer", &RawBuffer::default()));
+        cluster.transport_socket = Some(hbone::plain());
     }
     let matched = cluster.transport_socket_matches.iter_mut().map(|matched| &mut matched.transport_socket);
     for socket in matched.chain([&mut cluster.transport_socket]) {
-        *socket = socket.take().map(wrap);
+        *socket = socket.take().map(|inner| announcing(inner, version));
     }
+}
+
+/// A socket that tells the server who the client is before anything else.
+pub(super) fn announcing(inner: TransportSocket, version: &ProxyProtocol) -> TransportSocket {
+    let config = ProxyProtocolConfig { version: version.version, ..Default::default() };
+    let transport = ProxyProtocolUpstreamTransport {
+        config: Some(config),
+        transport_socket: Some(inner),
+        ..Default::default()
+    };
+    tls::socket(PROXY_PROTOCOL, &transport)
 }

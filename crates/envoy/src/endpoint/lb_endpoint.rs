@@ -76,7 +76,7 @@ fn uses_tunnel(env: &Env<'_>, endpoint: &Endpoint) -> bool {
     let workload = &endpoint.workload;
     let label = |key: &str| workload.labels.get(key).unwrap_or_default();
     let is_waypoint = label(known::GATEWAY_MANAGED.name) == "istio.io-mesh-controller";
-    let can = is_waypoint || label(known::TUNNEL.name).split(',').any(|tunnel| tunnel == "http");
+    let can = is_waypoint || workload.takes_tunnels;
     let has_mutual_tls = *workload.tls_mode == *TLS_ISTIO;
     can && !env.view.is_proxyless()
         && !env.view.metadata.disable_hbone_send.0

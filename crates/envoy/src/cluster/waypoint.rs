@@ -1,0 +1,211 @@
+//! Clusters of waypoints: one for each port and protocol of the services they stand in front of, which leads into a tunnel
+//! to the endpoint, and those of services that routes lead to besides.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_engine::Ctx;
+use canopus_mesh::destination_rule::{self, Rule, inbound_rule};
+use canopus_mesh::gateway::Merged;
+use canopus_mesh::proxy::View;
+use canopus_mesh::scope::scope;
+use canopus_mesh::service::{Resolution, Service};
+use canopus_mesh::virtual_service::{self, MESH};
+use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
+use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::envoy::config::cluster::v3::cluster::LbPolicy;
+use canopus_proto::envoy::config::core::v3::TransportSocket;
+use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
+use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, TrafficPolicy};
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT_WAYPOINTS, PILOT_SKIP_VALIDATE_TRUST_DOMAIN,
+};
+
+use super::draft::Draft;
+use super::outbound::Builder;
+use super::transport::{self, Client, Server};
+use super::{connection_pool, dns, fixed, gateway, hbone, load_balancer, metadata, outlier};
+use crate::env::Env;
+use crate::tls;
+
+/// The services that a waypoint calls without standing in front of them: routes of its own services lead there, or
+/// providers are there.
+pub(super) fn called(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
+    let env = Env::new(ctx, view);
+    let fronted = ctx.get::<ServicesBehind>(view);
+    let mut hosts = BTreeSet::new();
+    if env.flag(PILOT_ENABLE_AMBIENT_WAYPOINTS) {
+        for route in virtual_service::bound_to(ctx, &MESH.into()).iter() {
+            if route.spec.hosts.iter().any(|host| fronted.iter().any(|service| *service.host == **host)) {
+                hosts.extend(virtual_service::destinations(&route.spec, None).into_keys());
+            }
+        }
+    }
+    hosts.retain(|host| fronted.iter().all(|service| *service.host != **host || service.external));
+    hosts.extend(routed_by_sni(ctx, view));
+    let named = gateway::provider_services(ctx);
+    let is_called = |service: &&Arc<Service>| {
+        let qualified = format!("{}/{}", service.namespace, service.host);
+        hosts.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
+    };
+    scope(ctx, view).services.iter().filter(is_called).cloned().collect()
+}
+
+/// The clusters that a waypoint has whatever services there are.
+pub(super) fn fixed(env: &Env<'_>) -> Vec<Cluster> {
+    let (settings, view) = (&*env.settings, env.view);
+    let flags = &settings.flags;
+    let crosses = is_east_west_gateway(view);
+    let encapsulate = if crosses { hbone::encapsulate_inner(flags) } else { hbone::encapsulate(flags) };
+    let mut clusters = vec![hbone::main_internal(flags), encapsulate];
+    if crosses && flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {
+        clusters.extend([hbone::forward_inner(settings), fixed::black_hole(settings)]);
+    } else {
+        clusters.push(hbone::originate(settings, &view.metadata, peers(env).as_deref()));
+    }
+    clusters
+}
+
+/// The hosts that a gateway between networks routes connections to by their SNI.
+fn routed_by_sni(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
+    if !is_east_west_gateway(view) {
+        return BTreeSet::new();
+    }
+    let gateways = ctx.get::<Merged>(view).gateway_names();
+    let bound =
+        gateways.iter().flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, gateway));
+    let mut hosts = BTreeSet::new();
+    for service in bound {
+        let routes = service.spec.tls.iter().flat_map(|tls| &tls.route);
+        hosts.extend(routes.filter_map(|route| Some(route.destination.as_ref()?.host.clone())));
+    }
+    hosts
+}
+
+/// The destination rule whose settings a waypoint takes over for a service it stands in front of.
+pub(super) fn rule(ctx: &Ctx<'_>, view: &View, service: &Service) -> Option<Arc<Rule>> {
+    let scope = scope(ctx, view);
+    let seen = scope.service(&service.host)?;
+    inbound_rule(ctx, &scope.namespace, &seen.key())
+}
+
+/// What identities of a waypoint's endpoints begin with: those of its own namespace.
+fn peers(env: &Env<'_>) -> Option<String> {
+    if env.flag(PILOT_SKIP_VALIDATE_TRUST_DOMAIN) {
+        return None;
+    }
+    let domain = tls::identity_prefix(env.settings.trust_domain());
+    Some(format!("{domain}ns/{}/sa/", env.view.metadata.namespace))
+}
+
+impl Builder<'_> {
+    /// The clusters of a port of a service that a waypoint stands in front of, by protocol and subset.
+    pub(super) fn fronting(&self) -> Vec<Cluster> {
+        let port = &self.request.port;
+        let mut protocols = Vec::new();
+        if port.protocol.is_unsupported() || port.protocol.is_tcp() {
+            protocols.push("tcp");
+        }
+        if port.protocol.is_http_or_sniffed() {
+            protocols.push("http");
+        }
+        let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
+        let policy = written.map(|policy| destination_rule::for_port(policy, port.number).0);
+        let mut clusters: Vec<_> =
+            protocols.iter().filter_map(|protocol| self.vip(protocol, policy.as_ref())).collect();
+        for subset in self.rule.iter().flat_map(|rule| &rule.spec.subsets) {
+            let policy = destination_rule::for_subset(written, subset.traffic_policy.as_ref(), port.number);
+            let names = protocols.iter().map(|protocol| format!("{protocol}/{}", subset.name));
+            clusters.extend(names.filter_map(|name| self.vip(&name, policy.as_ref())));
+        }
+        clusters
+    }
+
+    /// The cluster of a port of a service that a gateway between networks passes inner tunnels to.
+    pub(super) fn terminating(&self) -> Vec<Cluster> {
+        let (settings, flags) = (&*self.settings, &self.settings.flags);
+        let subset = "tcp";
+        let Some(mut draft) = self.draft(&self.name(subset), self.discovery(), subset) else {
+            return Vec::new();
+        };
+        metadata::add_services(&mut draft.cluster, [&*self.service]);
+        metadata::add_subset(&mut draft.cluster, subset);
+        connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
+        let protocol = self.request.port.protocol;
+        load_balancer::apply(&mut draft, settings, &self.service, protocol, true, None);
+        draft.ask_for_endpoints();
+        draft.cluster.transport_socket = Some(hbone::passing_all_metadata(flags, hbone::plain()));
+        vec![draft.finish()]
+    }
+
+    fn vip(&self, subset: &str, policy: Option<&TrafficPolicy>) -> Option<Cluster> {
+        let (settings, flags) = (&*self.settings, &self.settings.flags);
+        let name = self.name(subset);
+        let forwards = self.service.resolution == Resolution::DynamicDns;
+        let mut draft = match &self.request.near {
+            Some(view) if forwards => {
+                let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service);
+                self.set_protocol(&mut draft);
+                draft
+            }
+            _ => self.draft(&name, self.discovery(), subset)?,
+        };
+        metadata::add_services(&mut draft.cluster, [&*self.service]);
+        if let (Some(rule), Some(_)) = (&self.rule, policy) {
+            metadata::add_rule(&mut draft.cluster, rule);
+        }
+        metadata::add_subset(&mut draft.cluster, subset);
+        let none = ConnectionPoolSettings::default();
+        let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&none);
+        connection_pool::apply(
+            &mut draft,
+            settings,
+            pool,
+            policy.and_then(|policy| policy.retry_budget.as_ref()),
+        );
+        let protocol = self.request.port.protocol;
+        if connection_pool::upgrades_to_http2(settings, protocol, pool) {
+            draft.use_http2();
+        }
+        if let Some(outliers) = policy.and_then(|policy| policy.outlier_detection.as_ref()) {
+            outlier::apply(&mut draft, outlier::sends_unhealthy_everywhere(flags), outliers);
+        }
+        if !forwards {
+            let balancer = policy.and_then(|policy| policy.load_balancer.as_ref());
+            load_balancer::apply(&mut draft, settings, &self.service, protocol, true, balancer);
+            if let Some(view) = &self.request.near {
+                dns::order_endpoints(&mut draft, &Env::new(self.ctx, view), &self.service, balancer);
+            }
+        }
+        if draft.is_original_destination() {
+            draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+        }
+        draft.ask_for_endpoints();
+        self.tunnel(&mut draft, policy);
+        Some(draft.finish())
+    }
+
+    /// Leads into the tunnel, with what the server itself is to receive inside.
+    fn tunnel(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>) {
+        let flags = &self.settings.flags;
+        let encrypted = self.encryption(draft, policy);
+        let announced = policy.and_then(|policy| policy.proxy_protocol.as_ref());
+        let has_baggage = encrypted.is_none() && announced.is_none();
+        let mut inner = encrypted.unwrap_or_else(hbone::plain);
+        if let Some(version) = announced {
+            inner = transport::announcing(inner, version);
+        }
+        draft.cluster.transport_socket = Some(hbone::passing_destination(flags, inner));
+        hbone::discover_by_baggage(draft, flags);
+        if !has_baggage {
+            hbone::disable_baggage_discovery(draft, flags);
+        }
+    }
+
+    fn encryption(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>) -> Option<TransportSocket> {
+        let tls = policy?.tls.as_ref().filter(|tls| matches!(tls.mode(), Mode::Simple | Mode::Mutual))?;
+        let client = Client { audience: &self.request.audience, settings: &self.settings };
+        let context = transport::context(draft, client, &Server::default(), tls).ok()??;
+        Some(tls::socket(tls::SOCKET, &context))
+    }
+}

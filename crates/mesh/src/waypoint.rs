@@ -1,0 +1,400 @@
+//! Waypoints: gateways of the ambient mesh, and the services they stand in front of.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use canopus_api::gateway_api::{
+    AddressType, FromNamespaces, Gateway, GatewayClass, Listener, RouteNamespaces,
+};
+use canopus_api::istio::ServiceEntry;
+use canopus_api::kube::Service as KubeObject;
+use canopus_api::node::NodeKind;
+use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
+use canopus_base::labels::{Labels, Selector};
+use canopus_base::net::parse_ip;
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::service_scope_configs::Scope;
+use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT};
+
+use crate::network::{self, HBONE_PORT};
+use crate::proxy::View;
+use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost};
+use crate::workload::namespace;
+use crate::world::{Origin, object, settings};
+
+/// What proxies that manage a waypoint are labelled with.
+const WAYPOINT_CONTROLLER: &str = "istio.io-mesh-controller";
+/// What gateways between networks are labelled with.
+const EAST_WEST_CONTROLLER: &str = "istio.io-eastwest-controller";
+/// The label value by which an object says that it wants no waypoint.
+const NO_WAYPOINT: &str = "none";
+
+/// A waypoint, as something that services attach to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Waypoint {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Where it is.
+    pub address: Option<WaypointAddress>,
+    /// What traffic it takes.
+    pub traffic: Traffic,
+    /// From where it may be attached to.
+    allowed: RouteNamespaces,
+}
+
+/// Where a waypoint is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum WaypointAddress {
+    /// A host of a namespace.
+    Host(Arc<str>, Arc<str>),
+    /// An address in a network.
+    Address(Arc<str>, IpAddr),
+}
+
+/// What traffic a waypoint takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// To services.
+    Services,
+    /// To workloads by their own addresses.
+    Workloads,
+    /// To both.
+    All,
+    /// To neither.
+    None,
+}
+
+impl Traffic {
+    fn parse(text: &str) -> Self {
+        match text {
+            "service" => Self::Services,
+            "workload" => Self::Workloads,
+            "all" => Self::All,
+            _ => Self::None,
+        }
+    }
+
+    /// Whether it includes traffic to services.
+    pub fn has_services(self) -> bool {
+        matches!(self, Self::Services | Self::All)
+    }
+}
+
+impl Waypoint {
+    /// Whether objects of a namespace may attach to it.
+    fn allows(&self, name: &str, labels: &Labels) -> bool {
+        match &self.allowed.from {
+            FromNamespaces::All => true,
+            FromNamespaces::Selector => {
+                let selector = self.allowed.selector.as_ref().and_then(|selector| selector.compile().ok());
+                selector.is_some_and(|selector| selector.matches(labels))
+            }
+            _ => *self.namespace == *name,
+        }
+    }
+}
+
+/// The waypoint that a Gateway of the Gateway API is, once it has an address.
+pub struct Waypoints;
+
+impl Query for Waypoints {
+    const NAME: &'static str = "waypoints";
+    /// The Gateway.
+    type Key = Origin;
+    type Value = Option<Arc<Waypoint>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let gateway = object::<Gateway>(ctx, origin)?;
+        if gateway.status.addresses.is_empty() {
+            return None;
+        }
+        let class = ObjectKey::new(Kind::GatewayClass, "", &gateway.spec.gateway_class_name);
+        let class = object::<GatewayClass>(ctx, &Origin::new(origin.cluster.clone(), class));
+        let of_class = class.as_ref().map(|class| &class.meta);
+        let label = |meta: &Meta| meta.label(known::WAYPOINT_FOR.name).map(Traffic::parse);
+        let traffic = label(&gateway.meta).or_else(|| of_class.and_then(label));
+        let annotation =
+            |meta: &Meta| meta.annotation(annotations::WAYPOINT_INBOUND_BINDING.name).map(str::to_owned);
+        let binding = annotation(&gateway.meta).or_else(|| of_class.and_then(annotation));
+        let listener = listener(&gateway.spec.listeners, binding.as_deref());
+        Some(Arc::new(Waypoint {
+            namespace: origin.namespace().into(),
+            name: origin.name().into(),
+            address: address(ctx, origin, &gateway),
+            traffic: traffic.unwrap_or(Traffic::Services),
+            allowed: listener.map(|listener| listener.allowed_routes.namespaces.clone()).unwrap_or_default(),
+        }))
+    }
+}
+
+/// A name goes before an address: there may be several addresses, and they come and go.
+fn address(ctx: &Ctx<'_>, origin: &Origin, gateway: &Gateway) -> Option<WaypointAddress> {
+    let addresses = &gateway.status.addresses;
+    if let Some(host) = addresses.iter().find(|address| address.r#type == AddressType::Hostname) {
+        return Some(WaypointAddress::Host(origin.namespace().into(), (&*host.value).into()));
+    }
+    let mut ips = addresses.iter().filter(|address| address.r#type == AddressType::IpAddress);
+    let ip = ips.find_map(|address| parse_ip(&address.value).ok())?;
+    let network = network::of_cluster(ctx, &origin.cluster).unwrap_or_default();
+    Some(WaypointAddress::Address(network.into(), ip))
+}
+
+/// The listener that decides who may attach: the one a binding such as `PROXY/15088` names, else that of HBONE.
+fn listener<'a>(listeners: &'a [Listener], binding: Option<&str>) -> Option<&'a Listener> {
+    let bound = binding.and_then(|binding| {
+        let (protocol, port) = binding.split_once('/').unwrap_or((binding, ""));
+        let port: u32 = port.parse().unwrap_or(0);
+        listeners.iter().find(|listener| match (protocol, port) {
+            ("NONE" | "PROXY", 1..) => u32::from(listener.port) == port,
+            ("PROXY", 0) => &*listener.protocol == "istio.io/PROXY",
+            _ => false,
+        })
+    });
+    let hbone =
+        |listener: &&Listener| &*listener.protocol == "HBONE" && u32::from(listener.port) == HBONE_PORT;
+    bound.or_else(|| listeners.iter().find(hbone))
+}
+
+/// What an object, or its namespace, says about the waypoint it wants.
+enum Wanted {
+    /// Nothing.
+    Unsaid,
+    /// None at all.
+    Nothing,
+    /// A Gateway: namespace and name.
+    Named(Box<str>, Box<str>),
+}
+
+fn wanted(meta: &Meta, name: &str, override_namespace: &str, fallback: &str) -> Wanted {
+    match meta.label(name) {
+        None => Wanted::Unsaid,
+        Some(NO_WAYPOINT) => Wanted::Nothing,
+        Some(gateway) => {
+            let namespace = meta.label(override_namespace).unwrap_or(fallback);
+            Wanted::Named(namespace.into(), gateway.into())
+        }
+    }
+}
+
+fn primary(meta: &Meta, fallback: &str) -> Wanted {
+    wanted(meta, known::USE_WAYPOINT.name, known::USE_WAYPOINT_NAMESPACE.name, fallback)
+}
+
+fn canary(meta: &Meta, fallback: &str) -> Wanted {
+    wanted(meta, known::USE_WAYPOINT_CANARY.name, known::USE_WAYPOINT_CANARY_NAMESPACE.name, fallback)
+}
+
+/// The waypoints in front of a Service or ServiceEntry: the one it or its namespace names, and one that is tried out.
+pub struct WaypointsOf;
+
+impl Query for WaypointsOf {
+    const NAME: &'static str = "waypoints_of";
+    /// The object.
+    type Key = Origin;
+    type Value = Vec<Arc<Waypoint>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
+            return Vec::new();
+        }
+        match origin.key.kind {
+            Kind::Service => {
+                object::<KubeObject>(ctx, origin).map(|object| of_meta(ctx, origin, &object.meta))
+            }
+            Kind::ServiceEntry => {
+                object::<ServiceEntry>(ctx, origin).map(|object| of_meta(ctx, origin, &object.meta))
+            }
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+}
+
+fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Vec<Arc<Waypoint>> {
+    // What is in front of services itself has nothing in front of it.
+    let managed = meta.label(known::GATEWAY_MANAGED.name);
+    if matches!(managed, Some(WAYPOINT_CONTROLLER | EAST_WEST_CONTROLLER)) {
+        return Vec::new();
+    }
+    let home = namespace(ctx, &origin.cluster, origin.namespace());
+    let labels = home.as_ref().map(|home| home.meta.labels.clone()).unwrap_or_default();
+    let find = |named: Wanted| {
+        let Wanted::Named(namespace, name) = named else { return None };
+        let gateway =
+            Origin::new(origin.cluster.clone(), ObjectKey::new(Kind::KubernetesGateway, &namespace, &name));
+        let waypoint = ctx.get::<Waypoints>(&gateway).as_ref().clone()?;
+        (waypoint.allows(origin.namespace(), &labels) && waypoint.traffic.has_services()).then_some(waypoint)
+    };
+    let own = primary(meta, origin.namespace());
+    let inherits = matches!(own, Wanted::Unsaid);
+    let of_home = home.as_ref().filter(|_| inherits).map(|home| &home.meta);
+    let first = match own {
+        Wanted::Unsaid => of_home.map_or(Wanted::Unsaid, |home| primary(home, origin.namespace())),
+        own => own,
+    };
+    let Some(first) = find(first) else { return Vec::new() };
+    let second = match canary(meta, origin.namespace()) {
+        Wanted::Unsaid => of_home.map_or(Wanted::Unsaid, |home| canary(home, origin.namespace())),
+        own => own,
+    };
+    let second = find(second).filter(|second| *second != first && has_valid_weight(meta, of_home));
+    std::iter::once(first).chain(second).collect()
+}
+
+/// The share of a waypoint that is tried out has to be a percentage.
+fn has_valid_weight(meta: &Meta, home: Option<&Meta>) -> bool {
+    let annotation =
+        |meta: &Meta| meta.annotation(annotations::USE_WAYPOINT_CANARY_WEIGHT.name).map(str::to_owned);
+    let weight = annotation(meta).or_else(|| home.and_then(annotation));
+    weight.is_none_or(|weight| weight.parse::<u32>().is_ok_and(|weight| weight <= 100))
+}
+
+/// The services of every waypoint, by where it is.
+struct AttachedServices;
+
+impl Query for AttachedServices {
+    const NAME: &'static str = "attached_services";
+    type Key = ();
+    type Value = BTreeMap<WaypointAddress, Vec<ServiceKey>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let here = settings(ctx).cluster.clone();
+        let mut attached = Self::Value::new();
+        for service in
+            ctx.get::<AllServices>(&()).iter().filter(|service| service.resolution != Resolution::Alias)
+        {
+            let Some(origin) = service.origins.iter().find(|origin| origin.cluster == here) else { continue };
+            for waypoint in ctx.get::<WaypointsOf>(origin).iter() {
+                let Some(address) = waypoint.address.clone() else { continue };
+                let keys = attached.entry(address).or_default();
+                if !keys.contains(&service.key()) {
+                    keys.push(service.key());
+                }
+            }
+        }
+        attached
+    }
+}
+
+/// Whether a Service is known in all networks, as the mesh's configuration says by labels of it and of its namespace.
+struct IsGlobal;
+
+impl Query for IsGlobal {
+    const NAME: &'static str = "is_global_service";
+    /// The Service.
+    type Key = Origin;
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+        let settings = settings(ctx);
+        let Some(service) = object::<KubeObject>(ctx, origin) else { return false };
+        let Some(home) = namespace(ctx, &origin.cluster, origin.namespace()) else { return false };
+        settings.mesh.service_scope_configs.iter().any(|config| {
+            config.scope() == Scope::Global
+                && selects(config.namespace_selector.as_ref(), &home.meta.labels)
+                && selects(config.services_selector.as_ref(), &service.meta.labels)
+        })
+    }
+}
+
+/// Whether a selector of the mesh's configuration selects labels; one that is not there selects everything.
+fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
+    let Some(selector) = selector else { return true };
+    let equal = selector.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
+    let expressions = selector.match_expressions.iter().map(|expression| {
+        let values = expression.values.iter().map(String::as_str).collect();
+        (expression.key.as_str(), expression.operator.as_str(), values)
+    });
+    Selector::from_parts(equal, expressions).is_ok_and(|selector| selector.matches(labels))
+}
+
+/// The services that other networks may call: those known in all networks, and waypoints in front of such.
+fn global_services(ctx: &Ctx<'_>) -> Vec<ServiceKey> {
+    let here = settings(ctx).cluster.clone();
+    let is_global = |service: &Service| {
+        let origin = service.origins.iter().find(|origin| origin.cluster == here);
+        origin.is_some_and(|origin| *ctx.get::<IsGlobal>(origin))
+    };
+    let attached = ctx.get::<AttachedServices>(&());
+    let leads_to_global = |service: &Service| {
+        let place = WaypointAddress::Host(service.namespace.clone(), service.host.clone());
+        let mut behind = attached.get(&place).into_iter().flatten();
+        behind.any(|key| crate::service::service(ctx, key).is_some_and(|service| is_global(&service)))
+    };
+    let all = ctx.get::<AllServices>(&());
+    all.iter()
+        .filter(|service| is_global(service) || leads_to_global(service))
+        .map(|service| service.key())
+        .collect()
+}
+
+/// Whether a proxy is a gateway between the networks of an ambient mesh.
+pub fn is_east_west_gateway(view: &View) -> bool {
+    view.kind == NodeKind::Waypoint
+        && view.labels.get(known::GATEWAY_MANAGED.name) == Some(EAST_WEST_CONTROLLER)
+}
+
+/// The services a waypoint proxy stands in front of, oldest first, one for each host; none for other proxies. A gateway
+/// between networks stands in front of all that other networks may call.
+pub struct ServicesBehind;
+
+impl Query for ServicesBehind {
+    const NAME: &'static str = "services_behind_waypoint";
+    type Key = View;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+        if view.kind != NodeKind::Waypoint {
+            return Vec::new();
+        }
+        let crosses = is_east_west_gateway(view) && settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
+        let keys = if crosses {
+            global_services(ctx)
+        } else {
+            let attached = ctx.get::<AttachedServices>(&());
+            let places = places(ctx, view);
+            places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect()
+        };
+        let mut by_host: BTreeMap<Arc<str>, Arc<Service>> = BTreeMap::new();
+        for key in &keys {
+            let Some(service) = crate::service::service(ctx, key) else { continue };
+            // Names of the mesh cannot be resolved as requests come.
+            if service.resolution != Resolution::DynamicDns || service.external {
+                by_host.insert(service.host.clone(), service);
+            }
+        }
+        let mut services: Vec<_> = by_host.into_values().collect();
+        services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+        services
+    }
+}
+
+/// Where a waypoint proxy is found: the hosts and addresses of its own services.
+fn places(ctx: &Ctx<'_>, view: &View) -> Vec<WaypointAddress> {
+    let mut places = Vec::new();
+    for target in &view.port_targets {
+        places.push(WaypointAddress::Host(view.namespace.clone(), target.host.clone()));
+        let services = ctx.get::<ServicesByHost>(&target.host);
+        let Some(service) = services.get(&target.namespace) else { continue };
+        let cluster = view.metadata.cluster_id.as_str();
+        let of_cluster = if is_east_west_gateway(view) {
+            service.kube.as_ref().and_then(|kube| kube.external_addresses.get(cluster))
+        } else {
+            service.cluster_addresses.get(cluster)
+        };
+        let allocated: Vec<_> =
+            [&service.allocated_v4, &service.allocated_v6].into_iter().flatten().cloned().collect();
+        let addresses =
+            if allocated.is_empty() { of_cluster.cloned().unwrap_or_default() } else { allocated };
+        let network: Arc<str> = view.metadata.network.as_str().into();
+        let ips = addresses.iter().filter_map(|address| parse_ip(address).ok());
+        places.extend(ips.map(|ip| WaypointAddress::Address(network.clone(), ip)));
+    }
+    places.sort();
+    places.dedup();
+    places
+}
