@@ -10,8 +10,8 @@ use canopus_base::labels::Labels;
 use canopus_base::spiffe;
 use canopus_engine::{Ctx, Query};
 
-use crate::service::{Registry, ServiceKey};
-use crate::workload::Workload;
+use crate::service::{Port, Registry, ServiceKey};
+use crate::workload::{TLS_DISABLED, Workload};
 use crate::world::{Origin, settings};
 
 /// Where one instance of a service listens on one of its ports.
@@ -126,6 +126,38 @@ impl Query for Endpoints {
         let mut endpoints = entry::endpoints(ctx, key);
         endpoints.extend(kube::endpoints(ctx, key));
         endpoints
+    }
+}
+
+/// What all endpoints of a port have in common. It changes far less often than they do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CommonTraits {
+    /// Whether there are endpoints, and none takes plain connections only.
+    pub mutual_tls: bool,
+    /// Whether there are endpoints, and all take HBONE tunnels.
+    pub tunnels: bool,
+}
+
+/// What all endpoints of a port have in common.
+pub struct CommonTraitsOf;
+
+impl Query for CommonTraitsOf {
+    const NAME: &'static str = "common_endpoint_traits";
+    /// The service and its port.
+    type Key = (ServiceKey, Port);
+    type Value = CommonTraits;
+
+    fn run(ctx: &Ctx<'_>, (key, port): &Self::Key) -> CommonTraits {
+        let endpoints = ctx.get::<Endpoints>(key);
+        let mut workloads =
+            endpoints.iter().filter(|e| e.is_for(&port.name, port.number)).map(|e| &e.workload).peekable();
+        if workloads.peek().is_none() {
+            return CommonTraits::default();
+        }
+        workloads.fold(CommonTraits { mutual_tls: true, tunnels: true }, |common, workload| CommonTraits {
+            mutual_tls: common.mutual_tls && *workload.tls_mode != *TLS_DISABLED,
+            tunnels: common.tunnels && workload.takes_tunnels,
+        })
     }
 }
 

@@ -7,7 +7,7 @@ use canopus_base::host;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{self, Rule, RuleId};
-use canopus_mesh::endpoint::{Endpoint, Endpoints, ServiceAccounts};
+use canopus_mesh::endpoint::{CommonTraits, CommonTraitsOf, ServiceAccounts};
 use canopus_mesh::peer_authentication::{MutualTls, NamespaceMode};
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{Port, Resolution, Service, ServiceKey, service};
@@ -141,7 +141,8 @@ impl Builder<'_> {
         let policy = with_mesh_defaults(&self.settings, policy);
         let server = self.server("", &draft, written);
         self.apply(&mut draft, policy.as_ref(), &server);
-        if self.all_take_tunnels() {
+        // What comes through a tunnel needs no exchange of metadata.
+        if self.request.purpose == Purpose::Calls && self.traits().tunnels {
             metadata::add_flag(&mut draft.cluster, "disable_mx");
         } else if self.service.external {
             metadata::add_flag(&mut draft.cluster, "external");
@@ -292,10 +293,7 @@ impl Builder<'_> {
         }
         if self.service.resolution == Resolution::Passthrough || is_passthrough(written) {
             // There is no choosing per endpoint, so all must take it.
-            let endpoints = self.endpoints();
-            if endpoints.is_empty()
-                || endpoints.iter().any(|endpoint| &*endpoint.workload.tls_mode == "disabled")
-            {
+            if !self.traits().mutual_tls {
                 return Some(MutualTls::Disable);
             }
         }
@@ -303,19 +301,8 @@ impl Builder<'_> {
         Some(mode.unwrap_or(MutualTls::Permissive))
     }
 
-    fn endpoints(&self) -> Vec<Arc<Endpoint>> {
-        let port = &self.request.port;
-        let all = self.ctx.get::<Endpoints>(&self.request.service);
-        all.iter().filter(|endpoint| endpoint.is_for(&port.name, port.number)).cloned().collect()
-    }
-
-    /// Whether every endpoint is reached through a tunnel, where metadata need not be exchanged.
-    fn all_take_tunnels(&self) -> bool {
-        if self.request.purpose == Purpose::PassingOn {
-            return false;
-        }
-        let endpoints = self.endpoints();
-        !endpoints.is_empty() && endpoints.iter().all(|endpoint| endpoint.workload.takes_tunnels)
+    fn traits(&self) -> CommonTraits {
+        *self.ctx.get::<CommonTraitsOf>(&(self.request.service.clone(), self.request.port.clone()))
     }
 
     fn apply(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>, server: &Server<'_>) {

@@ -124,6 +124,7 @@ mod tests {
             locality: "".into(),
             service_account: "".into(),
             tls_mode: TLS_DISABLED.into(),
+            takes_tunnels: false,
             addresses: vec!["10.0.0.1".into()],
             node: "".into(),
             host_name: None,
