@@ -39,7 +39,7 @@ fn table(env: &Env<'_>) -> NameTable {
             add(env, service, &mut table);
         }
     }
-    NameTable { table, ..Default::default() }
+    NameTable { table }
 }
 
 fn add(env: &Env<'_>, service: &Service, table: &mut BTreeMap<String, NameInfo>) {
@@ -63,7 +63,7 @@ fn add(env: &Env<'_>, service: &Service, table: &mut BTreeMap<String, NameInfo>)
         }
         // An entry may have several addresses, each a service; one that only decorates Kubernetes' gives way to it.
         Some(present) if present.registry == EXTERNAL && !service.is_kubernetes() => {
-            present.ips.extend(info.ips)
+            present.ips.extend(info.ips);
         }
         Some(present) if present.registry == EXTERNAL => *present = info,
         Some(_) => {}
@@ -107,7 +107,7 @@ fn of_instances(env: &Env<'_>, service: &Service, table: &mut BTreeMap<String, N
         let workload = &endpoint.workload;
         let reachable = env.view.is_in_network(&workload.network);
         let here = env.view.is_in_cluster(&workload.cluster);
-        let addresses = || endpoint.addresses.iter().map(|address| address.to_string());
+        let addresses = || endpoint.addresses.iter().map(ToString::to_string);
         if let (Some((host, subdomain)), true) = (&workload.host_name, reachable) {
             let Some((_, domain)) = service.host.split_once('.') else { continue };
             let short = format!("{host}.{subdomain}");

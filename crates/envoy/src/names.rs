@@ -41,15 +41,6 @@ pub(crate) fn vip_cluster(host: &str, port: u32, subset: &str) -> String {
     format!("inbound-vip|{port}|{subset}|{host}")
 }
 
-/// Port, subset and host of an outbound cluster's name.
-pub(crate) fn parse_outbound_cluster(name: &str) -> Option<(u32, &str, &str)> {
-    let mut parts = name.splitn(4, '|');
-    match (parts.next(), parts.next()?.parse().ok(), parts.next(), parts.next()) {
-        (Some("outbound"), Some(port), Some(subset), Some(host)) => Some((port, subset, host)),
-        _ => None,
-    }
-}
-
 /// A cluster's name, taken apart: `outbound|80|v1|host`, or `outbound_.80_.v1_.host` as an SNI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ClusterName<'a> {
@@ -124,9 +115,10 @@ mod tests {
     #[test]
     fn outbound_names_round_trip_and_foreign_ones_are_refused() {
         let name = outbound_cluster("a.b.svc.cluster.local", 80, "v1");
-        assert_eq!(parse_outbound_cluster(&name), Some((80, "v1", "a.b.svc.cluster.local")));
-        for foreign in ["BlackHoleCluster", "inbound|80||", "outbound|x||h", "outbound|80|h"] {
-            assert_eq!(parse_outbound_cluster(foreign), None);
+        let parsed = ClusterName::parse(&name).map(|name| (name.port, name.subset, name.host));
+        assert_eq!(parsed, Some((80, "v1", "a.b.svc.cluster.local")));
+        for foreign in ["BlackHoleCluster", "outbound|x||h", "outbound|80|h"] {
+            assert_eq!(ClusterName::parse(foreign), None);
         }
     }
 }

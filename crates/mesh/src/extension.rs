@@ -76,7 +76,7 @@ impl Extension {
 
     /// The filters it stands among.
     pub fn layer(&self) -> Layer {
-        match self.wasm().map(|wasm| wasm.r#type()) {
+        match self.wasm().map(WasmConfig::r#type) {
             Some(PluginType::Network) => Layer::Network,
             _ => Layer::Http,
         }

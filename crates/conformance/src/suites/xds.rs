@@ -29,8 +29,11 @@ use crate::dump::Dump;
 /// The suite, with what was generated for scenarios whose cases have begun to run.
 #[derive(Default)]
 pub(super) struct Xds {
-    worlds: Mutex<BTreeMap<Arc<Path>, Arc<OnceLock<Result<Arc<Generated>, String>>>>>,
+    worlds: Mutex<BTreeMap<Arc<Path>, Arc<World>>>,
 }
+
+/// A scenario's world once it is made, or why it cannot be.
+type World = OnceLock<Result<Arc<Generated>, String>>;
 
 /// Groups without snapshots: they are about messages, not about state.
 const SEQUENCES: [&str; 2] = ["push", "wire"];

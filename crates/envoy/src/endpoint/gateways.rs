@@ -134,7 +134,7 @@ fn least_common_multiple(a: u32, b: u32) -> u32 {
     while y != 0 {
         (x, y) = (y, x % y);
     }
-    if x == 0 { 0 } else { a / x * b }
+    a.checked_div(x).unwrap_or_default() * b
 }
 
 #[cfg(test)]

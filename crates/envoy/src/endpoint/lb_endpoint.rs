@@ -58,7 +58,6 @@ pub(super) fn lb_endpoint(
         health_status: health_status(visible::health(endpoint)) as i32,
         load_balancing_weight: Some(endpoint.weight.max(1).into()),
         metadata: Some(Metadata { filter_metadata: metadata, ..Default::default() }),
-        ..Default::default()
     }
 }
 

@@ -3,8 +3,8 @@
 use canopus_mesh::endpoint::Endpoint;
 use canopus_mesh::peer_authentication::{MutualTls, WorkloadPolicy};
 use canopus_mesh::workload::TLS_ISTIO;
-use canopus_proto::istio::networking::v1alpha3::TrafficPolicy;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
+use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
 
 use super::Destination;
 use crate::env::Env;
@@ -36,10 +36,10 @@ fn said(destination: &Destination<'_>) -> Option<Mode> {
 
 fn mode(policy: &TrafficPolicy, port: u32) -> Option<Mode> {
     let of_port = |number: u32| {
-        let mut levels = policy.port_level_settings.iter();
+        let levels = policy.port_level_settings.iter();
         levels
             .filter(|level| level.port.as_ref().is_some_and(|port| port.number == number))
             .find_map(|level| level.tls.as_ref())
     };
-    of_port(port).or(policy.tls.as_ref()).map(|tls| tls.mode())
+    of_port(port).or(policy.tls.as_ref()).map(ClientTlsSettings::mode)
 }

@@ -12,8 +12,8 @@ use canopus_proto::google::protobuf::Struct;
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::envoy_config_object_match::ObjectTypes;
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::patch::Operation;
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::{
-    ApplyTo, ClusterMatch, EnvoyConfigObjectPatch, ListenerMatch, PatchContext, ProxyMatch,
-    RouteConfigurationMatch,
+    ApplyTo, ClusterMatch, EnvoyConfigObjectMatch, EnvoyConfigObjectPatch, ListenerMatch, PatchContext,
+    ProxyMatch, RouteConfigurationMatch,
 };
 use canopus_proto::json::{self, Unknown};
 use canopus_proto::{Message, Name};
@@ -179,7 +179,7 @@ fn compiled<M: Message + Name + Default>(id: PatchId, written: &EnvoyConfigObjec
     Some(Patch {
         id,
         operation,
-        context: matching.map_or(PatchContext::Any, |matching| matching.context()),
+        context: matching.map_or(PatchContext::Any, EnvoyConfigObjectMatch::context),
         matching: matching.and_then(|matching| matching.object_types.clone()),
         value,
     })

@@ -61,9 +61,9 @@ mod tests {
     #[test]
     fn packed_messages_are_merged_when_they_are_of_one_type() {
         let old = Any::pack(&Router { suppress_envoy_headers: true, ..Default::default() });
-        let new = Any::pack(&Router { start_child_span: true, ..Default::default() });
+        let new = Any::pack(&Router { suppress_grpc_request_failure_code_stats: true, ..Default::default() });
         let merged: Router = packed(&old, &new).unwrap().unpack().unwrap();
-        assert!(merged.suppress_envoy_headers && merged.start_child_span);
+        assert!(merged.suppress_envoy_headers && merged.suppress_grpc_request_failure_code_stats);
     }
 
     #[test]

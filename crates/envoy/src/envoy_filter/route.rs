@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_engine::Ctx;
-use canopus_mesh::gateway::Merged;
+use canopus_mesh::gateway::{BoundServer, Merged};
 use canopus_mesh::proxy::View;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener, filter::ConfigType};
@@ -65,7 +65,7 @@ fn server_ports(ctx: &Ctx<'_>, view: &View) -> BTreeMap<u32, BTreeSet<u32>> {
     let merged = ctx.get::<Merged>(view);
     let mut ports: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (name, servers) in &merged.routes {
-        let written = merged.servers_of(servers).map(|server| server.port_number());
+        let written = merged.servers_of(servers).map(BoundServer::port_number);
         ports.entry(GatewayTable::of(name).port).or_default().extend(written);
     }
     ports

@@ -147,7 +147,7 @@ fn http3_is_served_when_the_flag_and_a_udp_port_are_there() {
     let https = || vec![gateway("a", vec![server(443, "HTTPS", &["a.com"], Some(TlsMode::Simple))])];
     let udp = PortTarget { protocol: Protocol::Udp, ..target(443, 8443) };
     let on = Flags::read(&[("PILOT_ENABLE_QUIC_LISTENERS", "true")]);
-    let with = merged_on(https(), &[udp.clone()], &on);
+    let with = merged_on(https(), std::slice::from_ref(&udp), &on);
     assert_eq!(with.ports[0].http3, [0]);
     assert!(with.http3_routes.contains("https.443.HTTPS-443.a.ns"));
     assert!(merged_on(https(), &[udp], &Flags::defaults()).http3_routes.is_empty());

@@ -76,8 +76,8 @@ pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> V
         if spec.addresses.is_empty() {
             let of_host = || allocated.iter().filter(|(name, _)| name == host).map(|(_, address)| *address);
             services.push(Service {
-                allocated_v4: of_host().filter(IpAddr::is_ipv4).last().map(|address| address.to_string()),
-                allocated_v6: of_host().filter(IpAddr::is_ipv6).last().map(|address| address.to_string()),
+                allocated_v4: of_host().rfind(IpAddr::is_ipv4).map(|address| address.to_string()),
+                allocated_v6: of_host().rfind(IpAddr::is_ipv6).map(|address| address.to_string()),
                 ..named(host)
             });
         }

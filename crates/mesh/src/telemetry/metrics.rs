@@ -98,7 +98,7 @@ pub fn merge(written: &[Metrics], defaults: &[String]) -> BTreeMap<String, Repor
 }
 
 fn sides(selector: Option<&MetricSelector>) -> Vec<Side> {
-    match selector.map_or(WorkloadMode::ClientAndServer, |selector| selector.mode()) {
+    match selector.map_or(WorkloadMode::ClientAndServer, MetricSelector::mode) {
         WorkloadMode::ClientAndServer => vec![Side::Client, Side::Server],
         WorkloadMode::Client => vec![Side::Client],
         WorkloadMode::Server => vec![Side::Server],
