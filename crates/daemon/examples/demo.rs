@@ -65,7 +65,7 @@ async fn main() -> Result<()> {
         log.lines().find(|line| line.contains("shop.yaml: ")).map(str::to_owned).context("not reported yet")
     })
     .await?;
-    tell(report.split('\t').next_back().unwrap_or(&report));
+    tell(report.split('\t').find(|part| part.contains("shop.yaml: ")).unwrap_or(&report));
     tell("what was good stays in force:");
     send(gateway, &[]).await?;
 
