@@ -6,6 +6,8 @@ mod manager;
 mod passthrough;
 mod routes;
 mod tcp;
+#[cfg(test)]
+mod tests;
 mod tls;
 
 use std::collections::BTreeMap;
