@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
     /// Sort keys and resources and leave out versions, so that equal configuration is equal text.
     #[arg(long)]
     canonical: bool,
-    /// Print private keys, which are left out otherwise.
+    /// Print private keys and credentials for pulling Wasm modules, which are left out otherwise.
     #[arg(long)]
     show_secrets: bool,
     /// Also say, on standard error, what is wrong with the objects and which parts of them had to be left out.
@@ -136,10 +136,13 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
     let snapshot = engine.snapshot();
     let mut bundle = Bundle::of(&snapshot, &proxy)?;
     if !arguments.show_secrets {
-        resource::redact(&mut bundle.secrets)?;
+        resource::hide_keys(&mut bundle.secrets)?;
     }
     let types = if arguments.types.is_empty() { Type::USUAL.to_vec() } else { arguments.types.clone() };
-    let resources = resource::of_types(&bundle, &types)?;
+    let mut resources = resource::of_types(&bundle, &types)?;
+    if !arguments.show_secrets {
+        resource::hide_secrets(&mut resources);
+    }
     let text = match arguments.output {
         Format::Short => render::short(&resources),
         Format::Json => render::json(&render::tree(resources, arguments.canonical)),

@@ -143,6 +143,31 @@ fn private_keys_are_left_out_unless_they_are_asked_for() {
 }
 
 #[test]
+fn credentials_for_pulling_modules_are_left_out_unless_they_are_asked_for() {
+    let plugin = "\
+apiVersion: extensions.istio.io/v1alpha1
+kind: WasmPlugin
+metadata: {name: w, namespace: edge}
+spec: {url: 'oci://registry.example.com/filter:1', imagePullSecret: pull}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: pull, namespace: edge}
+type: kubernetes.io/dockerconfigjson
+stringData: {.dockerconfigjson: hush}
+";
+    let printed = |more: &[&str]| {
+        let arguments =
+            [&["-f", ".", "--pod", "ingress-1.edge", "--type", "router", "--types", "ecds"], more].concat();
+        let output = run(&[("mesh.yaml", WORLD), ("plugin.yaml", plugin)], &arguments);
+        String::from_utf8(output.stdout).unwrap()
+    };
+    assert!(printed(&["--show-secrets"]).contains("hush"));
+    let hidden = printed(&[]);
+    assert!(!hidden.contains("hush") && hidden.contains("[redacted]"), "{hidden}");
+}
+
+#[test]
 fn config_dump_has_envoys_shape() {
     let dump = json(&gateway(&["-o", "config_dump"]));
     let configs = dump["configs"].as_array().unwrap();

@@ -28,6 +28,7 @@ fn dump(kind: Type, printed: Vec<Printed>) -> Option<Node> {
         Type::Lds => ("ListenersConfigDump", "dynamicListeners"),
         Type::Rds => ("RoutesConfigDump", "dynamicRouteConfigs"),
         Type::Sds => ("SecretsConfigDump", "dynamicActiveSecrets"),
+        Type::Ecds => ("EcdsConfigDump", "ecdsFilters"),
         Type::Nds => return None,
     };
     let entries = printed.into_iter().map(|one| entry(kind, one)).collect();
@@ -42,6 +43,7 @@ fn entry(kind: Type, one: Printed) -> Node {
     match kind {
         Type::Cds => mapping([version, ("cluster", one.body)]),
         Type::Eds => mapping([version, ("endpointConfig", one.body)]),
+        Type::Ecds => mapping([version, ("ecdsFilter", one.body)]),
         Type::Rds => mapping([version, ("routeConfig", one.body)]),
         Type::Lds => {
             let active = mapping([version, ("listener", one.body)]);

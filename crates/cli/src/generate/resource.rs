@@ -13,6 +13,9 @@ use clap::ValueEnum;
 /// What Envoy prints instead of a private key.
 const REDACTED: &str = "[redacted]";
 
+/// The variable that holds the credentials for pulling a Wasm module.
+const PULL_SECRET: &str = "ISTIO_META_WASM_IMAGE_PULL_SECRET";
+
 /// The types a proxy receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Type {
@@ -21,12 +24,13 @@ pub(super) enum Type {
     Lds,
     Rds,
     Sds,
+    Ecds,
     Nds,
 }
 
 impl Type {
     /// Those that every proxy asks for.
-    pub(super) const USUAL: [Self; 5] = [Self::Cds, Self::Eds, Self::Lds, Self::Rds, Self::Sds];
+    pub(super) const USUAL: [Self; 6] = [Self::Cds, Self::Eds, Self::Lds, Self::Rds, Self::Sds, Self::Ecds];
 
     /// The short name.
     pub(super) fn name(self) -> &'static str {
@@ -36,6 +40,7 @@ impl Type {
             Self::Lds => "lds",
             Self::Rds => "rds",
             Self::Sds => "sds",
+            Self::Ecds => "ecds",
             Self::Nds => "nds",
         }
     }
@@ -48,6 +53,7 @@ impl Type {
             Self::Lds => "envoy.config.listener.v3.Listener",
             Self::Rds => "envoy.config.route.v3.RouteConfiguration",
             Self::Sds => "envoy.extensions.transport_sockets.tls.v3.Secret",
+            Self::Ecds => "envoy.config.core.v3.TypedExtensionConfig",
             Self::Nds => "istio.networking.nds.v1.NameTable",
         }
     }
@@ -59,6 +65,7 @@ impl Type {
             Self::Lds => &bundle.listeners,
             Self::Rds => &bundle.routes,
             Self::Sds => &bundle.secrets,
+            Self::Ecds => &bundle.extensions,
             Self::Nds => &bundle.names,
         }
     }
@@ -107,8 +114,32 @@ fn printed(kind: Type, resource: &Resource) -> anyhow::Result<Printed> {
     })
 }
 
+/// Takes out what must not be seen by everybody who sees a terminal.
+pub(super) fn hide_secrets(resources: &mut Resources) {
+    let extensions = resources.iter_mut().filter(|(kind, _)| *kind == Type::Ecds);
+    for one in extensions.flat_map(|(_, printed)| printed) {
+        hide_pull_secrets(&mut one.body);
+    }
+}
+
+/// The credentials a proxy pulls a Wasm module with are in the environment of its virtual machine.
+fn hide_pull_secrets(node: &mut Node) {
+    if let Some(secret) = node.get_mut(PULL_SECRET) {
+        *secret = Value::from(REDACTED).into();
+    }
+    match &mut node.value {
+        Value::List(items) => items.iter_mut().for_each(hide_pull_secrets),
+        Value::Map(map) => {
+            let mut entries = std::mem::take(map).into_entries();
+            entries.iter_mut().for_each(|entry| hide_pull_secrets(&mut entry.node));
+            *map = entries.into_iter().map(|entry| (entry.key, entry.node)).collect();
+        }
+        _ => {}
+    }
+}
+
 /// Takes private keys out of secrets.
-pub(super) fn redact(secrets: &mut [Resource]) -> anyhow::Result<()> {
+pub(super) fn hide_keys(secrets: &mut [Resource]) -> anyhow::Result<()> {
     for resource in secrets {
         let mut secret = Secret::decode(resource.body.clone())?;
         if let Some(secret::Type::TlsCertificate(certificate)) = &mut secret.r#type {
