@@ -1,5 +1,8 @@
 //! Waypoints: gateways of the ambient mesh, and the services they stand in front of.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
