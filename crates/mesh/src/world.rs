@@ -1,7 +1,7 @@
 //! The inputs every fact is derived from.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use canopus_api::{Kind, Object, ObjectKey, Typed, labels, mesh_config};
 use canopus_base::net::parse_ip;
@@ -194,7 +194,8 @@ impl Input for Settings {
 
 /// The settings in force; Istio's defaults until some are given.
 pub fn settings(ctx: &Ctx<'_>) -> Arc<MeshSettings> {
-    ctx.read::<Settings>(&()).unwrap_or_default()
+    static DEFAULTS: LazyLock<Arc<MeshSettings>> = LazyLock::new(Arc::default);
+    ctx.read::<Settings>(&()).unwrap_or_else(|| DEFAULTS.clone())
 }
 
 /// The name of a host as written in namespace `namespace`: a name without dots is a service of that namespace. Addresses
