@@ -31,8 +31,11 @@ use crate::sources::{Opened, Opener, Plan, SourceArgs};
 
 const SCOPES: &[Scope] = &[
     Scope::new("ads", "Streams of proxies").covering(&["canopus_xds", "canopus_daemon::control_plane"]),
-    Scope::new("model", "Objects and what they add up to")
-        .covering(&["canopus_sources", "canopus_daemon::apply", "canopus_daemon::sources"]),
+    Scope::new("model", "Objects and what they add up to").covering(&[
+        "canopus_sources",
+        "canopus_daemon::apply",
+        "canopus_daemon::sources",
+    ]),
 ];
 
 /// Flags of `canopusd discovery`. Names are pilot-discovery's.

@@ -196,12 +196,8 @@ impl Opener<'_> {
     /// Starts the sources of a plan.
     pub(crate) async fn open(&self, plan: Plan) -> anyhow::Result<Opened> {
         let store = self.store();
-        let mut opened = Opened {
-            intake: Intake::new(),
-            restored: Vec::new(),
-            keeper: None,
-            guards: BTreeMap::new(),
-        };
+        let mut opened =
+            Opened { intake: Intake::new(), restored: Vec::new(), keeper: None, guards: BTreeMap::new() };
         let mut kept = Vec::new();
         for path in plan.files {
             self.start(Files::new(&path), &format!("files:{}", path.display()), None, &mut opened);
@@ -222,8 +218,7 @@ impl Opener<'_> {
     }
 
     async fn kubernetes(&self, access: &Access, kinds: BTreeSet<Kind>) -> anyhow::Result<Kubernetes> {
-        let limit =
-            RateLimit { qps: self.args.kubernetes_api_qps, burst: self.args.kubernetes_api_burst };
+        let limit = RateLimit { qps: self.args.kubernetes_api_qps, burst: self.args.kubernetes_api_burst };
         let cluster = Cluster::connect(access, limit).await.context("cannot reach Kubernetes")?;
         let namespace = Some(self.flags.get(ISTIO_WATCH_NAMESPACE)).filter(|namespace| !namespace.is_empty());
         let options = Options {

@@ -71,7 +71,8 @@ fn directory_takes_the_place_of_kubernetes_for_configuration_alone() {
         let arguments: Vec<&str> = arguments.iter().copied().chain(["--kubeconfig", &path]).collect();
         plan(&arguments, &[], mesh).unwrap().kubernetes.unwrap().1
     };
-    let follows = |kinds: &BTreeSet<Kind>| [Kind::Service, Kind::VirtualService].map(|kind| kinds.contains(&kind));
+    let follows =
+        |kinds: &BTreeSet<Kind>| [Kind::Service, Kind::VirtualService].map(|kind| kinds.contains(&kind));
     assert_eq!(follows(&kinds(&[], "{}")), [true, true]);
     assert_eq!(follows(&kinds(&["--configDir=mesh"], "{}")), [true, false]);
     assert_eq!(follows(&kinds(&["--registries=Consul"], "{}")), [false, true]);
@@ -84,8 +85,10 @@ fn directory_takes_the_place_of_kubernetes_for_configuration_alone() {
 #[test]
 fn ignored_resources_are_not_followed() {
     let (_home, path) = kubeconfig();
-    let variables =
-        [("PILOT_IGNORE_RESOURCES", "*.istio.io"), ("PILOT_INCLUDE_RESOURCES", "wasmplugins.extensions.istio.io")];
+    let variables = [
+        ("PILOT_IGNORE_RESOURCES", "*.istio.io"),
+        ("PILOT_INCLUDE_RESOURCES", "wasmplugins.extensions.istio.io"),
+    ];
     let kinds = plan(&["--kubeconfig", &path], &variables, "{}").unwrap().kubernetes.unwrap().1;
     assert!(!kinds.contains(&Kind::VirtualService) && kinds.contains(&Kind::WasmPlugin));
     assert!(kinds.contains(&Kind::Service) && kinds.contains(&Kind::KubernetesGateway));

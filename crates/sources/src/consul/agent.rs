@@ -134,7 +134,8 @@ impl Agent {
         let request = request.body(Empty::new()).map_err(|error| lost(&error))?;
         let response = self.client.request(request).await.map_err(|error| lost(&error))?;
         let status = response.status();
-        let index = response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
+        let index =
+            response.headers().get("x-consul-index").and_then(|index| index.to_str().ok()?.parse().ok());
         let body = Limited::new(response.into_body(), MAX_BYTES).collect().await;
         let body = body.map_err(|error| AgentError::Transport(error.to_string()))?.to_bytes();
         if !status.is_success() {

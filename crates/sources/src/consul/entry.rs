@@ -78,7 +78,8 @@ fn endpoint(
     instance: &Instance,
     problems: &mut Vec<String>,
 ) -> Option<networking::WorkloadEntry> {
-    let address = [&instance.service.address, &instance.node.address].into_iter().find(|text| !text.is_empty());
+    let address =
+        [&instance.service.address, &instance.node.address].into_iter().find(|text| !text.is_empty());
     let (Some(address), Some(port)) = (address, port(instance)) else {
         problems.push(format!("{service}: an instance without an address or a port is left out"));
         return None;

@@ -103,7 +103,11 @@ mod tests {
             ..Check::default()
         };
         let before = Checks::new(vec![check("a", "1", "passing"), check("b", "2", "passing")]);
-        let after = Checks::new(vec![check("b", "2", "critical"), check("a", "1", "passing"), check("", "3", "passing")]);
+        let after = Checks::new(vec![
+            check("b", "2", "critical"),
+            check("a", "1", "passing"),
+            check("", "3", "passing"),
+        ]);
         assert_eq!(before.differences(&after), BTreeSet::from([String::new(), "b".to_owned()]));
         assert_eq!(after.differences(&after), BTreeSet::new());
     }

@@ -69,7 +69,8 @@ fn refusal(store: &Store) -> String {
 #[test]
 fn what_was_saved_is_read_back_without_secrets() {
     let (_folder, store, path) = saved();
-    let expected: Vec<Object> = objects().into_iter().filter(|object| object.kind() != Kind::Secret).collect();
+    let expected: Vec<Object> =
+        objects().into_iter().filter(|object| object.kind() != Kind::Secret).collect();
     assert_eq!(store.load(&source()).unwrap().unwrap(), expected);
     let text = fs::read_to_string(path).unwrap();
     assert!(!text.contains("c2VjcmV0") && !text.contains("certificate"), "{text}");
