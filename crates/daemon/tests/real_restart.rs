@@ -1,6 +1,5 @@
 //! A control plane whose API server is down serves what it knew, and follows it again once it is back.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 #![allow(dead_code, reason = "the local mesh is shared with others")]
 
 #[path = "../support/local_mesh.rs"]

@@ -1,7 +1,5 @@
 //! A real Consul as a source.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use canopus_api::istio::ServiceEntry;

@@ -11,7 +11,7 @@ fn world(ambient: bool, documents: &[String]) -> Engine {
     let mut batch = Batch::new();
     let flags = Flags::read(&[("PILOT_ENABLE_AMBIENT", if ambient { "true" } else { "false" })]);
     batch.set::<Settings>((), MeshSettings { flags: Arc::new(flags), ..MeshSettings::default() });
-    for outcome in decode_documents(&documents.join("\n---\n"), &Limits::default(), Options::strict()) {
+    for outcome in decode_documents(documents.join("\n---\n"), &Limits::default(), Options::strict()) {
         let object = outcome.unwrap().value;
         batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
     }
