@@ -1,24 +1,21 @@
 //! `canopusd discovery`: the control plane itself.
 
 use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use canopus_api::mesh_config;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
-use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
-use canopus_runtime::flags::Flags;
+use canopus_runtime::flags::{CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
 use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
 use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::shutdown::{Phase, Shutdown};
+use canopus_runtime::tasks::Tasks;
 use canopus_runtime::version::BuildInfo;
-use canopus_sources::files::Files;
-use canopus_sources::{Intake, Source as _, SourceInfo};
 use canopus_xds::server::{self, Options};
 use clap::Args;
 use tokio::net::TcpListener;
@@ -26,36 +23,47 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::TcpListenerStream;
 use tracing::{info, warn};
 
+use crate::apply::Applier;
 use crate::control_plane::Mesh;
-use crate::{apply, http};
+use crate::http;
+use crate::settings::SettingsKeeper;
+use crate::sources::{Opened, Opener, Plan, SourceArgs};
 
 const SCOPES: &[Scope] = &[
     Scope::new("ads", "Streams of proxies").covering(&["canopus_xds", "canopus_daemon::control_plane"]),
-    Scope::new("model", "Objects and what they add up to")
-        .covering(&["canopus_sources", "canopus_daemon::apply"]),
+    Scope::new("model", "Objects and what they add up to").covering(&[
+        "canopus_sources",
+        "canopus_daemon::apply",
+        "canopus_daemon::sources",
+    ]),
 ];
 
 /// Flags of `canopusd discovery`. Names are pilot-discovery's.
 #[derive(Args, Debug)]
 pub struct DiscoveryArgs {
-    /// Directory of YAML or JSON files (or one file) to read objects from; watched for changes.
-    #[arg(long = "configDir", value_name = "PATH")]
-    config_dir: PathBuf,
+    #[command(flatten)]
+    sources: SourceArgs,
     /// Address to serve xDS on, without TLS.
     #[arg(long = "grpcAddr", value_name = "ADDRESS", default_value = ":15010")]
     grpc_addr: String,
     /// Address to serve readiness, metrics and version on.
     #[arg(long = "httpAddr", value_name = "ADDRESS", default_value = ":8080")]
     http_addr: String,
-    /// File with the mesh configuration; Istio's defaults fill what it leaves out.
+    /// File with the mesh configuration; Istio's defaults fill what it leaves out. Without it, the ConfigMap `istio` counts.
     #[arg(long = "meshConfig", value_name = "FILE", default_value = "./etc/istio/config/mesh")]
     mesh_config: PathBuf,
+    /// File with the networks of the mesh.
+    #[arg(long = "networksConfig", value_name = "FILE", default_value = "./etc/istio/config/meshNetworks")]
+    networks_config: PathBuf,
+    /// Namespace of the control plane; without, $POD_NAMESPACE or istio-system.
+    #[arg(short, long)]
+    namespace: Option<String>,
     /// DNS suffix of services that live in a namespace.
     #[arg(long, default_value = "cluster.local")]
     domain: String,
-    /// Name of the cluster this control plane belongs to.
-    #[arg(long = "clusterID", default_value = "Kubernetes")]
-    cluster_id: String,
+    /// Name of the cluster this control plane belongs to; without, $CLUSTER_ID or Kubernetes.
+    #[arg(long = "clusterID", value_name = "NAME")]
+    cluster_id: Option<String>,
     /// How long streams may take to end when the process is asked to stop.
     #[arg(long = "shutdownDuration", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     shutdown_duration: Duration,
@@ -94,21 +102,39 @@ fn fail(error: &anyhow::Error) -> ExitCode {
 }
 
 async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
-    for warning in Flags::from_env().warnings() {
+    let flags = Arc::new(Flags::from_env());
+    for warning in flags.warnings() {
         warn!("{warning}");
     }
     let shutdown = Shutdown::new();
     shutdown.stop_on_signals().context("cannot handle signals")?;
     let readiness = Readiness::new();
-    let synced = readiness.register("sources");
+    let tasks = Tasks::new(shutdown.clone());
 
+    let settings =
+        SettingsKeeper::new(mesh_settings(&args, &flags), &args.mesh_config, &args.networks_config)
+            .context("mesh configuration")?;
     let engine = Engine::new();
-    engine.apply(settings(&args)?);
+    let mut batch = Batch::new();
+    batch.set::<Settings>((), settings.settings().clone());
+    engine.apply(batch);
     let (announce, revision) = watch::channel(engine.revision().number());
-    let mut intake = Intake::new();
-    let files = SourceInfo::new(format!("files:{}", args.config_dir.display()), args.cluster_id.as_str(), 0);
-    tokio::spawn(Files::new(&args.config_dir).run(intake.feed(files)));
-    tokio::spawn(apply::run(engine.clone(), intake, announce, synced));
+
+    let plan = Plan::new(&args.sources, &flags, &settings.settings().mesh)?;
+    let opener = Opener {
+        args: &args.sources,
+        flags: &flags,
+        cluster: &settings.settings().cluster,
+        selection: settings.selection(),
+        readiness: &readiness,
+        tasks: &tasks,
+    };
+    let Opened { intake, restored, keeper, guards } = opener.open(plan).await?;
+    let mut applier = Applier { engine: engine.clone(), intake, announce, settings, keeper, guards };
+    for update in restored {
+        applier.apply(update);
+    }
+    tasks.spawn("apply", applier.run(shutdown.register(Phase::Last, "apply")));
 
     let http = listen(&args.http_addr).await?;
     info!(http = %http.local_addr()?, "serving readiness and metrics");
@@ -126,6 +152,24 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let outcome = shutdown.run(args.shutdown_duration).await;
     info!(?outcome, "stopped");
     Ok(())
+}
+
+/// What flags and environment say of the mesh.
+fn mesh_settings(args: &DiscoveryArgs, flags: &Arc<Flags>) -> MeshSettings {
+    let given = |flag: Option<&str>, variable: &str, otherwise: &Arc<str>| {
+        let texts = [flag.unwrap_or_default(), variable];
+        texts.into_iter().find(|text| !text.is_empty()).map_or_else(|| Arc::clone(otherwise), Arc::from)
+    };
+    let default = MeshSettings::default();
+    let namespace = args.namespace.as_deref();
+    MeshSettings {
+        domain: args.domain.as_str().into(),
+        cluster: given(args.cluster_id.as_deref(), flags.get(CLUSTER_ID), &default.cluster),
+        system_namespace: given(namespace, flags.get(POD_NAMESPACE), &default.system_namespace),
+        revision: given(None, flags.get(REVISION), &default.revision),
+        flags: Arc::clone(flags),
+        ..default
+    }
 }
 
 fn spawn_xds(listener: TcpListener, mesh: Mesh, shutdown: &Shutdown) {
@@ -156,36 +200,6 @@ fn registry() -> Registry {
     metrics::register_build(&registry, "pilot", &BuildInfo::current());
     metrics::register_uptime(&registry);
     registry
-}
-
-/// The settings the process was started with.
-fn settings(args: &DiscoveryArgs) -> anyhow::Result<Batch> {
-    let mesh = mesh_config(&args.mesh_config)
-        .with_context(|| format!("mesh configuration {}", args.mesh_config.display()))?;
-    let settings = MeshSettings {
-        mesh,
-        domain: args.domain.as_str().into(),
-        cluster: args.cluster_id.as_str().into(),
-        flags: Arc::new(Flags::from_env()),
-        ..MeshSettings::default()
-    };
-    let mut batch = Batch::new();
-    batch.set::<Settings>((), settings);
-    Ok(batch)
-}
-
-/// The mesh configuration in a file over Istio's defaults; the defaults alone if there is no such file.
-fn mesh_config(path: &Path) -> anyhow::Result<MeshConfig> {
-    let defaults = mesh_config::default_mesh_config();
-    let text = match std::fs::read_to_string(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(defaults),
-        text => text?,
-    };
-    let decoded = mesh_config::apply(&text, &defaults)?;
-    for problem in &decoded.ignored {
-        warn!("mesh configuration {}: {problem}", path.display());
-    }
-    Ok(decoded.value)
 }
 
 /// Binds `host:port`. As in Go, no host means every address of the machine.

@@ -5,8 +5,10 @@
 //!
 //! Must not know the command line tool.
 
-pub mod apply;
+mod apply;
 pub mod command;
 pub mod control_plane;
 pub mod discovery;
 mod http;
+mod settings;
+mod sources;

@@ -29,10 +29,15 @@ impl LocalMesh {
         let objects = directory.path().join("objects");
         fs::create_dir(&objects)?;
         fs::write(objects.join(file), documents)?;
+        let mut command = Command::new(canopusd);
+        command.arg("discovery").arg("--configDir").arg(&objects).args(["--registries=Mock", "--snapshot="]);
+        Self::launch(command, directory).await
+    }
+
+    /// Starts `canopusd` as `command` says, less its ports, and waits until it is ready.
+    pub(crate) async fn launch(mut command: Command, directory: TempDir) -> Result<Self> {
         let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        let mut command = Command::new(canopusd);
-        command.arg("discovery").arg("--configDir").arg(&objects);
         command.arg("--grpcAddr").arg(xds.to_string()).arg("--httpAddr").arg(http.to_string());
         let process = Process::spawn("canopusd", &mut command, directory.path())?;
         let mut mesh = Self { directory, process, xds, http };

@@ -122,12 +122,15 @@ impl Intake {
     pub async fn next(&mut self) -> Update {
         let mut update = Update::default();
         let mut next = self.queue.recv().await;
+        let mut taken = 0;
         while let Some(message) = next {
             match message {
                 Message::Batch(batch) => self.world.take(batch, &mut update),
                 Message::Forget(name) => self.world.forget(&name, &mut update),
             }
-            next = self.queue.try_recv().ok();
+            taken += 1;
+            // Not more than the queue holds: sources that never pause must not keep anyone from applying.
+            next = if taken < PENDING { self.queue.try_recv().ok() } else { None };
         }
         if update.status {
             self.publish();
@@ -147,5 +150,50 @@ impl Intake {
 
     fn publish(&self) {
         self.status.send_replace(self.world.status().into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopus_api::kube::ConfigMap;
+    use tokio::task::yield_now;
+
+    use super::*;
+    use crate::event::Part;
+
+    fn events() -> Vec<Event> {
+        vec![Event::Set(ConfigMap::new("a", "one", Default::default()).into()), Event::Live(Part::Whole)]
+    }
+
+    #[tokio::test]
+    async fn source_that_is_too_fast_waits() {
+        let mut intake = Intake::new();
+        let feed = intake.feed(SourceInfo::new("a", "local", 0));
+        for _ in 0..PENDING {
+            feed.send(events()).await.unwrap();
+        }
+        let waiting = tokio::spawn(async move { feed.send(events()).await });
+        yield_now().await;
+        assert!(!waiting.is_finished());
+        intake.next().await;
+        waiting.await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn sources_may_come_later_and_go_again() {
+        let mut intake = Intake::new();
+        let mut status = intake.status();
+        let feed = intake.feeds().feed(SourceInfo::new("late", "west", 0));
+        feed.send(events()).await.unwrap();
+        assert_eq!(intake.next().await.changes.len(), 1);
+        status.changed().await.unwrap();
+        assert!(status.borrow_and_update()[0].is_live());
+
+        feed.clone().forget().await.unwrap();
+        let update = intake.next().await;
+        assert_eq!(update.changes.into_values().collect::<Vec<_>>(), [None]);
+        assert_eq!(status.borrow_and_update().len(), 0);
+        drop(intake);
+        assert_eq!(feed.send(events()).await, Err(Closed));
     }
 }

@@ -10,12 +10,14 @@
 //!
 //! Must not know what objects are used for.
 
+pub mod consul;
 mod event;
 mod feed;
 pub mod files;
 pub mod kubernetes;
 pub mod memory;
 mod retry;
+pub mod snapshot;
 pub mod status;
 pub mod world;
 

@@ -40,3 +40,36 @@ impl Memory {
         self.feed.send(vec![Event::Lost(Part::Whole, reason.into())]).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_api::kube::ConfigMap;
+
+    use super::*;
+    use crate::{Intake, SourceInfo};
+
+    fn map(name: &str) -> Object {
+        ConfigMap::new("a", name, Default::default()).into()
+    }
+
+    #[tokio::test]
+    async fn world_is_what_was_handed_over() {
+        let mut intake = Intake::new();
+        let memory = Memory::new(intake.feed(SourceInfo::new("memory", "local", 0)));
+        memory.set([map("one")]).await.unwrap();
+        intake.next().await;
+        assert!(!intake.world().is_whole(), "what was set may not be all there is");
+
+        memory.replace([map("two"), map("three")]).await.unwrap();
+        memory.remove([map("three").key()]).await.unwrap();
+        let update = intake.next().await;
+        let there = |name| intake.world().get("local", &map(name).key()).is_some();
+        assert_eq!([there("one"), there("two"), there("three")], [false, true, false]);
+        assert_eq!(update.changes.len(), 3, "one update takes all that was said");
+        assert!(intake.world().is_whole());
+
+        memory.lose("asleep").await.unwrap();
+        assert_eq!(intake.next().await.changes.len(), 0);
+        assert!(!intake.world().status()[0].is_live());
+    }
+}

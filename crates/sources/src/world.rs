@@ -41,10 +41,45 @@ pub struct World {
     conflicts: BTreeSet<(Arc<str>, ObjectKey)>,
 }
 
+/// What one source has.
+#[derive(Clone, Copy, Debug)]
+pub struct Holdings<'a> {
+    source: &'a Source,
+}
+
+impl Holdings<'_> {
+    /// The source.
+    pub fn source(&self) -> &Arc<SourceInfo> {
+        &self.source.info
+    }
+
+    /// Counts the changes of its objects.
+    pub fn revision(&self) -> u64 {
+        self.source.revision
+    }
+
+    /// Whether something is known of every part of it.
+    pub fn is_known(&self) -> bool {
+        self.source.parts.values().all(Phase::is_known)
+    }
+
+    /// Whether everything that is known was learnt in this life, or cannot be learnt now.
+    pub fn is_settled(&self) -> bool {
+        self.is_known() && !self.source.parts.values().any(|phase| *phase == Phase::Restored)
+    }
+
+    /// Its objects, kind by kind, by namespace and name.
+    pub fn objects(&self) -> Vec<Object> {
+        self.source.shelf.objects()
+    }
+}
+
 #[derive(Debug)]
 struct Source {
     info: Arc<SourceInfo>,
     shelf: Shelf,
+    /// Counts the changes of the shelf.
+    revision: u64,
     /// Counts the listings that were begun.
     epoch: u32,
     /// Listings that have not ended, and when they began.
@@ -109,9 +144,9 @@ impl World {
         self.clusters.get(cluster)?.iter().find_map(|&index| self.sources[index].shelf.get(key))
     }
 
-    /// All objects of each source, whether they count or not.
-    pub fn objects(&self) -> impl Iterator<Item = (&Arc<SourceInfo>, Vec<Object>)> {
-        self.sources.iter().map(|source| (&source.info, source.shelf.objects()))
+    /// What each source has, whether it counts or not.
+    pub fn holdings(&self) -> impl Iterator<Item = Holdings<'_>> {
+        self.sources.iter().map(|source| Holdings { source })
     }
 
     fn index_of(&mut self, info: &Arc<SourceInfo>) -> usize {
@@ -120,6 +155,7 @@ impl World {
             self.sources.push(Source {
                 info: Arc::clone(info),
                 shelf: Shelf::default(),
+                revision: 0,
                 epoch: 0,
                 listings: BTreeMap::new(),
                 parts: BTreeMap::from([(Part::Whole, Phase::Waiting { reason: None })]),
@@ -204,6 +240,7 @@ impl World {
             update.status |= source.problems.remove(&Place::Object(object.key())).is_some();
         }
         if source.shelf.put(object.clone(), source.epoch) {
+            source.revision += 1;
             self.settle(index, object.key(), update);
         }
     }
@@ -214,6 +251,7 @@ impl World {
             update.status |= source.problems.remove(&Place::Object(key.clone())).is_some();
         }
         if source.shelf.remove(key) {
+            source.revision += 1;
             self.settle(index, key.clone(), update);
         }
     }

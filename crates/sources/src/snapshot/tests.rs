@@ -1,0 +1,161 @@
+use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
+
+use canopus_api::decode_documents;
+use tempfile::TempDir;
+
+use super::*;
+use crate::event::{Batch, Event, Part};
+use crate::world::{Update, World};
+
+const OBJECTS: &str = r#"
+apiVersion: v1
+kind: Service
+metadata:
+  name: web
+  namespace: shop
+  uid: 7a1c
+  resourceVersion: "12"
+  generation: 3
+  creationTimestamp: "2026-01-31T12:00:00Z"
+  labels: {app: web}
+  annotations: {note: "zeile\n\u00e9"}
+  ownerReferences: [{apiVersion: v1, kind: Pod, name: a, uid: b, controller: true}]
+spec: {clusterIP: 10.0.0.1, selector: {app: web}, ports: [{name: http, port: 80, targetPort: web}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: web-1, namespace: shop}
+spec: {nodeName: n1, serviceAccountName: web, containers: [{name: web, ports: [{containerPort: 8080}]}]}
+status: {phase: Running, podIP: 10.1.0.1, podIPs: [{ip: 10.1.0.1}], conditions: [{type: Ready, status: "True"}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web], http: [{timeout: 1.5s, retries: {attempts: 2}, route: [{destination: {host: web}, weight: 100}]}]}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: web, namespace: shop}
+spec: {parentRefs: [{name: gate}], rules: [{backendRefs: [{name: web, port: 80}]}]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: certificate, namespace: shop}
+data: {tls.key: c2VjcmV0}
+"#;
+
+fn objects() -> Vec<Object> {
+    let outcomes = decode_documents(OBJECTS, &Limits::default(), Options::watch());
+    outcomes.into_iter().map(|outcome| outcome.unwrap().value).collect()
+}
+
+fn source() -> SourceInfo {
+    SourceInfo::new("kubernetes:east", "east", 0)
+}
+
+fn saved() -> (TempDir, Store, PathBuf) {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path().join("state")).unwrap();
+    store.save(&source(), &objects()).unwrap();
+    let path = store.path(&source());
+    (folder, store, path)
+}
+
+fn refusal(store: &Store) -> String {
+    store.load(&source()).unwrap_err().to_string()
+}
+
+#[test]
+fn what_was_saved_is_read_back_without_secrets() {
+    let (_folder, store, path) = saved();
+    let expected: Vec<Object> =
+        objects().into_iter().filter(|object| object.kind() != Kind::Secret).collect();
+    assert_eq!(store.load(&source()).unwrap().unwrap(), expected);
+    let text = fs::read_to_string(path).unwrap();
+    assert!(!text.contains("c2VjcmV0") && !text.contains("certificate"), "{text}");
+}
+
+#[test]
+fn nothing_saved_is_nothing_read() {
+    let (_folder, store, _) = saved();
+    assert_eq!(store.load(&SourceInfo::new("kubernetes:west", "west", 0)).unwrap(), None);
+}
+
+#[test]
+fn files_are_for_their_owner_alone_and_no_scratch_is_left() {
+    let (folder, store, path) = saved();
+    assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert_eq!(fs::metadata(folder.path().join("state")).unwrap().permissions().mode() & 0o777, 0o700);
+    store.save(&source(), &[]).unwrap();
+    assert_eq!(store.load(&source()).unwrap(), Some(Vec::new()));
+    assert_eq!(fs::read_dir(folder.path().join("state")).unwrap().count(), 1);
+}
+
+#[test]
+fn any_damage_makes_the_whole_file_unusable() {
+    let (_folder, store, path) = saved();
+    let whole = fs::read(&path).unwrap();
+    // Every place matters: each byte changed, and each length the file may be cut to.
+    for at in (0..whole.len()).step_by(7) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 1;
+        fs::write(&path, &damaged).unwrap();
+        assert!(store.load(&source()).is_err(), "byte {at}");
+        fs::write(&path, &whole[..at]).unwrap();
+        assert!(store.load(&source()).is_err(), "cut at {at}");
+    }
+    fs::write(&path, b"\xff\xfe\n").unwrap();
+    assert!(refusal(&store).ends_with("not a snapshot"));
+}
+
+#[test]
+fn other_versions_and_other_sources_are_refused() {
+    let (_folder, store, path) = saved();
+    let text = fs::read_to_string(&path).unwrap();
+    fs::write(&path, text.replacen("\"canopusSnapshot\":1", "\"canopusSnapshot\":2", 1)).unwrap();
+    assert!(refusal(&store).contains("version 2"), "{}", refusal(&store));
+    fs::write(&path, text.replacen("\"cluster\":\"east\"", "\"cluster\":\"west\"", 1)).unwrap();
+    assert!(refusal(&store).contains("for cluster west"), "{}", refusal(&store));
+}
+
+#[test]
+fn directory_that_cannot_be_written_is_refused() {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join("file");
+    fs::write(&file, "").unwrap();
+    assert!(matches!(Store::open(file.join("below")), Err(SnapshotError::Io { .. })));
+}
+
+#[tokio::test(start_paused = true)]
+async fn keeper_saves_known_sources_that_changed() {
+    let folder = TempDir::new().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let info = Arc::new(source());
+    let mut world = World::default();
+    let take = |world: &mut World, events| {
+        world.take(Batch { source: Arc::clone(&info), events }, &mut Update::default());
+    };
+    let count = || store.load(&source()).unwrap().map(|objects| objects.len());
+    let mut keeper = Keeper::new(store.clone(), [&source()]);
+
+    keeper.due().await;
+    take(&mut world, objects().into_iter().map(Event::Set).collect());
+    keeper.save(&world).await;
+    keeper.settle().await;
+    assert_eq!(count(), None, "half a world is no world");
+
+    take(&mut world, vec![Event::Live(Part::Whole)]);
+    keeper.due().await;
+    keeper.save(&world).await;
+    keeper.settle().await;
+    assert_eq!(count(), Some(4));
+
+    fs::remove_file(store.path(&source())).unwrap();
+    keeper.save(&world).await;
+    keeper.settle().await;
+    assert_eq!(count(), None, "nothing changed, so nothing was written");
+    take(&mut world, vec![Event::Remove(objects()[0].key())]);
+    keeper.finish(&world).await;
+    assert_eq!(count(), Some(3));
+}
