@@ -30,10 +30,10 @@ pub(crate) struct SourceArgs {
     /// Directory of YAML or JSON files (or one file) to read objects from; watched for changes. Istio's kinds are then read
     /// from there and not from Kubernetes.
     #[arg(long = "configDir", alias = "config", value_name = "PATH")]
-    config_dir: Option<PathBuf>,
+    config_dir: Option<String>,
     /// Kubeconfig that leads to the API server; without, $KUBECONFIG, the pod's service account, or ~/.kube/config.
     #[arg(long, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
+    kubeconfig: Option<String>,
     /// Where services are registered, separated by commas: Kubernetes, Consul, or Mock for nowhere.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "Kubernetes")]
     registries: Vec<String>,
@@ -49,7 +49,7 @@ pub(crate) struct SourceArgs {
     /// Directory to keep what was last read from Kubernetes and Consul in, to be served when they do not answer after a
     /// restart. Empty keeps nothing.
     #[arg(long, value_name = "DIR", default_value = "/var/lib/canopus")]
-    snapshot: PathBuf,
+    snapshot: String,
 }
 
 /// The sources a process will have, in the order of their precedence.
@@ -101,9 +101,8 @@ fn registries(names: &[String]) -> anyhow::Result<(bool, bool)> {
 ///
 /// Parity: what the mesh configuration names is all there is; else a directory takes the place of Kubernetes.
 fn config_sources(args: &SourceArgs, mesh: &MeshConfig) -> anyhow::Result<(Vec<PathBuf>, bool)> {
-    let directory = args.config_dir.iter().filter(|path| !path.as_os_str().is_empty());
     if mesh.config_sources.is_empty() {
-        let files: Vec<PathBuf> = directory.cloned().collect();
+        let files: Vec<PathBuf> = given(args.config_dir.as_ref()).map(PathBuf::from).into_iter().collect();
         let kubernetes = files.is_empty();
         return Ok((files, kubernetes));
     }
@@ -143,13 +142,18 @@ fn ignore(kinds: &mut BTreeSet<Kind>, flags: &Flags) {
     });
 }
 
+/// The text of a flag; templates leave some empty.
+fn given(text: Option<&String>) -> Option<&str> {
+    text.map(String::as_str).filter(|text| !text.is_empty())
+}
+
 /// The way to the API server that is given, or that the surroundings suggest.
 fn access(args: &SourceArgs, flags: &Flags) -> anyhow::Result<Option<Access>> {
-    if let Some(path) = args.kubeconfig.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+    if let Some(path) = given(args.kubeconfig.as_ref()).map(PathBuf::from) {
         if !path.is_file() {
             bail!("kubeconfig {} is not a file", path.display());
         }
-        return Ok(Some(Access::Kubeconfig(path.clone())));
+        return Ok(Some(Access::Kubeconfig(path)));
     }
     let variable = flags.variable("KUBECONFIG").unwrap_or_default();
     if let Some(path) = variable.split(':').map(Path::new).find(|path| path.is_file()) {
@@ -159,7 +163,7 @@ fn access(args: &SourceArgs, flags: &Flags) -> anyhow::Result<Option<Access>> {
         return Ok(Some(Access::Pod));
     }
     // Whoever points at a directory on a laptop does not mean the cluster they last talked to.
-    let home = flags.variable("HOME").filter(|_| args.config_dir.is_none());
+    let home = flags.variable("HOME").filter(|_| given(args.config_dir.as_ref()).is_none());
     let path = home.map(|home| Path::new(home).join(".kube/config")).filter(|path| path.is_file());
     Ok(path.map(Access::Kubeconfig))
 }
@@ -255,7 +259,7 @@ impl Opener<'_> {
     }
 
     fn store(&self) -> Option<Store> {
-        if self.args.snapshot.as_os_str().is_empty() {
+        if self.args.snapshot.is_empty() {
             return None;
         }
         match Store::open(&self.args.snapshot) {

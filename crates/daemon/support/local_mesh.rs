@@ -60,7 +60,8 @@ impl LocalMesh {
 
     /// Attaches a stock Envoy as an ingress gateway and waits until it has its configuration.
     pub(crate) async fn gateway(&self) -> Result<Envoy> {
-        Envoy::start(&gateway_bootstrap(self.xds)).await
+        let started = Envoy::start(&gateway_bootstrap(self.xds)).await;
+        started.with_context(|| format!("the log of canopusd:\n{}", self.log()))
     }
 
     /// What `canopusd` has logged.
