@@ -115,6 +115,11 @@ pub trait ControlPlane: Send + Sync + 'static {
     /// Takes note of what happens in the client's session.
     fn observe(&self, _client: &Self::Client, _event: SessionEvent) {}
 
+    /// Waits until the control plane wants the client's stream to end.
+    fn dismissed(&self, _client: &Self::Client) -> impl Future<Output = ()> + Send {
+        std::future::pending()
+    }
+
     /// The client's stream has ended.
     fn disconnect(&self, _client: &Self::Client) {}
 }

@@ -29,6 +29,14 @@ pub const HEALTH: &str = "type.googleapis.com/istio.v1.HealthInformation";
 /// Prefix of the types that stand for debug queries.
 pub const DEBUG: &str = "istio.io/debug";
 
+/// Whether the resources of a type are of types of their own, so that a body is an encoded `Any` rather than what is in it.
+///
+/// These are the types that are named by a path rather than by a message: the answers to debug queries about proxies, and
+/// objects served as they are.
+pub fn is_packed(type_url: &str) -> bool {
+    type_url != DEBUG && !type_url.starts_with("type.googleapis.com/") && type_url.contains('/')
+}
+
 /// Types in the order a change is pushed; every other type follows in the order of its URL.
 const PUSH_ORDER: [&str; 11] = [
     CLUSTER,

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::resource::Resource;
 use crate::session::{Protocol, Response};
+use crate::types::is_packed;
 
 /// Small resources are gathered into pieces of about this size, the payload of one HTTP/2 frame.
 const PIECE: usize = 16 * 1024;
@@ -121,8 +122,11 @@ const RESOURCE_ALIAS: u32 = 4;
 const VERSION_SIZE: usize = 32;
 
 fn entry<'a>(response: &'a Response, resource: &'a Resource) -> Entry<'a> {
-    let any =
-        optional_size(ANY_TYPE, response.type_url().len()) + optional_size(ANY_VALUE, resource.body.len());
+    let any = if is_packed(response.type_url()) {
+        resource.body.len()
+    } else {
+        optional_size(ANY_TYPE, response.type_url().len()) + optional_size(ANY_VALUE, resource.body.len())
+    };
     let size = match response.protocol() {
         Protocol::Sotw => any,
         Protocol::Delta => {
@@ -154,6 +158,9 @@ impl Entry<'_> {
                 put_item(out, RESOURCE_ALIAS, alias);
             }
             put_head(out, RESOURCE_ANY, self.any);
+        }
+        if is_packed(self.response.type_url()) {
+            return;
         }
         put_text(out, ANY_TYPE, self.response.type_url());
         if !self.resource.body.is_empty() {
@@ -233,6 +240,14 @@ mod tests {
     }
 
     fn response(protocol: Protocol, resources: impl IntoIterator<Item = Resource>) -> Response {
+        response_of("some.Type", protocol, resources)
+    }
+
+    fn response_of(
+        type_url: &str,
+        protocol: Protocol,
+        resources: impl IntoIterator<Item = Resource>,
+    ) -> Response {
         let names = vec!["by another name".to_owned(), String::new(), "missing".to_owned()];
         let wish = match protocol {
             Protocol::Sotw => Wish::Exactly { names, version: String::new() },
@@ -241,7 +256,7 @@ mod tests {
             }
         };
         let request =
-            Request { type_url: "some.Type".into(), node: None, nonce: String::new(), error: None, wish };
+            Request { type_url: type_url.into(), node: None, nonce: String::new(), error: None, wish };
         let mut session = Session::new(protocol, 1, Limits::default(), Arc::default());
         let source = Fixed(resources.into_iter().collect());
         session.on_request(request, &source).unwrap();
@@ -293,6 +308,19 @@ mod tests {
         let bodies: Vec<_> = decoded.resources.iter().map(|any| any.value.clone()).collect();
         let sent: Vec<_> = response.resources().map(|it| it.body.clone()).collect();
         assert_eq!(bodies, sent);
+    }
+
+    #[test]
+    fn packed_resources_keep_their_own_types() {
+        use canopus_proto::Any;
+        use canopus_proto::envoy::config::core::v3::Node;
+        let any = Any::pack(&Node { id: "one".to_owned(), ..Node::default() });
+        let packed = || [Resource::encode("one", &any)];
+        let sotw = message(response_of("istio.io/debug/syncz", Protocol::Sotw, packed()));
+        assert_eq!(DiscoveryResponse::decode(sotw.as_slice()).unwrap().resources, [any.clone()]);
+        let delta = message(response_of("istio.io/debug/syncz", Protocol::Delta, packed()));
+        let delta = DeltaDiscoveryResponse::decode(delta.as_slice()).unwrap();
+        assert_eq!(delta.resources[0].resource, Some(any));
     }
 
     #[test]

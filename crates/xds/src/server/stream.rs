@@ -87,6 +87,7 @@ where
         let mut session = self.shared.session(self.protocol);
         let mut revisions = connected.plane.revisions(&connected.client);
         let mut expiry = std::pin::pin!(expiry(self.shared.options.max_connection_age));
+        let mut dismissed = std::pin::pin!(connected.plane.dismissed(&connected.client));
         session.on_revision(*revisions.borrow_and_update());
         session.on_request(first, connected)?;
         loop {
@@ -102,6 +103,7 @@ where
                 revision = next_revision(&mut revisions) => session.on_revision(revision),
                 () = drained(&mut drain) => return Ok(()),
                 () = &mut expiry => return Ok(()),
+                () = &mut dismissed => return Ok(()),
             }
         }
     }
