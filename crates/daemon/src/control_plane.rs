@@ -19,19 +19,16 @@ use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, Sess
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::connections::{Connection, Connections};
-
 /// The mesh, as the xDS server sees it.
 pub struct Mesh {
     engine: Engine,
     revision: watch::Receiver<u64>,
-    connections: Arc<Connections>,
 }
 
 impl Mesh {
-    /// Serves what `engine` knows; `revision` tells when to look again. Who is connected is kept in `connections`.
-    pub fn new(engine: Engine, revision: watch::Receiver<u64>, connections: Arc<Connections>) -> Self {
-        Self { engine, revision, connections }
+    /// Serves what `engine` knows; `revision` tells when to look again.
+    pub fn new(engine: Engine, revision: watch::Receiver<u64>) -> Self {
+        Self { engine, revision }
     }
 
     /// What a proxy asks for by name. A name nobody serves is answered too: the proxy waits for it.
@@ -110,22 +107,16 @@ impl Mesh {
 }
 
 impl ControlPlane for Mesh {
-    type Client = Connection;
+    type Client = Proxy;
 
-    async fn connect(&self, peer: &Peer, node: Node) -> Result<Arc<Connection>, Refusal> {
+    async fn connect(&self, peer: &Peer, node: Node) -> Result<Arc<Proxy>, Refusal> {
         let proxy = Proxy::new(&node, None)
             .map_err(|error| Refusal::new(Code::InvalidArgument, error.to_string()))?;
         info!(proxy = proxy.node_id, peer = ?peer.address, "connected");
-        Ok(self.connections.open(proxy, peer.address))
+        Ok(Arc::new(proxy))
     }
 
-    fn resources(
-        &self,
-        client: &Connection,
-        type_url: &str,
-        interest: &Interest,
-    ) -> Result<ResourceSet, Refusal> {
-        let proxy = client.proxy();
+    fn resources(&self, proxy: &Proxy, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
         let set = self.engine.get::<ViewOf>(proxy).and_then(|view| {
             if view.is_proxyless() {
                 self.for_library(proxy, &view, type_url, interest)
@@ -139,23 +130,17 @@ impl ControlPlane for Mesh {
         })
     }
 
-    fn revisions(&self, _client: &Connection) -> watch::Receiver<u64> {
+    fn revisions(&self, _proxy: &Proxy) -> watch::Receiver<u64> {
         self.revision.clone()
     }
 
-    fn observe(&self, client: &Connection, event: SessionEvent) {
-        if let SessionEvent::Nacked { type_url, message, .. } = &event {
-            warn!(proxy = client.proxy().node_id, %type_url, %message, "rejected by the proxy");
+    fn observe(&self, proxy: &Proxy, event: SessionEvent) {
+        if let SessionEvent::Nacked { type_url, message, .. } = event {
+            warn!(proxy = proxy.node_id, %type_url, %message, "rejected by the proxy");
         }
-        client.note(&event);
     }
 
-    async fn dismissed(&self, client: &Connection) {
-        client.dismissed().await;
-    }
-
-    fn disconnect(&self, client: &Connection) {
-        info!(proxy = client.proxy().node_id, "disconnected");
-        self.connections.close(client);
+    fn disconnect(&self, proxy: &Proxy) {
+        info!(proxy = proxy.node_id, "disconnected");
     }
 }

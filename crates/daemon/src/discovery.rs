@@ -144,7 +144,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         () = readiness.wait() => {
             let grpc = listen(&args.grpc_addr).await?;
             info!(grpc = %grpc.local_addr()?, "serving proxies");
-            spawn_xds(grpc, Mesh::new(engine, revision, Arc::default()), &shutdown);
+            spawn_xds(grpc, Mesh::new(engine, revision), &shutdown);
         }
         () = shutdown.requested() => {}
     }

@@ -7,7 +7,6 @@
 
 mod apply;
 pub mod command;
-pub mod connections;
 pub mod control_plane;
 pub mod discovery;
 mod http;
