@@ -5,12 +5,12 @@
 
 mod custom;
 mod matcher;
-mod permission;
-mod principal;
+pub mod permission;
+pub mod principal;
 mod provider;
 pub(crate) mod proxyless;
 mod rbac;
-mod rule;
+pub mod rule;
 #[cfg(test)]
 mod tests;
 

@@ -27,8 +27,13 @@ pub(crate) fn domain(host: &str, port: u32) -> String {
 }
 
 /// `outbound|<port>|<subset>|<host>`.
-pub(crate) fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {
+pub fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {
     format!("outbound|{port}|{subset}|{host}")
+}
+
+/// `<host>:<port>/*`: the name of the spans of requests to a service.
+pub fn operation(host: &str, port: u32) -> String {
+    format!("{}/*", domain(host, port))
 }
 
 /// `outbound_.<port>_.<subset>_.<host>`: what an outbound cluster is called in the SNI of the mesh's TLS.

@@ -3,24 +3,24 @@
 use canopus_mesh::service::Service;
 
 /// What a pattern's placeholders stand for.
-pub(crate) struct Placeholders<'a> {
+pub struct Placeholders<'a> {
     /// `%SERVICE_FQDN%`.
-    pub(crate) host: &'a str,
+    pub host: &'a str,
     /// Name and namespace of the Kubernetes service, if it is one.
-    pub(crate) kubernetes: Option<(&'a str, &'a str)>,
+    pub kubernetes: Option<(&'a str, &'a str)>,
     /// `%SUBSET_NAME%`.
-    pub(crate) subset: &'a str,
+    pub subset: &'a str,
     /// `%SERVICE_PORT%`.
-    pub(crate) port: u32,
+    pub port: u32,
     /// `%SERVICE_PORT_NAME%`.
-    pub(crate) port_name: &'a str,
+    pub port_name: &'a str,
     /// `%TARGET_PORT%`, where it is one.
-    pub(crate) target_port: Option<u32>,
+    pub target_port: Option<u32>,
 }
 
 impl Placeholders<'_> {
     /// The name that a pattern makes.
-    pub(crate) fn fill(&self, pattern: &str) -> String {
+    pub fn fill(&self, pattern: &str) -> String {
         let short = match self.kubernetes {
             Some((name, namespace)) => format!("{name}.{namespace}"),
             None => self.host.to_owned(),

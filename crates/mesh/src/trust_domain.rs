@@ -5,6 +5,9 @@ use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 /// The domain that policies write for the mesh's own, whatever that is.
 const LOCAL: &str = "cluster.local";
 
+/// The domain that stands for every one.
+const ANY: &str = "*";
+
 /// The number of parts of `domain/ns/namespace/sa/account`.
 const PRINCIPAL_PARTS: usize = 5;
 
@@ -35,11 +38,9 @@ impl TrustDomains {
     pub fn principals(&self, written: &[String]) -> Vec<String> {
         let mut all = Vec::with_capacity(written.len());
         for principal in written {
-            match split(principal) {
-                Some((domain, rest)) if domain != "*" && !self.domains.is_empty() && self.knows(domain) => {
-                    self.add_aliases(&mut all, principal, domain, rest);
-                }
-                _ => all.push(principal.clone()),
+            match domain_asked_for(principal).filter(|domain| self.knows(domain)) {
+                Some(domain) => self.add_aliases(&mut all, principal, domain),
+                None => all.push(principal.clone()),
             }
         }
         all
@@ -61,15 +62,16 @@ impl TrustDomains {
     }
 
     fn knows(&self, domain: &str) -> bool {
-        domain == LOCAL || self.domains.iter().any(|known| overlap(domain, known))
+        let is_known = || domain == LOCAL || self.domains.iter().any(|known| overlap(domain, known));
+        !self.domains.is_empty() && is_known()
     }
 
     /// A domain that begins with `*` is kept as it is for the domains it matches, so that it appears once.
-    fn add_aliases(&self, all: &mut Vec<String>, principal: &str, domain: &str, rest: &str) {
+    fn add_aliases(&self, all: &mut Vec<String>, principal: &str, domain: &str) {
         let begin = all.len();
         for known in &self.domains {
-            let alias =
-                if has_suffix(known, domain) { principal.to_owned() } else { format!("{known}/{rest}") };
+            let alias = if has_suffix(known, domain) { None } else { with_domain(principal, known) };
+            let alias = alias.unwrap_or_else(|| principal.to_owned());
             if !all[begin..].contains(&alias) {
                 all.push(alias);
             }
@@ -77,14 +79,29 @@ impl TrustDomains {
     }
 }
 
-/// The domain of a principal and what follows it; `None` if it is not a whole principal, whose domain nobody asked about.
+/// The domain of a principal and what follows it; `None` if it is not a whole one.
 fn split(principal: &str) -> Option<(&str, &str)> {
     (principal.split('/').count() == PRINCIPAL_PARTS).then(|| principal.split_once('/')).flatten()
 }
 
+/// The domain of a principal; `None` if it is not a whole one.
+pub fn domain_of(principal: &str) -> Option<&str> {
+    split(principal).map(|(domain, _)| domain)
+}
+
+/// The domain of a principal for which not every domain will do.
+pub fn domain_asked_for(principal: &str) -> Option<&str> {
+    domain_of(principal).filter(|domain| *domain != ANY)
+}
+
+/// A principal with another domain; `None` if it is not a whole one.
+pub fn with_domain(principal: &str, domain: &str) -> Option<String> {
+    split(principal).map(|(_, rest)| format!("{domain}/{rest}"))
+}
+
 /// Whether two domains, each of which may begin or end with `*`, can be the same.
 pub fn overlap(a: &str, b: &str) -> bool {
-    a == b || b == "*" || has_prefix(a, b) || has_prefix(b, a) || has_suffix(a, b) || has_suffix(b, a)
+    a == b || b == ANY || has_prefix(a, b) || has_prefix(b, a) || has_suffix(a, b) || has_suffix(b, a)
 }
 
 fn has_prefix(text: &str, pattern: &str) -> bool {

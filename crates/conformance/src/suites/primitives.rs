@@ -3,6 +3,7 @@
 //! A row of a table is a case. Which function a table is about is told by its file and the name of the test it was; a
 //! table whose function does not exist here counts as not passed.
 
+mod authorization;
 mod gateway;
 mod host;
 mod identity;
@@ -14,6 +15,8 @@ mod node;
 mod policy;
 mod protocol;
 mod row;
+mod stat_prefix;
+mod trust_domain;
 mod virtual_service;
 
 use canopus_base::tree::Node;
@@ -47,6 +50,7 @@ impl Suite for Primitives {
 /// The function a table is about.
 fn check(table: &str, test: &str) -> Option<Check> {
     match table {
+        "authz-generators" | "authz-model-util" => authorization::check(test),
         "host-name" | "host-names" => host::check(test),
         "istioctl-validate" => istioctl::check(test),
         "labels" | "kube-labels" => labels::check(test),
@@ -57,6 +61,8 @@ fn check(table: &str, test: &str) -> Option<Check> {
         "security" => policy::check(test),
         "gateway-protocol" => gateway::check(test),
         "proxy-metadata" | "pilot-context" => node::check(test),
+        "networkfilter" | "telemetry-statprefix" => stat_prefix::check(test),
+        "trustdomain-bundle" | "trustdomain-util" => trust_domain::check(test),
         "virtualservice-merge" | "pilot-model-config" => virtual_service::check(test),
         _ => None,
     }

@@ -17,7 +17,7 @@ use crate::listener::address;
 
 /// What policies can ask about the operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Permitted<'a> {
+pub enum Permitted<'a> {
     /// The authority of the request.
     Host,
     /// The method of the request.
@@ -115,8 +115,9 @@ pub(super) fn range(value: &str) -> Result<CidrRange, Unsupported> {
     parse_prefix_or_ip(value).map(address::cidr).map_err(|_| error())
 }
 
-fn port(value: &str) -> Result<u32, Unsupported> {
-    let error = || Unsupported::Value { value: value.into(), expected: "a port number" };
+/// A port as policies write it.
+pub fn port(value: &str) -> Result<u32, Unsupported> {
+    let error = || Unsupported::Port { value: value.into() };
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let port = digits.then(|| value.parse::<u16>().ok()).flatten();
     port.map(u32::from).ok_or_else(error)

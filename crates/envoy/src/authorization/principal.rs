@@ -24,7 +24,7 @@ const PEER_STATE: &str = "io.istio.peer_principal";
 
 /// What policies can ask about the caller.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Caller<'a> {
+pub enum Caller<'a> {
     /// The identity of the peer, without its scheme.
     Principal,
     /// The namespace of the peer.
@@ -101,7 +101,10 @@ impl Attribute for Caller<'_> {
             }
             Self::RemoteIp => each(&|value| Ok(principal(Identifier::RemoteIp(permission::range(value)?)))),
             Self::Header(key) => {
-                let name = in_brackets(key, HEADERS).ok_or_else(|| Unsupported::Key { key: key.into() });
+                let name = key
+                    .strip_prefix(HEADERS)
+                    .and_then(in_brackets)
+                    .ok_or_else(|| Unsupported::Key { key: key.into() });
                 each(&|value| Ok(principal(Identifier::Header(matcher::header(name.clone()?, value, false)))))
             }
             Self::RequestPrincipal => Terms::Together(Ok(request_principals(values))),
@@ -219,27 +222,28 @@ fn noted(metadata: MetadataMatcher) -> Principal {
     principal(Identifier::Metadata(metadata))
 }
 
-/// The name in `attribute[name]`.
-fn in_brackets<'a>(key: &'a str, attribute: &str) -> Option<&'a str> {
-    key.strip_prefix(attribute)?.strip_prefix('[')?.strip_suffix(']')
+/// The names that a condition about claims has in brackets.
+fn claim_path(key: &str) -> Result<Vec<&str>, Unsupported> {
+    let error = || Unsupported::Key { key: key.into() };
+    key.strip_prefix(CLAIMS).and_then(in_nested_brackets).ok_or_else(error)
 }
 
-/// The names in `attribute[a][b]`. Brackets that do not pair up are part of a single name.
-fn claim_path(key: &str) -> Result<Vec<&str>, Unsupported> {
-    let mut rest = key.strip_prefix(CLAIMS).unwrap_or(key);
-    let mut path = Vec::new();
+/// The name in `[name]`.
+pub fn in_brackets(text: &str) -> Option<&str> {
+    text.strip_prefix('[')?.strip_suffix(']')
+}
+
+/// The names in `[a][b]`. Brackets that do not pair up are part of a single name.
+pub fn in_nested_brackets(text: &str) -> Option<Vec<&str>> {
+    let mut names = Vec::new();
+    let mut rest = text;
     while !rest.is_empty() {
         let name = rest.strip_prefix('[').and_then(|rest| rest.split_once(']'));
-        match name.filter(|(name, _)| !name.contains('[')) {
-            Some((name, after)) => {
-                path.push(name);
-                rest = after;
-            }
-            None => {
-                let whole = in_brackets(key, CLAIMS);
-                return whole.map(|name| vec![name]).ok_or_else(|| Unsupported::Key { key: key.into() });
-            }
-        }
+        let Some((name, after)) = name.filter(|(name, _)| !name.contains('[')) else {
+            return in_brackets(text).map(|name| vec![name]);
+        };
+        names.push(name);
+        rest = after;
     }
-    Ok(path)
+    Some(names)
 }

@@ -12,7 +12,7 @@ use super::{Layer, Peer};
 
 /// Why a value cannot be matched where the rule is to be enforced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub(super) enum Unsupported {
+pub enum Unsupported {
     /// Connections have no such attribute.
     #[error("{key:?} is an attribute of requests, and there are only connections")]
     RequestsOnly {
@@ -24,6 +24,12 @@ pub(super) enum Unsupported {
     Key {
         /// The attribute.
         key: String,
+    },
+    /// The value is not a port.
+    #[error("invalid port {value}: not a number below 65536")]
+    Port {
+        /// The value.
+        value: String,
     },
     /// The value is not of the attribute's form.
     #[error("{value:?} is not {expected}")]
@@ -37,22 +43,22 @@ pub(super) enum Unsupported {
 
 /// What decides how a rule is written.
 #[derive(Clone, Copy)]
-pub(super) struct Site<'a> {
+pub struct Site<'a> {
     /// What is there to be looked at.
-    pub(super) layer: Layer,
+    pub layer: Layer,
     /// How callers are known.
-    pub(super) peer: Peer,
+    pub peer: Peer,
     /// The namespace of the policy, in which short names of service accounts are.
-    pub(super) namespace: &'a str,
+    pub namespace: &'a str,
     /// Whether a value that cannot be matched makes the rule void, rather than match more: a rule that allows must never
     /// allow more than was written, one that denies must never deny less.
-    pub(super) allows: bool,
+    pub allows: bool,
     /// Trust domains that stand for each other.
-    pub(super) domains: &'a TrustDomains,
+    pub domains: &'a TrustDomains,
 }
 
 /// A permission or principal of Envoy, as an expression.
-pub(super) trait Term: Sized {
+pub trait Term: Sized {
     /// Matches everything.
     fn any() -> Self;
     /// Matches what all of the terms match.
@@ -64,7 +70,7 @@ pub(super) trait Term: Sized {
 }
 
 /// What a policy can ask about.
-pub(super) trait Attribute {
+pub trait Attribute {
     /// What it becomes.
     type Term: Term;
 
@@ -73,7 +79,7 @@ pub(super) trait Attribute {
 }
 
 /// What becomes of the values of a clause.
-pub(super) enum Terms<T> {
+pub enum Terms<T> {
     /// A term for each value.
     Each(Vec<Result<T, Unsupported>>),
     /// One term for all of them.

@@ -8,7 +8,6 @@ use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteAction};
 use canopus_proto::google::protobuf::Duration;
 
 use super::{any_path, destination, retry};
-use crate::names;
 
 const NAME: &str = "default";
 const NO_TIMEOUT: Option<Duration> = Some(Duration::from_secs(0));
@@ -42,11 +41,6 @@ pub(crate) fn inbound(
         ..to_cluster(cluster)
     };
     route(operation, action)
-}
-
-/// The name of the spans of requests to a service.
-pub(crate) fn operation(host: &str, port: u32) -> String {
-    format!("{}/*", names::domain(host, port))
 }
 
 fn to_cluster(cluster: &str) -> RouteAction {

@@ -4,6 +4,7 @@ use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 
+use crate::names;
 use crate::route::default;
 
 /// Everything that comes in on a port goes to the application; `host` names the service it came in for, if known.
@@ -14,7 +15,7 @@ pub(crate) fn table(
     protocol: Protocol,
     settings: &MeshSettings,
 ) -> RouteConfiguration {
-    let route = default::inbound(cluster, default::operation(host, port), protocol, settings);
+    let route = default::inbound(cluster, names::operation(host, port), protocol, settings);
     RouteConfiguration {
         name: cluster.to_owned(),
         virtual_hosts: vec![VirtualHost {

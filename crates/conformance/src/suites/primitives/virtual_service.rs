@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use canopus_api::{Kind, ObjectKey};
 use canopus_base::tree::Node;
+use canopus_envoy::names;
 use canopus_mesh::virtual_service::{HostOwners, Semantics, VirtualService, merge_delegate};
 use canopus_mesh::world::{Origin, qualified_host};
 use canopus_proto::descriptors::to_dynamic;
@@ -25,6 +26,7 @@ pub(super) fn check(test: &str) -> Option<Check> {
         "TestResolveShortnameToFQDN" => short_name,
         "TestMostSpecificHostMatch" => most_specific,
         "TestLabelsEquals" => labels,
+        "TestSubsetKey" => cluster_name,
         _ => return None,
     })
 }
@@ -101,4 +103,10 @@ fn of_host(host: &str) -> VirtualService {
 fn labels(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
     let same = row.labels("a")? == row.labels("b")?;
     Ok(equal("want", &row.truth("want")?, &same))
+}
+
+fn cluster_name(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
+    let port = u32::try_from(row.integer("port")?)?;
+    let got = names::outbound_cluster(row.text("hostname")?, port, row.text("subset")?);
+    Ok(equal("want", &row.text("want")?, &got.as_str()))
 }

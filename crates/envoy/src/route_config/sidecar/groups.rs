@@ -180,7 +180,7 @@ fn split_hosts(
 /// The default route of a service.
 fn of_service(ctx: &Ctx<'_>, view: &View, candidate: &Candidate, port: u32) -> Group {
     let cluster = names::outbound_cluster(&candidate.host, port, "");
-    let mut route = default::outbound(&cluster, default::operation(&candidate.host, port), &settings(ctx));
+    let mut route = default::outbound(&cluster, names::operation(&candidate.host, port), &settings(ctx));
     let rule = hash::rule(ctx, view, &candidate.host);
     let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port));
     if let (Some(Action::Route(action)), Some(policy)) = (&mut route.action, hash.and_then(hash::policy)) {
