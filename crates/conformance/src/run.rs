@@ -137,7 +137,10 @@ fn note(suite: &dyn Suite, results: &[(String, Outcome)]) -> String {
     match skipped.first() {
         None => suite.note(),
         Some(reason) if skipped.len() == results.len() => (*reason).to_owned(),
-        Some(reason) => format!("{} with {reason}", skipped.len()),
+        Some(reason) => {
+            let skipped = format!("{} with {reason}", skipped.len());
+            [skipped, suite.note()].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("; ")
+        }
     }
 }
 

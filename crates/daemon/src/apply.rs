@@ -1,19 +1,21 @@
 //! The apply loop: the only writer of the engine.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use canopus_engine::{Batch, Engine};
+use canopus_engine::Batch;
 use canopus_mesh::world::{Objects, Origin, Settings};
 use canopus_runtime::ready::ReadyGuard;
 use canopus_runtime::shutdown::Part;
 use canopus_sources::snapshot::Keeper;
 use canopus_sources::status::Severity;
 use canopus_sources::{Intake, Update};
-use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
-use tracing::{info, warn};
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tracing::{debug, info, warn};
 
+use crate::pace::Pace;
+use crate::push::{Cause, Dispatcher, Reason, Stamp};
 use crate::settings::SettingsKeeper;
 
 /// How long what a snapshot says is held back for sources to answer: better the truth a little later than the past first.
@@ -21,10 +23,9 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// Takes what sources say and applies it to the engine.
 pub(crate) struct Applier {
-    pub(crate) engine: Engine,
+    pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) intake: Intake,
-    /// Each revision that changed something.
-    pub(crate) announce: watch::Sender<u64>,
+    pub(crate) pace: Pace,
     pub(crate) settings: SettingsKeeper,
     pub(crate) keeper: Option<Keeper>,
     /// What the process is not ready without, by source.
@@ -34,15 +35,18 @@ pub(crate) struct Applier {
 impl Applier {
     /// Applies what comes as it comes, until this part has to stop.
     ///
-    /// There is no fixed delay: an idle mesh applies at once, and under load a batch is whatever arrived during the last one.
+    /// There is no fixed delay: an idle mesh applies at once, and under load a batch is whatever arrived during the last one
+    /// and the pause after it.
     pub(crate) async fn run(mut self, part: Part) {
         let grace = Instant::now() + GRACE;
         let mut grace_is_over = false;
         loop {
             tokio::select! {
                 update = self.intake.next() => {
+                    let seen = Stamp::now();
+                    let update = self.gather(update).await;
                     let status = update.status;
-                    tokio::task::block_in_place(|| self.apply(update));
+                    tokio::task::block_in_place(|| self.apply(update, seen));
                     if status {
                         self.release(grace_is_over);
                     }
@@ -64,6 +68,17 @@ impl Applier {
         }
     }
 
+    /// Adds what comes while it is not time to apply yet.
+    async fn gather(&mut self, mut update: Update) -> Update {
+        let due = self.pace.due(Instant::now());
+        while let Ok(more) = timeout_at(due, self.intake.next()).await {
+            update.changes.extend(more.changes);
+            update.notices.extend(more.notices);
+            update.status |= more.status;
+        }
+        update
+    }
+
     /// Gives up the guards of the sources of which enough is known.
     fn release(&mut self, grace_is_over: bool) {
         for holdings in self.intake.world().holdings() {
@@ -74,8 +89,8 @@ impl Applier {
         }
     }
 
-    /// Applies one update.
-    pub(crate) fn apply(&mut self, update: Update) {
+    /// Applies one update, of which the first part was seen at this time.
+    pub(crate) fn apply(&mut self, update: Update, seen: Stamp) {
         for notice in &update.notices {
             match notice.severity {
                 Severity::Info => info!(source = notice.source, "{}", notice.text),
@@ -85,10 +100,15 @@ impl Applier {
         if update.changes.is_empty() {
             return;
         }
-        info!(changes = update.changes.len(), "objects changed");
+        debug!(changes = update.changes.len(), "objects changed");
+        let started = Instant::now();
         let mut batch = Batch::new();
+        let origins =
+            update.changes.keys().map(|(cluster, key)| Origin::new(Arc::clone(cluster), key.clone()));
+        let mut cause = Cause::objects(seen, origins);
         if let Some(settings) = self.settings.take(&update) {
             batch.set::<Settings>((), settings.clone());
+            cause = cause.and(Reason::Global);
         }
         for ((cluster, key), object) in update.changes {
             let origin = Origin::new(cluster, key);
@@ -97,7 +117,8 @@ impl Applier {
                 None => batch.remove::<Objects>(&origin),
             };
         }
-        self.announce.send_replace(self.engine.apply(batch).revision.number());
+        self.dispatcher.apply(batch, cause);
+        self.pace.applied(started, Instant::now());
     }
 }
 

@@ -1,146 +1,157 @@
 //! What a connected proxy gets: the xDS server's questions, answered by the engine.
 
+mod client;
+mod shelf;
+
 use std::sync::Arc;
 
-use canopus_engine::{Engine, Query, QueryError};
-use canopus_envoy::cluster::Clusters;
-use canopus_envoy::endpoint::Assignment;
-use canopus_envoy::extension::Extensions;
-use canopus_envoy::listener::Listeners;
-use canopus_envoy::name_table::NameTables;
-use canopus_envoy::proxyless;
-use canopus_envoy::resources::Resources;
-use canopus_envoy::route_config::Routes;
-use canopus_envoy::secret::Secrets;
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_base::spiffe::Identity;
+use canopus_engine::QueryError;
+use canopus_mesh::proxy::Proxy;
+use canopus_mesh::world::Settings;
 use canopus_proto::envoy::config::core::v3::Node;
-use canopus_proto::resource::Resource;
+use canopus_runtime::flags::{Flag, PILOT_ENABLE_XDS_IDENTITY_CHECK, XDS_AUTH, types::Bool};
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+pub use self::client::Client;
+use self::shelf::Shelves;
+use crate::push::Dispatcher;
+use crate::serve::grpc::Caller;
+
+/// The identities the transport proved for a stream, in the peer's extensions; absent if there was no way to prove any.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Proven(pub Vec<String>);
+
+/// Types that mean something, and of which a proxy has nothing to get.
+const KNOWN: [&str; 5] =
+    [types::ADDRESS, types::WORKLOAD, types::AUTHORIZATION, types::PROXY_CONFIG, types::BOOTSTRAP];
+
 /// The mesh, as the xDS server sees it.
 pub struct Mesh {
-    engine: Engine,
-    revision: watch::Receiver<u64>,
+    dispatcher: Arc<Dispatcher>,
+    shelves: Shelves,
 }
 
 impl Mesh {
-    /// Serves what `engine` knows; `revision` tells when to look again.
-    pub fn new(engine: Engine, revision: watch::Receiver<u64>) -> Self {
-        Self { engine, revision }
+    /// Serves what the dispatcher's engine knows.
+    pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
+        Self { dispatcher, shelves: Shelves::default() }
     }
 
-    /// What a proxy asks for by name. A name nobody serves is answered too: the proxy waits for it.
-    fn named<Q: Query<Value = Option<Resource>>>(
-        &self,
-        interest: &Interest,
-        key: impl Fn(&str) -> Q::Key,
-    ) -> Result<ResourceSet, QueryError> {
-        let names = interest.names().into_iter().flat_map(|names| names.iter());
-        names
-            .filter_map(|name| {
-                self.engine.get::<Q>(&key(name)).map(|found| found.as_ref().clone()).transpose()
-            })
-            .collect()
+    /// The push path this serves from.
+    pub fn dispatcher(&self) -> &Arc<Dispatcher> {
+        &self.dispatcher
     }
 
-    /// What a proxy gets without asking for names.
-    fn all<Q: Query<Key = Proxy, Value = Resources>>(
-        &self,
-        proxy: &Proxy,
-    ) -> Result<ResourceSet, QueryError> {
-        self.engine.get::<Q>(proxy).map(|resources| resources.iter().cloned().collect())
+    /// Whether a feature is on.
+    fn flag(&self, flag: Flag<Bool>) -> bool {
+        self.dispatcher.engine().read::<Settings>(&()).is_none_or(|settings| settings.flags.get(flag))
     }
-}
 
-impl Mesh {
-    /// What an Envoy gets.
-    fn for_proxy(
-        &self,
-        proxy: &Proxy,
-        view: &View,
-        type_url: &str,
-        interest: &Interest,
-    ) -> Result<ResourceSet, QueryError> {
-        let key = |name: &str| (view.clone(), name.to_owned());
-        match type_url {
-            types::CLUSTER => self.all::<Clusters>(proxy),
-            types::LISTENER => self.all::<Listeners>(proxy),
-            types::ENDPOINT => self.named::<Assignment>(interest, key),
-            types::ROUTE => self.named::<Routes>(interest, key),
-            types::SECRET => self.named::<Secrets>(interest, key),
-            types::EXTENSION => self.named::<Extensions>(interest, key),
-            types::NAME_TABLE => self
-                .engine
-                .get::<NameTables>(view)
-                .map(|table| [table.as_ref().clone()].into_iter().collect()),
-            _ => Ok(ResourceSet::default()),
+    /// Who a proxy is, as far as its credentials fit what it says.
+    fn identity(&self, peer: &Peer, proxy: &Proxy) -> Result<Option<Identity>, Refusal> {
+        let Some(Proven(proven)) = peer.extensions.get::<Proven>() else { return Ok(None) };
+        // Parity: what is not checked does not count.
+        if !self.flag(PILOT_ENABLE_XDS_IDENTITY_CHECK) {
+            return Ok(None);
         }
+        let account = &proxy.metadata.service_account;
+        let fits = |identity: &Identity| {
+            *identity.namespace == *proxy.namespace()
+                && (account.is_empty() || *identity.service_account == **account)
+        };
+        let identity = proven.iter().filter_map(|text| text.parse().ok()).find(fits);
+        identity.map(Some).ok_or_else(|| {
+            let (proven, namespace) = (proven.join(" "), proxy.namespace());
+            let message =
+                format!("authorization failed: no identities ([{proven}]) matched {namespace}/{account}");
+            Refusal::new(Code::PermissionDenied, message)
+        })
     }
 
-    /// What a gRPC library gets, which asks for everything by name.
-    fn for_library(
-        &self,
-        proxy: &Proxy,
-        view: &View,
-        type_url: &str,
-        interest: &Interest,
-    ) -> Result<ResourceSet, QueryError> {
-        let key = |name: &str| (view.clone(), name.to_owned());
-        match type_url {
-            types::CLUSTER => self.named::<proxyless::Clusters>(interest, key),
-            types::ENDPOINT => self.named::<Assignment>(interest, key),
-            types::ROUTE => self.named::<proxyless::Routes>(interest, key),
-            types::LISTENER => {
-                let mut found = Vec::new();
-                for name in interest.names().into_iter().flat_map(|names| names.iter()) {
-                    let listeners =
-                        self.engine.get::<proxyless::Listeners>(&(proxy.clone(), name.to_string()))?;
-                    found.extend(listeners.iter().cloned());
-                }
-                Ok(ResourceSet::new(found))
-            }
-            _ => Ok(ResourceSet::default()),
+    /// What is answered to a question for a type of which there is nothing.
+    fn unknown(&self, client: &Client, type_url: &str) -> Result<ResourceSet, Refusal> {
+        if KNOWN.contains(&type_url) || type_url.starts_with(types::DEBUG) {
+            return Ok(ResourceSet::default());
         }
+        let settings = self.dispatcher.engine().read::<Settings>(&());
+        let root = settings.is_some_and(|settings| {
+            let proxy = &client.connection.proxy;
+            proxy.identity.as_ref().is_some_and(|identity| *identity.namespace == *settings.root_namespace())
+        });
+        if root {
+            return Ok(ResourceSet::default());
+        }
+        let message = "the api generator is restricted to the control-plane (root) namespace";
+        Err(Refusal::new(Code::PermissionDenied, message))
     }
 }
 
 impl ControlPlane for Mesh {
-    type Client = Proxy;
+    type Client = Client;
 
-    async fn connect(&self, peer: &Peer, node: Node) -> Result<Arc<Proxy>, Refusal> {
-        let proxy = Proxy::new(&node, None)
-            .map_err(|error| Refusal::new(Code::InvalidArgument, error.to_string()))?;
-        info!(proxy = proxy.node_id, peer = ?peer.address, "connected");
-        Ok(Arc::new(proxy))
+    async fn admit(&self, peer: &mut Peer) -> Result<(), Refusal> {
+        let Some(Caller { address, identities }) = peer.extensions.get::<Caller>().cloned() else {
+            return Ok(());
+        };
+        peer.address = address;
+        let Some(identities) = identities.filter(|_| self.flag(XDS_AUTH)) else { return Ok(()) };
+        if identities.is_empty() {
+            let message = "authentication failure: a client certificate is needed on this port";
+            return Err(Refusal::new(Code::Unauthenticated, message));
+        }
+        peer.extensions.insert(Proven(identities));
+        Ok(())
     }
 
-    fn resources(&self, proxy: &Proxy, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
-        let set = self.engine.get::<ViewOf>(proxy).and_then(|view| {
-            if view.is_proxyless() {
-                self.for_library(proxy, &view, type_url, interest)
-            } else {
-                self.for_proxy(proxy, &view, type_url, interest)
-            }
-        });
-        set.map_err(|error| {
-            warn!(proxy = proxy.node_id, type_url, %error, "cannot be generated");
-            Refusal::new(Code::Internal, error.to_string())
-        })
+    async fn connect(&self, peer: &Peer, node: Node) -> Result<Arc<Client>, Refusal> {
+        let read = |identity| {
+            let proxy = Proxy::new(&node, identity);
+            proxy.map_err(|error| Refusal::new(Code::InvalidArgument, error.to_string()))
+        };
+        let claimed = read(None)?;
+        let proxy = match self.identity(peer, &claimed)? {
+            Some(identity) => read(Some(identity))?,
+            None => claimed,
+        };
+        let connection = self.dispatcher.connect(proxy, peer.protocol, peer.address);
+        info!(proxy = connection.proxy.node_id, peer = ?peer.address, "connected");
+        Ok(Arc::new(tokio::task::block_in_place(|| Client::new(&self.dispatcher, connection))))
     }
 
-    fn revisions(&self, _proxy: &Proxy) -> watch::Receiver<u64> {
-        self.revision.clone()
-    }
-
-    fn observe(&self, proxy: &Proxy, event: SessionEvent) {
-        if let SessionEvent::Nacked { type_url, message, .. } = event {
-            warn!(proxy = proxy.node_id, %type_url, %message, "rejected by the proxy");
+    fn resources(
+        &self,
+        client: &Client,
+        type_url: &str,
+        interest: &Interest,
+    ) -> Result<ResourceSet, Refusal> {
+        match client.resources(&self.dispatcher, &self.shelves, type_url, interest) {
+            Ok(Some(set)) => Ok(set),
+            Ok(None) => self.unknown(client, type_url),
+            Err(error) => Err(failed(client, type_url, &error)),
         }
     }
 
-    fn disconnect(&self, proxy: &Proxy) {
-        info!(proxy = proxy.node_id, "disconnected");
+    fn revisions(&self, client: &Client) -> watch::Receiver<u64> {
+        client.connection.revisions()
     }
+
+    fn observe(&self, client: &Client, event: SessionEvent) {
+        if let SessionEvent::Nacked { type_url, message, .. } = &event {
+            warn!(proxy = client.connection.proxy.node_id, %type_url, %message, "rejected by the proxy");
+        }
+        self.dispatcher.note(&client.connection, &event);
+    }
+
+    fn disconnect(&self, client: &Client) {
+        info!(proxy = client.connection.proxy.node_id, "disconnected");
+        self.dispatcher.disconnect(&client.connection);
+    }
+}
+
+fn failed(client: &Client, type_url: &str, error: &QueryError) -> Refusal {
+    warn!(proxy = client.connection.proxy.node_id, type_url, %error, "cannot be generated");
+    Refusal::new(Code::Internal, error.to_string())
 }

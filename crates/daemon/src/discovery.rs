@@ -19,13 +19,14 @@ use canopus_runtime::version::BuildInfo;
 use canopus_xds::server::{self, Options};
 use clap::Args;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio_stream::wrappers::TcpListenerStream;
 use tracing::{info, warn};
 
 use crate::apply::Applier;
 use crate::control_plane::Mesh;
 use crate::http;
+use crate::pace::Pace;
+use crate::push::{Dispatcher, Stamp};
 use crate::settings::SettingsKeeper;
 use crate::sources::{Opened, Opener, Plan, SourceArgs};
 
@@ -118,7 +119,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings.settings().clone());
     engine.apply(batch);
-    let (announce, revision) = watch::channel(engine.revision().number());
+    let dispatcher = Dispatcher::new(engine, Vec::new());
 
     let plan = Plan::new(&args.sources, &flags, &settings.settings().mesh)?;
     let opener = Opener {
@@ -130,9 +131,10 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let Opened { intake, restored, keeper, guards } = opener.open(plan).await?;
-    let mut applier = Applier { engine: engine.clone(), intake, announce, settings, keeper, guards };
+    let pace = Pace::new(&flags);
+    let mut applier = Applier { dispatcher: Arc::clone(&dispatcher), intake, pace, settings, keeper, guards };
     for update in restored {
-        applier.apply(update);
+        applier.apply(update, Stamp::now());
     }
     tasks.spawn("apply", applier.run(shutdown.register(Phase::Last, "apply")));
 
@@ -144,7 +146,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         () = readiness.wait() => {
             let grpc = listen(&args.grpc_addr).await?;
             info!(grpc = %grpc.local_addr()?, "serving proxies");
-            spawn_xds(grpc, Mesh::new(engine, revision), &shutdown);
+            spawn_xds(grpc, Mesh::new(dispatcher), &shutdown);
         }
         () = shutdown.requested() => {}
     }

@@ -10,5 +10,16 @@ pub mod command;
 pub mod control_plane;
 pub mod discovery;
 mod http;
+mod pace;
+pub mod push;
+pub mod serve;
 mod settings;
 mod sources;
+
+/// A proxy that says little about itself.
+#[cfg(test)]
+pub(crate) fn test_proxy(name: &str) -> canopus_mesh::proxy::Proxy {
+    let id = format!("sidecar~10.0.0.1~{name}.default~default.svc.cluster.local");
+    let node = canopus_proto::envoy::config::core::v3::Node { id, ..Default::default() };
+    canopus_mesh::proxy::Proxy::new(&node, None).expect("the node id is complete")
+}

@@ -11,7 +11,7 @@ pub use tonic::Code;
 
 use crate::interest::Interest;
 use crate::resource::ResourceSet;
-use crate::session::SessionEvent;
+use crate::session::{Protocol, SessionEvent};
 use crate::types::Kind;
 
 /// The far end of a stream, as far as the transport knows it.
@@ -19,6 +19,8 @@ use crate::types::Kind;
 pub struct Peer {
     /// Where it connected from.
     pub address: Option<SocketAddr>,
+    /// The variant of xDS it speaks.
+    pub protocol: Protocol,
     /// The headers the stream was opened with.
     pub headers: HeaderMap,
     /// What the transport and [`ControlPlane::admit`] found out, such as authenticated identities.

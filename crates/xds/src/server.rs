@@ -110,6 +110,7 @@ impl<C: ControlPlane> AdsService<C> {
             protocol,
             peer: Peer {
                 address: head.extensions.get().and_then(TcpConnectInfo::remote_addr),
+                protocol,
                 headers: head.headers,
                 extensions: head.extensions,
             },

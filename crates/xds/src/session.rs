@@ -114,8 +114,8 @@ impl Session {
                     self.events.push(SessionEvent::Current { type_url, version });
                     self.check_dependents(at);
                 }
-                Step::Send(change) => {
-                    let response = self.compose(at, change, source);
+                Step::Send(change, pushed) => {
+                    let response = self.compose(at, change, pushed, source);
                     self.check_dependents(at);
                     return Ok(Some(response));
                 }
@@ -418,7 +418,7 @@ impl Session {
         }
     }
 
-    fn compose(&mut self, at: usize, change: Change, source: &impl Source) -> Response {
+    fn compose(&mut self, at: usize, change: Change, pushed: bool, source: &impl Source) -> Response {
         let nonce = self.nonces.next();
         let watch = &mut self.watches[at];
         watch.sent = self.nonces.last;
@@ -432,7 +432,7 @@ impl Session {
             with_aliases: !watch.interest.is_wildcard(),
             identifier: source.identifier(&watch.type_url),
         };
-        self.note_sent(&response);
+        self.note_sent(&response, pushed);
         response
     }
 
@@ -453,15 +453,17 @@ impl Session {
             identifier: source.identifier(&type_url),
             type_url,
         };
-        self.note_sent(&response);
+        self.note_sent(&response, false);
         Ok(response)
     }
 
-    fn note_sent(&mut self, response: &Response) {
+    fn note_sent(&mut self, response: &Response, pushed: bool) {
         self.events.push(SessionEvent::Sent {
             type_url: response.type_url().clone(),
             nonce: response.nonce().to_owned(),
             version: response.version(),
+            revision: self.revision,
+            pushed,
             resources: response.len(),
             removed: response.removed().len(),
             bytes: response.body_bytes(),

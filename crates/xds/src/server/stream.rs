@@ -95,13 +95,15 @@ where
                 sent = self.send_all(&mut session, connected) => sent?,
                 () = drained(&mut drain) => return Ok(()),
             }
+            // A request that came with a change is answered from the world after it.
             tokio::select! {
+                biased;
+                () = drained(&mut drain) => return Ok(()),
+                revision = next_revision(&mut revisions) => session.on_revision(revision),
                 request = next_request(&mut self.requests) => match request? {
                     Some(request) => session.on_request(request, connected)?,
                     None => return Ok(()),
                 },
-                revision = next_revision(&mut revisions) => session.on_revision(revision),
-                () = drained(&mut drain) => return Ok(()),
                 () = &mut expiry => return Ok(()),
                 () = &mut dismissed => return Ok(()),
             }

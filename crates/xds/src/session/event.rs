@@ -24,6 +24,10 @@ pub enum SessionEvent {
         nonce: String,
         /// The version of the state it leads to.
         version: ContentHash,
+        /// The revision of the world it shows.
+        revision: u64,
+        /// Whether it follows from a change of the world alone; otherwise the client had asked.
+        pushed: bool,
         /// How many resources it carries.
         resources: usize,
         /// How many removed names it carries.

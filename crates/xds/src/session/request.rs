@@ -7,9 +7,10 @@ use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, Discov
 use canopus_proto::google::rpc::Status;
 
 /// The two variants of xDS.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Protocol {
     /// State of the world: requests name everything wanted.
+    #[default]
     Sotw,
     /// Incremental: requests and responses name what changes.
     Delta,

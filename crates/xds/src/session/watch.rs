@@ -79,8 +79,8 @@ pub(super) enum Step {
     Quiet,
     /// The client said it has the current state, and it does.
     Current,
-    /// This is to be sent.
-    Send(Change),
+    /// This is to be sent; the second says whether the client had not asked for it.
+    Send(Change, bool),
 }
 
 /// What changes for a client.
@@ -187,9 +187,10 @@ impl Watch {
             return Step::Quiet;
         }
         self.unsettled.get_or_insert_with(|| Unsettled::since(before));
+        let pushed = answer.is_none();
         let answer = answer.unwrap_or_default();
         change.removed.extend(unanswered(&answer.asked, &self.held.set));
-        Step::Send(self.in_terms_of(protocol, change, answer.afresh))
+        Step::Send(self.in_terms_of(protocol, change, answer.afresh), pushed)
     }
 
     /// Whether a client that has something which no longer exists gets to know.

@@ -10,6 +10,7 @@ use canopus_api::{Object, Options, decode_documents};
 use canopus_base::tree::{Limits, Map, Node, Value};
 use canopus_proto::envoy::config::core::v3::Node as ProxyNode;
 use canopus_proto::json::{self, Unknown};
+use canopus_xds::session::Protocol;
 
 use crate::corpus::Corpus;
 
@@ -44,6 +45,21 @@ impl Type {
         TYPES.into_iter().find(|(_, name, _)| *name == text).map(|(kind, ..)| kind)
     }
 
+    /// All of them, in the order they are listed.
+    pub(super) fn all() -> impl Iterator<Item = Self> {
+        TYPES.into_iter().map(|(kind, ..)| kind)
+    }
+
+    /// The type with this URL.
+    pub(super) fn of_url(url: &str) -> Option<Self> {
+        Self::all().find(|kind| kind.url() == url)
+    }
+
+    /// Its URL.
+    pub(super) fn url(self) -> String {
+        format!("type.googleapis.com/{}", self.message())
+    }
+
     /// The full name of its messages.
     pub(super) fn message(self) -> &'static str {
         TYPES[self as usize].2
@@ -72,6 +88,7 @@ pub(super) struct Scenario {
 pub(super) struct RecordedProxy {
     pub(super) name: String,
     pub(super) node: ProxyNode,
+    pub(super) protocol: Protocol,
     pub(super) service_account: String,
     pub(super) namespace: String,
     /// The types that were recorded.
@@ -140,15 +157,15 @@ fn read_objects(corpus: &Corpus, file: &Path) -> anyhow::Result<Vec<Object>> {
     Ok(objects)
 }
 
-fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
+pub(super) fn text<'a>(node: &'a Node, key: &str) -> Option<&'a str> {
     node.get(key)?.as_str()
 }
 
-fn list<'a>(node: &'a Node, key: &str) -> impl Iterator<Item = &'a Node> {
+pub(super) fn list<'a>(node: &'a Node, key: &str) -> impl Iterator<Item = &'a Node> {
     node.get(key).and_then(Node::as_list).unwrap_or_default().iter()
 }
 
-fn names(node: &Node, key: &str) -> Vec<String> {
+pub(super) fn names(node: &Node, key: &str) -> Vec<String> {
     list(node, key).filter_map(Node::as_str).map(str::to_owned).collect()
 }
 
@@ -198,6 +215,7 @@ fn proxy(entry: &Node, default_cluster: &str) -> anyhow::Result<RecordedProxy> {
     Ok(RecordedProxy {
         name: name.to_owned(),
         node: json::read::<ProxyNode>(&Value::Map(node).into(), Unknown::Reject)?.value,
+        protocol: if text(entry, "protocol") == Some("sotw") { Protocol::Sotw } else { Protocol::Delta },
         service_account: text(entry, "serviceAccount").unwrap_or("default").to_owned(),
         namespace: namespace.to_owned(),
         recorded: if recorded.is_empty() { subscribed } else { recorded },

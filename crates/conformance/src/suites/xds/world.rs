@@ -88,7 +88,7 @@ fn bundle(world: &Snapshot, proxy: &Proxy, recorded: &RecordedProxy) -> Result<B
     Ok(bundle)
 }
 
-fn settings(scenario: &Scenario) -> anyhow::Result<MeshSettings> {
+pub(super) fn settings(scenario: &Scenario) -> anyhow::Result<MeshSettings> {
     let mut settings = MeshSettings {
         cluster: scenario.cluster.as_str().into(),
         flags: Arc::new(Flags::read(&scenario.features)),

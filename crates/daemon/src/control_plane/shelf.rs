@@ -1,0 +1,227 @@
+//! What a session gets of one type, kept up to date and shared by all sessions that get the same.
+
+use std::sync::{Arc, Weak};
+
+use canopus_base::FastMap;
+use canopus_base::hash::ContentHash;
+use canopus_engine::{Engine, Query, QueryError, Root, RootId};
+use canopus_envoy::cluster::Clusters;
+use canopus_envoy::endpoint::Assignment;
+use canopus_envoy::extension::Extensions;
+use canopus_envoy::listener::Listeners;
+use canopus_envoy::name_table::NameTables;
+use canopus_envoy::proxyless;
+use canopus_envoy::resources::Resources;
+use canopus_envoy::route_config::Routes;
+use canopus_envoy::secret::Secrets;
+use canopus_mesh::proxy::{Proxy, View};
+use canopus_proto::resource::Resource;
+use canopus_xds::{Interest, ResourceSet, types};
+use parking_lot::Mutex;
+
+use crate::push::{Beacon, Dispatcher};
+
+/// Watched results of one type, and the resources they add up to.
+pub(super) struct Shelf {
+    key: Key,
+    results: Box<dyn Results>,
+    beacon: Arc<Beacon>,
+    set: Mutex<ResourceSet>,
+}
+
+/// What tells one shelf from another.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    type_url: Box<str>,
+    audience: Audience,
+    /// The names asked for, where they make a difference.
+    names: Option<ContentHash>,
+}
+
+/// Whose resources they are.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Audience {
+    Proxy(Proxy),
+    View(View),
+}
+
+impl Key {
+    /// The shelf with what a proxy gets of a type; `None` if nobody knows the type.
+    pub(super) fn new(proxy: &Proxy, view: &View, type_url: &str, interest: &Interest) -> Option<Self> {
+        let library = view.is_proxyless();
+        let own = || Audience::Proxy(proxy.clone());
+        let shared = || Audience::View(view.clone());
+        let names = || interest.names().map(canopus_xds::Names::digest);
+        let (audience, names) = match type_url {
+            types::CLUSTER if !library => (own(), None),
+            types::LISTENER if !library => (own(), None),
+            types::LISTENER => (own(), names()),
+            types::NAME_TABLE => (shared(), None),
+            types::CLUSTER | types::ENDPOINT | types::ROUTE | types::SECRET | types::EXTENSION => {
+                (shared(), names())
+            }
+            _ => return None,
+        };
+        Some(Self { type_url: type_url.into(), audience, names })
+    }
+
+    /// Starts to watch everything the shelf is made of.
+    fn watch(&self, engine: &Engine, interest: &Interest) -> Box<dyn Results> {
+        let names = || interest.names().into_iter().flat_map(|names| names.iter());
+        match &self.audience {
+            Audience::Proxy(proxy) => match &*self.type_url {
+                types::CLUSTER => Box::new(Whole(engine.watch::<Clusters>(proxy.clone()))),
+                types::LISTENER if self.names.is_none() => {
+                    Box::new(Whole(engine.watch::<Listeners>(proxy.clone())))
+                }
+                _ => {
+                    let keys = names().map(|name| (proxy.clone(), name.to_string()));
+                    Box::new(Several(engine.watch_all::<proxyless::Listeners>(keys)))
+                }
+            },
+            Audience::View(view) => {
+                let keys = names().map(|name| (view.clone(), name.to_string()));
+                match &*self.type_url {
+                    types::NAME_TABLE => Box::new(Single(engine.watch::<NameTables>(view.clone()))),
+                    types::CLUSTER => Box::new(Named(engine.watch_all::<proxyless::Clusters>(keys))),
+                    types::ENDPOINT => Box::new(Named(engine.watch_all::<Assignment>(keys))),
+                    types::ROUTE if view.is_proxyless() => {
+                        Box::new(Named(engine.watch_all::<proxyless::Routes>(keys)))
+                    }
+                    types::ROUTE => Box::new(Named(engine.watch_all::<Routes>(keys))),
+                    types::SECRET => Box::new(Named(engine.watch_all::<Secrets>(keys))),
+                    _ => Box::new(Named(engine.watch_all::<Extensions>(keys))),
+                }
+            }
+        }
+    }
+}
+
+impl Shelf {
+    pub(super) fn is(&self, key: &Key) -> bool {
+        self.key == *key
+    }
+
+    pub(super) fn beacon(&self) -> &Arc<Beacon> {
+        &self.beacon
+    }
+
+    /// What is on it now.
+    pub(super) fn read(&self) -> Result<ResourceSet, QueryError> {
+        let mut set = self.set.lock();
+        if self.beacon.take() {
+            match self.results.read() {
+                Ok(now) if now == *set => {}
+                Ok(now) => *set = now,
+                Err(error) => {
+                    self.beacon.light();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(set.clone())
+    }
+}
+
+/// The shelves somebody stands before.
+#[derive(Default)]
+pub(super) struct Shelves {
+    open: Mutex<Open>,
+}
+
+#[derive(Default)]
+struct Open {
+    by_key: FastMap<Key, Weak<Shelf>>,
+    /// Size at which shelves nobody needs are dropped next.
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 256;
+
+impl Shelves {
+    /// The shelf of this key, made if nobody has it.
+    pub(super) fn open(&self, dispatcher: &Dispatcher, key: Key, interest: &Interest) -> Arc<Shelf> {
+        if let Some(shelf) = self.open.lock().by_key.get(&key).and_then(Weak::upgrade) {
+            return shelf;
+        }
+        // Evaluating may take long. Two who make the same shelf at once share the results all the same.
+        let results = key.watch(dispatcher.engine(), interest);
+        let beacon = Arc::new(Beacon::default());
+        // What changes from here on lights the beacon; it is lit now, so what changed before is read too.
+        dispatcher.light(results.roots(), &beacon);
+        beacon.light();
+        let shelf = Arc::new(Shelf { key: key.clone(), results, beacon, set: Mutex::default() });
+        let mut open = self.open.lock();
+        if open.by_key.len() >= open.sweep_at {
+            open.by_key.retain(|_, shelf| shelf.strong_count() > 0);
+            open.sweep_at = SMALLEST_SWEEP.max(open.by_key.len() * 2);
+        }
+        open.by_key.insert(key, Arc::downgrade(&shelf));
+        shelf
+    }
+}
+
+/// Results that are watched together.
+trait Results: Send + Sync {
+    fn roots(&self) -> Vec<RootId>;
+    fn read(&self) -> Result<ResourceSet, QueryError>;
+}
+
+/// One result with all resources.
+struct Whole<Q: Query>(Root<Q>);
+
+impl<Q: Query<Value = Resources>> Results for Whole<Q> {
+    fn roots(&self) -> Vec<RootId> {
+        vec![self.0.id()]
+    }
+
+    fn read(&self) -> Result<ResourceSet, QueryError> {
+        self.0.value().map(|resources| resources.iter().cloned().collect())
+    }
+}
+
+/// One result that is the only resource.
+struct Single<Q: Query>(Root<Q>);
+
+impl<Q: Query<Value = Resource>> Results for Single<Q> {
+    fn roots(&self) -> Vec<RootId> {
+        vec![self.0.id()]
+    }
+
+    fn read(&self) -> Result<ResourceSet, QueryError> {
+        self.0.value().map(|resource| [resource.as_ref().clone()].into_iter().collect())
+    }
+}
+
+/// One result for each name, which may be nothing.
+struct Named<Q: Query>(Vec<Root<Q>>);
+
+impl<Q: Query<Value = Option<Resource>>> Results for Named<Q> {
+    fn roots(&self) -> Vec<RootId> {
+        self.0.iter().map(Root::id).collect()
+    }
+
+    fn read(&self) -> Result<ResourceSet, QueryError> {
+        self.0
+            .iter()
+            .filter_map(|root| root.value().map(|found| found.as_ref().clone()).transpose())
+            .collect()
+    }
+}
+
+/// Some resources for each name.
+struct Several<Q: Query>(Vec<Root<Q>>);
+
+impl<Q: Query<Value = Vec<Resource>>> Results for Several<Q> {
+    fn roots(&self) -> Vec<RootId> {
+        self.0.iter().map(Root::id).collect()
+    }
+
+    fn read(&self) -> Result<ResourceSet, QueryError> {
+        let mut all = Vec::new();
+        for root in &self.0 {
+            all.extend(root.value()?.iter().cloned());
+        }
+        Ok(ResourceSet::new(all))
+    }
+}

@@ -1,0 +1,153 @@
+//! From results that changed to the sessions that hold them.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use canopus_base::FastMap;
+use canopus_engine::RootId;
+use parking_lot::Mutex;
+
+use super::connections::ConnectionId;
+
+/// Lights up when a result it stands for has changed, for the sessions that look at it.
+#[derive(Default)]
+pub(crate) struct Beacon {
+    lit: AtomicBool,
+    watchers: Mutex<BTreeSet<ConnectionId>>,
+}
+
+impl Beacon {
+    /// Whether something changed since this was last asked.
+    pub(crate) fn take(&self) -> bool {
+        self.lit.swap(false, Ordering::AcqRel)
+    }
+
+    pub(crate) fn light(&self) {
+        self.lit.store(true, Ordering::Release);
+    }
+
+    /// Has a session woken when it lights up, until the seat is given up.
+    pub(crate) fn seat(self: &Arc<Self>, connection: ConnectionId) -> Seat {
+        self.watchers.lock().insert(connection);
+        Seat { beacon: Arc::clone(self), connection }
+    }
+}
+
+/// A session's place before a beacon.
+pub(crate) struct Seat {
+    beacon: Arc<Beacon>,
+    connection: ConnectionId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.beacon.watchers.lock().remove(&self.connection);
+    }
+}
+
+/// The beacons of all watched results.
+#[derive(Default)]
+pub(super) struct Beacons {
+    index: Mutex<Index>,
+}
+
+#[derive(Default)]
+struct Index {
+    by_root: FastMap<RootId, Vec<Weak<Beacon>>>,
+    /// Size at which entries nobody needs are dropped next.
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 1024;
+
+impl Beacons {
+    /// From now on `beacon` lights up when one of these results changes.
+    pub(super) fn add(&self, roots: impl IntoIterator<Item = RootId>, beacon: &Arc<Beacon>) {
+        let mut index = self.index.lock();
+        for root in roots {
+            index.by_root.entry(root).or_default().push(Arc::downgrade(beacon));
+        }
+        if index.by_root.len() >= index.sweep_at {
+            index.by_root.retain(|_, beacons| {
+                beacons.retain(|beacon| beacon.strong_count() > 0);
+                !beacons.is_empty()
+            });
+            index.sweep_at = SMALLEST_SWEEP.max(index.by_root.len() * 2);
+        }
+    }
+
+    /// Lights the beacons of results that changed; the sessions before them.
+    pub(super) fn light(&self, changed: &[RootId]) -> BTreeSet<ConnectionId> {
+        let mut index = self.index.lock();
+        let mut woken = BTreeSet::new();
+        for root in changed {
+            let Some(beacons) = index.by_root.get_mut(root) else { continue };
+            beacons.retain(|beacon| {
+                let Some(beacon) = beacon.upgrade() else { return false };
+                // One that is lit has had its sessions counted, unless it was lit by an earlier batch.
+                beacon.light();
+                woken.extend(beacon.watchers.lock().iter().copied());
+                true
+            });
+        }
+        woken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopus_engine::{Batch, Ctx, Engine, Input, Query};
+
+    use super::super::connections::Connections;
+    use super::*;
+
+    struct Number;
+
+    impl Input for Number {
+        const NAME: &'static str = "number";
+        type Key = u8;
+        type Value = u8;
+        type Index = ();
+        fn index(_: &u8, _: &u8) -> Vec<()> {
+            Vec::new()
+        }
+    }
+
+    struct Doubled;
+
+    impl Query for Doubled {
+        const NAME: &'static str = "doubled";
+        type Key = u8;
+        type Value = u8;
+        fn run(ctx: &Ctx<'_>, key: &u8) -> u8 {
+            ctx.read::<Number>(key).map_or(0, |number| *number * 2)
+        }
+    }
+
+    #[test]
+    fn only_sessions_whose_result_changed_are_woken() {
+        let engine = Engine::new();
+        let (beacons, connections) = (Beacons::default(), Connections::default());
+        let watched: Vec<_> = [1, 2].map(|key| engine.watch::<Doubled>(key)).into();
+        let sessions: Vec<_> = watched
+            .iter()
+            .map(|root| {
+                let beacon = Arc::new(Beacon::default());
+                beacons.add([root.id()], &beacon);
+                let connection = connections.open(crate::test_proxy("a"), Default::default(), None, 0);
+                (beacon.seat(connection.id), connection.id)
+            })
+            .collect();
+
+        let mut batch = Batch::new();
+        batch.set::<Number>(2, 21);
+        let applied = engine.apply(batch);
+        assert_eq!(beacons.light(&applied.changed), BTreeSet::from([sessions[1].1]));
+
+        drop(sessions);
+        let mut batch = Batch::new();
+        batch.set::<Number>(2, 3);
+        assert!(beacons.light(&engine.apply(batch).changed).is_empty(), "nobody is there any more");
+    }
+}

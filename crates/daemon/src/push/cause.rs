@@ -1,0 +1,100 @@
+//! Why there is a push.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_mesh::world::Origin;
+
+use super::stamp::Stamp;
+
+/// What a batch changed, and since when that is known.
+#[derive(Clone, Debug)]
+pub struct Cause {
+    /// When the first of the changes was seen.
+    pub seen: Stamp,
+    /// The objects that were created, changed or deleted, in order.
+    pub objects: Arc<[Origin]>,
+    /// How often each reason applies.
+    pub reasons: BTreeMap<Reason, usize>,
+}
+
+impl Cause {
+    /// Changes of these objects.
+    pub fn objects(seen: Stamp, objects: impl IntoIterator<Item = Origin>) -> Self {
+        let objects: Arc<[Origin]> = objects.into_iter().collect();
+        let mut reasons = BTreeMap::new();
+        for origin in objects.iter() {
+            *reasons.entry(Reason::of(origin.key.kind)).or_default() += 1;
+        }
+        Self { seen, objects, reasons }
+    }
+
+    /// Something that is no object, such as a key set that was fetched.
+    pub fn reason(reason: Reason) -> Self {
+        Self { seen: Stamp::now(), objects: Arc::default(), reasons: BTreeMap::from([(reason, 1)]) }
+    }
+
+    /// The same cause, and this reason too.
+    #[must_use]
+    pub fn and(mut self, reason: Reason) -> Self {
+        *self.reasons.entry(reason).or_default() += 1;
+        self
+    }
+}
+
+/// The kinds of change Istio tells apart, in the words of its metric `pilot_push_triggers`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Reason {
+    /// Where a service is to be found.
+    Endpoint,
+    /// What the user configured.
+    Config,
+    /// A service.
+    Service,
+    /// A workload.
+    Proxy,
+    /// The mesh configuration.
+    Global,
+    /// A secret or what stands for one.
+    Secret,
+    /// The networks of the mesh.
+    Networks,
+    /// A namespace.
+    Namespace,
+    /// Something the mesh depends on outside of it, such as fetched keys.
+    DependentResource,
+    /// Somebody asked for it.
+    Debug,
+}
+
+impl Reason {
+    /// The reason an object of this kind is.
+    pub fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::EndpointSlice | Kind::WorkloadEntry => Self::Endpoint,
+            Kind::Service | Kind::ServiceEntry | Kind::Node => Self::Service,
+            Kind::Pod => Self::Proxy,
+            Kind::Secret | Kind::ConfigMap => Self::Secret,
+            Kind::Namespace => Self::Namespace,
+            _ => Self::Config,
+        }
+    }
+
+    /// The label of the metric.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Endpoint => "endpoint",
+            Self::Config => "config",
+            Self::Service => "service",
+            Self::Proxy => "proxy",
+            Self::Global => "global",
+            Self::Secret => "secret",
+            Self::Networks => "networks",
+            Self::Namespace => "namespace",
+            // Parity: dashboards know the label as Istio spells it.
+            Self::DependentResource => "depdendentresource",
+            Self::Debug => "debug",
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! The proxies that are connected, and what each has.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use canopus_base::hash::ContentHash;
+use canopus_mesh::proxy::Proxy;
+use canopus_xds::session::Protocol;
+use canopus_xds::{Interest, SessionEvent};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::watch;
+
+use super::stamp::Stamp;
+
+/// Names a connection; never used twice in the life of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(u64);
+
+impl fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A connected proxy.
+pub struct Connection {
+    /// Its name here.
+    pub id: ConnectionId,
+    /// Who it says it is, and who it proved to be.
+    pub proxy: Proxy,
+    /// The variant of xDS it speaks.
+    pub protocol: Protocol,
+    /// Where it connected from.
+    pub address: Option<SocketAddr>,
+    /// When it connected.
+    pub connected: Stamp,
+    wake: watch::Sender<u64>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    types: BTreeMap<Arc<str>, TypeStatus>,
+    /// Revisions that concern it and that it has not acknowledged, ascending.
+    outstanding: Vec<u64>,
+    /// The last revision it has acknowledged everything of.
+    settled: u64,
+}
+
+/// A message to a proxy.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Its nonce.
+    pub nonce: Arc<str>,
+    /// The version of the state it leads to.
+    pub version: ContentHash,
+    /// The revision of the world it shows.
+    pub revision: u64,
+    /// When it was handed to the stream.
+    pub time: Stamp,
+    /// How many resources it carries.
+    pub resources: usize,
+    /// The size of those.
+    pub bytes: usize,
+}
+
+/// A message a proxy did not accept.
+#[derive(Clone, Debug)]
+pub struct Rejection {
+    /// The nonce of the message.
+    pub nonce: Arc<str>,
+    /// The gRPC code it gave.
+    pub code: i32,
+    /// The reason it gave.
+    pub message: Arc<str>,
+    /// When it did.
+    pub time: Stamp,
+}
+
+/// What a connection is about, for one type.
+#[derive(Clone, Debug, Default)]
+pub struct TypeStatus {
+    /// What the proxy wants.
+    pub interest: Option<Interest>,
+    /// What it was last sent.
+    pub sent: Option<Message>,
+    /// What it last accepted, with the time it said so.
+    pub acked: Option<Message>,
+    /// What it last rejected; gone once it accepts something.
+    pub rejected: Option<Rejection>,
+    /// Messages it was sent so far.
+    pub messages: u64,
+    /// Size of the resources it was sent so far.
+    pub bytes: u64,
+    /// Messages it rejected so far.
+    pub rejections: u64,
+}
+
+impl TypeStatus {
+    /// Whether the proxy has accepted the last message it was sent.
+    pub fn is_synced(&self) -> bool {
+        let nonce = |message: &Option<Message>| message.as_ref().map(|message| Arc::clone(&message.nonce));
+        nonce(&self.sent) == nonce(&self.acked)
+    }
+}
+
+impl Connection {
+    /// The name Istio gives to connections: the id of the node's workload and a number.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.proxy.id.id, self.id)
+    }
+
+    /// What it is about, by type.
+    pub fn types(&self) -> BTreeMap<Arc<str>, TypeStatus> {
+        self.state.lock().types.clone()
+    }
+
+    /// What it is about, for one type.
+    pub fn status(&self, type_url: &str) -> Option<TypeStatus> {
+        self.state.lock().types.get(type_url).cloned()
+    }
+
+    /// The last revision of the world it has acknowledged everything of.
+    pub fn settled(&self) -> u64 {
+        self.state.lock().settled
+    }
+
+    /// The revisions that concern it and that it has not acknowledged, ascending.
+    pub fn outstanding(&self) -> Vec<u64> {
+        self.state.lock().outstanding.clone()
+    }
+
+    /// Tells when to look at the world again.
+    pub(crate) fn revisions(&self) -> watch::Receiver<u64> {
+        self.wake.subscribe()
+    }
+
+    /// A revision concerns it.
+    pub(super) fn expect(&self, revision: u64, at_most: usize) {
+        let mut state = self.state.lock();
+        state.outstanding.push(revision);
+        let excess = state.outstanding.len().saturating_sub(at_most);
+        state.outstanding.drain(..excess);
+    }
+
+    /// Has its session look at the world again.
+    pub(super) fn wake(&self, revision: u64) {
+        self.wake.send_replace(revision);
+    }
+
+    /// Takes the revisions up to this one that it had not acknowledged.
+    pub(super) fn settle(&self, revision: u64) -> Vec<u64> {
+        let mut state = self.state.lock();
+        state.settled = revision;
+        let open = state.outstanding.partition_point(|outstanding| *outstanding <= revision);
+        state.outstanding.drain(..open).collect()
+    }
+
+    /// Takes note of what happened in its session.
+    pub(super) fn note(&self, event: &SessionEvent) {
+        let mut state = self.state.lock();
+        match event {
+            SessionEvent::Subscribed { type_url, interest } => {
+                state.of(type_url).interest = Some(interest.clone());
+            }
+            SessionEvent::Sent { type_url, nonce, version, revision, resources, bytes, .. } => {
+                let status = state.of(type_url);
+                status.messages += 1;
+                status.bytes += *bytes as u64;
+                status.sent = Some(Message {
+                    nonce: nonce.as_str().into(),
+                    version: *version,
+                    revision: *revision,
+                    time: Stamp::now(),
+                    resources: *resources,
+                    bytes: *bytes,
+                });
+            }
+            SessionEvent::Acked { type_url, nonce } => {
+                let status = state.of(type_url);
+                let last = status.sent.as_ref().filter(|sent| *sent.nonce == **nonce);
+                status.acked = last.map(|sent| Message { time: Stamp::now(), ..sent.clone() });
+                status.rejected = None;
+            }
+            SessionEvent::Nacked { type_url, nonce, code, message } => {
+                let status = state.of(type_url);
+                status.rejections += 1;
+                status.rejected = Some(Rejection {
+                    nonce: nonce.as_str().into(),
+                    code: *code,
+                    message: message.as_str().into(),
+                    time: Stamp::now(),
+                });
+            }
+            SessionEvent::Current { .. }
+            | SessionEvent::Expired { .. }
+            | SessionEvent::Reported { .. }
+            | SessionEvent::Settled { .. } => {}
+        }
+    }
+}
+
+impl State {
+    fn of(&mut self, type_url: &Arc<str>) -> &mut TypeStatus {
+        self.types.entry(Arc::clone(type_url)).or_default()
+    }
+}
+
+/// All connected proxies.
+#[derive(Default)]
+pub struct Connections {
+    last: AtomicU64,
+    open: RwLock<BTreeMap<ConnectionId, Arc<Connection>>>,
+}
+
+impl Connections {
+    /// Takes a proxy in; `revision` is the world it starts from.
+    pub(super) fn open(
+        &self,
+        proxy: Proxy,
+        protocol: Protocol,
+        address: Option<SocketAddr>,
+        revision: u64,
+    ) -> Arc<Connection> {
+        let id = ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1);
+        let connection = Arc::new(Connection {
+            id,
+            proxy,
+            protocol,
+            address,
+            connected: Stamp::now(),
+            wake: watch::Sender::new(revision),
+            state: Mutex::default(),
+        });
+        self.open.write().insert(id, Arc::clone(&connection));
+        connection
+    }
+
+    pub(super) fn close(&self, id: ConnectionId) {
+        self.open.write().remove(&id);
+    }
+
+    /// One connection, if it is still open.
+    pub fn get(&self, id: ConnectionId) -> Option<Arc<Connection>> {
+        self.open.read().get(&id).cloned()
+    }
+
+    /// All of them, the oldest first.
+    pub fn all(&self) -> Vec<Arc<Connection>> {
+        self.open.read().values().cloned().collect()
+    }
+
+    /// Those of a proxy, by its workload's id (`pod.namespace`), its whole node id, or the name of the connection.
+    pub fn of_proxy(&self, name: &str) -> Vec<Arc<Connection>> {
+        let mut found = self.all();
+        found.retain(|connection| {
+            let proxy = &connection.proxy;
+            proxy.id.id == name || proxy.node_id == name || connection.name() == name
+        });
+        found
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.open.read().len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

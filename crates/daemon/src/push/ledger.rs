@@ -1,0 +1,302 @@
+//! What was pushed, why, to whom, and what became of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopus_base::FastMap;
+use canopus_mesh::world::Origin;
+use parking_lot::Mutex;
+
+use super::cause::Cause;
+use super::connections::ConnectionId;
+use super::stamp::Stamp;
+
+/// Pushes that are kept.
+pub(super) const KEPT: usize = 256;
+
+/// Recipients that are kept of a push once all of them have settled it.
+const KEPT_RECIPIENTS: usize = 32;
+
+/// One batch of changes and its way to the proxies.
+#[derive(Clone, Debug)]
+pub struct Push {
+    /// The revision of the world the batch led to.
+    pub revision: u64,
+    /// What changed.
+    pub cause: Cause,
+    /// When the batch was applied and the sessions were woken.
+    pub applied: Stamp,
+    /// How long the engine took.
+    pub took: Duration,
+    /// How many watched results have another value now.
+    pub roots: usize,
+    /// How many sessions were woken.
+    pub woken: usize,
+    /// How many of those have not settled it yet.
+    pub pending: usize,
+    /// How many of those have rejected something of it.
+    pub rejected: usize,
+    /// What was sent, by type.
+    pub types: BTreeMap<Arc<str>, TypeTotal>,
+    /// When the first message was sent.
+    pub first_sent: Option<Stamp>,
+    /// When the last session settled it.
+    pub converged: Option<Stamp>,
+    /// The sessions that were woken; of a push that has converged, only some.
+    pub recipients: BTreeMap<ConnectionId, Recipient>,
+}
+
+/// What was sent of one type.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TypeTotal {
+    /// Messages.
+    pub messages: u64,
+    /// Resources in them.
+    pub resources: u64,
+    /// Removed names in them.
+    pub removed: u64,
+    /// Size of the resources.
+    pub bytes: u64,
+}
+
+/// A session a push concerns.
+#[derive(Clone, Debug)]
+pub struct Recipient {
+    /// Messages it was sent.
+    pub messages: u32,
+    /// Size of the resources in them.
+    pub bytes: u64,
+    /// When the last of them was sent.
+    pub sent: Option<Stamp>,
+    /// What became of them.
+    pub fate: Fate,
+}
+
+/// What became of a push at one session.
+#[derive(Clone, Copy, Debug)]
+pub enum Fate {
+    /// Not known yet.
+    Pending,
+    /// It has everything; that includes having had it before.
+    Settled(Stamp),
+    /// It rejected something.
+    Rejected(Stamp),
+    /// It went away.
+    Gone(Stamp),
+}
+
+/// How far a change of an object has come.
+#[derive(Clone, Debug)]
+pub struct ObjectState {
+    /// The object.
+    pub object: Origin,
+    /// The revision it last changed at.
+    pub revision: u64,
+    /// The sessions that this concerns and that have not settled it.
+    pub pending: Vec<ConnectionId>,
+    /// The sessions that rejected what follows from it, or from what changed with it.
+    pub rejected: Vec<ConnectionId>,
+}
+
+impl Push {
+    /// A push nobody has been told of yet.
+    pub(super) fn new(revision: u64, cause: Cause, took: Duration, roots: usize) -> Self {
+        Self {
+            revision,
+            cause,
+            applied: Stamp::now(),
+            took,
+            roots,
+            woken: 0,
+            pending: 0,
+            rejected: 0,
+            types: BTreeMap::new(),
+            first_sent: None,
+            converged: None,
+            recipients: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn expect(&mut self, recipients: impl IntoIterator<Item = ConnectionId>) {
+        let new = || Recipient { messages: 0, bytes: 0, sent: None, fate: Fate::Pending };
+        self.recipients = recipients.into_iter().map(|id| (id, new())).collect();
+        self.woken = self.recipients.len();
+        self.pending = self.woken;
+    }
+
+    /// What was sent, all types together.
+    pub fn total(&self) -> TypeTotal {
+        self.types.values().fold(TypeTotal::default(), |sum, one| TypeTotal {
+            messages: sum.messages + one.messages,
+            resources: sum.resources + one.resources,
+            removed: sum.removed + one.removed,
+            bytes: sum.bytes + one.bytes,
+        })
+    }
+
+    /// From the time the change was seen to the time the last session settled it.
+    pub fn change_to_ack(&self) -> Option<Duration> {
+        self.converged.map(|converged| converged.since(self.cause.seen))
+    }
+
+    /// The sessions that have not settled it.
+    pub fn waiting_for(&self) -> impl Iterator<Item = ConnectionId> {
+        self.recipients
+            .iter()
+            .filter(|(_, recipient)| matches!(recipient.fate, Fate::Pending))
+            .map(|(id, _)| *id)
+    }
+
+    /// Decides what became of it at one session; whether that was the last to wait for.
+    fn decide(&mut self, id: ConnectionId, fate: Fate) -> bool {
+        let Some(recipient) = self.recipients.get_mut(&id) else { return false };
+        // A session that rejected something settles it later without having it.
+        let decided = matches!(recipient.fate, Fate::Pending);
+        if decided {
+            recipient.fate = fate;
+            self.pending -= 1;
+            self.rejected += usize::from(matches!(fate, Fate::Rejected(_)));
+        }
+        decided && self.pending == 0
+    }
+
+    fn converge(&mut self) {
+        self.converged = Some(Stamp::now());
+        while self.recipients.len() > KEPT_RECIPIENTS {
+            let settled = |recipient: &Recipient| !matches!(recipient.fate, Fate::Rejected(_));
+            let surplus = self.recipients.iter().rev().find(|(_, recipient)| settled(recipient));
+            match surplus.map(|(id, _)| *id) {
+                Some(id) => self.recipients.remove(&id),
+                None => break,
+            };
+        }
+    }
+}
+
+/// The latest pushes, the oldest of them forgotten as new ones come.
+#[derive(Default)]
+pub struct Ledger {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    pushes: VecDeque<Push>,
+    /// The revision each object of those last changed at.
+    objects: FastMap<Origin, u64>,
+}
+
+impl State {
+    fn push(&mut self, revision: u64) -> Option<&mut Push> {
+        let at = self.pushes.binary_search_by_key(&revision, |push| push.revision).ok()?;
+        self.pushes.get_mut(at)
+    }
+
+    fn of_object(&self, object: &Origin, revision: u64) -> ObjectState {
+        let mut state =
+            ObjectState { object: object.clone(), revision, pending: Vec::new(), rejected: Vec::new() };
+        let at = self.pushes.binary_search_by_key(&revision, |push| push.revision).ok();
+        for (id, recipient) in at.into_iter().flat_map(|at| &self.pushes[at].recipients) {
+            match recipient.fate {
+                Fate::Pending => state.pending.push(*id),
+                Fate::Rejected(_) => state.rejected.push(*id),
+                Fate::Settled(_) | Fate::Gone(_) => {}
+            }
+        }
+        state
+    }
+}
+
+impl Ledger {
+    /// Everything that is kept, the newest first.
+    pub fn pushes(&self) -> Vec<Push> {
+        self.state.lock().pushes.iter().rev().cloned().collect()
+    }
+
+    /// The push that led to a revision, if it is still kept.
+    pub fn push(&self, revision: u64) -> Option<Push> {
+        self.state.lock().push(revision).cloned()
+    }
+
+    /// The pushes an object was part of, the newest first.
+    pub fn of_object(&self, object: &Origin) -> Vec<Push> {
+        let state = self.state.lock();
+        let of_object = state.pushes.iter().rev().filter(|push| push.cause.objects.contains(object));
+        of_object.cloned().collect()
+    }
+
+    /// How far the last change of an object has come; `None` if that is too long ago to be kept.
+    pub fn object(&self, object: &Origin) -> Option<ObjectState> {
+        let state = self.state.lock();
+        let revision = *state.objects.get(object)?;
+        Some(state.of_object(object, revision))
+    }
+
+    /// The objects whose last change some session has not settled, or has rejected, in order.
+    pub fn unconverged(&self) -> Vec<ObjectState> {
+        let state = self.state.lock();
+        let open = state.pushes.iter().filter(|push| push.pending + push.rejected > 0);
+        let objects = open.flat_map(|push| push.cause.objects.iter().map(|object| (object, push.revision)));
+        let last = objects.filter(|(object, revision)| state.objects.get(object) == Some(revision));
+        let mut found: Vec<ObjectState> =
+            last.map(|(object, revision)| state.of_object(object, revision)).collect();
+        found.sort_by(|a, b| a.object.cmp(&b.object));
+        found
+    }
+
+    /// Writes down a push; returns it, if it concerns nobody and is over with that.
+    pub(super) fn record(&self, mut push: Push) -> Option<Push> {
+        let mut state = self.state.lock();
+        if state.pushes.len() >= KEPT
+            && let Some(old) = state.pushes.pop_front()
+        {
+            for object in old.cause.objects.iter() {
+                if state.objects.get(object) == Some(&old.revision) {
+                    state.objects.remove(object);
+                }
+            }
+        }
+        for object in push.cause.objects.iter() {
+            state.objects.insert(object.clone(), push.revision);
+        }
+        let over = push.woken == 0;
+        if over {
+            push.converge();
+        }
+        state.pushes.push_back(push);
+        state.pushes.back().filter(|_| over).cloned()
+    }
+
+    /// A session was sent something that follows from a revision.
+    pub(super) fn sent(&self, id: ConnectionId, revision: u64, type_url: &Arc<str>, sent: TypeTotal) {
+        let mut state = self.state.lock();
+        let Some(push) = state.push(revision) else { return };
+        push.first_sent.get_or_insert_with(Stamp::now);
+        let total = push.types.entry(Arc::clone(type_url)).or_default();
+        total.messages += sent.messages;
+        total.resources += sent.resources;
+        total.removed += sent.removed;
+        total.bytes += sent.bytes;
+        if let Some(recipient) = push.recipients.get_mut(&id) {
+            recipient.messages += 1;
+            recipient.bytes += sent.bytes;
+            recipient.sent = Some(Stamp::now());
+        }
+    }
+
+    /// Something became of these pushes at a session; returns those that waited for nobody else.
+    pub(super) fn decide(&self, id: ConnectionId, revisions: &[u64], fate: Fate) -> Vec<Push> {
+        let mut state = self.state.lock();
+        let mut over = Vec::new();
+        for revision in revisions {
+            if let Some(push) = state.push(*revision)
+                && push.decide(id, fate)
+            {
+                push.converge();
+                over.push(push.clone());
+            }
+        }
+        over
+    }
+}

@@ -1,0 +1,24 @@
+//! Being told what happens on the push path.
+
+use canopus_xds::SessionEvent;
+
+use super::connections::Connection;
+use super::ledger::Push;
+
+/// Is told what happens as it happens, such as by counting. Calls come from many threads and must not block.
+pub trait Observer: Send + Sync {
+    /// A batch was applied; the sessions it concerns are about to be woken.
+    fn applied(&self, _push: &Push) {}
+
+    /// The last session a push concerned has acknowledged it, or is gone.
+    fn converged(&self, _push: &Push) {}
+
+    /// A proxy was taken in.
+    fn connected(&self, _connection: &Connection) {}
+
+    /// Something happened in a proxy's session; the connection knows of it already.
+    fn happened(&self, _connection: &Connection, _event: &SessionEvent) {}
+
+    /// A proxy is gone.
+    fn disconnected(&self, _connection: &Connection) {}
+}

@@ -1,0 +1,178 @@
+//! A batch and what is written down of it.
+
+use std::sync::Arc;
+
+use canopus_api::{Kind, ObjectKey};
+use canopus_engine::{Batch, Ctx, Engine, Query, Root};
+use canopus_mesh::world::{MeshSettings, Origin, Settings};
+use canopus_xds::SessionEvent;
+use parking_lot::Mutex;
+
+use super::*;
+
+/// The trust domain, as a stand-in for a resource.
+struct Domain;
+
+impl Query for Domain {
+    const NAME: &'static str = "domain";
+    type Key = ();
+    type Value = String;
+    fn run(ctx: &Ctx<'_>, (): &()) -> String {
+        ctx.read::<Settings>(&()).map(|settings| settings.trust_domain().to_owned()).unwrap_or_default()
+    }
+}
+
+#[derive(Default)]
+struct Converged(Mutex<Vec<u64>>);
+
+impl Observer for Converged {
+    fn converged(&self, push: &Push) {
+        self.0.lock().push(push.revision);
+    }
+}
+
+struct World {
+    dispatcher: Arc<Dispatcher>,
+    converged: Arc<Converged>,
+    _root: Root<Domain>,
+    beacon: Arc<Beacon>,
+}
+
+impl World {
+    fn new() -> Self {
+        let converged = Arc::new(Converged::default());
+        let dispatcher = Dispatcher::new(Engine::new(), vec![converged.clone()]);
+        let root = dispatcher.engine().watch::<Domain>(());
+        let beacon = Arc::new(Beacon::default());
+        dispatcher.light([root.id()], &beacon);
+        Self { dispatcher, converged, _root: root, beacon }
+    }
+
+    fn connect(&self, name: &str) -> (Arc<Connection>, Seat) {
+        let connection = self.dispatcher.connect(crate::test_proxy(name), Default::default(), None);
+        let seat = self.beacon.seat(connection.id);
+        (connection, seat)
+    }
+
+    /// A change of the trust domain, said to come from an object.
+    fn change(&self, domain: &str) -> u64 {
+        let mut settings = MeshSettings::default();
+        settings.mesh.trust_domain = domain.into();
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), settings);
+        self.dispatcher.apply(batch, Cause::objects(Stamp::now(), [object()]))
+    }
+
+    fn settle(&self, connection: &Connection, revision: u64) {
+        self.dispatcher.note(connection, &SessionEvent::Settled { revision });
+    }
+}
+
+fn object() -> Origin {
+    Origin::new("local", ObjectKey::new(Kind::ConfigMap, "istio-system", "istio"))
+}
+
+fn sent(nonce: &str, revision: u64) -> SessionEvent {
+    SessionEvent::Sent {
+        type_url: "t".into(),
+        nonce: nonce.into(),
+        version: Default::default(),
+        revision,
+        pushed: true,
+        resources: 2,
+        removed: 1,
+        bytes: 10,
+    }
+}
+
+#[test]
+fn change_converges_when_the_last_session_has_settled_it() {
+    let world = World::new();
+    let ((first, _a), (second, _b)) = (world.connect("a"), world.connect("b"));
+    let revision = world.change("shop");
+    assert_eq!(*first.revisions().borrow(), revision);
+    let ledger = world.dispatcher.ledger();
+    assert_eq!(ledger.object(&object()).unwrap().pending, [first.id, second.id]);
+
+    world.dispatcher.note(&first, &sent("1", revision));
+    world.settle(&first, revision);
+    assert_eq!(ledger.unconverged()[0].pending, [second.id]);
+    assert!(world.converged.0.lock().is_empty());
+
+    world.settle(&second, revision);
+    assert!(ledger.unconverged().is_empty());
+    assert_eq!(*world.converged.0.lock(), [revision]);
+    let push = ledger.push(revision).unwrap();
+    assert!(push.change_to_ack().is_some());
+    assert_eq!(push.total(), TypeTotal { messages: 1, resources: 2, removed: 1, bytes: 10 });
+    assert_eq!(push.cause.reasons.keys().copied().collect::<Vec<_>>(), [Reason::Secret]);
+}
+
+#[test]
+fn session_that_goes_away_is_not_waited_for() {
+    let world = World::new();
+    let (connection, _seat) = world.connect("a");
+    let revision = world.change("shop");
+    world.dispatcher.disconnect(&connection);
+    assert_eq!(*world.converged.0.lock(), [revision]);
+    assert!(world.dispatcher.connections().is_empty());
+}
+
+#[test]
+fn batch_that_changes_nothing_is_no_push() {
+    let world = World::new();
+    let (_connection, _seat) = world.connect("a");
+    let revision = world.change("shop");
+    assert_eq!(world.change("shop"), revision);
+    assert_eq!(world.dispatcher.ledger().pushes().len(), 1);
+}
+
+#[test]
+fn sessions_that_hold_nothing_of_it_are_not_woken() {
+    let world = World::new();
+    let stranger = world.dispatcher.connect(crate::test_proxy("a"), Default::default(), None);
+    let revision = world.change("shop");
+    assert!(stranger.outstanding().is_empty());
+    assert_eq!(world.dispatcher.ledger().push(revision).unwrap().woken, 0);
+    assert_eq!(*world.converged.0.lock(), [revision], "it concerns nobody");
+}
+
+#[test]
+fn later_settlement_covers_earlier_revisions() {
+    let world = World::new();
+    let (connection, _seat) = world.connect("a");
+    let revisions = [world.change("a"), world.change("b"), world.change("c")];
+    assert_eq!(connection.outstanding(), revisions);
+    world.settle(&connection, revisions[2]);
+    assert_eq!(*world.converged.0.lock(), revisions);
+}
+
+#[test]
+fn rejection_stays_visible_until_the_object_changes_again() {
+    let world = World::new();
+    let (connection, _seat) = world.connect("a");
+    let revision = world.change("shop");
+    world.dispatcher.note(&connection, &sent("1", revision));
+    let refusal =
+        SessionEvent::Nacked { type_url: "t".into(), nonce: "1".into(), code: 3, message: "no".into() };
+    world.dispatcher.note(&connection, &refusal);
+    world.settle(&connection, revision);
+    let state = &world.dispatcher.ledger().unconverged()[0];
+    assert_eq!((&state.rejected[..], state.pending.len()), (&[connection.id][..], 0));
+    assert_eq!(&*connection.status("t").unwrap().rejected.unwrap().message, "no");
+
+    let revision = world.change("other");
+    world.settle(&connection, revision);
+    assert!(world.dispatcher.ledger().unconverged().is_empty());
+}
+
+#[test]
+fn ledger_forgets_the_oldest() {
+    let world = World::new();
+    for number in 0..300 {
+        world.change(&format!("d{number}"));
+    }
+    let pushes = world.dispatcher.ledger().pushes();
+    assert_eq!(pushes.len(), 256);
+    assert!(pushes[0].revision > pushes[255].revision);
+}

@@ -1,0 +1,4 @@
+//! Ports: what listens, and what answers there.
+
+pub mod grpc;
+pub mod tls;

@@ -1,0 +1,174 @@
+//! Certificates and keys: from files, or made here.
+
+use std::sync::Arc;
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    KeyUsagePurpose,
+};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::{ServerConfig, SupportedProtocolVersion, version};
+
+use super::{MinVersion, Policy};
+
+/// Why a port cannot have TLS.
+#[derive(Debug, thiserror::Error)]
+pub enum MaterialError {
+    /// What should be PEM is not.
+    #[error("{what} cannot be read: {reason}")]
+    Pem {
+        /// Which of the texts.
+        what: &'static str,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// Certificate and key cannot be used, alone or together.
+    #[error("the server certificate cannot be used: {0}")]
+    Unusable(#[from] rustls::Error),
+    /// The roots cannot be used to verify clients.
+    #[error("the root certificates cannot be used: {0}")]
+    Roots(String),
+    /// A certificate cannot be made.
+    #[error("cannot make a certificate: {0}")]
+    Make(#[from] rcgen::Error),
+    /// A cipher suite nobody knows.
+    #[error("cipher suite {0:?} is not known or not safe")]
+    CipherSuite(String),
+}
+
+/// What a server proves itself with, and what it verifies others by.
+pub struct Material {
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+    roots: Vec<CertificateDer<'static>>,
+}
+
+impl Material {
+    /// What these PEM texts say: a chain that starts with the server's certificate, its key, and roots.
+    pub fn from_pem(chain: &[u8], key: &[u8], roots: &[u8]) -> Result<Self, MaterialError> {
+        let pem = |what, error: rustls::pki_types::pem::Error| MaterialError::Pem {
+            what,
+            reason: error.to_string(),
+        };
+        let certificates = |what: &'static str, text: &[u8]| {
+            let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
+            read.map_err(|error| pem(what, error))
+        };
+        let chain = certificates("the certificate chain", chain)?;
+        if chain.is_empty() {
+            let reason = "there is no certificate in it".to_owned();
+            return Err(MaterialError::Pem { what: "the certificate chain", reason });
+        }
+        Ok(Self {
+            chain,
+            key: PrivateKeyDer::from_pem_slice(key).map_err(|error| pem("the private key", error))?,
+            roots: certificates("the root certificates", roots)?,
+        })
+    }
+
+    /// A certificate for these DNS names by an authority made on the spot, which is forgotten at once: until there is an
+    /// authority worth the name, connections are private, and nobody can prove who they are.
+    pub fn self_made(names: &[String]) -> Result<Self, MaterialError> {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::OrganizationName, "cluster.local");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let authority = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
+
+        let mut params = CertificateParams::new(names)?;
+        params.key_usages = vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let key = KeyPair::generate()?;
+        let leaf = params.signed_by(&key, &authority)?;
+        Self::from_pem(leaf.pem().as_bytes(), key.serialize_pem().as_bytes(), authority.pem().as_bytes())
+    }
+
+    pub(super) fn roots(&self) -> &[CertificateDer<'static>] {
+        &self.roots
+    }
+
+    /// A server with this material.
+    pub(super) fn server(
+        &self,
+        policy: &Policy,
+        verifier: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<ServerConfig, MaterialError> {
+        let builder = ServerConfig::builder_with_provider(Arc::new(provider(policy)?))
+            .with_protocol_versions(versions(policy.min_version))?;
+        let builder = match verifier {
+            Some(verifier) => builder.with_client_cert_verifier(verifier),
+            None => builder.with_no_client_auth(),
+        };
+        Ok(builder.with_single_cert(self.chain.clone(), self.key.clone_key())?)
+    }
+}
+
+fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
+    static ALL: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
+    match min {
+        MinVersion::Tls12 => &ALL,
+        MinVersion::Tls13 => &ALL[..1],
+    }
+}
+
+/// The cryptography to use. Parity: names of cipher suites choose among those of TLS 1.2; TLS 1.3 always has all of its own.
+fn provider(policy: &Policy) -> Result<CryptoProvider, MaterialError> {
+    let mut provider = aws_lc_rs::default_provider();
+    if policy.cipher_suites.is_empty() {
+        return Ok(provider);
+    }
+    let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite());
+    for wanted in &policy.cipher_suites {
+        if !provider.cipher_suites.iter().any(|suite| name(suite) == plain(wanted)) {
+            return Err(MaterialError::CipherSuite(wanted.clone()));
+        }
+    }
+    provider.cipher_suites.retain(|suite| {
+        suite.tls13().is_some() || policy.cipher_suites.iter().any(|wanted| name(suite) == plain(wanted))
+    });
+    Ok(provider)
+}
+
+/// Go knows two suites by an old name as well.
+fn plain(name: &str) -> String {
+    match name {
+        "TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305" | "TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305" => {
+            format!("{name}_SHA256")
+        }
+        name if name.starts_with("TLS_AES") || name.starts_with("TLS_CHACHA20") => {
+            name.replace("TLS_", "TLS13_")
+        }
+        name => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_material_can_be_served_with_any_policy() {
+        let material = Material::self_made(&["istiod.istio-system.svc".into()]).unwrap();
+        material.server(&Policy::default(), None).unwrap();
+        let cipher_suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()];
+        material.server(&Policy { min_version: MinVersion::Tls13, cipher_suites }, None).unwrap();
+    }
+
+    #[test]
+    fn cipher_suite_nobody_knows_is_an_error() {
+        let policy = Policy { cipher_suites: vec!["TLS_NULL".into()], ..Policy::default() };
+        let material = Material::self_made(&["localhost".into()]).unwrap();
+        let error = material.server(&policy, None).unwrap_err();
+        assert_eq!(error.to_string(), r#"cipher suite "TLS_NULL" is not known or not safe"#);
+    }
+
+    #[test]
+    fn what_is_no_certificate_is_an_error() {
+        let error = Material::from_pem(b"nonsense", b"", b"").err().unwrap();
+        assert_eq!(error.to_string(), "the certificate chain cannot be read: there is no certificate in it");
+    }
+}

@@ -1,0 +1,129 @@
+//! Whose certificate counts.
+
+use std::sync::Arc;
+
+use canopus_base::spiffe::Identity;
+use canopus_engine::Engine;
+use canopus_mesh::world::Settings;
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::WebPkiClientVerifier;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
+    SignatureScheme,
+};
+use webpki::EndEntityCert;
+
+use super::MaterialError;
+
+/// Verifies the chain of a certificate as usual, and that it names one identity of a trusted domain.
+#[derive(Debug)]
+pub(super) struct SpiffeVerifier {
+    chain: Arc<dyn ClientCertVerifier>,
+    trust: Trust,
+}
+
+/// The trust domains of the mesh, as it is configured at the time.
+struct Trust(Engine);
+
+impl std::fmt::Debug for Trust {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Trust")
+    }
+}
+
+/// Why a certificate does not count though its chain does.
+#[derive(Debug, thiserror::Error)]
+enum Unacceptable {
+    #[error("the certificate names {0} identities, where one is expected")]
+    Count(usize),
+    #[error("{0} is not the identity of a workload")]
+    Format(String),
+    #[error("trust domain {0} is not trusted")]
+    Domain(Box<str>),
+}
+
+impl SpiffeVerifier {
+    pub(super) fn new(roots: &[CertificateDer<'static>], engine: Engine) -> Result<Self, MaterialError> {
+        let mut store = RootCertStore::empty();
+        for root in roots {
+            store.add(root.clone()).map_err(|error| MaterialError::Roots(error.to_string()))?;
+        }
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
+            .allow_unauthenticated()
+            .build()
+            .map_err(|error| MaterialError::Roots(error.to_string()))?;
+        Ok(Self { chain, trust: Trust(engine) })
+    }
+}
+
+impl Trust {
+    fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Unacceptable> {
+        let named = identities(certificate);
+        let [uri] = named.as_slice() else { return Err(Unacceptable::Count(named.len())) };
+        let identity: Identity = uri.parse().map_err(|_| Unacceptable::Format(uri.clone()))?;
+        let trusted = self.0.read::<Settings>(&()).is_some_and(|settings| {
+            let aliases = settings.mesh.trust_domain_aliases.iter().map(String::as_str);
+            aliases.chain([settings.trust_domain()]).any(|domain| domain == &*identity.trust_domain)
+        });
+        if trusted { Ok(()) } else { Err(Unacceptable::Domain(identity.trust_domain)) }
+    }
+}
+
+/// The URIs a certificate names.
+pub(super) fn identities(certificate: &CertificateDer<'_>) -> Vec<String> {
+    let read = EndEntityCert::try_from(certificate);
+    read.map(|certificate| certificate.valid_uri_names().map(str::to_owned).collect()).unwrap_or_default()
+}
+
+impl ClientCertVerifier for SpiffeVerifier {
+    fn offer_client_auth(&self) -> bool {
+        true
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.chain.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = self.chain.verify_client_cert(end_entity, intermediates, now)?;
+        let refused =
+            |reason| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(reason))));
+        self.trust.check(end_entity).map_err(refused)?;
+        Ok(verified)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        self.chain.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.chain.supported_verify_schemes()
+    }
+}
