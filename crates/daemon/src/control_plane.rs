@@ -145,6 +145,10 @@ impl ControlPlane for Mesh {
         self.dispatcher.note(&client.connection, &event);
     }
 
+    async fn dismissed(&self, client: &Client) {
+        client.connection.dismissed().await;
+    }
+
     fn disconnect(&self, client: &Client) {
         info!(proxy = client.connection.proxy.node_id, "disconnected");
         self.dispatcher.disconnect(&client.connection);

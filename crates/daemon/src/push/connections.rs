@@ -38,6 +38,7 @@ pub struct Connection {
     /// When it connected.
     pub connected: Stamp,
     wake: watch::Sender<u64>,
+    dismissed: watch::Sender<bool>,
     state: Mutex<State>,
 }
 
@@ -131,6 +132,18 @@ impl Connection {
     /// The revisions that concern it and that it has not acknowledged, ascending.
     pub fn outstanding(&self) -> Vec<u64> {
         self.state.lock().outstanding.clone()
+    }
+
+    /// Ends its stream; the proxy will connect again.
+    pub fn dismiss(&self) {
+        self.dismissed.send_replace(true);
+    }
+
+    /// Waits until its stream is to end.
+    pub(crate) async fn dismissed(&self) {
+        let mut dismissed = self.dismissed.subscribe();
+        // The sender is this connection's own, so there is no other end than being dismissed.
+        let _ = dismissed.wait_for(|dismissed| *dismissed).await;
     }
 
     /// Tells when to look at the world again.
@@ -233,6 +246,7 @@ impl Connections {
             address,
             connected: Stamp::now(),
             wake: watch::Sender::new(revision),
+            dismissed: watch::Sender::new(false),
             state: Mutex::default(),
         });
         self.open.write().insert(id, Arc::clone(&connection));

@@ -99,13 +99,13 @@ where
             tokio::select! {
                 biased;
                 () = drained(&mut drain) => return Ok(()),
+                () = &mut dismissed => return Ok(()),
+                () = &mut expiry => return Ok(()),
                 revision = next_revision(&mut revisions) => session.on_revision(revision),
                 request = next_request(&mut self.requests) => match request? {
                     Some(request) => session.on_request(request, connected)?,
                     None => return Ok(()),
                 },
-                () = &mut expiry => return Ok(()),
-                () = &mut dismissed => return Ok(()),
             }
         }
     }
