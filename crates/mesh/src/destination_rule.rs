@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_api::visibility::Visibility;
-use canopus_api::{Kind, annotations, istio};
+use canopus_api::{Kind, ObjectKey, annotations, istio};
 use canopus_base::host;
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
@@ -18,6 +18,7 @@ use canopus_runtime::flags::ENABLE_ENHANCED_DESTINATIONRULE_MERGE;
 
 pub use policy::{for_port, for_subset};
 
+use crate::gateway_api;
 use crate::proxy::View;
 use crate::service::ServiceKey;
 use crate::world::{MeshSettings, Origin, Shelf, objects_on, qualified_host, settings};
@@ -169,6 +170,10 @@ impl Query for RulesIn {
         let shelf =
             Shelf::Cluster(Kind::DestinationRule, settings.cluster.clone(), namespace.as_ref().into());
         let mut objects = objects_on::<istio::DestinationRule>(ctx, &shelf);
+        objects.extend(gateway_api::destination_rules(ctx, namespace).iter().map(|rule| {
+            let key = ObjectKey::new(Kind::DestinationRule, &rule.meta.namespace, &rule.meta.name);
+            (Origin::new(settings.cluster.clone(), key), rule.clone())
+        }));
         // Rules for some workloads go first, so that the others add to them.
         objects.sort_by(|(a, x), (b, y)| {
             let order = |object: &istio::DestinationRule| {

@@ -16,10 +16,13 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as TlsMode;
 use canopus_proto::istio::networking::v1alpha3::{Gateway as GatewaySpec, Server, ServerTlsSettings};
+use jiff::Timestamp;
 
+use crate::gateway_api;
+use crate::ingress;
 use crate::proxy::{Proxy, View};
 use crate::target::{Target, Targets};
-use crate::world::{objects_of, oldest_first, settings};
+use crate::world::{objects_of, settings};
 
 pub use merge::claim as claim_hosts;
 
@@ -80,7 +83,12 @@ impl GatewayConfig {
     }
 }
 
-/// Every Gateway, oldest first.
+/// Older Gateways go first, then by name and namespace.
+fn age(gateway: &Gateway) -> (Option<Timestamp>, &str, &str) {
+    (gateway.meta.creation_timestamp, &gateway.meta.name, &gateway.meta.namespace)
+}
+
+/// Every Gateway, whether written or derived from another kind of object, oldest first.
 pub struct Gateways;
 
 impl Query for Gateways {
@@ -89,9 +97,11 @@ impl Query for Gateways {
     type Value = Vec<Arc<GatewayConfig>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let mut gateways = objects_of::<Gateway>(ctx);
-        oldest_first(&mut gateways);
-        gateways.iter().map(|(_, gateway)| Arc::new(GatewayConfig::of(gateway))).collect()
+        let written = objects_of::<Gateway>(ctx).into_iter().map(|(_, gateway)| gateway);
+        let derived = gateway_api::gateways(ctx).into_iter().chain(ingress::gateways(ctx));
+        let mut gateways: Vec<_> = written.chain(derived).collect();
+        gateways.sort_by(|a, b| age(a).cmp(&age(b)));
+        gateways.iter().map(|gateway| Arc::new(GatewayConfig::of(gateway))).collect()
     }
 }
 

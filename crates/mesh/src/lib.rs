@@ -14,6 +14,8 @@ pub mod endpoint;
 pub mod envoy_filter;
 pub mod extension;
 pub mod gateway;
+pub mod gateway_api;
+pub mod ingress;
 pub mod locality;
 pub mod network;
 pub mod peer_authentication;

@@ -19,6 +19,8 @@ use canopus_proto::istio::networking::v1alpha3 as proto;
 use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
 use jiff::Timestamp;
 
+use crate::gateway_api;
+use crate::ingress;
 use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
 
 pub use delegate::merge as merge_delegate;
@@ -75,6 +77,20 @@ impl VirtualService {
     pub fn gateways(&self) -> impl Iterator<Item = &str> {
         let default = self.spec.gateways.is_empty().then_some(MESH);
         default.into_iter().chain(self.spec.gateways.iter().map(String::as_str))
+    }
+
+    /// What an object stands for that the control plane made of one of another kind.
+    pub(crate) fn derived(ctx: &Ctx<'_>, object: &Object) -> Self {
+        let settings = settings(ctx);
+        let meta = &object.meta;
+        let key = ObjectKey::new(Kind::VirtualService, &meta.namespace, &meta.name);
+        Self {
+            origin: Origin::new(settings.cluster.clone(), key),
+            created: meta.creation_timestamp,
+            semantics: semantics(object),
+            export_to: visibility(&object.spec.export_to, &settings, &meta.namespace),
+            spec: object.spec.clone(),
+        }
     }
 
     /// A Gateway API route that the consumer of a service wrote in its own namespace.
@@ -168,7 +184,7 @@ fn with_delegates(
     spec
 }
 
-/// Every VirtualService that has hosts, oldest first.
+/// Every VirtualService that has hosts, whether written or derived from another kind of object, oldest first.
 pub struct AllVirtualServices;
 
 impl Query for AllVirtualServices {
@@ -178,8 +194,9 @@ impl Query for AllVirtualServices {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let origins = ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService));
-        let mut all: Vec<_> =
-            origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone()).collect();
+        let written = origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone());
+        let derived = gateway_api::virtual_services(ctx).into_iter().chain(ingress::virtual_services(ctx));
+        let mut all: Vec<_> = written.chain(derived).collect();
         all.sort_by(|a, b| (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace())));
         all
     }

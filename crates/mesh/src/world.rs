@@ -10,6 +10,7 @@ use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
 use crate::discovery;
+use crate::gateway_api;
 
 /// Which object, of which cluster: what provenance ends in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,6 +62,8 @@ pub enum Shelf {
     Address(Box<str>),
     /// The Secrets, ConfigMaps and nodes of one cluster, by kind and namespace.
     Cluster(Kind, Arc<str>, Box<str>),
+    /// The Gateway API objects that refer to an object: its routes, its listener sets, its policies.
+    Refers(ObjectKey),
 }
 
 impl Input for Objects {
@@ -99,7 +102,7 @@ impl Input for Objects {
             Object::WorkloadEntry(entry) if !entry.spec.address.is_empty() => {
                 shelves.push(Shelf::Address(entry.spec.address.as_str().into()));
             }
-            _ => {}
+            other => shelves.extend(gateway_api::references(other).into_iter().map(Shelf::Refers)),
         }
         shelves
     }

@@ -1,0 +1,246 @@
+//! What a route attaches to, and whether it may.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::gateway_api::{GROUP, Gateway, GatewayClass, ParentReference, RouteGroupKind};
+use canopus_api::istio::ServiceEntry;
+use canopus_api::kube::Service;
+use canopus_api::{Kind, Meta, ObjectKey, labels};
+use canopus_base::host;
+use canopus_base::labels::Labels;
+use canopus_runtime::flags::PILOT_GATEWAY_API_CONTROLLER_NAME;
+
+use super::class::MESH_CONTROLLER;
+use super::fault::{Fault, reason};
+use super::gateway::{self, Parent};
+use super::reference::parent_key;
+use super::world::World;
+use crate::virtual_service::MESH;
+
+/// The label value by which an object says that it wants no waypoint.
+const NO_WAYPOINT: &str = "none";
+const NO_LABEL: &str = "istio.io/use-waypoint label missing from parent and parent namespace; in ambient mode, route \
+                        will not be respected";
+const NO_PARENT: &str = "parent not found";
+
+/// One listener, or the mesh, that a route refers to.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Link {
+    /// The listener's Gateway, or `mesh`.
+    pub(super) internal_name: Arc<str>,
+    /// The object that is referred to.
+    pub(super) key: ObjectKey,
+    /// The name of the listener.
+    pub(super) section: Box<str>,
+    /// As it is written in the route.
+    pub(super) reference: ParentReference,
+    /// The host of the listener; empty for all.
+    pub(super) hostname: Box<str>,
+    /// The hosts of other listeners of the same port and protocol.
+    pub(super) other_hostnames: BTreeSet<Box<str>>,
+    /// Why the route may not attach.
+    pub(super) denied: Option<Fault>,
+    /// Why an ambient mesh would not follow the route.
+    pub(super) no_waypoint: Option<&'static str>,
+}
+
+impl Link {
+    /// Whether the route is for the mesh rather than for a gateway.
+    pub(super) fn is_mesh(&self) -> bool {
+        &*self.internal_name == MESH
+    }
+
+    /// Whether requests for a host of the route come to this listener, and not to a narrower one beside it.
+    pub(super) fn receives(&self, route_host: &str) -> bool {
+        let own = &*self.hostname;
+        if !own.is_empty() && !host::is_wildcard(own) {
+            return true;
+        }
+        if !own.is_empty() && !host::matches(route_host, own) {
+            return false;
+        }
+        let is_narrower = |other: &&Box<str>| own.len() <= other.len();
+        !self.other_hostnames.iter().filter(is_narrower).any(|other| host::subset_of(route_host, other))
+    }
+}
+
+/// A route as its parents see it.
+pub(super) struct Applicant<'a> {
+    pub(super) kind: Kind,
+    pub(super) namespace: &'a str,
+    pub(super) parent_refs: &'a [ParentReference],
+    pub(super) hostnames: &'a [Box<str>],
+}
+
+/// Everything a route refers to as a parent, in the order of the references' texts.
+pub(super) fn links(world: &World<'_>, route: &Applicant<'_>) -> Vec<Link> {
+    let mut links = Vec::new();
+    for reference in route.parent_refs {
+        let Some(key) = parent_key(reference, route.namespace) else { continue };
+        let parents = match key.kind {
+            Kind::Service | Kind::ServiceEntry if has_foreign_waypoint(world, &key) => continue,
+            Kind::Service | Kind::ServiceEntry => vec![mesh()],
+            Kind::KubernetesGateway | Kind::ListenerSet => gateway::parents(world, &key),
+            _ => continue,
+        };
+        for (position, parent) in parents.iter().enumerate() {
+            let beside = parents.iter().enumerate().filter(|(other, beside)| {
+                *other != position && beside.port == parent.port && beside.protocol == parent.protocol
+            });
+            let mut other_hostnames: BTreeSet<_> = beside.map(|(_, other)| other.hostname.clone()).collect();
+            other_hostnames.remove(&parent.hostname);
+            let (denied, no_waypoint) = admit(world, route, parent, &key, reference);
+            links.push(Link {
+                internal_name: parent.internal_name.clone(),
+                key: key.clone(),
+                section: parent.section.clone(),
+                reference: reference.clone(),
+                hostname: parent.hostname.clone(),
+                other_hostnames,
+                denied,
+                no_waypoint,
+            });
+        }
+    }
+    links.sort_by_key(|link| reference_text(&link.reference, route.namespace));
+    links
+}
+
+/// A reference as a text to sort by.
+pub(super) fn reference_text(reference: &ParentReference, namespace: &str) -> String {
+    format!(
+        "{}/{}/{}/{}/{}.{}",
+        reference.group,
+        reference.kind,
+        reference.name,
+        reference.section_name.as_deref().unwrap_or_default(),
+        reference.port.unwrap_or_default(),
+        reference.namespace.as_deref().unwrap_or(namespace),
+    )
+}
+
+/// What routes of services attach to.
+fn mesh() -> Parent {
+    let kinds = ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"];
+    let kind = |kind: &str| RouteGroupKind { group: GROUP.into(), kind: kind.into() };
+    Parent {
+        internal_name: MESH.into(),
+        kinds: kinds.map(kind).to_vec(),
+        hosts: Vec::new(),
+        hostname: Box::default(),
+        section: Box::default(),
+        port: 0,
+        protocol: Box::default(),
+    }
+}
+
+/// Why a route may not attach to a parent, and why a waypoint would not follow it.
+fn admit(
+    world: &World<'_>,
+    route: &Applicant<'_>,
+    parent: &Parent,
+    key: &ObjectKey,
+    reference: &ParentReference,
+) -> (Option<Fault>, Option<&'static str>) {
+    match key.kind {
+        Kind::Service | Kind::ServiceEntry => {
+            let Some(labels) = labels_of(world, key) else {
+                let what = if key.kind == Kind::Service { "service" } else { "service entry" };
+                let message = format!("parent {what}: {:?} not found", key.name);
+                return (Some(Fault::new(reason::NO_MATCHING_PARENT, message)), Some(NO_PARENT));
+            };
+            let of_namespace = || world.namespace_labels(&key.namespace);
+            if !names_waypoint(&labels) && of_namespace().is_some_and(|labels| !names_waypoint(&labels)) {
+                return (None, Some(NO_LABEL));
+            }
+        }
+        _ => {
+            if let Some(fault) = mismatch(route, parent, reference) {
+                return (Some(fault), None);
+            }
+        }
+    }
+    let kind = route.kind.info().kind;
+    if parent.kinds.iter().any(|allowed| &*allowed.kind == kind && &*allowed.group == GROUP) {
+        return (None, None);
+    }
+    let message = format!("kind {GROUP}/{}/{kind} is not allowed", route.kind.info().versions[0]);
+    (Some(Fault::new(reason::NOT_ALLOWED_BY_LISTENERS, message)), None)
+}
+
+/// Why a listener is not the one a route means, or does not share a host with it.
+fn mismatch(route: &Applicant<'_>, parent: &Parent, reference: &ParentReference) -> Option<Fault> {
+    if let Some(port) = reference.port.filter(|port| *port != 0 && *port != parent.port) {
+        return Some(Fault::new(reason::NO_MATCHING_PARENT, format!("port {port} not found")));
+    }
+    let section = reference.section_name.as_deref().filter(|section| !section.is_empty());
+    if let Some(section) = section.filter(|section| **section != *parent.section) {
+        return Some(Fault::new(reason::NO_MATCHING_PARENT, format!("sectionName {section:?} not found")));
+    }
+    let any: [Box<str>; 1] = ["*".into()];
+    let hostnames = if route.hostnames.is_empty() { &any } else { route.hostnames };
+    let mut shares_host = false;
+    for hostname in hostnames {
+        for allowed in &parent.hosts {
+            let (namespace, name) = allowed.split_once('/').unwrap_or(("*", allowed));
+            let shared = host::matches(name, hostname);
+            shares_host |= shared;
+            if shared && (namespace == "*" || namespace == route.namespace) {
+                return None;
+            }
+        }
+    }
+    if parent.hosts.is_empty() {
+        return None;
+    }
+    let hostname = &parent.hostname;
+    Some(if shares_host {
+        let message = format!(
+            "hostnames matched parent hostname {hostname:?}, but namespace {:?} is not allowed by the parent",
+            route.namespace
+        );
+        Fault::new(reason::NOT_ALLOWED_BY_LISTENERS, message)
+    } else {
+        let message = format!("no hostnames matched parent hostname {hostname:?}");
+        Fault::new(reason::NO_MATCHING_LISTENER_HOSTNAME, message)
+    })
+}
+
+fn labels_of(world: &World<'_>, key: &ObjectKey) -> Option<Labels> {
+    let of = |meta: &Meta| meta.labels.clone();
+    match key.kind {
+        Kind::Service => world.object::<Service>(&key.namespace, &key.name).map(|service| of(&service.meta)),
+        Kind::ServiceEntry => {
+            world.object::<ServiceEntry>(&key.namespace, &key.name).map(|entry| of(&entry.meta))
+        }
+        _ => None,
+    }
+}
+
+fn names_waypoint(labels: &Labels) -> bool {
+    let name = labels.get(labels::USE_WAYPOINT.name);
+    name.is_some_and(|name| !name.is_empty() && !name.eq_ignore_ascii_case(NO_WAYPOINT))
+}
+
+/// Whether the waypoint of a service is made by somebody else, who follows its routes.
+fn has_foreign_waypoint(world: &World<'_>, key: &ObjectKey) -> bool {
+    let Some(mut labels) = labels_of(world, key) else { return false };
+    if !labels.contains_key(labels::USE_WAYPOINT.name) {
+        let Some(of_namespace) = world.namespace_labels(&key.namespace) else { return false };
+        labels = of_namespace;
+    }
+    if !names_waypoint(&labels) {
+        return false;
+    }
+    let name = labels.get(labels::USE_WAYPOINT.name).unwrap_or_default();
+    let namespace = labels.get(labels::USE_WAYPOINT_NAMESPACE.name).filter(|namespace| !namespace.is_empty());
+    let Some(waypoint) = world.object::<Gateway>(namespace.unwrap_or(&key.namespace), name) else {
+        return false;
+    };
+    let Some(class) = world.object::<GatewayClass>("", &waypoint.spec.gateway_class_name) else {
+        return false;
+    };
+    let controller = &*class.spec.controller_name;
+    controller != MESH_CONTROLLER && controller != world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME)
+}

@@ -1,0 +1,181 @@
+//! Where routes lead.
+
+use canopus_api::gateway_api::{Backend, ExternalBackend};
+use canopus_api::{Kind, ObjectKey};
+use canopus_proto::istio::networking::v1alpha3::{Destination, PortSelector};
+use canopus_runtime::flags::{
+    ENABLE_GATEWAY_API_INFERENCE_EXTENSION, ENABLE_MCS_HOST, MCS_API_GROUP, PILOT_ENABLE_ALPHA_GATEWAY_API,
+};
+use sha2::{Digest, Sha256};
+
+use super::fault::{Fault, reason};
+use super::grant::is_granted;
+use super::reference::{backend_key, kind_of};
+use super::world::World;
+use crate::service::ServicesByHost;
+
+/// The route that a backend belongs to.
+#[derive(Clone, Copy)]
+pub(super) struct Referrer<'a> {
+    pub(super) kind: Kind,
+    pub(super) namespace: &'a str,
+    /// Whether backends of other namespaces need a grant: not within the mesh, where callers have their own.
+    pub(super) needs_grant: bool,
+}
+
+/// Where a backend leads. A fault that comes with a destination makes requests fail there and nowhere else.
+pub(super) struct Resolved {
+    pub(super) destination: Destination,
+    pub(super) fault: Option<Fault>,
+}
+
+impl Resolved {
+    fn nowhere(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { destination: Destination::default(), fault: Some(Fault::new(reason, message)) }
+    }
+}
+
+/// What [`resolve`] gives: `Err` if the whole rule cannot be used.
+pub(super) type Resolution = Result<Resolved, Fault>;
+
+/// Where a backend leads.
+pub(super) fn resolve(world: &World<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Resolution {
+    if let Some(fault) = missing_grant(world, route, backend) {
+        return Ok(Resolved { destination: Destination::default(), fault: Some(fault) });
+    }
+    let flags = &world.settings.flags;
+    let namespace = backend.namespace.unwrap_or(route.namespace);
+    let invalid = |message: &str| Fault::new(reason::INVALID_DESTINATION, message);
+    let (host, exists) = match (backend.group, backend.kind) {
+        ("", "Service") => {
+            if backend.name.contains('.') {
+                let message = "service name invalid; the name of the Service must be used, not the hostname.";
+                return Err(invalid(message));
+            }
+            let exists = world.exists(Kind::Service, namespace, backend.name);
+            (world.service_host(backend.name, namespace), exists)
+        }
+        ("networking.istio.io", "Hostname") => {
+            if backend.namespace.is_some() {
+                return Err(invalid("namespace may not be set with Hostname type"));
+            }
+            (backend.name.to_owned(), world.host_exists(backend.name, namespace))
+        }
+        (group, "ServiceImport") if group == flags.get(MCS_API_GROUP) => {
+            let exists = world.exists(Kind::Service, namespace, backend.name);
+            if flags.get(ENABLE_MCS_HOST) {
+                (format!("{}.{namespace}.svc.clusterset.local", backend.name), exists)
+            } else {
+                (world.service_host(backend.name, namespace), exists)
+            }
+        }
+        (group, kind) => match kind_of(group, kind) {
+            Some(Kind::ExternalBackend) => return Ok(external(world, namespace, backend)),
+            Some(Kind::InferencePool) => return pool(world, namespace, backend),
+            _ => {
+                let message = format!("referencing unsupported backendRef: group {group:?} kind {kind:?}");
+                return Ok(Resolved::nowhere(reason::INVALID_KIND, message));
+            }
+        },
+    };
+    let Some(port) = backend.port else { return Err(invalid("port is required in backendRef")) };
+    let fault = (!exists).then(|| not_found(&host));
+    Ok(Resolved { destination: destination(host, port.into()), fault })
+}
+
+fn not_found(host: &str) -> Fault {
+    Fault::new(reason::BACKEND_NOT_FOUND, format!("backend({host}) not found"))
+}
+
+fn destination(host: String, port: u32) -> Destination {
+    Destination { host, port: Some(PortSelector { number: port }), ..Default::default() }
+}
+
+fn missing_grant(world: &World<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Option<Fault> {
+    let namespace = backend.namespace.filter(|namespace| *namespace != route.namespace)?;
+    let is_allowed = || {
+        let key = backend_key(backend, route.namespace);
+        key.is_some_and(|key: ObjectKey| is_granted(world, route.kind, route.namespace, &key))
+    };
+    if !route.needs_grant || is_allowed() {
+        return None;
+    }
+    let message = format!(
+        "backendRef {}/{namespace} not accessible to a {} in namespace {:?} (missing a ReferenceGrant?)",
+        backend.name,
+        route.kind.info().kind,
+        route.namespace
+    );
+    Some(Fault::new(reason::REF_NOT_PERMITTED, message))
+}
+
+/// A host outside, as an XBackend names it; some ServiceEntry has to know the host too.
+fn external(world: &World<'_>, namespace: &str, backend: &Backend<'_>) -> Resolved {
+    let name = backend.name;
+    if !world.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API) {
+        let message = "The Alpha Gateway API is not enabled, XBackend is invalid. To enable, set \
+                       PILOT_ENABLE_ALPHA_GATEWAY_API to true in istiod.";
+        return Resolved::nowhere(reason::INVALID_KIND, message);
+    }
+    let Some(object) = world.object::<ExternalBackend>(namespace, name) else {
+        return Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({name}) not found"));
+    };
+    let outside =
+        object.spec.external_hostname.as_ref().filter(|_| &*object.spec.r#type == "ExternalHostname");
+    let Some(outside) = outside else {
+        let message = format!("backend({name}) type: expected ExternalHostname, got {}", object.spec.r#type);
+        return Resolved::nowhere(reason::INVALID_KIND, message);
+    };
+    let port = object.spec.port.port;
+    if let Some(other) = backend.port.filter(|asked| *asked != port) {
+        let message = format!("backend({name}) does not expose port {other}, expected {port}");
+        return Resolved::nowhere(reason::BACKEND_NOT_FOUND, message);
+    }
+    let host = outside.hostname.to_string();
+    let fault = (!world.host_exists(&host, namespace)).then(|| not_found(&host));
+    Resolved { destination: destination(host, port.into()), fault }
+}
+
+/// The service that stands for an inference pool.
+fn pool(world: &World<'_>, namespace: &str, backend: &Backend<'_>) -> Resolution {
+    let name = backend.name;
+    if !world.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
+        let message = "InferencePool is not enabled. To enable, set ENABLE_GATEWAY_API_INFERENCE_EXTENSION to true in \
+                       istiod";
+        return Ok(Resolved::nowhere(reason::INVALID_KIND, message));
+    }
+    if name.contains('.') {
+        let message =
+            "InferencePool.Name invalid; the name of the InferencePool must be used, not the hostname.";
+        return Err(Fault::new(reason::INVALID_DESTINATION, message));
+    }
+    if !world.exists(Kind::InferencePool, namespace, name) {
+        return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({name}) not found")));
+    }
+    let host = world.service_host(&pool_service(name), namespace);
+    let services = world.ctx.get::<ServicesByHost>(&host.as_str().into());
+    let Some(service) = services.get(namespace) else {
+        return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({host}) not found")));
+    };
+    let said = |part: &str| {
+        let label = service.labels.get(&format!("istio.io/inferencepool-extension-{part}"));
+        label.is_some_and(|value| !value.is_empty())
+    };
+    if !["service", "port", "failure-mode"].into_iter().all(said) {
+        let message = "InferencePool service invalid, extensionRef labels not found";
+        return Err(Fault::new(reason::INVALID_DESTINATION, message));
+    }
+    let port = service.ports.first().map_or(0, |port| port.number);
+    Ok(Resolved { destination: destination(host, port), fault: None })
+}
+
+/// The name of the service that stands for a pool, short enough for a service.
+fn pool_service(pool: &str) -> String {
+    const LONGEST: usize = 63;
+    const SEPARATOR: &str = "-ip-";
+    let digest = Sha256::digest(pool.as_bytes());
+    let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    let room = LONGEST - SEPARATOR.len() - hash.len();
+    let end = pool.floor_char_boundary(room);
+    format!("{}{SEPARATOR}{hash}", &pool[..end])
+}

@@ -1,0 +1,101 @@
+//! Listeners of one gateway that cannot be told apart.
+
+use std::collections::BTreeMap;
+
+use canopus_api::gateway_api::{FromNamespaces, Gateway, Listener, ListenerSet};
+use canopus_api::{Kind, ObjectKey};
+
+use super::fault::reason;
+use super::listener::entry_port;
+use super::world::World;
+
+/// The listeners that lose to others, by the object they are in and by name, with the reason.
+pub(super) type Conflicts = BTreeMap<(Kind, Box<str>, Box<str>, Box<str>), &'static str>;
+
+/// Which listeners of a gateway and of the sets that add to it lose to earlier ones.
+///
+/// The gateway's own go first, then those of the sets by age. A listener that lost frees its place.
+pub(super) fn conflicts(world: &World<'_>, gateway: &Gateway) -> Conflicts {
+    let own =
+        gateway.spec.listeners.iter().map(|listener| (Kind::KubernetesGateway, &gateway.meta, listener));
+    let sets = sets_of(world, gateway);
+    let of_sets = sets
+        .iter()
+        .flat_map(|set| set.spec.listeners.iter().map(|listener| (Kind::ListenerSet, &set.meta, listener)));
+    let mut kept: Vec<(u16, &Listener)> = Vec::new();
+    let mut lost = Conflicts::new();
+    for (kind, meta, listener) in own.chain(of_sets) {
+        let port = entry_port(listener).unwrap_or(listener.port);
+        match kept.iter().find(|(other, older)| *other == port && !are_distinct(listener, older)) {
+            Some((_, older)) => {
+                let owner = (kind, meta.namespace.clone(), meta.name.clone(), listener.name.clone());
+                lost.insert(owner, why(listener, older));
+            }
+            None => kept.push((port, listener)),
+        }
+    }
+    lost
+}
+
+/// The listener sets that a gateway takes, oldest first.
+fn sets_of(world: &World<'_>, gateway: &Gateway) -> Vec<std::sync::Arc<ListenerSet>> {
+    let key = ObjectKey::new(Kind::KubernetesGateway, &gateway.meta.namespace, &gateway.meta.name);
+    let sets = world.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
+    let mut sets: Vec<_> = sets
+        .filter_map(|origin| world.object::<ListenerSet>(origin.namespace(), origin.name()))
+        .filter(|set| allows(world, gateway, &set.meta.namespace))
+        .collect();
+    sets.sort_by(|a, b| {
+        (a.meta.creation_timestamp, &a.meta.namespace, &a.meta.name).cmp(&(
+            b.meta.creation_timestamp,
+            &b.meta.namespace,
+            &b.meta.name,
+        ))
+    });
+    sets
+}
+
+/// Whether a gateway takes listeners from a namespace.
+pub(super) fn allows(world: &World<'_>, gateway: &Gateway, namespace: &str) -> bool {
+    let Some(allowed) = &gateway.spec.allowed_listeners else { return false };
+    match &allowed.namespaces.from {
+        FromNamespaces::All => true,
+        FromNamespaces::Same => *gateway.meta.namespace == *namespace,
+        FromNamespaces::Selector => {
+            let selector = allowed.namespaces.selector.as_ref().and_then(|selector| selector.compile().ok());
+            let labels = world.namespace_labels(namespace);
+            selector.zip(labels).is_some_and(|(selector, labels)| selector.matches(&labels))
+        }
+        FromNamespaces::None | FromNamespaces::Other(_) => false,
+    }
+}
+
+fn is_connection(listener: &Listener) -> bool {
+    matches!(&*listener.protocol, "TCP" | "UDP")
+}
+
+fn has_hosts(listener: &Listener) -> bool {
+    matches!(&*listener.protocol, "HTTP" | "HTTPS" | "TLS")
+}
+
+fn host(listener: &Listener) -> &str {
+    listener.hostname.as_deref().filter(|host| !host.is_empty()).unwrap_or("*")
+}
+
+/// Whether two listeners of a port can be told apart.
+fn are_distinct(a: &Listener, b: &Listener) -> bool {
+    match ((is_connection(a), has_hosts(a)), (is_connection(b), has_hosts(b))) {
+        ((true, _), (true, _) | (_, true)) | ((_, true), (true, _)) => false,
+        ((_, true), (_, true)) => host(a) != host(b),
+        _ => a.protocol != b.protocol,
+    }
+}
+
+fn why(listener: &Listener, older: &Listener) -> &'static str {
+    let both_connections = is_connection(listener) && is_connection(older);
+    if both_connections || listener.protocol != older.protocol {
+        reason::PROTOCOL_CONFLICT
+    } else {
+        reason::HOSTNAME_CONFLICT
+    }
+}

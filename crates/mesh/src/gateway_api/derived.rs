@@ -1,0 +1,125 @@
+//! The VirtualServices of all routes, those of one listener and host merged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::{Kind, annotations, istio};
+use canopus_engine::{Ctx, Query};
+use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
+use jiff::Timestamp;
+
+use super::matching;
+use super::route::{RouteOf, Routed};
+use crate::virtual_service::VirtualService;
+use crate::world::{Objects, Origin, Shelf, settings};
+
+/// Which routes share a VirtualService, by the key of [`Routed`].
+pub struct RouteGroups;
+
+impl Query for RouteGroups {
+    const NAME: &'static str = "route_groups";
+    type Key = ();
+    type Value = BTreeMap<Arc<str>, Vec<Origin>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let settings = settings(ctx);
+        let mut groups = Self::Value::new();
+        if !settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
+            return groups;
+        }
+        for kind in [Kind::HttpRoute, Kind::GrpcRoute, Kind::TcpRoute, Kind::TlsRoute] {
+            for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
+                if origin.cluster != settings.cluster {
+                    continue;
+                }
+                for routed in &ctx.get::<RouteOf>(origin).virtual_services {
+                    let group = groups.entry(routed.key.clone()).or_default();
+                    if group.last() != Some(origin) {
+                        group.push(origin.clone());
+                    }
+                }
+            }
+        }
+        groups
+    }
+}
+
+/// The routes of one group.
+struct RouteGroup;
+
+impl Query for RouteGroup {
+    const NAME: &'static str = "route_group";
+    type Key = Arc<str>;
+    type Value = Vec<Origin>;
+
+    fn run(ctx: &Ctx<'_>, key: &Arc<str>) -> Self::Value {
+        ctx.get::<RouteGroups>(&()).get(key).cloned().unwrap_or_default()
+    }
+}
+
+/// The VirtualService of a group of routes: what the oldest says first, all in the order of their matches.
+pub struct DerivedVirtualService;
+
+impl Query for DerivedVirtualService {
+    const NAME: &'static str = "derived_virtual_service";
+    /// The key of [`Routed`].
+    type Key = Arc<str>;
+    type Value = Option<Arc<istio::VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, key: &Arc<str>) -> Self::Value {
+        let mut parts: Vec<Routed> = Vec::new();
+        for origin in ctx.get::<RouteGroup>(key).iter() {
+            let facts = ctx.get::<RouteOf>(origin);
+            let of_group = facts.virtual_services.iter().filter(|routed: &&Routed| routed.key == *key);
+            parts.extend(of_group.cloned());
+        }
+        parts.sort_by(|a, b| order(a).cmp(&order(b)));
+        merge(&parts)
+    }
+}
+
+/// By age, then namespace, then name.
+fn order(routed: &Routed) -> (Option<Timestamp>, &str, &str) {
+    let meta = &routed.object.meta;
+    (meta.creation_timestamp, &meta.namespace, &routed.rank)
+}
+
+/// The names of the routes behind a VirtualService.
+fn parents(object: &istio::VirtualService) -> &str {
+    object.meta.annotation(annotations::INTERNAL_PARENTS.name).unwrap_or_default()
+}
+
+fn merge(parts: &[Routed]) -> Option<Arc<istio::VirtualService>> {
+    let (first, others) = parts.split_first()?;
+    if others.is_empty() {
+        return Some(first.object.clone());
+    }
+    let mut merged = first.object.as_ref().clone();
+    for Routed { object: other, .. } in others {
+        merged.spec.http.extend(other.spec.http.iter().cloned());
+        let names = format!("{},{}", parents(&merged), parents(other));
+        merged.meta.annotations.insert(annotations::INTERNAL_PARENTS.name, names);
+    }
+    matching::sort(&mut merged.spec.http);
+    Some(Arc::new(merged))
+}
+
+/// The VirtualServices that stand for routes.
+pub(crate) fn virtual_services(ctx: &Ctx<'_>) -> Vec<Arc<VirtualService>> {
+    let groups = ctx.get::<RouteGroups>(&());
+    groups.keys().filter_map(|key| ctx.get::<Resolved>(key).as_ref().clone()).collect()
+}
+
+/// The VirtualService of a group as the mesh sees it.
+struct Resolved;
+
+impl Query for Resolved {
+    const NAME: &'static str = "derived_route";
+    type Key = Arc<str>;
+    type Value = Option<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, key: &Arc<str>) -> Self::Value {
+        let object = ctx.get::<DerivedVirtualService>(key);
+        object.as_ref().as_ref().map(|object| Arc::new(VirtualService::derived(ctx, object)))
+    }
+}

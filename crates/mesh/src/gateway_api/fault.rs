@@ -1,0 +1,54 @@
+//! Why something cannot be used as it is written.
+
+/// Why something cannot be used as it is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// In one word.
+    pub reason: &'static str,
+    /// For people.
+    pub message: String,
+}
+
+impl Fault {
+    pub(super) fn new(reason: &'static str, message: impl Into<String>) -> Self {
+        Self { reason, message: message.into() }
+    }
+
+    /// Both faults as one: the first reason, the texts of both.
+    pub(super) fn join(first: Option<Self>, second: Option<Self>) -> Option<Self> {
+        match (first, second) {
+            (Some(mut first), Some(second)) => {
+                first.message.push_str("; ");
+                first.message.push_str(&second.message);
+                Some(first)
+            }
+            (first, second) => first.or(second),
+        }
+    }
+}
+
+/// The reasons that conditions give, as the Gateway API and Istio name them.
+pub(super) mod reason {
+    pub(in super::super) const INVALID_DESTINATION: &str = "InvalidDestination";
+    pub(in super::super) const UNSUPPORTED_ADDRESS: &str = "UnsupportedAddress";
+    pub(in super::super) const REF_NOT_PERMITTED: &str = "RefNotPermitted";
+    pub(in super::super) const INVALID_KIND: &str = "InvalidKind";
+    pub(in super::super) const BACKEND_NOT_FOUND: &str = "BackendNotFound";
+    pub(in super::super) const INVALID_FILTER: &str = "InvalidFilter";
+    pub(in super::super) const INVALID_CONFIGURATION: &str = "InvalidConfiguration";
+    pub(in super::super) const INVALID_CERTIFICATE_REF: &str = "InvalidCertificateRef";
+    pub(in super::super) const INVALID_CA_CERTIFICATE_REF: &str = "InvalidCACertificateRef";
+    pub(in super::super) const INVALID_CA_CERTIFICATE_KIND: &str = "InvalidCACertificateKind";
+    pub(in super::super) const NO_VALID_CA_CERTIFICATE: &str = "NoValidCACertificate";
+    pub(in super::super) const DEPRECATED_FIELD: &str = "DeprecatedField";
+    pub(in super::super) const NO_MATCHING_PARENT: &str = "NoMatchingParent";
+    pub(in super::super) const NOT_ALLOWED_BY_LISTENERS: &str = "NotAllowedByListeners";
+    pub(in super::super) const NO_MATCHING_LISTENER_HOSTNAME: &str = "NoMatchingListenerHostname";
+    pub(in super::super) const UNSUPPORTED_PROTOCOL: &str = "UnsupportedProtocol";
+    pub(in super::super) const INVALID: &str = "Invalid";
+    pub(in super::super) const HOSTNAME_CONFLICT: &str = "HostnameConflict";
+    pub(in super::super) const PROTOCOL_CONFLICT: &str = "ProtocolConflict";
+    pub(in super::super) const CONFLICTED: &str = "Conflicted";
+    pub(in super::super) const TARGET_NOT_FOUND: &str = "TargetNotFound";
+    pub(in super::super) const IGNORED: &str = "IgnoredByIstio";
+}

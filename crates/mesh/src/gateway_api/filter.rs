@@ -1,0 +1,206 @@
+//! What is done to requests on their way.
+
+use std::collections::BTreeMap;
+use std::time::Duration as Span;
+
+use canopus_api::gateway_api::{
+    Header, HeaderModifier, HttpCors, HttpPathModifier, HttpRequestRedirect, HttpUrlRewrite,
+    PathModifierType, RequestMirror,
+};
+use canopus_proto::google::protobuf::{BoolValue, Duration};
+use canopus_proto::istio::networking::v1alpha3::cors_policy::UnmatchedPreflights;
+use canopus_proto::istio::networking::v1alpha3::headers::HeaderOperations;
+use canopus_proto::istio::networking::v1alpha3::http_redirect::{RedirectPort, RedirectPortSelection};
+use canopus_proto::istio::networking::v1alpha3::string_match::MatchType as Pattern;
+use canopus_proto::istio::networking::v1alpha3::{
+    CorsPolicy, Headers, HttpMirrorPolicy, HttpRedirect, HttpRewrite, Percent, RegexRewrite, StringMatch,
+};
+
+use super::backend::{self, Referrer};
+use super::fault::{Fault, reason};
+use super::world::World;
+
+/// An origin by RFC 6454: a scheme and a host, with nothing after them.
+const ANY_ORIGIN: &str = r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#]+$";
+
+/// A filter that nothing here knows.
+pub(super) fn unsupported(kind: &str) -> Fault {
+    Fault::new(reason::INVALID_FILTER, format!("unsupported filter type {kind:?}"))
+}
+
+/// Changes to the headers of requests.
+pub(super) fn request_headers(
+    into: &mut Option<Headers>,
+    written: Option<&HeaderModifier>,
+) -> Result<(), Fault> {
+    if let Some(written) = written {
+        into.get_or_insert_default().request = Some(headers(written)?);
+    }
+    Ok(())
+}
+
+/// Changes to the headers of responses.
+pub(super) fn response_headers(
+    into: &mut Option<Headers>,
+    written: Option<&HeaderModifier>,
+) -> Result<(), Fault> {
+    if let Some(written) = written {
+        into.get_or_insert_default().response = Some(headers(written)?);
+    }
+    Ok(())
+}
+
+fn headers(written: &HeaderModifier) -> Result<HeaderOperations, Fault> {
+    let is_printable =
+        |header: &&Header| header.value.bytes().all(|byte| byte == 9 || (byte >= 32 && byte != 127));
+    if let Some(header) = written.set.iter().chain(&written.add).find(|header| !is_printable(header)) {
+        let message = format!("header {:?} value contains invalid characters", header.name);
+        return Err(Fault::new(reason::INVALID_FILTER, message));
+    }
+    Ok(HeaderOperations {
+        set: by_name(&written.set),
+        add: by_name(&written.add),
+        remove: written.remove.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// Headers by their name in lower case; of several the first counts.
+fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for header in headers {
+        found.entry(header.name.to_lowercase()).or_insert_with(|| header.value.to_string());
+    }
+    found
+}
+
+/// A copy of requests.
+pub(super) fn mirror(
+    world: &World<'_>,
+    route: Referrer<'_>,
+    written: &RequestMirror,
+) -> Result<HttpMirrorPolicy, Fault> {
+    let resolved = backend::resolve(world, route, &written.backend_ref.backend())?;
+    if let Some(fault) = resolved.fault {
+        return Err(fault);
+    }
+    let share = match (&written.fraction, written.percent) {
+        (Some(fraction), _) => {
+            Some(100.0 * f64::from(fraction.numerator) / f64::from(fraction.denominator.max(1)))
+        }
+        (None, percent) => percent.map(f64::from),
+    };
+    Ok(HttpMirrorPolicy {
+        destination: Some(resolved.destination),
+        percentage: share.map(|value| Percent { value }),
+    })
+}
+
+/// Another URL for requests; `None` if nothing changes.
+pub(super) fn rewrite(written: &HttpUrlRewrite) -> Option<HttpRewrite> {
+    let mut rewrite = HttpRewrite {
+        authority: written.hostname.as_deref().unwrap_or_default().to_owned(),
+        ..Default::default()
+    };
+    match written.path.as_ref().map(replacement) {
+        Some(Replacement::Prefix(prefix)) => {
+            let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+            // A slash alone takes the prefix away.
+            rewrite.uri = if prefix.is_empty() { "/" } else { prefix }.to_owned();
+        }
+        Some(Replacement::Whole(path)) => {
+            let rewrite_to = RegexRewrite { r#match: "/.*".to_owned(), rewrite: path.to_owned() };
+            rewrite.uri_regex_rewrite = Some(rewrite_to);
+        }
+        Some(Replacement::None) | None => {}
+    }
+    (rewrite != HttpRewrite::default()).then_some(rewrite)
+}
+
+/// What takes a path's place.
+enum Replacement<'a> {
+    Prefix(&'a str),
+    Whole(&'a str),
+    None,
+}
+
+fn replacement(written: &HttpPathModifier) -> Replacement<'_> {
+    match &written.r#type {
+        PathModifierType::ReplacePrefixMatch => {
+            Replacement::Prefix(written.replace_prefix_match.as_deref().unwrap_or_default())
+        }
+        PathModifierType::ReplaceFullPath => {
+            Replacement::Whole(written.replace_full_path.as_deref().unwrap_or_default())
+        }
+        PathModifierType::Other(_) => Replacement::None,
+    }
+}
+
+/// An answer with another URL.
+pub(super) fn redirect(written: &HttpRequestRedirect) -> HttpRedirect {
+    let derived = match written.scheme {
+        Some(_) => RedirectPortSelection::FromProtocolDefault,
+        None => RedirectPortSelection::FromRequestPort,
+    };
+    let port = match written.port {
+        Some(port) => RedirectPort::Port(port.into()),
+        None => RedirectPort::DerivePort(derived as i32),
+    };
+    let mut redirect = HttpRedirect {
+        redirect_code: written.status_code.into(),
+        authority: written.hostname.as_deref().unwrap_or_default().to_owned(),
+        scheme: written.scheme.as_deref().unwrap_or_default().to_owned(),
+        redirect_port: Some(port),
+        ..Default::default()
+    };
+    match written.path.as_ref().map(replacement) {
+        Some(Replacement::Whole(path)) => redirect.uri = path.to_owned(),
+        Some(Replacement::Prefix(prefix)) => redirect.prefix_rewrite = prefix.to_owned(),
+        Some(Replacement::None) | None => {}
+    }
+    redirect
+}
+
+/// Cross-origin resource sharing.
+pub(super) fn cors(written: &HttpCors) -> CorsPolicy {
+    let texts = |list: &[Box<str>]| list.iter().map(ToString::to_string).collect();
+    let origins = written.allow_origins.iter().filter(|origin| !origin.is_empty());
+    CorsPolicy {
+        allow_origins: origins
+            .map(|origin| StringMatch { match_type: Some(origin_pattern(origin)) })
+            .collect(),
+        allow_credentials: (written.allow_credentials == Some(true)).then_some(BoolValue { value: true }),
+        allow_methods: texts(&written.allow_methods),
+        allow_headers: texts(&written.allow_headers),
+        expose_headers: texts(&written.expose_headers),
+        max_age: u64::try_from(written.max_age)
+            .ok()
+            .filter(|seconds| *seconds > 0)
+            .map(|seconds| Duration::from(Span::from_secs(seconds))),
+        unmatched_preflights: UnmatchedPreflights::Ignore as i32,
+        ..Default::default()
+    }
+}
+
+fn origin_pattern(origin: &str) -> Pattern {
+    match origin.split_once('*') {
+        None => Pattern::Exact(origin.to_owned()),
+        Some(("", "")) => Pattern::Regex(ANY_ORIGIN.to_owned()),
+        Some((prefix, "")) => Pattern::Prefix(prefix.to_owned()),
+        Some(_) => {
+            let parts: Vec<_> = origin.split('*').map(quoted).collect();
+            Pattern::Regex(format!("^{}$", parts.join(".*")))
+        }
+    }
+}
+
+/// A text with everything that means something in an expression taken literally.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len());
+    for character in text.chars() {
+        if r"\.+*?()|[]{}^$".contains(character) {
+            quoted.push('\\');
+        }
+        quoted.push(character);
+    }
+    quoted
+}

@@ -1,0 +1,277 @@
+//! Gateways and listener sets: the servers they open, each as a Gateway of its own that routes can be bound to.
+
+use std::sync::Arc;
+
+use canopus_api::gateway_api::{AddressType, Gateway, Listener, ListenerSet, ListenerStatus, RouteGroupKind};
+use canopus_api::{Kind, Meta, ObjectKey, annotations, istio};
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::networking::v1alpha3::{Gateway as GatewaySpec, Server};
+use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
+
+use super::GENERATED;
+use super::class::{Class, is_managed};
+use super::conflict::{self, Conflicts};
+use super::fault::{Fault, reason};
+use super::listener::{self, Owner};
+use super::world::World;
+use crate::world::{Objects, Origin, Shelf};
+
+/// What routes attach to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Parent {
+    /// `namespace/name` of the derived Gateway, or `mesh`.
+    pub internal_name: Arc<str>,
+    /// The kinds of routes it takes.
+    pub kinds: Vec<RouteGroupKind>,
+    /// The hosts it takes, each with the namespace that routes must be in.
+    pub hosts: Vec<String>,
+    /// The host as the listener has it; empty for all.
+    pub hostname: Box<str>,
+    /// The name of the listener.
+    pub section: Box<str>,
+    /// Its port.
+    pub port: u16,
+    /// Its protocol.
+    pub protocol: Box<str>,
+}
+
+/// A listener as something that routes attach to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Attachable {
+    /// What routes see of it.
+    pub parent: Parent,
+    /// The Gateway that stands for it.
+    pub gateway: Arc<istio::Gateway>,
+    /// Whether that Gateway counts: one that does not still tells routes what is wrong.
+    pub is_valid: bool,
+}
+
+/// What a gateway or a listener set opens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Opened {
+    /// The hosts of the services whose proxies run it.
+    pub services: Vec<String>,
+    /// The listeners that routes can attach to.
+    pub listeners: Vec<Attachable>,
+    /// Every server, whether or not routes can attach to it.
+    pub servers: Vec<Server>,
+    /// What is said of each listener, routes not yet counted.
+    pub statuses: Vec<ListenerStatus>,
+    /// How many listeners can be used.
+    pub valid: usize,
+    /// What is wrong with the whole.
+    pub fault: Option<Fault>,
+}
+
+/// What a Gateway or a ListenerSet opens; `None` if it is not ours, or nothing can be opened for it.
+pub struct OpenedBy;
+
+impl Query for OpenedBy {
+    const NAME: &'static str = "opened_by";
+    /// The Gateway or ListenerSet.
+    type Key = Origin;
+    type Value = Option<Arc<Opened>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let world = World::new(ctx);
+        let opened = match origin.key.kind {
+            Kind::KubernetesGateway => {
+                by_gateway(&world, &*world.object(origin.namespace(), origin.name())?)?
+            }
+            Kind::ListenerSet => by_set(&world, &*world.object(origin.namespace(), origin.name())?)?,
+            _ => return None,
+        };
+        Some(Arc::new(opened))
+    }
+}
+
+/// The Gateways that stand for Gateway API listeners.
+pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
+    let world = World::new(ctx);
+    if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for kind in [Kind::KubernetesGateway, Kind::ListenerSet] {
+        for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
+            if origin.cluster != world.settings.cluster {
+                continue;
+            }
+            let opened = ctx.get::<OpenedBy>(origin);
+            let listeners = opened.iter().flat_map(|opened| &opened.listeners);
+            found.extend(
+                listeners.filter(|listener| listener.is_valid).map(|listener| listener.gateway.clone()),
+            );
+        }
+    }
+    found
+}
+
+fn by_gateway(world: &World<'_>, gateway: &Gateway) -> Option<Opened> {
+    let class = Class::named(world, &gateway.spec.gateway_class_name)?;
+    if class == Class::Remote {
+        return None;
+    }
+    let (services, fault) = services(world, gateway, class);
+    if services.is_empty() && fault.is_some() {
+        return Some(Opened { fault, ..Default::default() });
+    }
+    let opener = Opener {
+        world,
+        owner: Owner { kind: Kind::KubernetesGateway, meta: &gateway.meta },
+        gateway,
+        class,
+        services: &services,
+    };
+    let opened = opener.open(&gateway.spec.listeners, &gateway.status.listeners);
+    Some(Opened { fault, ..opened })
+}
+
+fn by_set(world: &World<'_>, set: &ListenerSet) -> Option<Opened> {
+    let gateway = gateway_of(world, set)?;
+    let class = Class::named(world, &gateway.spec.gateway_class_name)?;
+    if !class.takes_listener_sets() || !conflict::allows(world, &gateway, &set.meta.namespace) {
+        return None;
+    }
+    let (services, fault) = services(world, &gateway, class);
+    if services.is_empty() && fault.is_some() {
+        return Some(Opened { fault, ..Default::default() });
+    }
+    let opener = Opener {
+        world,
+        owner: Owner { kind: Kind::ListenerSet, meta: &set.meta },
+        gateway: &gateway,
+        class,
+        services: &services,
+    };
+    let mut opened = opener.open(&set.spec.listeners, &set.status.listeners);
+    opened.listeners.retain(|listener| listener.is_valid);
+    Some(Opened { fault, ..opened })
+}
+
+/// The gateway that a listener set adds to.
+pub(super) fn gateway_of(world: &World<'_>, set: &ListenerSet) -> Option<Arc<Gateway>> {
+    let parent = &set.spec.parent_ref;
+    if super::reference::kind_of(&parent.group, &parent.kind) != Some(Kind::KubernetesGateway) {
+        return None;
+    }
+    world.object::<Gateway>(parent.namespace.as_deref().unwrap_or(&set.meta.namespace), &parent.name)
+}
+
+/// The services whose proxies run a gateway, and what is wrong with the addresses it names.
+fn services(world: &World<'_>, gateway: &Gateway, class: Class) -> (Vec<String>, Option<Fault>) {
+    if is_managed(world, &gateway.spec) {
+        return (vec![class.managed_service(world, gateway)], None);
+    }
+    let (mut services, mut skipped) = (Vec::new(), Vec::new());
+    for address in &gateway.spec.addresses {
+        let value = address.value.as_deref().unwrap_or_default();
+        if address.r#type != AddressType::Hostname {
+            skipped.push(value);
+        } else if value.contains('.') {
+            services.push(value.to_owned());
+        } else {
+            services.push(world.service_host(value, &gateway.meta.namespace));
+        }
+    }
+    let fault = if !skipped.is_empty() {
+        let message = format!("only Hostname is supported, ignoring [{}]", skipped.join(" "));
+        Some(Fault::new(reason::UNSUPPORTED_ADDRESS, message))
+    } else if gateway.meta.annotation(annotations::SERVICE_TYPE.name).is_some() {
+        let message = format!(
+            "annotation {} is deprecated, use Spec.Infrastructure.Routeability",
+            annotations::SERVICE_TYPE.name
+        );
+        Some(Fault::new(reason::DEPRECATED_FIELD, message))
+    } else {
+        None
+    };
+    (services, fault)
+}
+
+/// Opens the listeners of one object.
+struct Opener<'a> {
+    world: &'a World<'a>,
+    owner: Owner<'a>,
+    /// The gateway the listeners belong to, whichever object they are written in.
+    gateway: &'a Gateway,
+    class: Class,
+    services: &'a [String],
+}
+
+impl Opener<'_> {
+    fn open(&self, listeners: &[Listener], present: &[ListenerStatus]) -> Opened {
+        let conflicts = match self.class {
+            Class::Gateway => conflict::conflicts(self.world, self.gateway),
+            _ => Conflicts::new(),
+        };
+        let generation = self.owner.meta.generation;
+        let mut opened = Opened { services: self.services.to_vec(), ..Default::default() };
+        for (position, listener) in listeners.iter().enumerate() {
+            let meta = self.owner.meta;
+            let key = (self.owner.kind, meta.namespace.clone(), meta.name.clone(), listener.name.clone());
+            let present = present.get(position);
+            if let Some(why) = conflicts.get(&key) {
+                let conditions = listener::conflicted(why);
+                opened.statuses.push(listener::status(listener, conditions, generation, present));
+                continue;
+            }
+            let built = listener::build(self.world, self.owner, &self.gateway.spec, listener, self.class);
+            opened.statuses.push(listener::status(listener, built.conditions, generation, present));
+            opened.valid += usize::from(built.is_valid);
+            let Some(server) = built.server else { continue };
+            opened.servers.push(server.clone());
+            if self.class.routes_on(listener.port) {
+                opened.listeners.push(self.attachable(listener, server, built.is_valid));
+            }
+        }
+        opened
+    }
+
+    fn attachable(&self, listener: &Listener, server: Server, is_valid: bool) -> Attachable {
+        let meta = self.owner.meta;
+        let name = format!("{}~{GENERATED}~{}", meta.name, listener.name);
+        let parent = Parent {
+            internal_name: format!("{}/{name}", meta.namespace).into(),
+            kinds: listener::supported_kinds(listener).0,
+            hosts: server.hosts.clone(),
+            hostname: listener.hostname.clone().unwrap_or_default(),
+            section: listener.name.clone(),
+            port: server.port.as_ref().map_or(0, |port| u16::try_from(port.number).unwrap_or_default()),
+            protocol: listener.protocol.clone(),
+        };
+        let spec = GatewaySpec { servers: vec![server], ..Default::default() };
+        let meta = Meta {
+            creation_timestamp: meta.creation_timestamp,
+            annotations: self.annotations(listener).into_iter().collect(),
+            ..Meta::new(&meta.namespace, &name)
+        };
+        let gateway = Arc::new(istio::Gateway { meta, spec, status: Default::default() });
+        Attachable { parent, gateway, is_valid }
+    }
+
+    fn annotations(&self, listener: &Listener) -> Vec<(String, String)> {
+        let meta = self.owner.meta;
+        let kind = self.owner.kind.info().kind;
+        let account = self.class.service_account(self.world, self.gateway);
+        let parents = format!("{kind}/{}/{}.{}", meta.name, listener.name, meta.namespace);
+        let mut annotations = vec![
+            (annotations::INTERNAL_PARENTS.name.to_owned(), parents),
+            (annotations::INTERNAL_GATEWAY_SEMANTICS.name.to_owned(), "gateway".to_owned()),
+            (annotations::INTERNAL_GATEWAY_SERVICE.name.to_owned(), self.services.join(",")),
+            (annotations::INTERNAL_SERVICE_ACCOUNT_NAME.name.to_owned(), account),
+        ];
+        if self.owner.kind == Kind::ListenerSet {
+            let of_gateway = self.gateway.meta.namespace.to_string();
+            annotations.push((annotations::INTERNAL_PARENT_NAMESPACE.name.to_owned(), of_gateway));
+        }
+        annotations
+    }
+}
+
+/// What routes can attach to in a Gateway or ListenerSet.
+pub(super) fn parents(world: &World<'_>, key: &ObjectKey) -> Vec<Parent> {
+    let opened = world.ctx.get::<OpenedBy>(&Origin::new(world.settings.cluster.clone(), key.clone()));
+    let listeners = opened.iter().flat_map(|opened| &opened.listeners);
+    listeners.map(|listener| listener.parent.clone()).collect()
+}

@@ -1,0 +1,29 @@
+//! Who may refer to objects of other namespaces.
+
+use canopus_api::gateway_api::ReferenceGrant;
+use canopus_api::{Kind, ObjectKey};
+
+use super::reference::kind_of;
+use super::world::World;
+
+/// Whether a ReferenceGrant lets objects of a kind and namespace refer to an object.
+pub(super) fn is_granted(world: &World<'_>, from: Kind, from_namespace: &str, to: &ObjectKey) -> bool {
+    let referable =
+        [Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::ExternalBackend, Kind::InferencePool];
+    if !referable.contains(&to.kind) {
+        return false;
+    }
+    let grants = world.objects_in::<ReferenceGrant>(&to.namespace);
+    grants.iter().any(|(_, grant)| {
+        let from_matches = grant.spec.from.iter().any(|entry| {
+            *entry.namespace == *from_namespace && kind_of(&entry.group, &entry.kind) == Some(from)
+        });
+        let to_matches = || {
+            grant.spec.to.iter().any(|entry| {
+                kind_of(&entry.group, &entry.kind) == Some(to.kind)
+                    && entry.name.as_ref().is_none_or(|name| *name == to.name)
+            })
+        };
+        from_matches && to_matches()
+    })
+}

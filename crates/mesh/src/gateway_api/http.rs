@@ -1,0 +1,197 @@
+//! Rules of HTTP routes.
+
+use canopus_api::Kind;
+use canopus_api::gateway_api::{
+    HttpBackendRef, HttpFilterType, HttpRoute, HttpRouteFilter, HttpRouteMatch, HttpRouteRetry,
+    HttpRouteRule, HttpRouteTimeouts,
+};
+use canopus_base::duration::Duration as GoDuration;
+use canopus_proto::google::protobuf::Duration;
+use canopus_proto::istio::networking::v1alpha3::{
+    Headers, HttpDirectResponse, HttpRetry, HttpRoute as Route, HttpRouteDestination,
+};
+
+use super::backend::{self, Referrer};
+use super::fault::{Fault, reason};
+use super::filter;
+use super::matching;
+use super::route::Converted;
+use super::world::World;
+
+/// When requests are tried again, besides after the answers a rule names.
+const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled";
+/// How often requests are tried again if a rule does not say.
+const RETRIES: i32 = 2;
+
+/// The routes of all rules, each with at most one match so that they can be put in order.
+pub(super) fn convert(world: &World<'_>, route: &HttpRoute, for_mesh: bool) -> Converted<Route> {
+    let referrer =
+        Referrer { kind: Kind::HttpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
+    let mut converted = Converted::default();
+    for (position, rule) in route.spec.rules.iter().enumerate() {
+        let unnamed = || format!("{}.{}.{position}", route.meta.namespace, route.meta.name);
+        let name = rule.name.as_ref().map_or_else(unnamed, ToString::to_string);
+        match convert_rule(world, referrer, rule) {
+            Ok((made, fault)) => {
+                converted.fault = fault.or(converted.fault);
+                let matches = match split(rule) {
+                    Ok(matches) => matches,
+                    Err(fault) => return Converted::failed(fault),
+                };
+                converted.routes.extend(matches.into_iter().map(|r#match| Route {
+                    name: name.clone(),
+                    r#match: r#match.into_iter().collect(),
+                    ..made.clone()
+                }));
+            }
+            Err(fault) => return Converted::failed(fault),
+        }
+    }
+    converted
+}
+
+/// The matches of a rule; without any it takes everything.
+fn split(
+    rule: &HttpRouteRule,
+) -> Result<Vec<Option<canopus_proto::istio::networking::v1alpha3::HttpMatchRequest>>, Fault> {
+    if rule.matches.is_empty() {
+        return Ok(vec![None]);
+    }
+    rule.matches.iter().map(|written: &HttpRouteMatch| matching::of_http(written).map(Some)).collect()
+}
+
+/// A rule without its matches. A fault beside it concerns some of its backends only.
+fn convert_rule(
+    world: &World<'_>,
+    referrer: Referrer<'_>,
+    rule: &HttpRouteRule,
+) -> Result<(Route, Option<Fault>), Fault> {
+    let mut route = Route::default();
+    let mut mirror_fault = None;
+    for filter in &rule.filters {
+        if let Err(fault) = apply(world, referrer, filter, &mut route)? {
+            mirror_fault = Some(fault);
+        }
+    }
+    route.retries = rule.retry.as_ref().map(retries);
+    if let Some(timeouts) = &rule.timeouts {
+        limit(&mut route, timeouts);
+    }
+    let weight: i64 = rule.backend_refs.iter().map(|backend| i64::from(backend.weight)).sum();
+    if weight == 0 && route.redirect.is_none() {
+        route.direct_response = Some(HttpDirectResponse { status: 500, body: None });
+        return Ok((route, mirror_fault));
+    }
+    let (destinations, fault) = destinations(world, referrer, &rule.backend_refs)?;
+    route.route = destinations;
+    Ok((route, Fault::join(fault, mirror_fault)))
+}
+
+/// Applies a filter. The outer error makes the route useless, the inner one only the copies it should send.
+fn apply(
+    world: &World<'_>,
+    referrer: Referrer<'_>,
+    filter: &HttpRouteFilter,
+    route: &mut Route,
+) -> Result<Result<(), Fault>, Fault> {
+    match &filter.r#type {
+        HttpFilterType::RequestHeaderModifier => {
+            filter::request_headers(&mut route.headers, filter.request_header_modifier.as_ref())?;
+        }
+        HttpFilterType::ResponseHeaderModifier => {
+            filter::response_headers(&mut route.headers, filter.response_header_modifier.as_ref())?;
+        }
+        HttpFilterType::RequestRedirect => {
+            route.redirect = filter.request_redirect.as_ref().map(filter::redirect);
+        }
+        HttpFilterType::RequestMirror => {
+            if let Some(written) = &filter.request_mirror {
+                match filter::mirror(world, referrer, written) {
+                    Ok(mirror) => route.mirrors.push(mirror),
+                    Err(fault) => return Ok(Err(fault)),
+                }
+            }
+        }
+        HttpFilterType::UrlRewrite => {
+            route.rewrite = filter.url_rewrite.as_ref().and_then(filter::rewrite);
+        }
+        HttpFilterType::Cors => route.cors_policy = filter.cors.as_ref().map(filter::cors),
+        other => return Err(filter::unsupported(other.as_str())),
+    }
+    Ok(Ok(()))
+}
+
+fn retries(written: &HttpRouteRetry) -> HttpRetry {
+    let attempts = written.attempts.unwrap_or(RETRIES);
+    let codes = written.codes.iter().map(ToString::to_string);
+    let retry_on: Vec<_> = std::iter::once(RETRY_ON.to_owned()).chain(codes).collect();
+    HttpRetry {
+        attempts,
+        retry_on: if attempts == 0 { String::new() } else { retry_on.join(",") },
+        backoff: written.backoff.as_deref().map(|text| duration(text).unwrap_or_default()),
+        ..Default::default()
+    }
+}
+
+fn limit(route: &mut Route, timeouts: &HttpRouteTimeouts) {
+    let time = |text: &Option<Box<str>>| {
+        text.as_deref().and_then(duration).filter(|duration| *duration != Duration::default())
+    };
+    if let Some(timeout) = time(&timeouts.request) {
+        route.timeout = Some(timeout);
+    }
+    if let Some(timeout) = time(&timeouts.backend_request) {
+        match &mut route.retries {
+            Some(retries) => retries.per_try_timeout = Some(timeout),
+            None => route.timeout = Some(timeout),
+        }
+    }
+}
+
+/// A duration as the Gateway API writes it; `None` if it is none.
+pub(super) fn duration(text: &str) -> Option<Duration> {
+    text.parse::<GoDuration>().ok()?.to_std().map(Duration::from)
+}
+
+/// Where requests go, backends without weight left out. A fault beside it concerns some of them only.
+fn destinations(
+    world: &World<'_>,
+    referrer: Referrer<'_>,
+    backends: &[HttpBackendRef],
+) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {
+    let used: Vec<_> = backends.iter().filter(|backend| backend.weight != 0).collect();
+    let is_single = used.len() == 1;
+    let mut found = Vec::with_capacity(used.len());
+    let mut fault = None;
+    for backend in used {
+        let resolved = backend::resolve(world, referrer, &backend.backend())?;
+        fault = resolved.fault.or(fault);
+        found.push(HttpRouteDestination {
+            destination: Some(resolved.destination),
+            weight: if is_single { 0 } else { backend.weight },
+            headers: backend_headers(&backend.filters)?,
+        });
+    }
+    Ok((found, fault))
+}
+
+fn backend_headers(filters: &[HttpRouteFilter]) -> Result<Option<Headers>, Fault> {
+    let mut headers = None;
+    for filter in filters {
+        match &filter.r#type {
+            HttpFilterType::RequestHeaderModifier => {
+                filter::request_headers(&mut headers, filter.request_header_modifier.as_ref())?;
+            }
+            HttpFilterType::ResponseHeaderModifier => {
+                filter::response_headers(&mut headers, filter.response_header_modifier.as_ref())?;
+            }
+            other => {
+                return Err(Fault::new(
+                    reason::INVALID_FILTER,
+                    format!("unsupported filter type {:?}", other.as_str()),
+                ));
+            }
+        }
+    }
+    Ok(headers)
+}

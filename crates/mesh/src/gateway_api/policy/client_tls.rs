@@ -1,0 +1,112 @@
+//! How TLS is spoken to backends, as policies say it.
+
+use canopus_api::Kind;
+use canopus_api::credential::Source;
+use canopus_api::gateway_api::{BackendTlsValidation, ExternalBackend};
+use canopus_api::kube::ConfigMap;
+use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
+use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode;
+
+use super::super::condition::Conditions;
+use super::super::fault::{Fault, reason};
+use super::super::server_tls::roots;
+use super::super::world::World;
+use super::{FINE, target_kind};
+
+/// The SDS resource that never exists.
+const NEVER: &str = "invalid://";
+
+/// TLS as a policy of `namespace` wants backends to be checked.
+pub(super) fn of_validation(
+    world: &World<'_>,
+    namespace: &str,
+    validation: &BackendTlsValidation,
+    conditions: &mut Conditions,
+) -> ClientTlsSettings {
+    let names = validation.subject_alt_names.iter().filter_map(|name| match &*name.r#type {
+        "Hostname" => Some(name.hostname.as_deref().unwrap_or_default().to_owned()),
+        "URI" => Some(name.uri.as_deref().unwrap_or_default().to_owned()),
+        _ => None,
+    });
+    ClientTlsSettings {
+        mode: TlSmode::Simple as i32,
+        sni: validation.hostname.to_string(),
+        subject_alt_names: names.collect(),
+        credential_name: credential(world, namespace, validation, conditions),
+        ..Default::default()
+    }
+}
+
+/// TLS as a backend outside wants it; `None` without TLS, or if it asks for what there is not.
+pub(super) fn of_backend(
+    world: &World<'_>,
+    backend: &ExternalBackend,
+    hostname: &str,
+    conditions: &mut Conditions,
+) -> Option<ClientTlsSettings> {
+    let tls = backend.spec.tls.as_ref()?;
+    let message = match &*tls.mode {
+        "ServerOnly" => {
+            let validation = tls.validation.clone().unwrap_or_default();
+            let mut settings = of_validation(world, &backend.meta.namespace, &validation, conditions);
+            if settings.sni.is_empty() {
+                settings.sni = hostname.to_owned();
+            }
+            return Some(settings);
+        }
+        "None" => return None,
+        "ClientAndServer" => {
+            "unsupported ClientAndServer TLS mode: Istio does not support client certificates on backend"
+                .to_owned()
+        }
+        other => format!("unsupported TLS mode: {other:?}"),
+    };
+    conditions.fail("Accepted", &Fault::new(reason::INVALID, message));
+    None
+}
+
+/// The SDS resource of the roots; empty for those of the system. Without usable roots it is one that never exists, so that
+/// nothing is sent to a backend that cannot be checked.
+fn credential(
+    world: &World<'_>,
+    namespace: &str,
+    validation: &BackendTlsValidation,
+    conditions: &mut Conditions,
+) -> String {
+    if let Some(well_known) = &validation.well_known_ca_certificates {
+        if &**well_known != "System" {
+            let message = format!("Unknown wellKnownCACertificates: {well_known}");
+            conditions.fail("Accepted", &Fault::new(reason::INVALID, message));
+        }
+        return String::new();
+    }
+    let [reference, others @ ..] = validation.ca_certificate_refs.as_slice() else { return String::new() };
+    if !others.is_empty() {
+        let message = format!("{FINE}; warning: only the first caCertificateRefs will be used");
+        conditions.expect("Accepted", "Accepted", message);
+    }
+    let kind = target_kind(world, &reference.group, &reference.kind, namespace, &reference.name);
+    let (reason, prefix, message) = match kind {
+        Ok(Kind::ConfigMap) => {
+            let map = world.object::<ConfigMap>(namespace, &reference.name);
+            let data = map.map(|map| map.spec.data.clone()).unwrap_or_default();
+            let value = |key: &str| data.get(key).map(|text| text.as_bytes().to_vec());
+            match roots(value, data.keys().map(|key| &**key)) {
+                Ok(_) => return format!("{}{namespace}/{}", Source::ConfigMap.scheme(), reference.name),
+                Err(message) => (reason::INVALID_CA_CERTIFICATE_REF, "Certificate invalid", message),
+            }
+        }
+        Ok(_) => {
+            let message = format!("unsupported reference kind: {}", reference.kind);
+            (reason::INVALID_KIND, "Certificate reference invalid", message)
+        }
+        Err(message) if message.starts_with("unsupported kind") => {
+            (reason::INVALID_KIND, "Certificate reference not supported", message)
+        }
+        Err(message) => (reason::INVALID_CA_CERTIFICATE_REF, "Certificate reference not found", message),
+    };
+    conditions.fail("ResolvedRefs", &Fault::new(reason, format!("{prefix}: {message}")));
+    let message = format!("Certificate reference invalid: {message}");
+    conditions.fail("Accepted", &Fault::new(reason::NO_VALID_CA_CERTIFICATE, message));
+    NEVER.to_owned()
+}

@@ -1,0 +1,409 @@
+//! Routes of all kinds: the VirtualServices they stand for, and what is said about them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::gateway_api::{
+    GrpcRoute, HttpRoute, ParentReference, RouteParentStatus, RouteStatus, TcpRoute, TlsRoute,
+};
+use canopus_api::istio::{self, ServiceEntry};
+use canopus_api::{Kind, Meta, Object, ObjectKey, annotations};
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute as Route, VirtualService};
+use canopus_runtime::flags::{PILOT_ENABLE_AMBIENT, PILOT_GATEWAY_API_CONTROLLER_NAME};
+
+use super::GENERATED;
+use super::attachment::{self, Applicant, Link};
+use super::condition::Conditions;
+use super::connection;
+use super::fault::{Fault, reason};
+use super::grpc;
+use super::http;
+use super::matching;
+use super::world::World;
+use crate::world::{Origin, read};
+
+/// The routes that the rules of one object become.
+pub(super) struct Converted<R> {
+    pub(super) routes: Vec<R>,
+    /// What is wrong: with some backends if there are routes, with everything if there are none.
+    pub(super) fault: Option<Fault>,
+}
+
+impl<R> Default for Converted<R> {
+    fn default() -> Self {
+        Self { routes: Vec::new(), fault: None }
+    }
+}
+
+impl<R> Converted<R> {
+    /// Nothing, because of a fault.
+    pub(super) fn failed(fault: Fault) -> Self {
+        Self { routes: Vec::new(), fault: Some(fault) }
+    }
+}
+
+/// A VirtualService that a route stands for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Routed {
+    /// What it shares with VirtualServices of other routes that are merged with it.
+    pub key: Arc<str>,
+    /// What it is sorted by among those of the same age and namespace.
+    pub rank: Box<str>,
+    /// The VirtualService.
+    pub object: Arc<istio::VirtualService>,
+}
+
+/// What a route is turned into.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RouteFacts {
+    /// The VirtualServices.
+    pub virtual_services: Vec<Routed>,
+    /// What is said about it under each of its parents.
+    pub parents: Vec<RouteParentStatus>,
+    /// The listeners it is attached to: the Gateway or ListenerSet, and the name.
+    pub attached: Vec<(ObjectKey, Box<str>)>,
+}
+
+/// What a route is turned into; nothing for objects that are no routes.
+pub struct RouteOf;
+
+impl Query for RouteOf {
+    const NAME: &'static str = "route_of";
+    type Key = Origin;
+    type Value = RouteFacts;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> RouteFacts {
+        let world = World::new(ctx);
+        match read(ctx, origin).as_deref() {
+            Some(Object::HttpRoute(route)) => of_http(&world, route),
+            Some(Object::GrpcRoute(route)) => of_grpc(&world, route),
+            Some(Object::TcpRoute(route)) => of_tcp(&world, route),
+            Some(Object::TlsRoute(route)) => of_tls(&world, route),
+            _ => RouteFacts::default(),
+        }
+    }
+}
+
+/// The hosts of a route; none means all.
+pub(super) fn hosts(hostnames: &[Box<str>]) -> Vec<String> {
+    if hostnames.is_empty() {
+        return vec!["*".to_owned()];
+    }
+    hostnames.iter().map(ToString::to_string).collect()
+}
+
+/// What all kinds of routes have.
+struct Common<'a> {
+    kind: Kind,
+    meta: &'a Meta,
+    parent_refs: &'a [ParentReference],
+    hostnames: &'a [Box<str>],
+    status: &'a RouteStatus,
+}
+
+fn of_http(world: &World<'_>, route: &HttpRoute) -> RouteFacts {
+    let common = Common {
+        kind: Kind::HttpRoute,
+        meta: &route.meta,
+        parent_refs: &route.spec.parent_refs,
+        hostnames: &route.spec.hostnames,
+        status: &route.status,
+    };
+    of_requests(world, &common, |for_mesh| http::convert(world, route, for_mesh))
+}
+
+fn of_grpc(world: &World<'_>, route: &GrpcRoute) -> RouteFacts {
+    let common = Common {
+        kind: Kind::GrpcRoute,
+        meta: &route.meta,
+        parent_refs: &route.spec.parent_refs,
+        hostnames: &route.spec.hostnames,
+        status: &route.status,
+    };
+    of_requests(world, &common, |for_mesh| grpc::convert(world, route, for_mesh))
+}
+
+/// One VirtualService for each listener and host, so that those of one host can be merged over routes.
+fn of_requests(
+    world: &World<'_>,
+    common: &Common<'_>,
+    convert: impl Fn(bool) -> Converted<Route>,
+) -> RouteFacts {
+    let bound = Bound::new(world, common, convert);
+    let mut made = Vec::new();
+    for link in bound.admitted() {
+        let mut routes = bound.routes(link).to_vec();
+        matching::sort(&mut routes);
+        let mut key = link.internal_name.to_string();
+        let mut hosts = hosts(common.hostnames);
+        if link.is_mesh() {
+            key = common.meta.namespace.to_string();
+            if let Some(port) = link.reference.port {
+                routes = on_port(routes, port);
+                key = format!("{key}/{port}");
+            }
+            hosts = service_hosts(world, link);
+        }
+        if routes.is_empty() {
+            continue;
+        }
+        for host in hosts.into_iter().filter(|host| link.receives(host)) {
+            let key = format!("{key}/{host}");
+            let name = key.replace('/', "~");
+            let spec = VirtualService {
+                hosts: vec![host],
+                gateways: vec![link.internal_name.to_string()],
+                http: routes.clone(),
+                ..Default::default()
+            };
+            made.push(routed(common, &name, key, made.len(), spec));
+        }
+    }
+    bound.facts(world, made)
+}
+
+fn of_tcp(world: &World<'_>, route: &TcpRoute) -> RouteFacts {
+    let common = Common {
+        kind: Kind::TcpRoute,
+        meta: &route.meta,
+        parent_refs: &route.spec.parent_refs,
+        hostnames: &[],
+        status: &route.status,
+    };
+    let bound = Bound::new(world, &common, |for_mesh| connection::convert_tcp(world, route, for_mesh));
+    let mut made = Vec::new();
+    for link in bound.admitted() {
+        let mut routes = bound.routes(link).to_vec();
+        let mut hosts = vec!["*".to_owned()];
+        if link.is_mesh() {
+            if let Some(port) = link.reference.port {
+                routes = connection::tcp_on_port(&routes, port);
+            }
+            hosts = service_hosts(world, link);
+        }
+        for host in hosts {
+            let spec = VirtualService {
+                hosts: vec![host],
+                gateways: vec![link.internal_name.to_string()],
+                tcp: routes.clone(),
+                ..Default::default()
+            };
+            made.push(numbered(&common, "tcp", made.len(), spec));
+        }
+    }
+    bound.facts(world, made)
+}
+
+fn of_tls(world: &World<'_>, route: &TlsRoute) -> RouteFacts {
+    let common = Common {
+        kind: Kind::TlsRoute,
+        meta: &route.meta,
+        parent_refs: &route.spec.parent_refs,
+        hostnames: &route.spec.hostnames,
+        status: &route.status,
+    };
+    let bound = Bound::new(world, &common, |for_mesh| connection::convert_tls(world, route, for_mesh));
+    let mut made = Vec::new();
+    for link in bound.admitted() {
+        let mut routes = bound.routes(link).to_vec();
+        let mut hosts = hosts(common.hostnames);
+        if link.is_mesh() {
+            hosts = service_hosts(world, link);
+            routes = connection::tls_in_mesh(&routes, link.reference.port, &hosts);
+        } else if !link.hostname.is_empty() {
+            hosts = connection::common_hosts(&hosts, &link.hostname);
+            routes = connection::tls_on_listener(&routes, &link.hostname);
+        }
+        for host in hosts {
+            let tls = if link.is_mesh() { connection::tls_for_host(&routes, &host) } else { routes.clone() };
+            let spec = VirtualService {
+                hosts: vec![host],
+                gateways: vec![link.internal_name.to_string()],
+                tls,
+                ..Default::default()
+            };
+            made.push(numbered(&common, "tls", made.len(), spec));
+        }
+    }
+    bound.facts(world, made)
+}
+
+/// A VirtualService that is merged with no other.
+fn numbered(common: &Common<'_>, kind: &str, number: usize, spec: VirtualService) -> Routed {
+    let name = format!("{}~{kind}~{number}~{GENERATED}", common.meta.name);
+    let key = format!("{}/{name}", common.meta.namespace);
+    routed(common, &name, key, number, spec)
+}
+
+fn routed(common: &Common<'_>, name: &str, key: String, number: usize, spec: VirtualService) -> Routed {
+    let parents = format!("{}/{}.{}", common.kind.info().kind, common.meta.name, common.meta.namespace);
+    let annotations = [
+        (annotations::INTERNAL_PARENTS.name, parents.as_str()),
+        (annotations::INTERNAL_ROUTE_SEMANTICS.name, "gateway"),
+    ];
+    let meta = Meta {
+        creation_timestamp: common.meta.creation_timestamp,
+        annotations: annotations.into_iter().collect(),
+        ..Meta::new(&common.meta.namespace, name)
+    };
+    let object = istio::VirtualService { meta, spec, status: Default::default() };
+    let rank = format!("{}~{number}~{GENERATED}", common.meta.name);
+    Routed { key: key.into(), rank: rank.into(), object: Arc::new(object) }
+}
+
+/// The hosts of the service that a route of the mesh is about.
+fn service_hosts(world: &World<'_>, link: &Link) -> Vec<String> {
+    let ObjectKey { kind, namespace, name } = &link.key;
+    match kind {
+        Kind::ServiceEntry => {
+            let entry = world.object::<ServiceEntry>(namespace, name);
+            entry.map(|entry| entry.spec.hosts.clone()).unwrap_or_default()
+        }
+        _ => vec![world.service_host(name, namespace)],
+    }
+}
+
+/// Routes for one port of a service only.
+fn on_port(mut routes: Vec<Route>, port: u16) -> Vec<Route> {
+    for route in &mut routes {
+        if route.r#match.is_empty() {
+            route.r#match.push(HttpMatchRequest::default());
+        }
+        route.r#match.iter_mut().for_each(|found| found.port = port.into());
+    }
+    routes
+}
+
+/// A route with its parents and its rules, converted for each sort of them.
+struct Bound<'a, R> {
+    common: &'a Common<'a>,
+    links: Vec<Link>,
+    for_mesh: Converted<R>,
+    for_gateways: Converted<R>,
+}
+
+impl<'a, R> Bound<'a, R> {
+    fn new(world: &World<'_>, common: &'a Common<'a>, convert: impl Fn(bool) -> Converted<R>) -> Self {
+        let applicant = Applicant {
+            kind: common.kind,
+            namespace: &common.meta.namespace,
+            parent_refs: common.parent_refs,
+            hostnames: common.hostnames,
+        };
+        let links = attachment::links(world, &applicant);
+        let some = |mesh: bool| links.iter().any(|link| link.is_mesh() == mesh);
+        let for_mesh = if some(true) { convert(true) } else { Converted::default() };
+        let for_gateways = if some(false) { convert(false) } else { Converted::default() };
+        Self { common, links, for_mesh, for_gateways }
+    }
+
+    fn converted(&self, link: &Link) -> &Converted<R> {
+        if link.is_mesh() { &self.for_mesh } else { &self.for_gateways }
+    }
+
+    fn routes(&self, link: &Link) -> &[R] {
+        &self.converted(link).routes
+    }
+
+    /// The parents that take the route, by name.
+    fn admitted(&self) -> Vec<&Link> {
+        let mut admitted: Vec<_> = self.links.iter().filter(|link| link.denied.is_none()).collect();
+        admitted.sort_by(|a, b| a.internal_name.cmp(&b.internal_name));
+        admitted
+    }
+
+    fn facts(&self, world: &World<'_>, virtual_services: Vec<Routed>) -> RouteFacts {
+        let admitted = self.admitted().into_iter();
+        let gateways = [Kind::KubernetesGateway, Kind::ListenerSet];
+        let attached = admitted
+            .filter(|link| gateways.contains(&link.key.kind))
+            .map(|link| (link.key.clone(), link.section.clone()));
+        RouteFacts { virtual_services, parents: self.status(world), attached: attached.collect() }
+    }
+
+    /// The status of the route: one entry for each reference, whichever of its listeners it concerns.
+    fn status(&self, world: &World<'_>) -> Vec<RouteParentStatus> {
+        let mut references: Vec<&ParentReference> = Vec::new();
+        let mut by_reference: BTreeMap<String, Vec<&Link>> = BTreeMap::new();
+        let text = |reference| attachment::reference_text(reference, &self.common.meta.namespace);
+        for link in &self.links {
+            let of_reference = by_reference.entry(text(&link.reference)).or_default();
+            if of_reference.is_empty() {
+                references.push(&link.reference);
+            }
+            of_reference.push(link);
+        }
+        let controller = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME);
+        let mut parents = Vec::new();
+        for present in &self.common.status.parents {
+            if &*present.controller_name != controller {
+                parents.push(present.clone());
+            } else if let Some(links) = by_reference.remove(&text(&present.parent_ref)) {
+                parents.push(self.parent_status(world, &links, &present.conditions));
+            }
+        }
+        // Parity: what is new is added in descending order.
+        for links in by_reference.values().rev() {
+            parents.push(self.parent_status(world, links, &[]));
+        }
+        parents
+    }
+
+    fn parent_status(
+        &self,
+        world: &World<'_>,
+        links: &[&Link],
+        present: &[canopus_api::value::Condition],
+    ) -> RouteParentStatus {
+        let bound = links.iter().filter(|link| link.denied.is_none()).count();
+        let (link, denied) = most_telling(links);
+        let mut conditions = Conditions::default();
+        let message = match bound {
+            0 | 1 => "Route was valid".to_owned(),
+            several => format!("Route was valid, bound to {several} parents"),
+        };
+        conditions.expect("Accepted", "Accepted", message);
+        conditions.expect("ResolvedRefs", "ResolvedRefs", "All references resolved");
+        if let Some(fault) = &self.converted(link).fault {
+            conditions.fail("ResolvedRefs", fault);
+        }
+        if let Some(fault) = &denied {
+            conditions.fail("Accepted", fault);
+        }
+        let flags = &world.settings.flags;
+        if flags.get(PILOT_ENABLE_AMBIENT) {
+            let message = link.no_waypoint.unwrap_or("All waypoints resolved");
+            conditions.expect("ResolvedWaypoints", "ResolvedWaypoints", message);
+        }
+        RouteParentStatus {
+            parent_ref: link.reference.clone(),
+            controller_name: flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).into(),
+            conditions: conditions.write(self.common.meta.generation, present),
+        }
+    }
+}
+
+/// Of several listeners of one reference, the one to report: any that takes the route, else the one that came nearest to it;
+/// those equally near are told together.
+fn most_telling<'a>(links: &[&'a Link]) -> (&'a Link, Option<Fault>) {
+    let rank = |link: &Link| match link.denied.as_ref().map(|fault| fault.reason) {
+        None => 0,
+        Some(reason::NOT_ALLOWED_BY_LISTENERS) => 1,
+        Some(reason::NO_MATCHING_LISTENER_HOSTNAME) => 2,
+        Some(_) => 3,
+    };
+    let mut best = links[0];
+    let mut fault = best.denied.clone();
+    for link in &links[1..] {
+        match rank(link).cmp(&rank(best)) {
+            std::cmp::Ordering::Less => {
+                best = link;
+                fault.clone_from(&link.denied);
+            }
+            std::cmp::Ordering::Equal => fault = Fault::join(fault, link.denied.clone()),
+            std::cmp::Ordering::Greater => {}
+        }
+    }
+    (best, fault)
+}

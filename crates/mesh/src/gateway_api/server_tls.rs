@@ -1,0 +1,299 @@
+//! What a listener does with TLS, and the certificates it shows and trusts.
+
+use canopus_api::credential::{self, BUILTIN, CA_SUFFIX, Source};
+use canopus_api::gateway_api::{
+    FrontendTls, FrontendValidationMode, GatewaySpec, Listener, ListenerTls, ObjectReference,
+    SecretReference, TlsMode,
+};
+use canopus_api::kube::{ConfigMap, Secret};
+use canopus_api::{Kind, ObjectKey, labels};
+use canopus_proto::google::protobuf::BoolValue;
+use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
+use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode;
+
+use super::fault::{Fault, reason};
+use super::grant::is_granted;
+use super::listener::Owner;
+use super::reference::kind_of;
+use super::world::World;
+
+/// The option by which a listener asks for a mode the Gateway API does not have.
+const TERMINATE_MODE: &str = "gateway.istio.io/tls-terminate-mode";
+/// The option by which a listener names its cipher suites.
+const CIPHER_SUITES: &str = "gateway.istio.io/tls-cipher-suites";
+/// The option by which a listener says that connections go where their SNI says.
+const LISTENER_MODE: &str = "gateway.istio.io/listener-protocol";
+
+/// The TLS settings of a listener, and what is wrong with them.
+pub(super) fn build(
+    world: &World<'_>,
+    owner: Owner<'_>,
+    gateway: &GatewaySpec,
+    listener: &Listener,
+) -> (Option<ServerTlsSettings>, Option<Fault>) {
+    let Some(tls) = &listener.tls else { return (None, None) };
+    let mut settings = ServerTlsSettings::default();
+    match &tls.mode {
+        TlsMode::Terminate => {
+            let validation = frontend(gateway, listener.port);
+            match terminate(world, owner, tls, validation, &mut settings) {
+                Ok(Done::Finished) => return (Some(settings), None),
+                Ok(Done::Continue) => {}
+                Err(fault) => return (Some(settings), Some(fault)),
+            }
+        }
+        TlsMode::Passthrough if is_auto_passthrough(owner, listener, tls) => {
+            settings.set_mode(TlSmode::AutoPassthrough);
+        }
+        TlsMode::Passthrough | TlsMode::Other(_) => settings.set_mode(TlSmode::Passthrough),
+    }
+    if let Some(suites) = tls.options.get(CIPHER_SUITES) {
+        let suites = suites.split(',').map(str::trim).filter(|suite| !suite.is_empty());
+        settings.cipher_suites = suites.map(str::to_owned).collect();
+    }
+    (Some(settings), None)
+}
+
+/// Whether there is more to settle.
+enum Done {
+    Continue,
+    Finished,
+}
+
+/// How clients of a port are checked.
+fn frontend(gateway: &GatewaySpec, port: u16) -> Option<&FrontendTls> {
+    let frontend = gateway.tls.as_ref()?.frontend.as_ref()?;
+    let of_port = frontend.per_port.iter().find(|entry| entry.port == port);
+    Some(of_port.map_or(&frontend.default, |entry| &entry.tls))
+}
+
+fn terminate(
+    world: &World<'_>,
+    owner: Owner<'_>,
+    tls: &ListenerTls,
+    frontend: Option<&FrontendTls>,
+    settings: &mut ServerTlsSettings,
+) -> Result<Done, Fault> {
+    settings.set_mode(TlSmode::Simple);
+    let asked = tls.options.get(TERMINATE_MODE);
+    match asked {
+        Some("MUTUAL") => settings.set_mode(TlSmode::Mutual),
+        Some("OPTIONAL_MUTUAL") => settings.set_mode(TlSmode::OptionalMutual),
+        Some("ISTIO_SIMPLE") => {
+            settings.credential_name = BUILTIN.to_owned();
+            return Ok(Done::Finished);
+        }
+        Some("ISTIO_MUTUAL") => {
+            settings.set_mode(TlSmode::IstioMutual);
+            return Ok(Done::Finished);
+        }
+        _ => {}
+    }
+    if tls.certificate_refs.len() > 2 {
+        let message = "TLS mode can only support up to 2 server certificates";
+        return Err(Fault::new(reason::INVALID_CERTIFICATE_REF, message));
+    }
+    let mut names = vec![String::new(); tls.certificate_refs.len()];
+    let mut valid = 0;
+    let mut faults = None;
+    for (name, reference) in names.iter_mut().zip(&tls.certificate_refs) {
+        match certificate(world, owner, reference) {
+            Ok(resource) => {
+                *name = resource;
+                valid += 1;
+            }
+            Err(fault) => faults = Fault::join(faults, Some(fault)),
+        }
+    }
+    match valid {
+        0 => return faults.map_or(Ok(Done::Finished), Err),
+        // Parity: one usable certificate of two is only found in the first place.
+        1 => settings.credential_name = names.swap_remove(0),
+        _ => settings.credential_names = names,
+    }
+    let validation = frontend.and_then(|frontend| frontend.validation.as_ref());
+    if let Some(validation) = validation.filter(|validation| !validation.ca_certificate_refs.is_empty()) {
+        let [reference] = validation.ca_certificate_refs.as_slice() else {
+            let message = "only one caCertificateRef is supported";
+            return Err(Fault::new(reason::INVALID_CA_CERTIFICATE_REF, message));
+        };
+        settings.ca_cert_credential_name = client_roots(world, owner, reference)?;
+        let is_lenient = validation.mode == FrontendValidationMode::AllowInsecureFallback;
+        let (mode, skips) = match asked {
+            Some("MUTUAL") => (TlSmode::Mutual, false),
+            Some("OPTIONAL_MUTUAL") => (TlSmode::OptionalMutual, false),
+            _ if is_lenient => (TlSmode::OptionalMutual, true),
+            _ => (TlSmode::Mutual, false),
+        };
+        settings.set_mode(mode);
+        settings.insecure_skip_verify = Some(BoolValue { value: skips });
+    }
+    Ok(Done::Continue)
+}
+
+/// The SDS resource of a certificate that the listener shows.
+fn certificate(world: &World<'_>, owner: Owner<'_>, reference: &SecretReference) -> Result<String, Fault> {
+    let own = &*owner.meta.namespace;
+    let namespace = reference.namespace.as_deref().unwrap_or(own);
+    // Whether the object exists is told to those who may refer to it, and to nobody else.
+    if namespace != own {
+        let key = ObjectKey::new(Kind::Secret, namespace, &reference.name);
+        if !is_granted(world, owner.kind, own, &key) {
+            let message = format!(
+                "certificateRef {}/{namespace} not accessible to a Gateway in namespace {own:?} \
+                 (missing a ReferenceGrant?)",
+                reference.name
+            );
+            return Err(Fault::new(reason::REF_NOT_PERMITTED, message));
+        }
+    }
+    let said = format!(
+        "{}/{}/{}.{}",
+        reference.group,
+        reference.kind,
+        reference.name,
+        reference.namespace.as_deref().unwrap_or_default()
+    );
+    let invalid = |why: String| {
+        Fault::new(reason::INVALID_CERTIFICATE_REF, format!("invalid certificate reference {said}, {why}"))
+    };
+    if kind_of(&reference.group, &reference.kind) != Some(Kind::Secret) {
+        return Err(invalid("only secret is allowed".to_owned()));
+    }
+    let Some(secret) = world.object::<Secret>(namespace, &reference.name) else {
+        return Err(invalid(format!("secret {namespace}/{} not found", reference.name)));
+    };
+    check_certificate(&secret).map_err(invalid)?;
+    Ok(credential::gateway_resource_name(namespace, &reference.name))
+}
+
+/// What keeps a Secret from holding a certificate and its key.
+fn check_certificate(secret: &Secret) -> Result<(), String> {
+    let pairs = [("cert", "key"), ("tls.crt", "tls.key")];
+    let has_value = |key: &str| secret.spec.get(key).is_some_and(|value| !value.is_empty());
+    let found = pairs.iter().find(|(chain, key)| has_value(chain) && has_value(key));
+    if let Some((chain, key)) = found {
+        return check_pem(secret, chain, "CERTIFICATE", "certificate")
+            .and_then(|()| check_pem(secret, key, "PRIVATE KEY", "key"));
+    }
+    let has_keys =
+        |(chain, key): &&(&str, &str)| secret.spec.get(chain).is_some() && secret.spec.get(key).is_some();
+    if let Some((chain, key)) = pairs.iter().find(has_keys) {
+        return Err(format!("found keys {chain:?} and {key:?}, but they were empty"));
+    }
+    Err(format!(
+        "found secret, but didn't have expected keys (cert and key) or (tls.crt and tls.key); found: {}",
+        first_keys(secret.spec.data.keys().map(|key| &**key))
+    ))
+}
+
+fn check_pem(secret: &Secret, key: &str, block: &str, what: &str) -> Result<(), String> {
+    let text = secret.spec.get(key).map(|value| String::from_utf8_lossy(value)).unwrap_or_default();
+    let has_block = text.lines().any(|line| {
+        let label = line.trim().strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----"));
+        label.is_some_and(|label| label.ends_with(block))
+    });
+    if has_block {
+        return Ok(());
+    }
+    Err(format!("the certificate is malformed: tls: failed to find any PEM data in {what} input"))
+}
+
+/// The SDS resource of what clients are checked against.
+fn client_roots(world: &World<'_>, owner: Owner<'_>, reference: &ObjectReference) -> Result<String, Fault> {
+    let own = &*owner.meta.namespace;
+    let namespace = reference.namespace.as_deref().unwrap_or(own);
+    let name = &*reference.name;
+    let kind = kind_of(&reference.group, &reference.kind);
+    let (source, resource_kind) = match kind {
+        Some(Kind::Secret) => (Source::GatewaySecret, Kind::Secret),
+        _ => (Source::ConfigMap, Kind::ConfigMap),
+    };
+    let resource = format!("{}{namespace}/{name}{CA_SUFFIX}", source.scheme());
+    if namespace != own {
+        // Parity: a grant for one object has to name it with the suffix of the SDS resource.
+        let key = ObjectKey::new(resource_kind, namespace, &format!("{name}{CA_SUFFIX}"));
+        if !is_granted(world, owner.kind, own, &key) {
+            let message = format!(
+                "caCertificateRef {namespace}/{name} not accessible to a Gateway in namespace {own:?} \
+                 (missing a ReferenceGrant?)"
+            );
+            return Err(Fault::new(reason::REF_NOT_PERMITTED, message));
+        }
+    }
+    let said = format!(
+        "{}/{}/{name}.{}",
+        reference.group,
+        reference.kind,
+        reference.namespace.as_deref().unwrap_or_default()
+    );
+    let invalid = |why: String| {
+        Fault::new(
+            reason::INVALID_CA_CERTIFICATE_REF,
+            format!("invalid CA certificate reference {said}, {why}"),
+        )
+    };
+    let roots = match kind {
+        Some(Kind::ConfigMap) => {
+            let Some(map) = world.object::<ConfigMap>(namespace, name) else {
+                return Err(invalid(format!("configmap {namespace}/{name} not found")));
+            };
+            let value = |key: &str| map.spec.get(key).map(|text| text.as_bytes().to_vec());
+            roots(value, map.spec.data.keys().map(|key| &**key))
+        }
+        Some(Kind::Secret) => {
+            let Some(secret) = world.object::<Secret>(namespace, name) else {
+                return Err(invalid(format!("secret {namespace}/{name} not found")));
+            };
+            let value = |key: &str| secret.spec.get(key).map(|bytes| bytes.to_vec());
+            roots(value, secret.spec.data.keys().map(|key| &**key))
+        }
+        _ => {
+            return Err(Fault::new(
+                reason::INVALID_CA_CERTIFICATE_KIND,
+                format!("invalid CA certificate reference {said}, only secret and configmap are allowed"),
+            ));
+        }
+    };
+    let roots = roots.map_err(invalid)?;
+    if !String::from_utf8_lossy(&roots).contains("-----BEGIN CERTIFICATE-----") {
+        return Err(invalid("the bundle is malformed".to_owned()));
+    }
+    Ok(resource)
+}
+
+/// The certificates of authorities in an object, or why there are none.
+pub(super) fn roots<'k>(
+    value: impl Fn(&str) -> Option<Vec<u8>>,
+    keys: impl Iterator<Item = &'k str>,
+) -> Result<Vec<u8>, String> {
+    let names = ["cacert", "ca.crt"];
+    if let Some(found) = names.iter().find_map(|name| value(name).filter(|value| !value.is_empty())) {
+        return Ok(found);
+    }
+    if let Some(name) = names.iter().find(|name| value(name).is_some()) {
+        return Err(format!("found key {name:?}, but it was empty"));
+    }
+    Err(format!("found secret, but didn't have expected keys cacert or ca.crt; found: {}", first_keys(keys)))
+}
+
+fn first_keys<'k>(keys: impl Iterator<Item = &'k str>) -> String {
+    let mut keys: Vec<_> = keys.collect();
+    keys.sort_unstable();
+    if keys.len() < 3 {
+        return keys.join(", ");
+    }
+    format!("{}, and {} more...", keys[..3].join(", "), keys.len() - 3)
+}
+
+/// Whether a listener of a gateway between networks sends connections where their SNI says.
+fn is_auto_passthrough(owner: Owner<'_>, listener: &Listener, tls: &ListenerTls) -> bool {
+    if tls.options.get(LISTENER_MODE) == Some("auto-passthrough") {
+        return true;
+    }
+    if owner.meta.label(labels::TOPOLOGY_NETWORK.name).is_none() {
+        return false;
+    }
+    let expected = owner.meta.label(labels::GATEWAY_PORT.name).unwrap_or("15443");
+    listener.port.to_string() == expected
+}

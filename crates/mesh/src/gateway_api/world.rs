@@ -1,0 +1,97 @@
+//! What conversions look things up in.
+
+use std::sync::Arc;
+
+use canopus_api::kube::Namespace;
+use canopus_api::{Kind, Meta, ObjectKey, Typed};
+use canopus_base::labels::Labels;
+use canopus_engine::{Ctx, Query};
+
+use crate::service::ServicesByHost;
+use crate::world::{MeshSettings, Objects, Origin, Shelf, object, objects_on, read, settings};
+
+/// The label of a namespace that is its name; older clusters do not set it.
+const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+
+/// The objects of the cluster whose configuration counts.
+pub(super) struct World<'a> {
+    pub(super) ctx: &'a Ctx<'a>,
+    pub(super) settings: Arc<MeshSettings>,
+}
+
+impl<'a> World<'a> {
+    pub(super) fn new(ctx: &'a Ctx<'a>) -> Self {
+        Self { ctx, settings: settings(ctx) }
+    }
+
+    pub(super) fn origin(&self, kind: Kind, namespace: &str, name: &str) -> Origin {
+        Origin::new(self.settings.cluster.clone(), ObjectKey::new(kind, namespace, name))
+    }
+
+    pub(super) fn object<T: Typed>(&self, namespace: &str, name: &str) -> Option<Arc<T>> {
+        object(self.ctx, &self.origin(T::KIND, namespace, name))
+    }
+
+    /// The objects of a type in a namespace.
+    pub(super) fn objects_in<T: Typed>(&self, namespace: &str) -> Vec<(Origin, Arc<T>)> {
+        objects_on(self.ctx, &Shelf::Cluster(T::KIND, self.settings.cluster.clone(), namespace.into()))
+    }
+
+    /// Where the objects of a kind in a namespace are.
+    pub(super) fn origins_in(&self, kind: Kind, namespace: &str) -> Vec<Origin> {
+        let shelf = Shelf::Cluster(kind, self.settings.cluster.clone(), namespace.into());
+        self.ctx.members::<Objects>(&shelf).to_vec()
+    }
+
+    /// The objects that refer to another one.
+    pub(super) fn referrers(&self, to: &ObjectKey) -> Vec<Origin> {
+        let all = self.ctx.members::<Objects>(&Shelf::Refers(to.clone()));
+        all.iter().filter(|origin| origin.cluster == self.settings.cluster).cloned().collect()
+    }
+
+    pub(super) fn exists(&self, kind: Kind, namespace: &str, name: &str) -> bool {
+        *self.ctx.get::<Exists>(&self.origin(kind, namespace, name))
+    }
+
+    /// Whether a host names a service of a namespace.
+    pub(super) fn host_exists(&self, host: &str, namespace: &str) -> bool {
+        self.ctx.get::<ServicesByHost>(&host.into()).contains_key(namespace)
+    }
+
+    /// The host of a Kubernetes service.
+    pub(super) fn service_host(&self, name: &str, namespace: &str) -> String {
+        format!("{name}.{namespace}.svc.{}", self.settings.domain)
+    }
+
+    /// The labels of a namespace, its name among them; `None` if there is no such namespace.
+    pub(super) fn namespace_labels(&self, name: &str) -> Option<Labels> {
+        self.object::<Namespace>("", name).map(|namespace| labels_with_name(&namespace.meta))
+    }
+
+    /// All namespaces with their labels, by name.
+    pub(super) fn namespaces(&self) -> Vec<(Box<str>, Labels)> {
+        let all = self.objects_in::<Namespace>("");
+        all.into_iter()
+            .map(|(origin, namespace)| (origin.key.name, labels_with_name(&namespace.meta)))
+            .collect()
+    }
+}
+
+fn labels_with_name(meta: &Meta) -> Labels {
+    let mut labels = meta.labels.clone();
+    labels.insert(NAMESPACE_NAME, meta.name.clone());
+    labels
+}
+
+/// Whether an object exists: what it says does not matter.
+struct Exists;
+
+impl Query for Exists {
+    const NAME: &'static str = "exists";
+    type Key = Origin;
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+        read(ctx, origin).is_some()
+    }
+}
