@@ -22,6 +22,7 @@ use canopus_mesh::service::Service;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
+use canopus_runtime::flags::ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES;
 
 use crate::env::{Class, Env};
 use crate::http::filters as http;
@@ -108,7 +109,19 @@ pub(crate) fn on_requests(env: &Env<'_>, stage: Stage, class: Class, tunnelled: 
         return Vec::new();
     }
     let peer = peer(env, stage, tunnelled);
-    let guard = Guard { protected: Protected::of(env.view), stage, peer, layer: Layer::Http };
+    let guard = Guard { protected: env.protected(), stage, peer, layer: Layer::Http };
+    let filters = env.ctx.get::<AuthorizationFilters>(&guard);
+    filters.iter().map(|built| http::typed(built.name, built.config.clone())).collect()
+}
+
+/// The filters on requests that open tunnels, where policies of the workload count besides those of what it stands in
+/// front of.
+pub(crate) fn on_tunnels(env: &Env<'_>) -> Vec<HttpFilter> {
+    if !env.flag(ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES) {
+        return Vec::new();
+    }
+    let protected = Protected::of(env.view).as_workload();
+    let guard = Guard { protected, stage: Stage::Own, peer: Peer::Certificate, layer: Layer::TunnelledTcp };
     let filters = env.ctx.get::<AuthorizationFilters>(&guard);
     filters.iter().map(|built| http::typed(built.name, built.config.clone())).collect()
 }
@@ -121,7 +134,7 @@ pub(crate) fn on_connections(
     service: Option<&Service>,
     tunnelled: bool,
 ) -> Vec<Filter> {
-    let protected = Protected::of(env.view);
+    let protected = env.protected();
     let protected = match service {
         Some(service) => protected.with_service(service),
         None if class == Class::Outbound => return Vec::new(),

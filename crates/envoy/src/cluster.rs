@@ -32,7 +32,7 @@ use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
 use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::resource::Resource;
-use canopus_runtime::flags::{PILOT_ENABLE_SENDING_HBONE, PILOT_ENABLE_SIDECAR_LISTENING_HBONE};
+use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 
 use self::audience::Audience;
 use self::outbound::{PortClusters, Purpose, Request};
@@ -165,11 +165,10 @@ fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Cluster> {
         NodeKind::Waypoint => waypoint::fixed(env),
         _ => vec![fixed::black_hole(settings)],
     };
-    let opens_tunnels = flags.get(PILOT_ENABLE_SENDING_HBONE) && !view.metadata.disable_hbone_send.0;
-    if opens_tunnels && view.kind != NodeKind::Waypoint {
+    if hbone::opens_tunnels(env) && view.kind != NodeKind::Waypoint {
         clusters.push(hbone::originate(settings, &view.metadata, None));
     }
-    if hbone::crosses_networks(env, opens_tunnels) {
+    if hbone::crosses_networks(env) {
         clusters.extend(hbone::originate_double(settings, &view.metadata));
     }
     if audience.credential_socket {

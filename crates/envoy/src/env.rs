@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use canopus_engine::Ctx;
+use canopus_mesh::attachment::Protected;
 use canopus_mesh::proxy::{self, View};
+use canopus_mesh::service::Service;
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use canopus_runtime::flags::{Flag, FlagType, ISTIO_DUAL_STACK};
@@ -18,12 +20,33 @@ pub(crate) struct Env<'a> {
     pub(crate) settings: Arc<MeshSettings>,
     /// The configuration the proxy runs with.
     pub(crate) proxy_config: ProxyConfig,
+    /// The service whose traffic is handled, where policies and telemetry may name it: only waypoints stand in front of
+    /// others.
+    pub(crate) service: Option<&'a Service>,
 }
 
 impl<'a> Env<'a> {
     /// Gathers what applies to a view.
     pub(crate) fn new(ctx: &'a Ctx<'a>, view: &'a View) -> Self {
-        Self { ctx, view, settings: settings(ctx), proxy_config: proxy::proxy_config(ctx, view) }
+        let proxy_config = proxy::proxy_config(ctx, view);
+        Self { ctx, view, settings: settings(ctx), proxy_config, service: None }
+    }
+
+    /// The same, for the traffic of a service.
+    pub(crate) fn for_service(&self, service: &'a Service) -> Self {
+        Self {
+            ctx: self.ctx,
+            view: self.view,
+            settings: self.settings.clone(),
+            proxy_config: self.proxy_config.clone(),
+            service: Some(service),
+        }
+    }
+
+    /// Whom policies of access are looked up for.
+    pub(crate) fn protected(&self) -> Protected {
+        let workload = Protected::of(self.view);
+        self.service.map_or(workload.clone(), |service| workload.with_service(service))
     }
 
     /// Mesh configuration.

@@ -14,10 +14,15 @@ use std::collections::BTreeMap;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::gateway::{Merged, PortServers};
+use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::proxy::View;
+use canopus_proto::envoy::config::core::v3::TrafficDirection;
+use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::resource::Resource;
 
+use crate::cluster::hbone::crosses_networks;
 use crate::env::Env;
+use crate::listener::connect::originate_double;
 use chain::Site;
 use listener::{Draft, Transport};
 
@@ -49,12 +54,33 @@ impl Query for GatewayListeners {
             }
         }
         // Parity: a port none of whose servers leads anywhere is not opened.
-        let drafts = drafts.into_values().filter(|draft| !draft.chains.is_empty());
+        drafts.retain(|_, draft| !draft.chains.is_empty());
+        let crosses = !drafts.is_empty() && crosses_networks(&env);
+        let tunnels = crosses.then(|| originate_double(&env)).into_iter().flatten();
         drafts
+            .into_values()
             .map(|draft| draft.build(&env))
+            .chain(tunnels)
             .map(|built| Resource::encode(built.name.as_str(), &built))
             .collect()
     }
+}
+
+/// The listeners of a gateway between networks for TLS that it passes through, beside those of tunnels.
+pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Listener> {
+    let merged = env.ctx.get::<Merged>(env.view);
+    let site = Site::new(env, &merged);
+    let mut drafts: BTreeMap<String, Draft> = BTreeMap::new();
+    for servers in merged.ports.iter().filter(|servers| servers.port.number != HBONE_PORT) {
+        let draft = Draft::new(env, &servers.port, Transport::Tcp);
+        let of_port = merged.servers_of(&servers.servers);
+        let chains: Vec<_> = of_port.flat_map(|server| site.network(server, servers.port.number)).collect();
+        drafts.entry(draft.name()).or_insert(draft).chains.extend(chains);
+    }
+    drafts.retain(|_, draft| !draft.chains.is_empty());
+    let direction = TrafficDirection::Inbound as i32;
+    let built = drafts.into_values().map(|draft| draft.build(env));
+    built.map(|listener| Listener { traffic_direction: direction, ..listener }).collect()
 }
 
 /// Ports that the proxy has no right to open are left out: trying would fail the whole update.

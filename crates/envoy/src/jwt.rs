@@ -48,7 +48,7 @@ pub(crate) fn filter(env: &Env<'_>, class: Class) -> Option<HttpFilter> {
     }
     // Routes of gateways may depend on claims; a sidecar has but one.
     let reroutes = env.view.kind != NodeKind::Sidecar;
-    let config = env.ctx.get::<TokenFilter>(&(Protected::of(env.view), reroutes));
+    let config = env.ctx.get::<TokenFilter>(&(env.protected(), reroutes));
     config.as_ref().clone().map(|config| typed(NAME, config))
 }
 

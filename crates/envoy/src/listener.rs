@@ -3,7 +3,7 @@
 pub(crate) mod address;
 mod catch_all;
 mod chain;
-mod connect;
+pub(crate) mod connect;
 mod http_proxy;
 mod inbound;
 pub(crate) mod inspect;
@@ -13,6 +13,7 @@ mod port;
 mod sidecar;
 #[cfg(test)]
 mod tests;
+mod waypoint;
 
 use std::sync::Arc;
 
@@ -47,8 +48,11 @@ pub(crate) fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
     let mut parts = match view.kind {
         NodeKind::Sidecar => sidecar::parts(ctx, proxy, &view),
         NodeKind::Router => vec![Part::Gateway(view.as_ref().clone())],
+        NodeKind::Waypoint => vec![Part::Waypoint(view.as_ref().clone())],
         _ => return Vec::new(),
     };
-    parts.push(Part::Originated(view.as_ref().clone()));
+    if view.kind != NodeKind::Waypoint {
+        parts.push(Part::Originated(view.as_ref().clone()));
+    }
     parts.iter().map(|part| ctx.get::<PatchedPart>(part)).collect()
 }

@@ -1,7 +1,7 @@
 //! Network filters: what handles the bytes of a connection.
 
 pub(crate) mod pipeline;
-mod protocols;
+pub(crate) mod protocols;
 pub(crate) mod tcp;
 
 use canopus_api::node::Version;

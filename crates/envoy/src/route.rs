@@ -53,6 +53,8 @@ pub(crate) struct Site<'a> {
     pub http3: bool,
     /// The service that a host means.
     pub service: &'a dyn Fn(&str) -> Option<Known>,
+    /// The services that a waypoint stands in front of, whose clusters have names of their own; `None` for other proxies.
+    pub fronted: Option<&'a [Arc<Service>]>,
 }
 
 /// A service that routes can lead to.
@@ -98,6 +100,10 @@ pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> Vec<Route
 /// Whether a match concerns this gateway, port and source at all.
 fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
     if condition.port != 0 && condition.port != site.port {
+        return false;
+    }
+    // A waypoint does not know the labels of its clients.
+    if site.fronted.is_some() && !condition.source_labels.is_empty() {
         return false;
     }
     if !condition.gateways.is_empty() {

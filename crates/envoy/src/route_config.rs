@@ -5,6 +5,7 @@ pub(crate) mod domains;
 pub(crate) mod headers;
 pub(crate) mod inbound;
 mod sidecar;
+pub(crate) mod waypoint;
 
 use std::sync::Arc;
 

@@ -9,14 +9,15 @@ pub(crate) mod tracing;
 
 use std::sync::Arc;
 
+use canopus_mesh::service::Service;
 use canopus_mesh::telemetry::{Applicable, Side, Telemetries};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 
 use crate::env::{Class, Env};
 
-/// What Telemetry objects say about the proxies of a view.
+/// What Telemetry objects say about the proxies of a view, and about the service they handle traffic for.
 fn applicable(env: &Env<'_>) -> Arc<Applicable> {
-    env.ctx.get::<Telemetries>(&(env.view.clone(), None))
+    env.ctx.get::<Telemetries>(&(env.view.clone(), env.service.map(Service::key)))
 }
 
 /// The side that listeners of a class report on.

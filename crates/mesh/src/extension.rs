@@ -18,7 +18,9 @@ use jiff::Timestamp;
 
 use crate::attachment::{Claim, Subject};
 use crate::proxy::View;
+use crate::service::{self, Service, ServiceKey};
 use crate::telemetry::Side;
+use crate::waypoint::ServicesBehind;
 use crate::world::{Origin, Shelf, objects_on, settings};
 
 /// What makes the name of an extension that a WasmPlugin stands for: no object can have it.
@@ -152,18 +154,21 @@ impl Query for InNamespace {
     }
 }
 
-/// The extensions of a view, by phase, those of the highest priority first.
+/// The extensions of a view, by phase, those of the highest priority first; for waypoints, with those of the service they
+/// handle traffic for.
 pub struct Extensions;
 
 impl Query for Extensions {
     const NAME: &'static str = "extensions_of_view";
-    type Key = View;
+    type Key = (View, Option<ServiceKey>);
     type Value = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        let subject = Subject::of(ctx, view);
+    fn run(ctx: &Ctx<'_>, (view, service): &Self::Key) -> Self::Value {
+        let services: Vec<_> = service.iter().filter_map(|key| service::service(ctx, key)).collect();
+        let namespaces = namespaces(ctx, view, &services);
+        let subject = Subject::of(ctx, view).with_services(services);
         let mut found: BTreeMap<_, Vec<Arc<Extension>>> = BTreeMap::new();
-        for namespace in namespaces(ctx, view) {
+        for namespace in namespaces {
             for extension in ctx.get::<InNamespace>(&namespace).iter() {
                 if subject.is_meant_by(&claim(extension)) {
                     found.entry(extension.phase()).or_default().push(extension.clone());
@@ -181,20 +186,27 @@ impl Query for Extensions {
 
 /// An extension that a proxy of this view may ask for.
 pub fn named(ctx: &Ctx<'_>, view: &View, namespace: &str, name: &str) -> Option<Arc<Extension>> {
-    let namespace = namespaces(ctx, view).into_iter().find(|own| **own == *namespace)?;
+    let fronted = ctx.get::<ServicesBehind>(view);
+    let namespace = namespaces(ctx, view, &fronted).into_iter().find(|own| **own == *namespace)?;
     ctx.get::<InNamespace>(&namespace).iter().find(|extension| extension.name == name).cloned()
 }
 
 /// Whether an extension is for the proxies of a view.
 pub fn is_for(ctx: &Ctx<'_>, view: &View, extension: &Extension) -> bool {
-    Subject::of(ctx, view).is_meant_by(&claim(extension))
+    let fronted = ctx.get::<ServicesBehind>(view);
+    Subject::of(ctx, view).with_services(fronted.iter().cloned()).is_meant_by(&claim(extension))
 }
 
-/// The namespaces whose extensions a view may have: its own, then the mesh's.
-fn namespaces(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<str>> {
+/// The namespaces whose extensions a view may have: its own, then the mesh's, then those of services it stands in front
+/// of.
+fn namespaces(ctx: &Ctx<'_>, view: &View, fronted: &[Arc<Service>]) -> Vec<Arc<str>> {
     let root: Arc<str> = settings(ctx).root_namespace().into();
     let mut namespaces = vec![view.namespace.clone()];
-    namespaces.extend((root != view.namespace).then_some(root));
+    for namespace in std::iter::once(root).chain(fronted.iter().map(|service| service.namespace.clone())) {
+        if !namespaces.contains(&namespace) {
+            namespaces.push(namespace);
+        }
+    }
     namespaces
 }
 

@@ -1,7 +1,9 @@
 //! Waypoints: gateways of the ambient mesh, and the services they stand in front of.
 
+mod front;
 #[cfg(test)]
 mod tests;
+mod workloads;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,7 +13,7 @@ use canopus_api::gateway_api::{
     AddressType, FromNamespaces, Gateway, GatewayClass, Listener, RouteNamespaces,
 };
 use canopus_api::istio::ServiceEntry;
-use canopus_api::kube::Service as KubeObject;
+use canopus_api::kube::{Namespace, Service as KubeObject};
 use canopus_api::node::NodeKind;
 use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
 use canopus_base::labels::{Labels, Selector};
@@ -26,6 +28,9 @@ use crate::proxy::View;
 use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost};
 use crate::workload::namespace;
 use crate::world::{Origin, object, settings};
+
+pub use front::{Front, addresses, in_front_of};
+pub use workloads::{OfWorkload, WorkloadsBehind, of_listed};
 
 /// What proxies that manage a waypoint are labelled with.
 const WAYPOINT_CONTROLLER: &str = "istio.io-mesh-controller";
@@ -79,6 +84,11 @@ impl Traffic {
             "all" => Self::All,
             _ => Self::None,
         }
+    }
+
+    /// Whether it includes traffic to workloads by their own addresses.
+    pub fn has_workloads(self) -> bool {
+        matches!(self, Self::Workloads | Self::All)
     }
 
     /// Whether it includes traffic to services.
@@ -224,28 +234,46 @@ fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Vec<Arc<Waypoint>> {
         return Vec::new();
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
-    let labels = home.as_ref().map(|home| home.meta.labels.clone()).unwrap_or_default();
-    let find = |named: Wanted| {
-        let Wanted::Named(namespace, name) = named else { return None };
-        let gateway =
-            Origin::new(origin.cluster.clone(), ObjectKey::new(Kind::KubernetesGateway, &namespace, &name));
-        let waypoint = ctx.get::<Waypoints>(&gateway).as_ref().clone()?;
-        (waypoint.allows(origin.namespace(), &labels) && waypoint.traffic.has_services()).then_some(waypoint)
-    };
+    let place = Place { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
+    let find =
+        |named: Wanted| place.find(named, home.as_deref()).filter(|waypoint| waypoint.traffic.has_services());
     let own = primary(meta, origin.namespace());
     let inherits = matches!(own, Wanted::Unsaid);
     let of_home = home.as_ref().filter(|_| inherits).map(|home| &home.meta);
-    let first = match own {
-        Wanted::Unsaid => of_home.map_or(Wanted::Unsaid, |home| primary(home, origin.namespace())),
-        own => own,
-    };
-    let Some(first) = find(first) else { return Vec::new() };
+    let Some(first) = find(inherited(own, home.as_deref(), origin.namespace())) else { return Vec::new() };
     let second = match canary(meta, origin.namespace()) {
         Wanted::Unsaid => of_home.map_or(Wanted::Unsaid, |home| canary(home, origin.namespace())),
         own => own,
     };
     let second = find(second).filter(|second| *second != first && has_valid_weight(meta, of_home));
     std::iter::once(first).chain(second).collect()
+}
+
+/// What an object of a namespace says, or else the namespace.
+fn inherited(own: Wanted, home: Option<&Namespace>, namespace: &str) -> Wanted {
+    match own {
+        Wanted::Unsaid => home.map_or(Wanted::Unsaid, |home| primary(&home.meta, namespace)),
+        own => own,
+    }
+}
+
+/// Where an object is that wants a waypoint.
+struct Place<'a> {
+    ctx: &'a Ctx<'a>,
+    cluster: &'a Arc<str>,
+    namespace: &'a str,
+}
+
+impl Place<'_> {
+    /// The waypoint that is wanted, if it is there and lets objects of the namespace attach.
+    fn find(&self, wanted: Wanted, home: Option<&Namespace>) -> Option<Arc<Waypoint>> {
+        let Wanted::Named(namespace, name) = wanted else { return None };
+        let gateway = ObjectKey::new(Kind::KubernetesGateway, &namespace, &name);
+        let waypoint =
+            self.ctx.get::<Waypoints>(&Origin::new(self.cluster.clone(), gateway)).as_ref().clone()?;
+        let labels = home.map(|home| home.meta.labels.clone()).unwrap_or_default();
+        waypoint.allows(self.namespace, &labels).then_some(waypoint)
+    }
 }
 
 /// The share of a waypoint that is tried out has to be a percentage.

@@ -39,8 +39,8 @@ use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
-    AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, Flags, PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE,
-    PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
+    AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, Flags, PILOT_ENABLE_SENDING_HBONE,
+    PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE, PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
 };
 
 use super::draft::{Draft, explicit, http_options};
@@ -56,10 +56,14 @@ pub(crate) const CONNECT_ORIGINATE: &str = "connect_originate";
 /// The cluster, and the internal listener, that takes what came out of a tunnel.
 pub(crate) const MAIN_INTERNAL: &str = "main_internal";
 
-const ENCAPSULATE: &str = "encap";
-const FORWARD_INNER: &str = "forward_inner_connect";
-const INNER_ORIGINATE: &str = "inner_connect_originate";
-const OUTER_ORIGINATE: &str = "outer_connect_originate";
+/// The cluster through which waypoints reach workloads by their own addresses.
+pub(crate) const ENCAPSULATE: &str = "encap";
+/// The cluster, and the internal listener, that passes inner tunnels on.
+pub(crate) const FORWARD_INNER: &str = "forward_inner_connect";
+/// The cluster, and the internal listener, that opens the inner of two tunnels.
+pub(crate) const INNER_ORIGINATE: &str = "inner_connect_originate";
+/// The cluster, and the internal listener, that opens the outer of two tunnels.
+pub(crate) const OUTER_ORIGINATE: &str = "outer_connect_originate";
 const ORIGINAL_DESTINATION: &str = "envoy.filters.listener.original_dst";
 const ISTIO: &str = "istio";
 const PEER_METADATA: &str = "istio.peer_metadata";
@@ -200,8 +204,13 @@ pub(super) fn originate_double(settings: &MeshSettings, metadata: &NodeMetadata)
     [inner, outer]
 }
 
+/// Whether a proxy opens tunnels to what it calls.
+pub(super) fn opens_tunnels(env: &Env<'_>) -> bool {
+    env.flag(PILOT_ENABLE_SENDING_HBONE) && !env.view.metadata.disable_hbone_send.0
+}
+
 /// Whether a proxy reaches what is in other networks through tunnels within tunnels.
-pub(super) fn crosses_networks(env: &Env<'_>, opens_tunnels: bool) -> bool {
+pub(crate) fn crosses_networks(env: &Env<'_>) -> bool {
     let label = |name| env.view.labels.get(name);
     let managed = label(labels::GATEWAY_MANAGED.name);
     match env.view.kind {
@@ -210,7 +219,7 @@ pub(super) fn crosses_networks(env: &Env<'_>, opens_tunnels: bool) -> bool {
                 managed == Some("istio.io-gateway-controller") || label("istio") == Some("ingressgateway");
             let enabled =
                 env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS);
-            is_ingress && enabled && opens_tunnels
+            is_ingress && enabled && opens_tunnels(env)
         }
         NodeKind::Waypoint => {
             managed == Some("istio.io-mesh-controller") && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT)

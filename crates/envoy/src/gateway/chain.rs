@@ -76,7 +76,7 @@ impl<'a> Site<'a> {
     }
 
     /// The chains of a server whose connections are passed on as they are, once TLS has ended where it does.
-    fn network(&self, server: &BoundServer, number: u32) -> Vec<Chain> {
+    pub(super) fn network(&self, server: &BoundServer, number: u32) -> Vec<Chain> {
         if server.is_auto_passthrough() {
             return passthrough::chains(self.env, &server.sni_hosts);
         }

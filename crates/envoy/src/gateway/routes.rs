@@ -129,6 +129,7 @@ impl<'a> Hosts<'a> {
             tls: server.tls().is_some(),
             http3: self.http3,
             service: &service,
+            fronted: None,
         };
         let routes = route::http_routes(&site, bound);
         if routes.is_empty() {

@@ -2,6 +2,9 @@
 
 use canopus_api::node::NodeKind;
 use canopus_base::protocol::Protocol;
+use canopus_proto::envoy::config::common::mutation_rules::v3::{HeaderMutation as Mutation, header_mutation};
+use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
+use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
 use canopus_proto::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
 use canopus_proto::envoy::extensions::filters::http::cors::v3::Cors;
 use canopus_proto::envoy::extensions::filters::http::dynamic_forward_proxy::v3::{
@@ -12,6 +15,7 @@ use canopus_proto::envoy::extensions::filters::http::grpc_stats::v3::{
     FilterConfig as GrpcStats, filter_config::PerMethodStatSpecifier,
 };
 use canopus_proto::envoy::extensions::filters::http::grpc_web::v3::GrpcWeb;
+use canopus_proto::envoy::extensions::filters::http::header_mutation::v3::{HeaderMutation, Mutations};
 use canopus_proto::envoy::extensions::filters::http::router::v3::Router;
 use canopus_proto::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
@@ -32,15 +36,21 @@ use crate::extension::Placed;
 use crate::telemetry::{metrics, peer_metadata};
 use crate::{dns_cache, jwt};
 
+/// The annotation of a waypoint by which it tells servers who the client is.
+const CLIENT_IDENTITY: &str = "ambient.istio.io/xfcc-include-client-identity";
+
 /// The filters of a connection manager.
 ///
 /// What policies add stands between the exchange of peer metadata and the protocol filters, in this order: CUSTOM
 /// authorization, extensions of the phase AUTHN, token authentication, extensions of AUTHZ, authorization, extensions of
-/// STATS and of no phase, inference.
+/// STATS and of no phase, inference. Waypoints have the last of them after the protocol filters.
 pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
     let class = manager.class;
+    let is_waypoint = env.view.kind == NodeKind::Waypoint;
     let mut filters = Vec::new();
-    if !manager.tunnelled {
+    if is_waypoint {
+        filters.extend(client_identity(env));
+    } else if !manager.tunnelled {
         filters.extend(peer_metadata::http(env, class, manager.peer_headers_in_mesh_only));
     }
     let extensions = Placed::http(env, class, manager.port);
@@ -49,17 +59,18 @@ pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> 
     filters.extend(jwt::filter(env, class));
     filters.extend(extensions.http_filters(&[Phase::Authz]));
     filters.extend(authorization::on_requests(env, Stage::Own, class, manager.tunnelled));
-    filters.extend(extensions.http_filters(&[Phase::Stats, Phase::Unspecified]));
-    // Parity: services that share a port share a manager, so the port's first service decides.
-    if manager.protocol == Protocol::GrpcWeb {
-        filters.push(filter("envoy.filters.http.grpc_web", &GrpcWeb::default()));
+    let last = extensions.http_filters(&[Phase::Stats, Phase::Unspecified]);
+    if is_waypoint {
+        filters.extend(protocol_filters(env, manager));
+        filters.extend(forward_proxies(env, manager));
+        filters.extend(last);
+        filters.extend(peer_metadata::waypoint_upstream(env));
+        filters.extend(metrics::http(env, class));
+        filters.push(router(manager.suppress_debug_headers));
+        return filters;
     }
-    filters.push(grpc_stats());
-    if class != Class::Inbound {
-        filters.extend(alpn(env));
-    }
-    filters.push(filter("envoy.filters.http.fault", &HttpFault::default()));
-    filters.push(filter("envoy.filters.http.cors", &Cors::default()));
+    filters.extend(last);
+    filters.extend(protocol_filters(env, manager));
     filters.extend(metrics::http(env, class));
     if class != Class::Inbound && env.flag(PILOT_ENABLE_PERSISTENT_SESSION_FILTER) {
         // Empty: routes of services with sessions say more.
@@ -68,6 +79,48 @@ pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> 
     filters.extend(forward_proxies(env, manager));
     filters.push(router(manager.suppress_debug_headers));
     filters
+}
+
+/// The filters that every manager has, whatever policies there are.
+fn protocol_filters(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
+    let mut filters = Vec::new();
+    // Parity: services that share a port share a manager, so the port's first service decides.
+    if manager.protocol == Protocol::GrpcWeb {
+        filters.push(filter("envoy.filters.http.grpc_web", &GrpcWeb::default()));
+    }
+    filters.push(grpc_stats());
+    if manager.class != Class::Inbound {
+        filters.extend(alpn(env));
+    }
+    filters.push(filter("envoy.filters.http.fault", &HttpFault::default()));
+    filters.push(filter("envoy.filters.http.cors", &Cors::default()));
+    filters
+}
+
+/// Whether a waypoint tells the servers who the client is, as the header of client certificates would.
+pub(crate) fn tells_client_identity(env: &Env<'_>) -> bool {
+    let said = env.view.metadata.annotations.get(CLIENT_IDENTITY);
+    said.is_some_and(|said| said.eq_ignore_ascii_case("true"))
+}
+
+/// Tells the server who the client is. The client's certificate was seen where the tunnel ended; what a request says about
+/// it is not to be trusted and is replaced.
+fn client_identity(env: &Env<'_>) -> Option<HttpFilter> {
+    let who =
+        "By=%FILTER_STATE(io.istio.local_principal:PLAIN)%;URI=%FILTER_STATE(io.istio.peer_principal:PLAIN)%";
+    let header = HeaderValueOption {
+        header: Some(HeaderValue {
+            key: "x-forwarded-client-cert".into(),
+            value: who.into(),
+            ..Default::default()
+        }),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd as i32,
+        ..Default::default()
+    };
+    let mutation = Mutation { action: Some(header_mutation::Action::Append(header)) };
+    let mutations = Mutations { request_mutations: vec![mutation], ..Default::default() };
+    let config = HeaderMutation { mutations: Some(mutations), ..Default::default() };
+    tells_client_identity(env).then(|| filter("istio.waypoint.xfcc_client_identity", &config))
 }
 
 /// A filter under its well-known name.

@@ -3,9 +3,13 @@
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
+use canopus_mesh::waypoint::is_east_west_gateway;
+use canopus_proto::Any;
+use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::substitution_format_string::Format;
 use canopus_proto::envoy::config::core::v3::{
-    DataSource, Http2ProtocolOptions, KeepaliveSettings, SubstitutionFormatString, data_source::Specifier,
+    DataSource, HeaderValue, HeaderValueOption, Http2ProtocolOptions, KeepaliveSettings,
+    SubstitutionFormatString, TypedExtensionConfig, data_source::Specifier,
 };
 use canopus_proto::envoy::config::listener::v3::listener::{InternalListenerConfig, ListenerSpecifier};
 use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener};
@@ -27,14 +31,22 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, HttpFilter,
 };
+use canopus_proto::envoy::extensions::filters::network::set_filter_state::v3::Config as SetConnectionState;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::TunnelingConfig;
+use canopus_proto::envoy::extensions::formatter::cel::v3::Cel;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
-use canopus_runtime::flags::PILOT_ENABLE_SENDING_HBONE;
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_SENDING_HBONE,
+};
 
 use super::outbound::exact_balance;
 use super::{address, inspect};
-use crate::cluster::hbone::{CONNECT_ORIGINATE, MAIN_INTERNAL, tunnel_context};
+use crate::authorization;
+use crate::cluster::hbone::{
+    CONNECT_ORIGINATE, FORWARD_INNER, INNER_ORIGINATE, MAIN_INTERNAL, OUTER_ORIGINATE, tunnel_context,
+};
 use crate::env::{Class, Env};
 use crate::http::filters;
 use crate::http::headers::ProxyHeaders;
@@ -46,6 +58,15 @@ use crate::tls;
 const PORT: u32 = 15008;
 const TERMINATE: &str = "connect_terminate";
 const CONNECT: &str = "CONNECT";
+
+/// Where filter state says where a connection was made to.
+const LOCAL_ADDRESS: &str = "envoy.filters.listener.original_dst.local_ip";
+/// Where it says what the request asked for that opened a tunnel.
+pub(super) const AUTHORITY: &str = "io.istio.connect_authority";
+/// Where it says what sort of proxy opened a tunnel.
+pub(super) const REQUEST_SOURCE: &str = "io.istio.source";
+/// Where it says where the inner of two tunnels leads.
+const DOUBLE_TARGET: &str = "istio.double_hbone.hbone_target_address";
 
 /// All streams of a tunnel are handled by one worker, so there must not be too many.
 const MAX_STREAMS: u32 = 100;
@@ -63,24 +84,135 @@ impl Query for Originated {
 
     fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
         let env = Env::new(ctx, view);
+        let class = if view.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound };
         let wanted = env.flag(PILOT_ENABLE_SENDING_HBONE);
-        wanted.then(|| Resource::encode(CONNECT_ORIGINATE, &originate(&env))).into_iter().collect()
+        wanted.then(|| Resource::encode(CONNECT_ORIGINATE, &originate(&env, class))).into_iter().collect()
     }
 }
 
-fn originate(env: &Env<'_>) -> Listener {
-    let class = if env.view.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound };
+/// The listener that puts connections into a tunnel to the address they were made to.
+pub(super) fn originate(env: &Env<'_>, class: Class) -> Listener {
+    let tunnel = TunnelingConfig { hostname: "%DOWNSTREAM_LOCAL_ADDRESS%".into(), ..Default::default() };
+    let tunnel = tcp::tunnel(env, class, CONNECT_ORIGINATE, telling_baggage(env, tunnel));
+    let filters = peer_metadata::answered_baggage(env).into_iter().chain([tunnel]).collect();
     Listener {
-        name: CONNECT_ORIGINATE.into(),
-        use_original_dst: Some(false.into()),
         listener_filters: vec![inspect::original_destination()],
-        filter_chains: vec![FilterChain {
-            filters: vec![tcp::tunnel(env, class, CONNECT_ORIGINATE)],
-            ..Default::default()
-        }],
+        ..forwarding(env, class, CONNECT_ORIGINATE, filters)
+    }
+}
+
+/// The listener by which a gateway between networks passes inner tunnels on.
+pub(super) fn forward_inner(env: &Env<'_>) -> Listener {
+    let filters = vec![tcp::forward(env, Class::Inbound, FORWARD_INNER)];
+    Listener {
+        listener_filters: vec![inspect::original_destination()],
+        ..forwarding(env, Class::Inbound, FORWARD_INNER, filters)
+    }
+}
+
+/// The listeners that put connections into a tunnel within a tunnel, to what is in another network. Endpoints say in their
+/// metadata where the inner one leads; the outer one learns it from the inner one.
+pub(crate) fn originate_double(env: &Env<'_>) -> [Listener; 2] {
+    let class = Class::Inbound;
+    let target = format!("%FILTER_STATE({DOUBLE_TARGET}:PLAIN)%");
+    let network = header("x-forwarded-network", &env.view.metadata.network);
+    let inner =
+        TunnelingConfig { hostname: target.clone(), headers_to_add: vec![network], ..Default::default() };
+    let inner = tcp::tunnel(env, class, INNER_ORIGINATE, telling_baggage(env, inner));
+    let filters = std::iter::once(endpoint_metadata(env));
+    let filters = filters.chain(peer_metadata::answered_baggage(env)).chain([inner]).collect();
+    let inner = forwarding(env, class, INNER_ORIGINATE, filters);
+
+    let source = match env.view.kind {
+        NodeKind::Router => Some("gateway"),
+        NodeKind::Waypoint => Some("waypoint"),
+        NodeKind::Sidecar => Some("sidecar"),
+        _ => None,
+    };
+    let outer = TunnelingConfig {
+        hostname: target,
+        // A gateway between networks has to know whether policies about requests were applied already.
+        headers_to_add: source.map(|source| header("x-istio-source", source)).into_iter().collect(),
+        ..Default::default()
+    };
+    let outer = Listener {
+        listener_filters: vec![inspect::original_destination()],
+        ..forwarding(env, class, OUTER_ORIGINATE, vec![tcp::tunnel(env, class, OUTER_ORIGINATE, outer)])
+    };
+    [inner, outer]
+}
+
+/// An internal listener with one chain.
+fn forwarding(env: &Env<'_>, class: Class, name: &str, filters: Vec<Filter>) -> Listener {
+    Listener {
+        name: name.into(),
+        use_original_dst: Some(false.into()),
+        filter_chains: vec![FilterChain { filters, ..Default::default() }],
         access_log: access_log::listener(env, class),
         ..internal()
     }
+}
+
+/// A tunnel whose ends tell each other about their workloads, where that is asked for.
+fn telling_baggage(env: &Env<'_>, mut tunnel: TunnelingConfig) -> TunnelingConfig {
+    if env.flag(AMBIENT_ENABLE_BAGGAGE) {
+        tunnel.propagate_response_headers = true;
+        tunnel.headers_to_add.push(header("baggage", "%FILTER_STATE(io.istio.baggage:PLAIN)%"));
+    }
+    tunnel
+}
+
+fn header(key: &str, value: &str) -> HeaderValueOption {
+    HeaderValueOption {
+        header: Some(HeaderValue { key: key.into(), value: value.into(), ..Default::default() }),
+        append_action: HeaderAppendAction::OverwriteIfExistsOrAdd as i32,
+        ..Default::default()
+    }
+}
+
+/// Notes what the metadata of an endpoint in another network says, for the tunnels to it.
+fn endpoint_metadata(env: &Env<'_>) -> Filter {
+    let noted = |key: &str, value: &str, factory: &str| {
+        let shared = SharedWithUpstream::Transitive as i32;
+        FilterStateValue { shared_with_upstream: shared, ..noted(key, value, factory) }
+    };
+    let config = SetConnectionState {
+        on_new_connection: vec![
+            noted(LOCAL_ADDRESS, "%DYNAMIC_METADATA(envoy.filters.listener.original_dst:local)%", ""),
+            noted(
+                DOUBLE_TARGET,
+                "%DYNAMIC_METADATA(istio:double_hbone:hbone_target_address)%",
+                network::hashable_string(env.view),
+            ),
+        ],
+        ..Default::default()
+    };
+    network::filter("propagate_endpoint_metadata", &config)
+}
+
+/// Keeps where a connection was made to, for the tunnel it goes into.
+pub(super) fn connection_authority() -> Filter {
+    let kept = noted(LOCAL_ADDRESS, &format!("%FILTER_STATE({LOCAL_ADDRESS}:PLAIN)%"), "");
+    let config = SetConnectionState { on_new_connection: vec![kept], ..Default::default() };
+    network::filter("connect_authority", &config)
+}
+
+/// Goes on to where a connection was made to, or to `address` if nobody noted that.
+pub(super) fn destination_or(address: &str) -> Filter {
+    let cel = TypedExtensionConfig {
+        name: "envoy.formatter.cel".into(),
+        typed_config: Some(Any::pack(&Cel::default())),
+    };
+    let expression =
+        format!("%CEL('{LOCAL_ADDRESS}' in filter_state ? filter_state['{LOCAL_ADDRESS}']: r'{address}')%");
+    let value = SubstitutionFormatString { formatters: vec![cel], ..text(&expression) };
+    let chosen = FilterStateValue {
+        key: Some(Key::ObjectKey("envoy.network.transport_socket.original_dst_address".into())),
+        value: Some(Value::FormatString(value)),
+        ..Default::default()
+    };
+    let config = SetConnectionState { on_new_connection: vec![chosen], ..Default::default() };
+    network::filter("set_dst_address", &config)
 }
 
 /// A listener that only other listeners lead to.
@@ -143,9 +275,12 @@ fn manager(env: &Env<'_>) -> Filter {
             }),
             ..Default::default()
         }),
-        http_filters: peer_metadata::tunnelled(env)
+        http_filters: authorization::on_tunnels(env)
             .into_iter()
-            .chain([connect_authority(env), filters::router(headers.suppress_debug)])
+            .chain(peer_metadata::tunnelled(env))
+            .chain([connect_authority(env)])
+            .chain(request_source(env))
+            .chain([filters::router(headers.suppress_debug)])
             .collect(),
         ..Default::default()
     };
@@ -185,17 +320,10 @@ fn routes() -> RouteConfiguration {
 /// Notes where a tunnel leads and between whom, for the connections that come out of it.
 fn connect_authority(env: &Env<'_>) -> HttpFilter {
     let hashable = network::hashable_string(env.view);
-    let noted = |key: &str, value: &str, factory: &str| FilterStateValue {
-        key: Some(Key::ObjectKey(key.into())),
-        value: Some(Value::FormatString(text(value))),
-        factory_key: factory.into(),
-        shared_with_upstream: SharedWithUpstream::Once as i32,
-        ..Default::default()
-    };
     let config = SetFilterState {
         on_request_headers: vec![
-            noted("envoy.filters.listener.original_dst.local_ip", "%REQ(:AUTHORITY)%", ""),
-            noted("io.istio.connect_authority", "%REQ(:AUTHORITY)%", hashable),
+            noted(LOCAL_ADDRESS, "%REQ(:AUTHORITY)%", ""),
+            noted(AUTHORITY, "%REQ(:AUTHORITY)%", hashable),
             noted("envoy.filters.listener.original_dst.remote_ip", "%DOWNSTREAM_REMOTE_ADDRESS%", ""),
             noted("io.istio.peer_principal", "%DOWNSTREAM_PEER_URI_SAN%", hashable),
             noted("io.istio.local_principal", "%DOWNSTREAM_LOCAL_URI_SAN%", hashable),
@@ -203,6 +331,25 @@ fn connect_authority(env: &Env<'_>) -> HttpFilter {
         ..Default::default()
     };
     filters::filter("connect_authority", &config)
+}
+
+/// Notes what sort of proxy opened a tunnel; for gateways between networks.
+fn request_source(env: &Env<'_>) -> Option<HttpFilter> {
+    let wanted = env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && is_east_west_gateway(env.view);
+    let source = noted(REQUEST_SOURCE, "%REQ(x-istio-source)%", network::hashable_string(env.view));
+    let config = SetFilterState { on_request_headers: vec![source], ..Default::default() };
+    wanted.then(|| filters::filter("request_source", &config))
+}
+
+/// A text in filter state, for what is next on the way of a connection.
+fn noted(key: &str, value: &str, factory: &str) -> FilterStateValue {
+    FilterStateValue {
+        key: Some(Key::ObjectKey(key.into())),
+        value: Some(Value::FormatString(text(value))),
+        factory_key: factory.into(),
+        shared_with_upstream: SharedWithUpstream::Once as i32,
+        ..Default::default()
+    }
 }
 
 fn text(format: &str) -> SubstitutionFormatString {

@@ -89,7 +89,7 @@ fn tls_inspector_on(ports: &BTreeMap<u32, Needs>) -> ListenerFilter {
 }
 
 /// Matches connections to any of these ports; `None` if there are none.
-fn any_of(ports: impl Iterator<Item = u32>) -> Option<Predicate> {
+pub(super) fn any_of(ports: impl Iterator<Item = u32>) -> Option<Predicate> {
     let mut rules: Vec<_> = ports.map(to_port).collect();
     match rules.len() {
         0 => None,

@@ -5,6 +5,7 @@ use canopus_mesh::proxy::View;
 
 use super::connect::Originated;
 use super::sidecar::OtherOutbound;
+use super::waypoint::WaypointListeners;
 use super::{inbound, outbound};
 use crate::envoy_filter::{self, Patched, Side};
 use crate::gateway::GatewayListeners;
@@ -20,6 +21,8 @@ pub(super) enum Part {
     Inbound(inbound::Audience),
     /// Those of a gateway.
     Gateway(View),
+    /// Those of a waypoint.
+    Waypoint(View),
     /// Those that open tunnels to other proxies, which are nobody's to change.
     Originated(View),
 }
@@ -49,6 +52,10 @@ impl Query for PatchedPart {
             Part::Gateway(view) => {
                 let generated = ctx.get::<GatewayListeners>(view);
                 envoy_filter::listeners(ctx, view, Side::Gateway, generated, true)
+            }
+            Part::Waypoint(view) => {
+                let generated = ctx.get::<WaypointListeners>(view);
+                envoy_filter::listeners(ctx, view, Side::Inbound, generated, true)
             }
             Part::Originated(view) => Patched::untouched(ctx.get::<Originated>(view)),
         }

@@ -67,7 +67,7 @@ fn redis(stat_prefix: String, cluster: &str) -> Filter {
 }
 
 /// Resolves the name that a TLS client asks for.
-pub(super) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filter {
+pub(crate) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filter {
     let config = NameResolver {
         dns_cache_config: Some(dns_cache::of_host(env, host)),
         port_specifier: Some(PortSpecifier::PortValue(port)),

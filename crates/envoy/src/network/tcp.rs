@@ -42,16 +42,19 @@ pub(crate) fn proxy_to(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
     logged(env, class, TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, cluster) })
 }
 
-/// Sends connections through a tunnel to the address they were made to; failures to open it are logged.
-pub(crate) fn tunnel(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
+/// Sends connections through a tunnel to a cluster; failures to open it are logged.
+pub(crate) fn tunnel(env: &Env<'_>, class: Class, cluster: &str, tunnel: TunnelingConfig) -> Filter {
     let proxy = TcpProxy {
-        tunneling_config: Some(TunnelingConfig {
-            hostname: "%DOWNSTREAM_LOCAL_ADDRESS%".into(),
-            ..Default::default()
-        }),
+        tunneling_config: Some(tunnel),
         access_log: access_log::tunnel(env, class),
         ..to_cluster(cluster, cluster)
     };
+    filter(NAME, &proxy)
+}
+
+/// Sends the connections of a tunnel on to a cluster.
+pub(crate) fn forward(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
+    let proxy = TcpProxy { access_log: access_log::passed_on(env, class), ..to_cluster(cluster, cluster) };
     filter(NAME, &proxy)
 }
 
@@ -229,6 +232,36 @@ fn finish(
     let stat_prefix = proxy.stat_prefix.clone();
     let last = protocols::stack(env, protocol, logged(env, class, proxy), &stat_prefix, cluster);
     pipeline::complete(env, class, before, last)
+}
+
+/// The filters of connections that a waypoint takes for a port of a service; `None` for a port of a workload.
+///
+/// Where they go are clusters by their weights, if there are any routes, else the cluster of the port itself. The settings
+/// are those of the first of the services they go to.
+pub(crate) fn fronting(
+    env: &Env<'_>,
+    (cluster, stat_prefix): (&str, &str),
+    port: &Port,
+    settled: Option<(&Service, &str)>,
+    routes: Vec<ClusterWeight>,
+    resolver: Option<Filter>,
+) -> Vec<Filter> {
+    let mut proxy = to_cluster(cluster, stat_prefix);
+    match &routes[..] {
+        [] => {}
+        [only] => proxy.cluster_specifier = Some(ClusterSpecifier::Cluster(only.name.clone())),
+        _ => {
+            let weighted = routes.into_iter().filter(|route| route.weight > 0).collect();
+            let clusters = WeightedCluster { clusters: weighted };
+            proxy.cluster_specifier = Some(ClusterSpecifier::WeightedClusters(clusters));
+        }
+    }
+    let rule = settled.and_then(|(service, _)| outbound_rule(env.ctx, env.view, &service.key()));
+    let subset = settled.map_or("", |(_, subset)| subset);
+    let proxy = logged(env, Class::Inbound, with_rule(env, proxy, rule.as_deref(), subset));
+    let before = pipeline::Before { exchanges_metadata: true, port: port.number, ..Default::default() };
+    let last = protocols::stack(env, port.protocol, proxy, stat_prefix, cluster);
+    pipeline::complete(env, Class::Inbound, before, resolver.into_iter().chain(last).collect())
 }
 
 /// The filters of connections to the workload.

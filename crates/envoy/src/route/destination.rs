@@ -1,5 +1,8 @@
 //! Where requests go: clusters with weights, mirrors, and what is rewritten on the way.
 
+use std::sync::Arc;
+
+use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service::VirtualService;
 use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::core::v3::RuntimeFractionalPercent;
@@ -168,7 +171,38 @@ fn consistent_hash(site: &Site<'_>, to: Option<&Destination>) -> Option<Consiste
 fn cluster(site: &Site<'_>, to: Option<&Destination>) -> (String, Option<Known>) {
     let Some(to) = to.filter(|to| !to.host.is_empty()) else { return (UNKNOWN.to_owned(), None) };
     let known = (site.service)(&to.host);
-    (cluster_name(to, known.as_ref(), site.port), known)
+    let name = match site.fronted {
+        Some(fronted) => fronted_cluster_name(to, known.as_ref(), site.port, fronted),
+        None => cluster_name(to, known.as_ref(), site.port),
+    };
+    (name, known)
+}
+
+/// The name of a destination's cluster at a waypoint: services it does not stand in front of are called like any other.
+pub(crate) fn fronted_cluster_name(
+    to: &Destination,
+    known: Option<&Known>,
+    listener_port: u32,
+    fronted: &[Arc<Service>],
+) -> String {
+    if to.host.is_empty() {
+        return UNKNOWN.to_owned();
+    }
+    let number = to.port.as_ref().map(|port| port.number);
+    let number = number.or_else(|| known?.default_port).unwrap_or(listener_port);
+    if known.is_some_and(|known| fronted.iter().all(|service| service.host != known.service.host)) {
+        return names::outbound_cluster(&to.host, number, &to.subset);
+    }
+    let port = known.and_then(|known| known.service.port(number));
+    let protocol = match port {
+        Some(port) if !port.protocol.is_http_or_sniffed() => "tcp",
+        _ => "http",
+    };
+    let subset = match to.subset.as_str() {
+        "" => protocol.to_owned(),
+        subset => format!("{protocol}/{subset}"),
+    };
+    names::vip_cluster(&to.host, number, &subset)
 }
 
 /// The name of a destination's cluster: the port is the one named, else the service's only one, else the listener's.

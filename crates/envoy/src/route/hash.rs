@@ -41,7 +41,8 @@ pub(crate) fn of_service(rule: &DestinationRule, port: u32) -> Option<&Consisten
     of_port(policy, port).or_else(|| of_policy(policy))
 }
 
-fn of_policy(policy: &TrafficPolicy) -> Option<&ConsistentHashLb> {
+/// What a policy says, ports aside.
+pub(crate) fn of_policy(policy: &TrafficPolicy) -> Option<&ConsistentHashLb> {
     consistent_hash(policy.load_balancer.as_ref())
 }
 

@@ -48,6 +48,12 @@ pub(crate) fn tunnel(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
 }
 
+/// The logs of a tunnel that is passed on as it is.
+pub(crate) fn passed_on(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
+    // Parity: what the mesh's own fields say is not narrowed to failures.
+    chosen(env, class, Some(&flagged("UF"))).unwrap_or_else(|| of_mesh(env, grpc::tcp_of_bootstrap))
+}
+
 /// The logs of a tunnel that ends here: of those that were refused.
 pub(crate) fn tunnel_end(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     let filter = failed();

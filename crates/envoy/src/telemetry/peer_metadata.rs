@@ -21,6 +21,7 @@ use crate::network;
 const NAME: &str = "istio.metadata_exchange";
 const PEER_METADATA: &str = "io.istio.http.peer_metadata.Config";
 const UPSTREAM_BAGGAGE: &str = "envoy.extensions.network_filters.peer_metadata.UpstreamConfig";
+const TUNNEL_BAGGAGE: &str = "envoy.extensions.network_filters.peer_metadata.Config";
 const METADATA_EXCHANGE: &str = "envoy.tcp.metadataexchange.config.MetadataExchange";
 
 /// Whether a proxy exchanges metadata over HTTP: whether it is Istio's own.
@@ -71,6 +72,28 @@ pub(crate) fn tunnelled(env: &Env<'_>) -> Option<HttpFilter> {
         plain_struct(PEER_METADATA, [("downstream_discovery", discovery), shared])
     };
     Some(filters::typed("waypoint_downstream_peer_metadata", config))
+}
+
+/// Learns about the server that a waypoint sends a request to.
+pub(crate) fn waypoint_upstream(env: &Env<'_>) -> Option<HttpFilter> {
+    if !is_known(env.view) {
+        return None;
+    }
+    let by_address = structure([("workload_discovery", Value::from(Struct::default()))]);
+    let baggage = env.flag(AMBIENT_ENABLE_BAGGAGE).then(|| {
+        let noted = structure([("peer_metadata_key", "upstream_peer".into())]);
+        structure([("upstream_filter_state", noted)])
+    });
+    let discovery = list(std::iter::once(by_address).chain(baggage));
+    let config = plain_struct(PEER_METADATA, [("upstream_discovery", discovery)]);
+    Some(filters::typed("waypoint_upstream_peer_metadata", config))
+}
+
+/// Notes what the answer to an opened tunnel says about the server, where that is asked for.
+pub(crate) fn answered_baggage(env: &Env<'_>) -> Option<Filter> {
+    let wanted = env.flag(AMBIENT_ENABLE_BAGGAGE) && is_known(env.view);
+    let config = || plain_struct(TUNNEL_BAGGAGE, [("baggage_key", "io.istio.baggage".into())]);
+    wanted.then(|| network::typed("upstream_hbone_peer_metadata", config()))
 }
 
 /// Exchanges metadata with the client on the connection itself.

@@ -105,7 +105,8 @@ fn of_virtual_service(
     owners: &HostOwners<'_>,
 ) -> Vec<Group> {
     let known = |host: &str| candidates.get(host).map(Candidate::known);
-    let site = Site { ctx, view, gateway: MESH, port, tls: false, http3: false, service: &known };
+    let site =
+        Site { ctx, view, gateway: MESH, port, tls: false, http3: false, service: &known, fronted: None };
     let routes: Arc<[Route]> = route::http_routes(&site, source).into();
     if routes.is_empty() {
         return Vec::new();

@@ -1,0 +1,198 @@
+//! Listeners of waypoints: tunnels end at one, what comes out of them goes to another that tells services apart, and
+//! others put what goes on to workloads into tunnels again.
+
+mod chains;
+mod matcher;
+mod ports;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use canopus_base::protocol::Protocol;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::network::HBONE_PORT;
+use canopus_mesh::proxy::View;
+use canopus_mesh::service::{Port, Resolution, Service, address_for};
+use canopus_mesh::waypoint::{self, ServicesBehind, WorkloadsBehind, is_east_west_gateway};
+use canopus_proto::envoy::config::core::v3::TrafficDirection;
+use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::resource::Resource;
+use canopus_proto::xds::r#type::matcher::v3::ip_matcher::IpRangeMatcher;
+use canopus_proto::xds::r#type::matcher::v3::matcher::OnMatch;
+use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS};
+
+use self::ports::Spoken;
+use super::{connect, inspect};
+use crate::cluster::hbone::{MAIN_INTERNAL, crosses_networks};
+use crate::env::{Class, Env};
+use crate::network::tcp;
+use crate::telemetry::access_log;
+use crate::{gateway, names};
+
+/// The listeners of a waypoint, or of a gateway between networks.
+pub(super) struct WaypointListeners;
+
+impl Query for WaypointListeners {
+    const NAME: &'static str = "waypoint_listeners";
+    type Key = View;
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+        let env = Env::new(ctx, view);
+        let mut listeners = vec![connect::terminate(&env), main(&env)];
+        if stands_between_networks(&env) {
+            listeners.push(connect::forward_inner(&env));
+            listeners.extend(gateway::passthrough_listeners(&env));
+        } else {
+            listeners.push(connect::originate(&env, Class::Inbound));
+        }
+        if crosses_networks(&env) {
+            listeners.extend(connect::originate_double(&env));
+        }
+        listeners.iter().map(|listener| Resource::encode(listener.name.as_str(), listener)).collect()
+    }
+}
+
+fn stands_between_networks(env: &Env<'_>) -> bool {
+    env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && is_east_west_gateway(env.view)
+}
+
+/// The listener that takes what comes out of tunnels, whoever it is for.
+fn main(env: &Env<'_>) -> Listener {
+    let services = env.ctx.get::<ServicesBehind>(env.view);
+    let workloads = env.ctx.get::<WorkloadsBehind>(env.view);
+    let mut main =
+        Main { env, chains: Vec::new(), ranges: Vec::new(), hosts: BTreeMap::new(), spoken: BTreeMap::new() };
+    for service in services.iter() {
+        main.add(service);
+    }
+    if !is_east_west_gateway(env.view) {
+        main.add_workloads(workloads.as_deref().unwrap_or_default());
+    }
+    let mut filters = vec![inspect::original_destination()];
+    // Any port of a workload may be meant.
+    let mut spoken = main.spoken;
+    if workloads.is_some() {
+        spoken.clear();
+    }
+    filters.push(ports::http_inspector(&spoken));
+    filters.extend(ports::tls_inspector(services.iter().flat_map(|service| &service.ports)));
+    if main.chains.is_empty() {
+        main.chains.push(FilterChain {
+            name: "virtualInbound-blackhole".into(),
+            filters: vec![tcp::black_hole()],
+            ..Default::default()
+        });
+    }
+    let by_address = matcher::by_address(main.ranges);
+    // Addresses of different networks may be the same, names are not.
+    let multi_network = env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && !main.hosts.is_empty();
+    let chosen = if multi_network { matcher::by_authority(main.hosts, by_address) } else { by_address };
+    Listener {
+        name: MAIN_INTERNAL.into(),
+        listener_filters: filters,
+        traffic_direction: TrafficDirection::Inbound as i32,
+        filter_chains: main.chains,
+        filter_chain_matcher: Some(chosen),
+        access_log: access_log::listener(env, Class::Inbound),
+        ..connect::internal()
+    }
+}
+
+/// The main listener in the making.
+struct Main<'a> {
+    env: &'a Env<'a>,
+    chains: Vec<FilterChain>,
+    /// What is meant by addresses.
+    ranges: Vec<IpRangeMatcher>,
+    /// What is meant by `host:port`.
+    hosts: BTreeMap<String, OnMatch>,
+    /// What is spoken on ports, whoever they are of.
+    spoken: BTreeMap<u32, Spoken>,
+}
+
+impl Main<'_> {
+    fn add(&mut self, service: &Service) {
+        let addresses = waypoint::addresses(self.env.ctx, service, self.env.view);
+        let mut by_port = BTreeMap::new();
+        for port in service.ports.iter().filter(|port| port.protocol != Protocol::Udp) {
+            let Some(chosen) = self.add_port(service, port, !addresses.is_empty()) else { continue };
+            // A service without addresses cannot be called by its name either.
+            if !addresses.is_empty() {
+                self.hosts.insert(format!("{}:{}", service.host, port.number), chosen.clone());
+            }
+            by_port.insert(port.number.to_string(), chosen);
+        }
+        if !by_port.is_empty() && !addresses.is_empty() {
+            let chosen = matcher::then(matcher::by_port(by_port));
+            self.ranges.push(matcher::range(addresses.iter().map(String::as_str), chosen));
+        }
+    }
+
+    /// Adds the chains of a port, and says which of them takes a connection; `None` if none does.
+    fn add_port(&mut self, service: &Service, port: &Port, has_addresses: bool) -> Option<OnMatch> {
+        let env = self.env;
+        if stands_between_networks(env) {
+            // What is in the inner tunnel is not looked at.
+            let (name, filters) = chains::tcp(env, service, port);
+            self.chains.push(FilterChain { name: name.clone(), filters, ..Default::default() });
+            self.spoken.insert(port.number, Spoken::Tcp);
+            return Some(self.after_policies(service, &name));
+        }
+        let original = (has_addresses
+            && env.flag(AMBIENT_ENABLE_MULTI_NETWORK)
+            && !is_east_west_gateway(env.view))
+        .then(|| {
+            connect::destination_or(&format!("{}:{}", address_for(env.ctx, service, env.view), port.number))
+        });
+        let mut push = |(name, filters): chains::Named| {
+            let filters = original.clone().into_iter().chain(filters).collect();
+            self.chains.push(FilterChain { name: name.clone(), filters, ..Default::default() });
+            matcher::to_chain(&name)
+        };
+        let (spoken, chosen) = if port.protocol.is_unsupported() {
+            let tcp = push(chains::tcp(env, service, port));
+            let http = push(chains::http(env, service, port));
+            (Spoken::Either, matcher::by_protocol(env, tcp, http))
+        } else if port.protocol.is_http() {
+            (Spoken::Http, push(chains::http(env, service, port)))
+        } else {
+            let by_name = port.protocol.is_tls() && resolves_names(service);
+            if by_name && !env.flag(ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS) {
+                return None;
+            }
+            (Spoken::Tcp, push(chains::tcp(env, service, port)))
+        };
+        let known = self.spoken.entry(port.number).or_insert(spoken);
+        *known = known.and(spoken);
+        Some(chosen)
+    }
+
+    /// Where a gateway between networks sends connections: through the waypoint in front of a service, unless the client
+    /// was one or need not go there.
+    fn after_policies(&self, service: &Service, direct: &str) -> OnMatch {
+        let Some(front) = waypoint::in_front_of(self.env.ctx, service) else {
+            return matcher::to_chain(direct);
+        };
+        let through = names::vip_cluster(&front.host, HBONE_PORT, "tcp");
+        let from_gateways = if front.takes_ingress { &through } else { direct };
+        matcher::then(matcher::by_source(direct, from_gateways, &through))
+    }
+
+    /// Connections to workloads by their own addresses.
+    fn add_workloads(&mut self, workloads: &[IpAddr]) {
+        let [tcp, http] = chains::direct(self.env);
+        let chosen =
+            matcher::by_protocol(self.env, matcher::to_chain(&tcp.name), matcher::to_chain(&http.name));
+        self.chains.extend([tcp, http]);
+        if !workloads.is_empty() {
+            let addresses: Vec<_> = workloads.iter().map(ToString::to_string).collect();
+            self.ranges.push(matcher::range(addresses.iter().map(String::as_str), chosen));
+        }
+    }
+}
+
+/// Whether connections go to whatever address the name has that the client asks for.
+fn resolves_names(service: &Service) -> bool {
+    service.host.starts_with('*') && service.resolution == Resolution::DynamicDns
+}

@@ -1,0 +1,130 @@
+//! Filter chains of waypoints: what is done with connections to a service, or to a workload by its own address.
+
+use std::sync::Arc;
+
+use canopus_base::protocol::Protocol;
+use canopus_mesh::scope::scope;
+use canopus_mesh::service::{Port, Service};
+use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
+use canopus_proto::envoy::config::core::v3::Http2ProtocolOptions;
+use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::ForwardClientCertDetails;
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
+use canopus_proto::istio::networking::v1alpha3::{Destination, RouteDestination};
+
+use super::resolves_names;
+use crate::cluster::hbone::ENCAPSULATE;
+use crate::env::{Class, Env};
+use crate::http::headers::ProxyHeaders;
+use crate::http::{Manager, Routes, filters, http10_options};
+use crate::listener::connect;
+use crate::names;
+use crate::network::{protocols, tcp};
+use crate::route::Known;
+use crate::route::destination::fronted_cluster_name;
+use crate::route_config::waypoint as routes;
+use crate::stat_name::Placeholders;
+
+/// The name of a chain, which is that of its cluster, and its filters.
+pub(super) type Named = (String, Vec<Filter>);
+
+/// The chain for requests to a port of a service.
+pub(super) fn http(env: &Env<'_>, service: &Service, port: &Port) -> Named {
+    let env = &env.for_service(service);
+    let cluster = names::vip_cluster(&service.host, port.number, "http");
+    let table = routes::of_service(env, service, port, &cluster);
+    let filter = manager(env, port, Some(service), table).filter(env);
+    (cluster, vec![filter])
+}
+
+/// The chain for connections to a port of a service.
+pub(super) fn tcp(env: &Env<'_>, service: &Service, port: &Port) -> Named {
+    let cluster = names::vip_cluster(&service.host, port.number, "tcp");
+    let stat_prefix = match env.mesh().inbound_cluster_stat_name.as_str() {
+        "" => cluster.clone(),
+        pattern => Placeholders {
+            host: &service.host,
+            kubernetes: Some((&service.name, &service.namespace)),
+            subset: "",
+            port: port.number,
+            port_name: &port.name,
+            target_port: None,
+        }
+        .fill(pattern),
+    };
+    let written = routes::of_connections(env, service, port.number);
+    let scope = scope(env.ctx, env.view);
+    let fronted = env.ctx.get::<ServicesBehind>(env.view);
+    let weighted = |route: &RouteDestination| {
+        let nowhere = Destination::default();
+        let to = route.destination.as_ref().unwrap_or(&nowhere);
+        let known = scope.service(&to.host).cloned().map(Known::whole);
+        let name = fronted_cluster_name(to, known.as_ref(), port.number, &fronted);
+        ClusterWeight { name, weight: u32::try_from(route.weight).unwrap_or(0), ..Default::default() }
+    };
+    let first = written.first().and_then(|route| route.destination.as_ref());
+    let settled: Option<(Arc<Service>, String)> = match first {
+        // The settings of several destinations can only be those of one of them.
+        Some(to) => {
+            let subset = if written.len() == 1 { to.subset.clone() } else { String::new() };
+            scope.service(&to.host).map(|service| (service.clone(), subset))
+        }
+        None => scope.service(&service.host).map(|service| (service.clone(), String::new())),
+    };
+    let host = first.map_or(&*service.host, |to| &to.host);
+    let resolves = resolves_names(service) && host.starts_with('*');
+    let resolver = resolves.then(|| protocols::server_name_resolver(env, &service.host, port.number));
+    let settled = settled.as_ref().map(|(service, subset)| (&**service, subset.as_str()));
+    let of_service = env.for_service(service);
+    let env = if is_east_west_gateway(env.view) { env } else { &of_service };
+    let routes = written.iter().map(weighted).collect();
+    let filters = tcp::fronting(env, (&cluster, &stat_prefix), port, settled, routes, resolver);
+    (cluster, filters)
+}
+
+/// The chains for connections to workloads by their own addresses: of whatever is spoken, and of HTTP.
+pub(super) fn direct(env: &Env<'_>) -> [FilterChain; 2] {
+    let port = Port { number: 0, name: "unknown".into(), protocol: Protocol::Tcp };
+    let stat_prefix = match env.mesh().inbound_cluster_stat_name.as_str() {
+        "" => ENCAPSULATE.to_owned(),
+        pattern => Placeholders {
+            host: "",
+            kubernetes: None,
+            subset: "",
+            port: port.number,
+            port_name: &port.name,
+            target_port: None,
+        }
+        .fill(pattern),
+    };
+    let tcp = tcp::fronting(env, (ENCAPSULATE, &stat_prefix), &port, None, Vec::new(), None);
+    let table = routes::of_workloads(env, ENCAPSULATE);
+    let http = vec![manager(env, &port, None, table).filter(env)];
+    let chain = |name: &str, filters: Vec<Filter>| FilterChain {
+        name: name.into(),
+        filters: std::iter::once(connect::connection_authority()).chain(filters).collect(),
+        ..Default::default()
+    };
+    [chain("direct-tcp", tcp), chain("direct-http", http)]
+}
+
+fn manager<'a>(
+    env: &Env<'_>,
+    port: &Port,
+    service: Option<&'a Service>,
+    table: RouteConfiguration,
+) -> Manager<'a> {
+    let stat_prefix = format!("inbound_{}", names::listener("0.0.0.0", port.number));
+    let manager = Manager::new(Class::Inbound, stat_prefix, Routes::Inline(Box::new(table)));
+    let mut manager = ProxyHeaders::new(env, Class::Inbound).on(manager);
+    manager.protocol = port.protocol;
+    manager.service = service;
+    manager.base.http2_protocol_options = port.protocol.is_http2().then(Http2ProtocolOptions::default);
+    manager.base.http_protocol_options = http10_options(env);
+    if filters::tells_client_identity(env) {
+        // Else the header would be taken off again: there is no certificate on this side of the tunnel.
+        manager.base.forward_client_cert_details = ForwardClientCertDetails::AlwaysForwardOnly as i32;
+    }
+    manager
+}

@@ -1,0 +1,131 @@
+//! Routes of waypoints, which their listeners carry inline: those of VirtualServices for the services they stand in front
+//! of.
+
+use std::sync::Arc;
+
+use canopus_base::host;
+use canopus_mesh::destination_rule::inbound_rule;
+use canopus_mesh::scope::scope;
+use canopus_mesh::service::{Port, Resolution, Service};
+use canopus_mesh::virtual_service::{MESH, VirtualService};
+use canopus_mesh::waypoint::ServicesBehind;
+use canopus_proto::envoy::config::route::v3::route::Action;
+use canopus_proto::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use canopus_proto::istio::networking::v1alpha3::{
+    L4MatchAttributes, RouteDestination, TcpRoute, TlsMatchAttributes, TlsRoute,
+};
+
+use super::MAX_DIRECT_RESPONSE_BYTES;
+use crate::env::Env;
+use crate::names;
+use crate::route::{self, Known, Site, default, hash};
+
+/// The routes of requests to a port of a service.
+pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> RouteConfiguration {
+    let scope = scope(env.ctx, env.view);
+    let fronted = env.ctx.get::<ServicesBehind>(env.view);
+    let known = |host: &str| scope.service(host).cloned().map(Known::whole);
+    let site = Site {
+        ctx: env.ctx,
+        view: env.view,
+        gateway: MESH,
+        port: port.number,
+        tls: false,
+        http3: false,
+        service: &known,
+        fronted: Some(&fronted),
+    };
+    let sources = virtual_services(env, service);
+    let routes: Vec<_> = sources.iter().flat_map(|source| route::http_routes(&site, source)).collect();
+    if !routes.is_empty() {
+        return table(cluster, port.number, domains(service), routes);
+    }
+    let mut route = default::outbound(cluster, names::operation(&service.host, port.number), &env.settings);
+    let rule =
+        scope.service(&service.host).and_then(|seen| inbound_rule(env.ctx, &scope.namespace, &seen.key()));
+    let policy = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
+    let hashed = policy.and_then(hash::of_policy).and_then(hash::policy);
+    if let (Some(Action::Route(action)), Some(hashed)) = (&mut route.action, hashed) {
+        action.hash_policy.push(hashed);
+    }
+    RouteConfiguration {
+        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
+        ..table(cluster, port.number, domains(service), vec![route])
+    }
+}
+
+/// The route of requests to workloads by their own addresses.
+pub(crate) fn of_workloads(env: &Env<'_>, cluster: &str) -> RouteConfiguration {
+    let route = default::outbound(cluster, names::operation("", 0), &env.settings);
+    RouteConfiguration {
+        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
+        ..table(cluster, 0, vec!["*".into()], vec![route])
+    }
+}
+
+/// Where connections to a port of a service go instead, if a VirtualService says so: TLS routes come before TCP routes.
+pub(crate) fn of_connections(env: &Env<'_>, service: &Service, port: u32) -> Vec<RouteDestination> {
+    let sources = virtual_services(env, service);
+    let tls =
+        || sources.iter().flat_map(|source| &source.spec.tls).find(|tls| tls_applies(tls, service, port));
+    let tcp = || sources.iter().flat_map(|source| &source.spec.tcp).find(|tcp| tcp_applies(tcp, port));
+    tls().map(|tls| tls.route.clone()).or_else(|| tcp().map(|tcp| tcp.route.clone())).unwrap_or_default()
+}
+
+/// A waypoint does not tell server names apart: routes count that are for the name of the service itself.
+fn tls_applies(tls: &TlsRoute, service: &Service, port: u32) -> bool {
+    let holds = |written: &TlsMatchAttributes| {
+        matches!(&written.sni_hosts[..], [only] if **only == *service.host)
+            && holds(&written.gateways, written.port, port)
+            && written.source_labels.is_empty()
+            && written.source_namespace.is_empty()
+    };
+    tls.r#match.is_empty() || tls.r#match.iter().any(holds)
+}
+
+fn tcp_applies(tcp: &TcpRoute, port: u32) -> bool {
+    let holds = |written: &L4MatchAttributes| {
+        holds(&written.gateways, written.port, port)
+            && written.source_labels.is_empty()
+            && written.source_namespace.is_empty()
+    };
+    tcp.r#match.is_empty() || tcp.r#match.iter().any(holds)
+}
+
+fn holds(gateways: &[String], written: u32, port: u32) -> bool {
+    (gateways.is_empty() || gateways.iter().any(|gateway| gateway == MESH))
+        && (written == 0 || written == port)
+}
+
+/// The VirtualServices that route a service: those of its own namespace or of the waypoint's.
+fn virtual_services(env: &Env<'_>, service: &Service) -> Vec<Arc<VirtualService>> {
+    let scope = scope(env.ctx, env.view);
+    let seen = scope.listeners.first().map_or(&[][..], |listener| &listener.virtual_services);
+    let is_meant = |source: &&Arc<VirtualService>| {
+        let near = [&*env.view.namespace, &*service.namespace].contains(&source.namespace());
+        near && source.spec.hosts.iter().any(|host| host::matches(host, &service.host))
+    };
+    seen.iter().filter(is_meant).cloned().collect()
+}
+
+/// A host that is resolved as requests ask for it must not be any other than those the service has.
+fn domains(service: &Service) -> Vec<String> {
+    match service.resolution {
+        Resolution::DynamicDns => vec![service.host.to_string()],
+        _ => vec!["*".into()],
+    }
+}
+
+fn table(cluster: &str, port: u32, domains: Vec<String>, routes: Vec<Route>) -> RouteConfiguration {
+    RouteConfiguration {
+        name: cluster.to_owned(),
+        virtual_hosts: vec![VirtualHost {
+            name: format!("inbound|http|{port}"),
+            domains,
+            routes,
+            ..Default::default()
+        }],
+        validate_clusters: Some(false.into()),
+        ..Default::default()
+    }
+}

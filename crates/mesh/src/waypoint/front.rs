@@ -1,0 +1,82 @@
+//! What stands in front of a service, and the addresses by which a waypoint knows the service.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::istio::ServiceEntry;
+use canopus_api::kube::Service as KubeObject;
+use canopus_api::{Meta, labels as known};
+use canopus_engine::Ctx;
+use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
+
+use super::{IsGlobal, Waypoint, WaypointAddress, WaypointsOf};
+use crate::network;
+use crate::proxy::View;
+use crate::service::{AllServices, Service, addresses_for};
+use crate::workload::namespace;
+use crate::world::{Origin, object, settings};
+
+/// The waypoint in front of a service.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Front {
+    /// Its host.
+    pub host: Arc<str>,
+    /// Whether gateways send requests through it as well.
+    pub takes_ingress: bool,
+}
+
+/// The waypoint in front of a service of this cluster; `None` if there is none, or none is known by a host.
+pub fn in_front_of(ctx: &Ctx<'_>, service: &Service) -> Option<Front> {
+    let here = settings(ctx).cluster.clone();
+    let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
+    let waypoints = ctx.get::<WaypointsOf>(origin);
+    let host = host_of(ctx, waypoints.first()?)?;
+    Some(Front { host, takes_ingress: takes_ingress(ctx, origin) })
+}
+
+/// The host of a waypoint: its own, or that of the service at its address.
+pub(super) fn host_of(ctx: &Ctx<'_>, waypoint: &Waypoint) -> Option<Arc<str>> {
+    match waypoint.address.as_ref()? {
+        WaypointAddress::Host(_, host) => Some(host.clone()),
+        WaypointAddress::Address(_, ip) => {
+            let here = settings(ctx).cluster.clone();
+            let address = ip.to_string();
+            let all = ctx.get::<AllServices>(&());
+            let owner = all.iter().find(|service| {
+                service.cluster_addresses.get(&here).is_some_and(|addresses| addresses.contains(&address))
+            });
+            owner.map(|service| service.host.clone())
+        }
+    }
+}
+
+/// Whether the object or its namespace says that gateways go through its waypoint.
+pub(super) fn takes_ingress(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+    let own = object::<KubeObject>(ctx, origin).map(|object| label(&object.meta));
+    let own = own.or_else(|| object::<ServiceEntry>(ctx, origin).map(|object| label(&object.meta))).flatten();
+    let home = || namespace(ctx, &origin.cluster, origin.namespace()).and_then(|home| label(&home.meta));
+    own.or_else(home).unwrap_or(false)
+}
+
+fn label(meta: &Meta) -> Option<bool> {
+    let said = meta.label(known::INGRESS_USE_WAYPOINT.name)?;
+    Some(matches!(said, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+}
+
+/// The addresses by which a waypoint knows a service, in order: its own, and those it has in all clusters of the network
+/// if it is known in all networks.
+pub fn addresses(ctx: &Ctx<'_>, service: &Service, view: &View) -> BTreeSet<String> {
+    let own = addresses_for(ctx, service, view);
+    let is_global = settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK)
+        && service.origins.iter().any(|origin| *ctx.get::<IsGlobal>(origin));
+    if !is_global {
+        return own.into_iter().collect();
+    }
+    let in_network = |cluster: &Arc<str>| {
+        let network = network::of_cluster(ctx, cluster).unwrap_or_default();
+        view.metadata.network.is_empty() || network == view.metadata.network
+    };
+    let clusters = service.cluster_addresses.iter().filter(|(cluster, _)| in_network(cluster));
+    let global = clusters.flat_map(|(_, addresses)| addresses).filter(|address| view.supports(address));
+    own.into_iter().chain(global.cloned()).collect()
+}

@@ -1,0 +1,152 @@
+//! Waypoints in front of workloads that are called by their own addresses.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use canopus_api::istio::{ServiceEntry, WorkloadEntry};
+use canopus_api::kube::Pod;
+use canopus_api::node::NodeKind;
+use canopus_api::{Kind, Meta, ObjectKey, labels as known};
+use canopus_base::labels::Labels;
+use canopus_base::net::parse_ip;
+use canopus_engine::{Ctx, Query};
+use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
+use jiff::Timestamp;
+
+use super::{Place, Waypoint, WaypointAddress, Waypoints, inherited, is_east_west_gateway, places, primary};
+use crate::proxy::View;
+use crate::workload::{EntryWorkload, PodWorkload, namespace};
+use crate::world::{Origin, object, objects_of, settings};
+
+/// What a pod or WorkloadEntry is to waypoints.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attachment {
+    /// The waypoint that it is part of.
+    pub instance_of: Option<Arc<Waypoint>>,
+    /// The waypoint in front of it.
+    pub behind: Option<Arc<Waypoint>>,
+}
+
+/// What a pod or WorkloadEntry is to waypoints.
+pub struct OfWorkload;
+
+impl Query for OfWorkload {
+    const NAME: &'static str = "waypoint_of_workload";
+    /// The object.
+    type Key = Origin;
+    type Value = Attachment;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Attachment {
+        let meta = match origin.key.kind {
+            Kind::Pod => object::<Pod>(ctx, origin).map(|pod| pod.meta.clone()),
+            Kind::WorkloadEntry => object::<WorkloadEntry>(ctx, origin).map(|entry| {
+                let labels = ctx.get::<EntryWorkload>(origin).as_ref().as_ref().map(|one| one.labels.clone());
+                Meta { labels: labels.unwrap_or_default(), ..entry.meta.clone() }
+            }),
+            _ => None,
+        };
+        meta.map(|meta| attachment(ctx, origin, &meta)).unwrap_or_default()
+    }
+}
+
+/// What an endpoint that a ServiceEntry lists is to waypoints.
+pub fn of_listed(ctx: &Ctx<'_>, origin: &Origin, labels: &Labels) -> Attachment {
+    attachment(ctx, origin, &Meta { labels: labels.clone(), ..Meta::default() })
+}
+
+fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Attachment {
+    if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
+        return Attachment::default();
+    }
+    let gateway = meta.label(known::GATEWAY_NAME.name).filter(|name| !name.is_empty());
+    let instance_of = gateway.and_then(|name| {
+        let key = ObjectKey::new(Kind::KubernetesGateway, origin.namespace(), name);
+        ctx.get::<Waypoints>(&Origin::new(origin.cluster.clone(), key)).as_ref().clone()
+    });
+    if instance_of.is_some() {
+        return Attachment { instance_of, behind: None };
+    }
+    let home = namespace(ctx, &origin.cluster, origin.namespace());
+    let place = Place { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
+    let wanted = inherited(primary(meta, origin.namespace()), home.as_deref(), origin.namespace());
+    let behind = place.find(wanted, home.as_deref()).filter(|waypoint| waypoint.traffic.has_workloads());
+    Attachment { instance_of: None, behind }
+}
+
+/// A workload behind a waypoint: its age and name, and its addresses.
+type Attached = ((Option<Timestamp>, String), Vec<IpAddr>);
+
+/// The workloads of every waypoint, by where that is.
+struct AttachedWorkloads;
+
+impl Query for AttachedWorkloads {
+    const NAME: &'static str = "attached_workloads";
+    type Key = ();
+    type Value = BTreeMap<WaypointAddress, Vec<Attached>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let here = settings(ctx).cluster.clone();
+        let mut attached = Self::Value::new();
+        let mut add = |behind: Option<&Arc<Waypoint>>, age, name, ips: Vec<IpAddr>| {
+            let Some(address) = behind.and_then(|waypoint| waypoint.address.clone()) else { return };
+            attached.entry(address).or_default().push(((age, name), ips));
+        };
+        let parsed = |addresses: &[Arc<str>]| addresses.iter().filter_map(|one| parse_ip(one).ok()).collect();
+        for (origin, pod) in objects_of::<Pod>(ctx).into_iter().filter(|(origin, _)| origin.cluster == here) {
+            let attachment = ctx.get::<OfWorkload>(&origin);
+            let Some(workload) = ctx.get::<PodWorkload>(&origin).as_ref().clone() else { continue };
+            let name = format!("{here}//Pod/{}/{}", origin.namespace(), origin.name());
+            let age = pod.meta.creation_timestamp;
+            add(attachment.behind.as_ref(), age, name, parsed(&workload.addresses));
+        }
+        for (origin, entry) in objects_of::<WorkloadEntry>(ctx) {
+            let attachment = ctx.get::<OfWorkload>(&origin);
+            let name =
+                format!("{here}/networking.istio.io/WorkloadEntry/{}/{}", origin.namespace(), origin.name());
+            let address = parse_ip(&entry.spec.address).ok().into_iter().collect();
+            add(attachment.behind.as_ref(), entry.meta.creation_timestamp, name, address);
+        }
+        for (origin, entry) in objects_of::<ServiceEntry>(ctx) {
+            for listed in &entry.spec.endpoints {
+                let labels = listed.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+                let attachment = of_listed(ctx, &origin, &labels);
+                let name = format!(
+                    "{here}/networking.istio.io/ServiceEntry/{}/{}/{}",
+                    origin.namespace(),
+                    origin.name(),
+                    listed.address
+                );
+                let address = parse_ip(&listed.address).ok().into_iter().collect();
+                add(attachment.behind.as_ref(), entry.meta.creation_timestamp, name, address);
+            }
+        }
+        for workloads in attached.values_mut() {
+            workloads.sort();
+        }
+        attached
+    }
+}
+
+/// The addresses of the workloads that a waypoint proxy stands in front of, of the oldest first; `None` if there are no
+/// such workloads. Gateways between networks do not stand in front of workloads.
+pub struct WorkloadsBehind;
+
+impl Query for WorkloadsBehind {
+    const NAME: &'static str = "workloads_behind_waypoint";
+    type Key = View;
+    type Value = Option<Vec<IpAddr>>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+        if view.kind != NodeKind::Waypoint || is_east_west_gateway(view) {
+            return None;
+        }
+        let attached = ctx.get::<AttachedWorkloads>(&());
+        let places = places(ctx, view);
+        let mut found: Vec<_> =
+            places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect();
+        found.sort();
+        found.dedup();
+        (!found.is_empty()).then(|| found.into_iter().flat_map(|(_, ips)| ips).collect())
+    }
+}
