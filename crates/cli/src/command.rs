@@ -7,7 +7,7 @@ use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::persona::Persona;
-use crate::{exit, generate, usage, validate};
+use crate::{exit, generate, usage, validate, world};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -52,6 +52,8 @@ enum Command {
     Validate(validate::Arguments),
     /// Print the version.
     Version(VersionFlags),
+    /// Print what the objects in files add up to: services, endpoints, what a proxy sees.
+    World(Box<world::Arguments>),
 }
 
 /// Runs the command the process was called with.
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
     match cli.command {
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
+        Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::Version(flags) => {
             let text = version::render(&BuildInfo::current(), flags);
             match io::stdout().lock().write_all(text.as_bytes()) {

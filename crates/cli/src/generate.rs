@@ -2,12 +2,9 @@
 
 mod config_dump;
 mod diagnose;
-mod node;
 mod render;
 mod resource;
-mod world;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -16,8 +13,10 @@ use canopus_mesh::credential::{Account, SecretAccess};
 use clap::ValueEnum;
 
 use crate::command::Global;
+use crate::files::FileArguments;
 use crate::output::{print, say};
-use crate::{exit, input};
+use crate::proxy::ProxyArguments;
+use crate::{exit, files, input};
 use resource::Type;
 
 /// Print what a proxy would receive for the objects in files.
@@ -35,27 +34,8 @@ Examples:
 Exit codes: 0 generated, 1 something could not be read or generated or, with --diagnostics, is wrong,
 64 the command line makes no sense.")]
 pub(crate) struct Arguments {
-    /// File or directory of objects, or `-` for standard input; may be repeated or separated by commas.
-    #[arg(short = 'f', long = "config", value_name = "PATH", value_delimiter = ',', required = true)]
-    config: Vec<String>,
-    /// Objects of another cluster, of which only Kubernetes' own kinds count; may be repeated.
-    #[arg(long, value_name = "CLUSTER=PATH")]
-    cluster_config: Vec<String>,
-    /// Mesh configuration: the file itself, or the `istio` ConfigMap that holds it.
-    #[arg(long, value_name = "FILE")]
-    mesh_config: Option<PathBuf>,
-    /// The networks of the mesh.
-    #[arg(long, value_name = "FILE")]
-    mesh_networks: Option<PathBuf>,
-    /// A setting of the control plane's process, such as `PILOT_ENABLE_QUIC_LISTENERS=true`; may be repeated.
-    #[arg(long = "env", value_name = "NAME=VALUE")]
-    environment: Vec<String>,
-    /// The cluster of the objects.
-    #[arg(long, value_name = "NAME", default_value = "Kubernetes")]
-    cluster: String,
-    /// DNS suffix of services.
-    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
-    domain: String,
+    #[command(flatten)]
+    files: FileArguments,
     /// Types to print, separated by commas; all but name tables if not given.
     #[arg(long, value_enum, value_name = "TYPES", value_delimiter = ',')]
     types: Vec<Type>,
@@ -72,7 +52,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     diagnostics: bool,
     #[command(flatten)]
-    proxy: node::ProxyArguments,
+    proxy: ProxyArguments,
 }
 
 /// How resources are printed.
@@ -121,7 +101,7 @@ impl Word {
 }
 
 fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated> {
-    let mut world = world::read(global, arguments)?;
+    let mut world = files::read(global, &arguments.files)?;
     let (node, identity) = arguments.proxy.node(global, &world)?;
     let proxy = canopus_mesh::proxy::Proxy::new(&node, Some(identity.clone())).context("the proxy's node")?;
     // Whoever has the files may read the Secrets in them.
@@ -152,7 +132,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
     let mut words: Vec<_> = world.problems.iter().map(Word::error).collect();
     if arguments.diagnostics {
         // What cannot be read is part of the findings.
-        words = diagnose::objects(&input::find(&arguments.config), global);
+        words = diagnose::objects(&input::find(&arguments.files.config), global);
         words.extend(diagnose::left_out(&snapshot, &proxy)?);
     }
     Ok(Generated { text, words })

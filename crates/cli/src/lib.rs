@@ -7,9 +7,12 @@
 
 pub mod command;
 mod exit;
+mod files;
 mod generate;
 mod input;
 mod output;
 mod persona;
+mod proxy;
 mod usage;
 mod validate;
+mod world;

@@ -10,6 +10,7 @@ pub mod authorization;
 pub mod credential;
 pub mod destination_rule;
 mod discovery;
+pub mod dump;
 pub mod endpoint;
 pub mod envoy_filter;
 pub mod extension;

@@ -12,7 +12,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::security::v1beta1::peer_authentication::{MutualTls as Written, mutual_tls::Mode};
 
-use crate::world::{Shelf, objects_on, oldest_first, settings};
+use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
 
 /// What a workload does about mutual TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,7 +66,7 @@ impl Query for NamespaceMode {
         let root = settings.root_namespace();
         let wide = |namespace| {
             let policies = policies(ctx, namespace);
-            policies.into_iter().find(|policy| selector(policy).is_empty())
+            policies.into_iter().map(|(_, policy)| policy).find(|policy| selector(policy).is_empty())
         };
         let of_mesh = wide(root).map(|policy| mode(&policy).unwrap_or(MutualTls::Permissive));
         if **namespace == *root {
@@ -92,10 +92,7 @@ impl Query for WorkloadPolicy {
 
     fn run(ctx: &Ctx<'_>, (namespace, labels): &Self::Key) -> Self::Value {
         let inherited = ctx.get::<NamespaceMode>(namespace).unwrap_or(MutualTls::Permissive);
-        // Selectors of the root namespace count nowhere, not even there.
-        let own = (**namespace != *settings(ctx).root_namespace()).then(|| policies(ctx, namespace));
-        let selects = |policy: &Arc<PeerAuthentication>| selector(policy).selects(labels);
-        let Some(policy) = own.into_iter().flatten().find(selects) else {
+        let Some((_, policy)) = of_labels(ctx, namespace, labels) else {
             return PeerPolicy { mode: inherited, ports: BTreeMap::new() };
         };
         let mode = mode(&policy).unwrap_or(inherited);
@@ -105,12 +102,32 @@ impl Query for WorkloadPolicy {
     }
 }
 
+/// The policy that selects workloads by some of their labels.
+fn of_labels(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Option<(Origin, Arc<PeerAuthentication>)> {
+    // Selectors of the root namespace count nowhere, not even there.
+    let own = (*namespace != *settings(ctx).root_namespace()).then(|| policies(ctx, namespace));
+    own.into_iter().flatten().find(|(_, policy)| selector(policy).selects(labels))
+}
+
+/// The policies that decide about a workload, the narrowest first: of its labels, its namespace, the mesh.
+pub(crate) fn deciding(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<Origin> {
+    let settings = settings(ctx);
+    let root = settings.root_namespace();
+    let wide = |namespace: &str| {
+        let mut policies = policies(ctx, namespace).into_iter();
+        policies.find(|(_, policy)| selector(policy).is_empty())
+    };
+    let of_namespace = (*namespace != *root).then(|| wide(namespace)).flatten();
+    let deciding = [of_labels(ctx, namespace, labels), of_namespace, wide(root)];
+    deciding.into_iter().flatten().map(|(origin, _)| origin).collect()
+}
+
 /// The policies of a namespace, oldest first.
-fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
+fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<PeerAuthentication>)> {
     let shelf = Shelf::Namespace(Kind::PeerAuthentication, namespace.into());
     let mut found = objects_on::<PeerAuthentication>(ctx, &shelf);
     oldest_first(&mut found);
-    found.into_iter().map(|(_, policy)| policy).collect()
+    found
 }
 
 fn selector(policy: &PeerAuthentication) -> Labels {

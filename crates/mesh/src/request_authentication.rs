@@ -10,7 +10,7 @@ use canopus_proto::istio::security::v1beta1::{JwtRule, RequestAuthentication as 
 use canopus_runtime::flags::PILOT_JWT_ENABLE_REMOTE_JWKS;
 
 use crate::attachment::{Claim, Protected};
-use crate::world::{Shelf, objects_of, objects_on, oldest_first, settings};
+use crate::world::{Origin, Shelf, objects_of, objects_on, oldest_first, settings};
 
 /// Where a set of keys is fetched from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -91,20 +91,27 @@ impl Query for TokenRules {
     type Value = Vec<Arc<JwtRule>>;
 
     fn run(ctx: &Ctx<'_>, protected: &Protected) -> Self::Value {
-        let settings = settings(ctx);
-        let subject = protected.subject(ctx);
-        let mut rules = Vec::new();
-        for namespace in protected.namespaces(&protected.namespace, settings.root_namespace()) {
-            let shelf = Shelf::Namespace(Kind::RequestAuthentication, namespace.into());
-            let mut found = objects_on::<RequestAuthentication>(ctx, &shelf);
-            oldest_first(&mut found);
-            found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
-            let of_namespace = found.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
-            rules.extend(of_namespace.cloned().map(Arc::new));
-        }
+        let selected = selected(ctx, protected);
+        let rules = selected.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
+        let mut rules: Vec<_> = rules.cloned().map(Arc::new).collect();
         rules.sort_by(|a, b| a.issuer.cmp(&b.issuer));
         rules
     }
+}
+
+/// The objects that are for a workload: those of its namespace, then the mesh's; each oldest first.
+pub(crate) fn selected(ctx: &Ctx<'_>, protected: &Protected) -> Vec<(Origin, Arc<RequestAuthentication>)> {
+    let settings = settings(ctx);
+    let subject = protected.subject(ctx);
+    let mut selected = Vec::new();
+    for namespace in protected.namespaces(&protected.namespace, settings.root_namespace()) {
+        let shelf = Shelf::Namespace(Kind::RequestAuthentication, namespace.into());
+        let mut found = objects_on::<RequestAuthentication>(ctx, &shelf);
+        oldest_first(&mut found);
+        found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
+        selected.append(&mut found);
+    }
+    selected
 }
 
 fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> Claim<'a> {

@@ -164,6 +164,14 @@ fn scope_key(ctx: &Ctx<'_>, view: &View) -> ScopeKey {
     ScopeKey::Sidecars(view.namespace.clone(), sidecar_for(ctx, &view.namespace, &view.labels))
 }
 
+/// The Sidecar that narrows the scope of a view; only sidecar proxies have one.
+pub(crate) fn sidecar_of(ctx: &Ctx<'_>, view: &View) -> Option<Origin> {
+    match scope_key(ctx, view) {
+        ScopeKey::Sidecars(_, sidecar) => sidecar,
+        ScopeKey::Gateways(_) => None,
+    }
+}
+
 /// The Sidecar of a workload: the oldest that selects it, else the oldest without selector, else that of the root
 /// namespace.
 fn sidecar_for(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Option<Origin> {

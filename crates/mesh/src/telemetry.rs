@@ -58,34 +58,39 @@ impl Query for Telemetries {
     type Value = Applicable;
 
     fn run(ctx: &Ctx<'_>, (view, service): &Self::Key) -> Applicable {
-        let settings = settings(ctx);
-        let root = settings.root_namespace();
         let mut found = Applicable::default();
-        let mut namespaces = vec![root];
-        let mut own = &*view.namespace;
-        if own != root {
-            namespaces.push(own);
-        }
-        let service = service.as_ref().filter(|_| view.kind == NodeKind::Waypoint);
-        if let Some(key) = service.filter(|key| *key.namespace != *own) {
-            own = &key.namespace;
-            namespaces.push(own);
-        }
-        for namespace in namespaces {
-            if let Some((_, wide)) = in_namespace(ctx, namespace).iter().find(|(_, one)| is_wide(one)) {
-                found.add(wide);
-            }
-        }
-        let services = service
-            .and_then(|key| ctx.get::<ServicesByHost>(&key.host.clone()).get(&*key.namespace).cloned());
-        let subject = Subject::of(ctx, view).with_services(services);
-        for (origin, telemetry) in in_namespace(ctx, own).iter().filter(|(_, one)| !is_wide(one)) {
-            if subject.is_meant_by(&claim(origin, telemetry)) {
-                found.add(telemetry);
-            }
+        for (_, telemetry) in selected(ctx, view, service.as_ref()) {
+            found.add(&telemetry);
         }
         found
     }
+}
+
+/// The objects that apply to the proxies of a view; what is wider comes first.
+pub(crate) fn selected(
+    ctx: &Ctx<'_>,
+    view: &View,
+    service: Option<&ServiceKey>,
+) -> Vec<(Origin, Arc<Telemetry>)> {
+    let settings = settings(ctx);
+    let root = settings.root_namespace();
+    let mut namespaces = vec![root];
+    let mut own = &*view.namespace;
+    if own != root {
+        namespaces.push(own);
+    }
+    let service = service.filter(|_| view.kind == NodeKind::Waypoint);
+    if let Some(key) = service.filter(|key| *key.namespace != *own) {
+        own = &key.namespace;
+        namespaces.push(own);
+    }
+    let wide = |namespace| in_namespace(ctx, namespace).into_iter().find(|(_, one)| is_wide(one));
+    let mut found: Vec<_> = namespaces.into_iter().filter_map(wide).collect();
+    let services = service.and_then(|key| ctx.get::<ServicesByHost>(&key.host).get(&*key.namespace).cloned());
+    let subject = Subject::of(ctx, view).with_services(services);
+    let narrow = in_namespace(ctx, own).into_iter().filter(|(_, one)| !is_wide(one));
+    found.extend(narrow.filter(|(origin, telemetry)| subject.is_meant_by(&claim(origin, telemetry))));
+    found
 }
 
 fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Telemetry>)> {

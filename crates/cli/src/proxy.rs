@@ -1,4 +1,4 @@
-//! The proxy to generate for: as Envoy introduces itself, as a pod of the files is, or as flags say.
+//! The proxy a command is about: as Envoy introduces itself, as a pod of the files is, or as flags say.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,8 +13,8 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::json::{self, Unknown};
 use clap::ValueEnum;
 
-use super::world::{World, default_namespace, pair};
 use crate::command::Global;
+use crate::files::{World, default_namespace, pair};
 
 /// The version of Istio a proxy is taken to be of.
 const VERSION: &str = "1.32.0";
@@ -22,7 +22,7 @@ const VERSION: &str = "1.32.0";
 /// Who the configuration is for.
 #[derive(clap::Args, Debug)]
 #[command(next_help_heading = "Proxy")]
-pub(super) struct ProxyArguments {
+pub(crate) struct ProxyArguments {
     /// The proxy's node as it introduces itself (`envoy.config.core.v3.Node`), in JSON or YAML.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["pod", "kind", "labels", "ips", "metadata"])]
     proxy: Option<PathBuf>,
@@ -89,8 +89,25 @@ struct Parts {
 }
 
 impl ProxyArguments {
+    /// Whether anything is said about a proxy.
+    pub(crate) fn are_given(&self) -> bool {
+        let texts = [
+            &self.pod,
+            &self.name,
+            &self.service_account,
+            &self.proxy_cluster,
+            &self.network,
+            &self.locality,
+        ];
+        let lists = [self.ips.is_empty(), self.labels.is_empty(), self.metadata.is_empty()];
+        self.proxy.is_some()
+            || self.kind.is_some()
+            || texts.into_iter().any(Option::is_some)
+            || lists.contains(&false)
+    }
+
     /// The node of the proxy, and the identity it is taken to have proved.
-    pub(super) fn node(&self, global: &Global, world: &World) -> anyhow::Result<(Node, Identity)> {
+    pub(crate) fn node(&self, global: &Global, world: &World) -> anyhow::Result<(Node, Identity)> {
         let node = match &self.proxy {
             Some(file) => {
                 let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;

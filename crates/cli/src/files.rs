@@ -1,8 +1,8 @@
-//! The world that files describe.
+//! The world that files describe, for commands that look at one without a cluster.
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -15,24 +15,49 @@ use canopus_engine::Batch;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_runtime::flags::Flags;
 
-use super::Arguments;
 use crate::command::Global;
 use crate::input::{self, Input};
 
+/// Where the world is read from.
+#[derive(clap::Args, Debug)]
+pub(crate) struct FileArguments {
+    /// File or directory of objects, or `-` for standard input; may be repeated or separated by commas.
+    #[arg(short = 'f', long = "config", value_name = "PATH", value_delimiter = ',', required = true)]
+    pub(crate) config: Vec<String>,
+    /// Objects of another cluster, of which only Kubernetes' own kinds count; may be repeated.
+    #[arg(long, value_name = "CLUSTER=PATH")]
+    cluster_config: Vec<String>,
+    /// Mesh configuration: the file itself, or the `istio` ConfigMap that holds it.
+    #[arg(long, value_name = "FILE")]
+    mesh_config: Option<PathBuf>,
+    /// The networks of the mesh.
+    #[arg(long, value_name = "FILE")]
+    mesh_networks: Option<PathBuf>,
+    /// A setting of the control plane's process, such as `PILOT_ENABLE_QUIC_LISTENERS=true`; may be repeated.
+    #[arg(long = "env", value_name = "NAME=VALUE")]
+    environment: Vec<String>,
+    /// The cluster of the objects.
+    #[arg(long, value_name = "NAME", default_value = "Kubernetes")]
+    cluster: String,
+    /// DNS suffix of services.
+    #[arg(long, value_name = "DOMAIN", default_value = "cluster.local")]
+    domain: String,
+}
+
 /// Everything that was read.
-pub(super) struct World {
+pub(crate) struct World {
     /// All of it, to be given to an engine.
-    pub(super) batch: Batch,
+    pub(crate) batch: Batch,
     /// What applies to the mesh as a whole.
-    pub(super) settings: MeshSettings,
+    pub(crate) settings: MeshSettings,
     /// The pods, with the clusters they are in.
-    pub(super) pods: Vec<(Arc<str>, Arc<Pod>)>,
+    pub(crate) pods: Vec<(Arc<str>, Arc<Pod>)>,
     /// What could not be read.
-    pub(super) problems: Vec<String>,
+    pub(crate) problems: Vec<String>,
 }
 
 /// Reads what the command line names. Objects that cannot be read are left out.
-pub(super) fn read(global: &Global, arguments: &Arguments) -> anyhow::Result<World> {
+pub(crate) fn read(global: &Global, arguments: &FileArguments) -> anyhow::Result<World> {
     let settings = settings(global, arguments)?;
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings.clone());
@@ -52,16 +77,16 @@ pub(super) fn read(global: &Global, arguments: &Arguments) -> anyhow::Result<Wor
 }
 
 /// The namespace of what names none.
-pub(super) fn default_namespace(global: &Global) -> &str {
+pub(crate) fn default_namespace(global: &Global) -> &str {
     if global.namespace.is_empty() { "default" } else { &global.namespace }
 }
 
 /// Takes `name=value` apart.
-pub(super) fn pair<'a>(text: &'a str, flag: &str) -> anyhow::Result<(&'a str, &'a str)> {
+pub(crate) fn pair<'a>(text: &'a str, flag: &str) -> anyhow::Result<(&'a str, &'a str)> {
     text.split_once('=').ok_or_else(|| anyhow!("{flag} {text:?}: expected NAME=VALUE"))
 }
 
-fn settings(global: &Global, arguments: &Arguments) -> anyhow::Result<MeshSettings> {
+fn settings(global: &Global, arguments: &FileArguments) -> anyhow::Result<MeshSettings> {
     let environment = arguments.environment.iter().map(|given| pair(given, "--env"));
     let environment: BTreeMap<String, String> =
         environment.map(|pair| pair.map(|(k, v)| (k.to_owned(), v.to_owned()))).collect::<Result<_, _>>()?;

@@ -1,0 +1,116 @@
+//! `canopus world`: what the objects in files add up to, and which objects are behind it.
+
+mod table;
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use canopus_base::tree::Node;
+use canopus_base::yaml;
+use canopus_engine::{Engine, Options};
+use canopus_envoy::bundle::Bundle;
+use canopus_mesh::dump::{self, Selection, World};
+use canopus_mesh::proxy::Proxy;
+use clap::ValueEnum;
+
+use crate::command::Global;
+use crate::files::FileArguments;
+use crate::output::{print, say};
+use crate::proxy::ProxyArguments;
+use crate::{exit, files};
+
+/// How many results are kept so that dependents can be told: those of one proxy in a large mesh.
+const KEPT_RESULTS: usize = 1 << 20;
+
+/// Print what the objects in files add up to.
+///
+/// Services with their endpoints and, if a proxy is named, what that proxy sees and which policies are for it. Every fact
+/// has the objects behind it: those that were read to find it. Services are those of `--namespace`, or of all namespaces.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canopus world -f mesh/
+  canopus world -f mesh/ --service reviews -n bookinfo -o yaml
+  canopus world -f mesh/ --pod productpage-v1-7c4.bookinfo
+  canopus world -f mesh/ --pod productpage-v1-7c4.bookinfo --service reviews --dependents -o json
+
+Exit codes: 0 printed, 1 something could not be read or there is no such service or proxy,
+64 the command line makes no sense.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    files: FileArguments,
+    /// Only services of this host: in full, as a wildcard such as `*.example.com`, or a short name.
+    #[arg(long, value_name = "HOST")]
+    service: Option<String>,
+    /// Also say what depends on each service: all that would be looked at again if its object changed.
+    #[arg(long)]
+    dependents: bool,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Format::Table)]
+    output: Format,
+    #[command(flatten)]
+    proxy: ProxyArguments,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Table,
+    Json,
+    Yaml,
+}
+
+pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
+    match look(global, arguments) {
+        Ok((text, problems)) => {
+            let code = if problems.is_empty() { ExitCode::SUCCESS } else { exit::FAILURE };
+            let words: String = problems.iter().map(|problem| format!("Error: {problem}\n")).collect();
+            match say(&words, ExitCode::SUCCESS) {
+                ExitCode::SUCCESS => print(&text, code),
+                failure => failure,
+            }
+        }
+        Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
+    }
+}
+
+/// What is printed, and what people should know.
+fn look(global: &Global, arguments: &Arguments) -> anyhow::Result<(String, Vec<String>)> {
+    let mut world = files::read(global, &arguments.files)?;
+    let proxy = if arguments.proxy.are_given() {
+        let (node, identity) = arguments.proxy.node(global, &world)?;
+        Some(Proxy::new(&node, Some(identity)).context("the proxy's node")?)
+    } else {
+        None
+    };
+    let engine = Engine::with_options(Options { idle: KEPT_RESULTS, ..Options::default() });
+    engine.apply(std::mem::take(&mut world.batch));
+    if let Some(proxy) = proxy.as_ref().filter(|_| arguments.dependents) {
+        // Only what was evaluated is known to depend on something.
+        Bundle::of(&engine.snapshot(), proxy)?;
+    }
+    let selection = Selection {
+        service: arguments.service.clone(),
+        namespace: Some(global.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        proxy,
+        dependents: arguments.dependents,
+    };
+    let found = dump::world(&engine, &selection)?;
+    if let (Some(wanted), true) = (&arguments.service, found.services.is_empty()) {
+        world.problems.push(format!("there is no service {wanted}{}", place(&selection)));
+    }
+    Ok((render(&found, arguments.output)?, world.problems))
+}
+
+fn place(selection: &Selection) -> String {
+    let namespace = selection.namespace.as_ref().map(|namespace| format!(" in namespace {namespace}"));
+    let seen = selection.proxy.as_ref().map(|_| " that the proxy sees".to_owned());
+    namespace.into_iter().chain(seen).collect()
+}
+
+fn render(world: &World, format: Format) -> anyhow::Result<String> {
+    Ok(match format {
+        Format::Table => table::of(world),
+        Format::Json => format!("{:#}\n", serde_json::to_value(world)?),
+        Format::Yaml => yaml::node_to_string(&Node::from(serde_json::to_value(world)?)),
+    })
+}

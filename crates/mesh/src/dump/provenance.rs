@@ -1,0 +1,75 @@
+//! Which objects a fact rests on, and what rests on objects.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use canopus_engine::{Engine, Query, ReadKind, Snapshot};
+use serde::Serialize;
+
+use crate::world::{Objects, Origin};
+
+/// An object, by what names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ObjectRef {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its namespace; empty for objects of the cluster.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub namespace: Box<str>,
+    /// Its name.
+    pub name: Box<str>,
+    /// The cluster it was read from.
+    pub cluster: Box<str>,
+    #[serde(skip)]
+    origin: Origin,
+}
+
+impl From<&Origin> for ObjectRef {
+    fn from(origin: &Origin) -> Self {
+        Self {
+            kind: origin.key.kind.info().kind,
+            namespace: origin.key.namespace.clone(),
+            name: origin.key.name.clone(),
+            cluster: origin.cluster.as_ref().into(),
+            origin: origin.clone(),
+        }
+    }
+}
+
+/// The queries of one family that rest on an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Affected {
+    /// The family.
+    pub query: &'static str,
+    /// How many of its queries.
+    pub count: usize,
+    /// Those that a proxy is subscribed to.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub watched: Vec<String>,
+}
+
+/// The objects that a query found when it read them, or that queries it read found.
+pub(super) fn objects<Q: Query>(world: &Snapshot, key: &Q::Key) -> BTreeSet<ObjectRef> {
+    let reads = world.reads_of::<Q>(key).into_iter();
+    let found = reads.filter(|read| read.kind == ReadKind::Value);
+    found.filter_map(|read| read.subject.input::<Objects>().map(ObjectRef::from)).collect()
+}
+
+/// What would be looked at again if one of the objects changed or went away.
+pub(super) fn dependents(engine: &Engine, objects: &[ObjectRef]) -> Vec<Affected> {
+    let mut families: BTreeMap<&'static str, BTreeMap<String, bool>> = BTreeMap::new();
+    for object in objects {
+        for dependent in engine.dependents_of::<Objects>(&object.origin) {
+            let subject = &dependent.subject;
+            let family = families.entry(subject.name()).or_default();
+            *family.entry(subject.to_string()).or_default() |= dependent.root.is_some();
+        }
+    }
+    let affected = families.into_iter().map(|(query, queries)| Affected {
+        query,
+        count: queries.len(),
+        watched: queries.into_iter().filter_map(|(name, watched)| watched.then_some(name)).collect(),
+    });
+    affected.collect()
+}

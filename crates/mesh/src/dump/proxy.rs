@@ -1,0 +1,290 @@
+//! What one proxy sees and is subject to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::istio::{Gateway, ProxyConfig};
+use canopus_base::labels::Labels;
+use canopus_engine::{Ctx, Query, QueryError, Snapshot};
+use serde::Serialize;
+
+use super::Selection;
+use super::provenance::{ObjectRef, objects};
+use crate::attachment::{Claim, Protected, Subject};
+use crate::authorization::PoliciesOf;
+use crate::destination_rule::outbound_rule;
+use crate::envoy_filter::EnvoyFilters;
+use crate::extension::Extensions;
+use crate::gateway::Merged;
+use crate::peer_authentication::{self, MutualTls, WorkloadPolicy};
+use crate::proxy::{Proxy, View, ViewOf};
+use crate::scope::{Scope, scope, sidecar_of};
+use crate::service::{Service, ServiceKey};
+use crate::virtual_service::{Resolved, VirtualService, for_gateway};
+use crate::world::{Origin, Shelf, objects_of, objects_on, settings};
+use crate::{request_authentication, telemetry};
+
+/// What a proxy sees and is subject to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ProxyFacts {
+    /// Its node id.
+    pub id: String,
+    /// The namespace whose configuration applies.
+    pub namespace: Arc<str>,
+    /// The labels of its workload.
+    pub labels: Labels,
+    /// What it sees.
+    pub scope: SidecarScope,
+    /// What it is subject to.
+    pub policies: WorkloadPolicies,
+}
+
+/// What a proxy sees.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SidecarScope {
+    /// The Sidecar that narrows it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sidecar: Option<ObjectRef>,
+    /// Whether traffic for other hosts is let through.
+    pub allows_any: bool,
+    /// The hosts.
+    pub hosts: Vec<Arc<str>>,
+    /// The Gateways it runs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gateways: Vec<ObjectRef>,
+    /// The VirtualServices, in the order in which they count.
+    pub virtual_services: Vec<BoundRoutes>,
+    /// The DestinationRules, by host.
+    pub destination_rules: Vec<RulesOfHost>,
+}
+
+/// A VirtualService with its delegates.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BoundRoutes {
+    /// The object.
+    pub object: ObjectRef,
+    /// Its hosts.
+    pub hosts: Vec<String>,
+    /// Its gateways.
+    pub gateways: Vec<String>,
+    /// Every object it rests on, delegates among them.
+    pub objects: BTreeSet<ObjectRef>,
+}
+
+/// The rule for connections to a host.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RulesOfHost {
+    /// The host.
+    pub host: Arc<str>,
+    /// The objects that were merged into it, the one it is named after first.
+    pub objects: Vec<ObjectRef>,
+}
+
+/// What a proxy is subject to: the effective mode of mutual TLS, and the objects that are for it by kind, in the order in
+/// which they count.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct WorkloadPolicies {
+    /// The mode of mutual TLS on ports that are not listed.
+    pub mutual_tls: &'static str,
+    /// The modes of single ports.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub mutual_tls_ports: BTreeMap<u32, &'static str>,
+    /// The objects by kind; every kind is listed.
+    pub objects: BTreeMap<&'static str, Vec<ObjectRef>>,
+}
+
+/// What a proxy sees, as queries found it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seen {
+    scope: Arc<Scope>,
+    sidecar: Option<Origin>,
+    gateways: Vec<Origin>,
+    virtual_services: Vec<Arc<VirtualService>>,
+    rules: Vec<(Arc<str>, Vec<Origin>)>,
+}
+
+impl Seen {
+    /// The services in scope.
+    pub(super) fn services(&self) -> &[Arc<Service>] {
+        &self.scope.services
+    }
+}
+
+/// What the proxies of a view see.
+struct SeenBy;
+
+impl Query for SeenBy {
+    const NAME: &'static str = "seen_by";
+    type Key = View;
+    type Value = Seen;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Seen {
+        let scope = scope(ctx, view);
+        let gateways = if view.is_gateway() { gateways(ctx, view) } else { Vec::new() };
+        let virtual_services = match gateways.is_empty() {
+            true => scope.listeners.iter().flat_map(|listener| listener.virtual_services.clone()).collect(),
+            false => gateways.iter().flat_map(|(name, _)| for_gateway(ctx, &view.namespace, name)).collect(),
+        };
+        let rule = |service: &Arc<Service>| {
+            let key: ServiceKey = service.key();
+            Some((service.host.clone(), outbound_rule(ctx, view, &key)?.from.clone()))
+        };
+        Seen {
+            rules: scope.services.iter().filter_map(rule).collect(),
+            sidecar: sidecar_of(ctx, view),
+            gateways: gateways.into_iter().flat_map(|(_, origins)| origins).collect(),
+            virtual_services: each_once(virtual_services),
+            scope,
+        }
+    }
+}
+
+/// The Gateways a proxy runs: `namespace/name`, and the objects of that name.
+fn gateways(ctx: &Ctx<'_>, view: &View) -> Vec<(Arc<str>, Vec<Origin>)> {
+    let names = ctx.get::<Merged>(view).gateway_names();
+    let objects = objects_of::<Gateway>(ctx);
+    let of_name = |name: Arc<str>| {
+        let is_named = |origin: &&Origin| *name == format!("{}/{}", origin.namespace(), origin.name());
+        let origins = objects.iter().map(|(origin, _)| origin).filter(is_named).cloned().collect();
+        (name, origins)
+    };
+    names.into_iter().map(of_name).collect()
+}
+
+/// Several listeners may have the same.
+fn each_once(all: Vec<Arc<VirtualService>>) -> Vec<Arc<VirtualService>> {
+    let mut known = BTreeSet::new();
+    all.into_iter().filter(|one| known.insert(one.origin.clone())).collect()
+}
+
+/// The objects that are for the proxies of a view, in the order in which they count.
+struct PoliciesFor;
+
+impl Query for PoliciesFor {
+    const NAME: &'static str = "policies_for";
+    type Key = View;
+    type Value = Vec<Origin>;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+        let protected = Protected::of(view);
+        let access = ctx.get::<PoliciesOf>(&protected);
+        let access = [&access.custom, &access.deny, &access.allow, &access.audit].into_iter().flatten();
+        let mut found = peer_authentication::deciding(ctx, &view.namespace, &view.labels);
+        found.extend(request_authentication::selected(ctx, &protected).into_iter().map(|(origin, _)| origin));
+        found.extend(access.map(|policy| policy.origin.clone()));
+        found.extend(telemetry::selected(ctx, view, None).into_iter().map(|(origin, _)| origin));
+        found.extend(ctx.get::<EnvoyFilters>(view).iter().map(|(origin, _)| origin.clone()));
+        let extensions = ctx.get::<Extensions>(&(view.clone(), None));
+        found.extend(extensions.values().flatten().map(|extension| extension.origin.clone()));
+        found.extend(proxy_configs(ctx, view));
+        found.extend(sidecar_of(ctx, view));
+        found
+    }
+}
+
+/// The ProxyConfigs of the mesh, the namespace and the workload.
+fn proxy_configs(ctx: &Ctx<'_>, view: &View) -> Vec<Origin> {
+    let settings = settings(ctx);
+    let root = settings.root_namespace();
+    let subject = Subject::of(ctx, view);
+    let mut namespaces = vec![root];
+    namespaces.extend((*view.namespace != *root).then_some(&*view.namespace));
+    let in_namespace = |namespace: &str| {
+        objects_on::<ProxyConfig>(ctx, &Shelf::Namespace(Kind::ProxyConfig, namespace.into()))
+    };
+    let all = namespaces.into_iter().flat_map(in_namespace);
+    let is_meant = |(origin, object): &(Origin, Arc<ProxyConfig>)| {
+        let selector = object.spec.selector.as_ref().map(|selector| &selector.match_labels);
+        subject.is_meant_by(&Claim { namespace: origin.namespace(), selector, targets: &[] })
+    };
+    all.filter(is_meant).map(|(origin, _)| origin).collect()
+}
+
+/// The kinds of [`PoliciesFor`].
+const KINDS: [Kind; 9] = [
+    Kind::PeerAuthentication,
+    Kind::RequestAuthentication,
+    Kind::AuthorizationPolicy,
+    Kind::Telemetry,
+    Kind::EnvoyFilter,
+    Kind::WasmPlugin,
+    Kind::TrafficExtension,
+    Kind::ProxyConfig,
+    Kind::Sidecar,
+];
+
+/// What a proxy sees.
+pub(super) fn seen_by(world: &Snapshot, proxy: &Proxy) -> Result<Arc<Seen>, QueryError> {
+    let view = world.get::<ViewOf>(proxy)?;
+    world.get::<SeenBy>(&view)
+}
+
+/// The facts about a proxy.
+pub(super) fn facts(
+    world: &Snapshot,
+    proxy: &Proxy,
+    seen: &Seen,
+    selection: &Selection,
+) -> Result<ProxyFacts, QueryError> {
+    let view = world.get::<ViewOf>(proxy)?;
+    let hosts: BTreeSet<&str> = seen
+        .services()
+        .iter()
+        .filter(|service| selection.has(service))
+        .map(|service| &*service.host)
+        .collect();
+    let virtual_services = seen.virtual_services.iter().map(|routes| BoundRoutes {
+        object: (&routes.origin).into(),
+        hosts: routes.spec.hosts.clone(),
+        gateways: routes.gateways().map(str::to_owned).collect(),
+        objects: objects::<Resolved>(world, &routes.origin),
+    });
+    let rules = seen.rules.iter().filter(|(host, _)| hosts.contains(&**host));
+    let rules = rules.map(|(host, from)| RulesOfHost {
+        host: host.clone(),
+        objects: from.iter().map(ObjectRef::from).collect(),
+    });
+    let scope = SidecarScope {
+        sidecar: seen.sidecar.as_ref().map(ObjectRef::from),
+        allows_any: seen.scope.allows_any(),
+        hosts: hosts.iter().map(|host| Arc::from(*host)).collect(),
+        gateways: seen.gateways.iter().map(ObjectRef::from).collect(),
+        virtual_services: virtual_services.collect(),
+        destination_rules: rules.collect(),
+    };
+    Ok(ProxyFacts {
+        id: proxy.node_id.clone(),
+        namespace: view.namespace.clone(),
+        labels: view.labels.clone(),
+        scope,
+        policies: policies(world, &view)?,
+    })
+}
+
+fn policies(world: &Snapshot, view: &View) -> Result<WorkloadPolicies, QueryError> {
+    let peers = world.get::<WorkloadPolicy>(&(view.namespace.clone(), view.labels.clone()))?;
+    let mut objects: BTreeMap<_, Vec<ObjectRef>> =
+        KINDS.into_iter().map(|kind| (kind.info().kind, Vec::new())).collect();
+    for origin in world.get::<PoliciesFor>(view)?.iter() {
+        objects.entry(origin.key.kind.info().kind).or_default().push(origin.into());
+    }
+    Ok(WorkloadPolicies {
+        mutual_tls: mode(peers.mode),
+        mutual_tls_ports: peers.ports.iter().map(|(port, of_port)| (*port, mode(*of_port))).collect(),
+        objects,
+    })
+}
+
+fn mode(mode: MutualTls) -> &'static str {
+    match mode {
+        MutualTls::Disable => "DISABLE",
+        MutualTls::Permissive => "PERMISSIVE",
+        MutualTls::Strict => "STRICT",
+    }
+}
