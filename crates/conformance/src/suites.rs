@@ -4,7 +4,9 @@ mod authz_envoy;
 mod crd_validation;
 mod defaults;
 mod fuzz_regressions;
+mod live;
 mod live_admission;
+mod live_debug;
 mod live_istioctl;
 mod objects;
 mod primitives;
@@ -67,6 +69,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "live-admission" => Box::new(live_admission::LiveAdmission),
+        "live-debug" => Box::<live_debug::LiveDebug>::default(),
         "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-simulation" => Box::new(tables_simulation::TablesSimulation),

@@ -14,6 +14,7 @@ use canopus_sources::{Intake, Update};
 use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, info, warn};
 
+use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::push::{Cause, Dispatcher, Reason, Stamp};
 use crate::settings::SettingsKeeper;
@@ -25,6 +26,7 @@ const GRACE: Duration = Duration::from_millis(500);
 pub(crate) struct Applier {
     pub(crate) dispatcher: Arc<Dispatcher>,
     pub(crate) intake: Intake,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) pace: Pace,
     pub(crate) settings: SettingsKeeper,
     pub(crate) keeper: Option<Keeper>,
@@ -102,6 +104,7 @@ impl Applier {
         }
         debug!(changes = update.changes.len(), "objects changed");
         let started = Instant::now();
+        self.metrics.updated(self.dispatcher.engine(), &update);
         let mut batch = Batch::new();
         let origins =
             update.changes.keys().map(|(cluster, key)| Origin::new(Arc::clone(cluster), key.clone()));

@@ -17,6 +17,7 @@ use tracing::{info, warn};
 
 pub use self::client::Client;
 use self::shelf::Shelves;
+use crate::debug::Debug;
 use crate::push::Dispatcher;
 use crate::serve::grpc::Caller;
 
@@ -32,12 +33,13 @@ const KNOWN: [&str; 5] =
 pub struct Mesh {
     dispatcher: Arc<Dispatcher>,
     shelves: Shelves,
+    debug: Debug,
 }
 
 impl Mesh {
     /// Serves what the dispatcher's engine knows.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
-        Self { dispatcher, shelves: Shelves::default() }
+        Self { debug: Debug::new(Arc::clone(&dispatcher)), dispatcher, shelves: Shelves::default() }
     }
 
     /// The push path this serves from.
@@ -73,7 +75,7 @@ impl Mesh {
 
     /// What is answered to a question for a type of which there is nothing.
     fn unknown(&self, client: &Client, type_url: &str) -> Result<ResourceSet, Refusal> {
-        if KNOWN.contains(&type_url) || type_url.starts_with(types::DEBUG) {
+        if KNOWN.contains(&type_url) {
             return Ok(ResourceSet::default());
         }
         let settings = self.dispatcher.engine().read::<Settings>(&());
@@ -127,6 +129,10 @@ impl ControlPlane for Mesh {
         type_url: &str,
         interest: &Interest,
     ) -> Result<ResourceSet, Refusal> {
+        if type_url.starts_with(types::DEBUG) {
+            let answer = || self.debug.answer_xds(&client.connection, type_url, interest);
+            return tokio::task::block_in_place(answer);
+        }
         match client.resources(&self.dispatcher, &self.shelves, type_url, interest) {
             Ok(Some(set)) => Ok(set),
             Ok(None) => self.unknown(client, type_url),
@@ -136,6 +142,10 @@ impl ControlPlane for Mesh {
 
     fn revisions(&self, client: &Client) -> watch::Receiver<u64> {
         client.connection.revisions()
+    }
+
+    fn identifier(&self, type_url: &str) -> Option<String> {
+        self.debug.identifier(type_url)
     }
 
     fn observe(&self, client: &Client, event: SessionEvent) {

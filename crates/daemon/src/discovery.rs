@@ -1,17 +1,19 @@
 //! `canopusd discovery`: the control plane itself.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use axum::Router;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::{CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
 use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
-use canopus_runtime::metrics::{self, Registry};
+use canopus_runtime::metrics::{self, Registry, catalogue::PILOT_INFO};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
@@ -24,7 +26,9 @@ use tracing::{info, warn};
 
 use crate::apply::Applier;
 use crate::control_plane::Mesh;
+use crate::debug::{Debug, Nobody};
 use crate::http;
+use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::push::{Dispatcher, Stamp};
 use crate::settings::SettingsKeeper;
@@ -47,9 +51,12 @@ pub struct DiscoveryArgs {
     /// Address to serve xDS on, without TLS.
     #[arg(long = "grpcAddr", value_name = "ADDRESS", default_value = ":15010")]
     grpc_addr: String,
-    /// Address to serve readiness, metrics and version on.
+    /// Address to serve readiness and the debug endpoints on.
     #[arg(long = "httpAddr", value_name = "ADDRESS", default_value = ":8080")]
     http_addr: String,
+    /// Address to serve metrics, the version and the debug endpoints on; empty for nowhere.
+    #[arg(long = "monitoringAddr", value_name = "ADDRESS", default_value = ":15014")]
+    monitoring_addr: String,
     /// File with the mesh configuration; Istio's defaults fill what it leaves out. Without it, the ConfigMap `istio` counts.
     #[arg(long = "meshConfig", value_name = "FILE", default_value = "./etc/istio/config/mesh")]
     mesh_config: PathBuf,
@@ -119,7 +126,10 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings.settings().clone());
     engine.apply(batch);
-    let dispatcher = Dispatcher::new(engine, Vec::new());
+    let registry = registry();
+    let metrics = Arc::new(Metrics::new(&registry));
+    let dispatcher = Dispatcher::new(engine, vec![metrics.clone()]);
+    crate::metrics::collect_model(&registry, &dispatcher);
 
     let plan = Plan::new(&args.sources, &flags, &settings.settings().mesh)?;
     let opener = Opener {
@@ -132,15 +142,27 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     };
     let Opened { intake, restored, keeper, guards } = opener.open(plan).await?;
     let pace = Pace::new(&flags);
-    let mut applier = Applier { dispatcher: Arc::clone(&dispatcher), intake, pace, settings, keeper, guards };
+    let mut applier =
+        Applier { dispatcher: Arc::clone(&dispatcher), intake, metrics, pace, settings, keeper, guards };
     for update in restored {
         applier.apply(update, Stamp::now());
     }
     tasks.spawn("apply", applier.run(shutdown.register(Phase::Last, "apply")));
 
     let http = listen(&args.http_addr).await?;
-    info!(http = %http.local_addr()?, "serving readiness and metrics");
-    spawn_http(http, http::Served { readiness: readiness.clone(), metrics: registry() }, &shutdown);
+    info!(http = %http.local_addr()?, "serving readiness");
+    let served = http::Served {
+        readiness: readiness.clone(),
+        metrics: registry,
+        debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
+        authenticator: Arc::new(Nobody),
+    };
+    spawn_http(http, http::admin(served.clone()), &shutdown);
+    if !args.monitoring_addr.is_empty() {
+        let monitoring = listen(&args.monitoring_addr).await?;
+        info!(monitoring = %monitoring.local_addr()?, "serving metrics");
+        spawn_http(monitoring, http::monitoring(served), &shutdown);
+    }
     // A proxy must never be told that a world nobody has read yet is an empty one.
     tokio::select! {
         () = readiness.wait() => {
@@ -185,10 +207,10 @@ fn spawn_xds(listener: TcpListener, mesh: Mesh, shutdown: &Shutdown) {
     });
 }
 
-fn spawn_http(listener: TcpListener, served: http::Served, shutdown: &Shutdown) {
+fn spawn_http(listener: TcpListener, routes: Router, shutdown: &Shutdown) {
     let part = shutdown.register(Phase::Serving, "http");
     tokio::spawn(async move {
-        let server = axum::serve(listener, http::router(served));
+        let server = axum::serve(listener, routes.into_make_service_with_connect_info::<SocketAddr>());
         tokio::select! {
             ended = server => warn!(?ended, "the HTTP server ended"),
             () = part.stopping() => {}
@@ -201,6 +223,7 @@ fn registry() -> Registry {
     metrics::register_process(&registry);
     metrics::register_build(&registry, "pilot", &BuildInfo::current());
     metrics::register_uptime(&registry);
+    registry.family(PILOT_INFO).with([&BuildInfo::current().to_string()]).set(1.0);
     registry
 }
 

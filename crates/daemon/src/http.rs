@@ -1,38 +1,63 @@
-//! The plain HTTP port: readiness, metrics, version.
+//! The plain HTTP ports: one to administer the process, one to watch it.
+
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
 use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::version::BuildInfo;
 
+use crate::debug::{self, Authenticator, Debug};
+
 /// What the handlers read.
 #[derive(Clone)]
-pub(crate) struct Served {
-    pub(crate) readiness: Readiness,
-    pub(crate) metrics: Registry,
+pub struct Served {
+    /// Whether the process is ready.
+    pub readiness: Readiness,
+    /// What it counts.
+    pub metrics: Registry,
+    /// What it tells about itself.
+    pub debug: Arc<Debug>,
+    /// Who finds out who asks.
+    pub authenticator: Arc<dyn Authenticator>,
 }
 
-pub(crate) fn router(served: Served) -> Router {
-    Router::new()
-        .route("/ready", get(ready))
+/// The port that probes ask: readiness, and the debug endpoints.
+pub fn admin(served: Served) -> Router {
+    finish(Router::new().route("/ready", any(ready)), served)
+}
+
+/// The port that Prometheus asks: metrics, version, and the debug endpoints.
+pub fn monitoring(served: Served) -> Router {
+    let routes = Router::new()
         .route("/metrics", get(exposition))
-        .route("/version", get(|| async { BuildInfo::current().long_form() }))
-        .with_state(served)
+        .route("/version", get(|| async { BuildInfo::current().to_string() }));
+    finish(routes, served)
 }
 
-async fn ready(State(served): State<Served>) -> impl IntoResponse {
+fn finish(routes: Router<Served>, served: Served) -> Router {
+    let debug = debug::routes(Arc::clone(&served.debug), Arc::clone(&served.authenticator));
+    routes.with_state(served).merge(debug).fallback(nowhere)
+}
+
+/// Parity: tools look for these words.
+async fn nowhere() -> (StatusCode, &'static str) {
+    (StatusCode::NOT_FOUND, "404 page not found\n")
+}
+
+async fn ready(State(served): State<Served>) -> Response {
     let pending = served.readiness.pending();
     if pending.is_empty() {
-        (StatusCode::OK, String::new())
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", ")))
+        return StatusCode::OK.into_response();
     }
+    (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", "))).into_response()
 }
 
 async fn exposition(State(served): State<Served>) -> impl IntoResponse {
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], served.metrics.encode())
+    let text = tokio::task::spawn_blocking(move || served.metrics.encode()).await;
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.unwrap_or_default())
 }

@@ -8,8 +8,10 @@
 mod apply;
 pub mod command;
 pub mod control_plane;
+pub mod debug;
 pub mod discovery;
-mod http;
+pub mod http;
+pub mod metrics;
 mod pace;
 pub mod push;
 pub mod serve;

@@ -39,6 +39,7 @@ impl LocalMesh {
         let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         command.arg("--grpcAddr").arg(xds.to_string()).arg("--httpAddr").arg(http.to_string());
+        command.arg("--monitoringAddr=");
         let process = Process::spawn("canopusd", &mut command, directory.path())?;
         let mut mesh = Self { directory, process, xds, http };
         let ready = async || http::get(mesh.http, "/ready").await?.ok();

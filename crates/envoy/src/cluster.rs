@@ -18,6 +18,7 @@ mod stat_name;
 mod tests;
 mod transport;
 mod waypoint;
+mod why;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 use self::audience::Audience;
 use self::outbound::{PortClusters, Purpose, Request};
 use self::part::{Part, PatchedPart};
+pub use self::why::reads_of;
 use crate::env::Env;
 use crate::envoy_filter::Patched;
 use crate::resources::Resources;

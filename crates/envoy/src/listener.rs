@@ -14,6 +14,7 @@ mod sidecar;
 #[cfg(test)]
 mod tests;
 mod waypoint;
+mod why;
 
 use std::sync::Arc;
 
@@ -22,6 +23,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::{Proxy, ViewOf};
 
 use self::part::{Part, PatchedPart};
+pub use self::why::reads_of;
 use crate::envoy_filter::Patched;
 use crate::resources::Resources;
 

@@ -64,7 +64,7 @@ impl Query for Planned {
 }
 
 /// One listener of a plan, built.
-struct Built;
+pub(super) struct Built;
 
 impl Query for Built {
     const NAME: &'static str = "outbound_listener";

@@ -1,6 +1,7 @@
 //! Every metric there is, by what it speaks of. Constants are named as the metrics are.
 //!
-//! Names, kinds, labels and buckets are Istio's: dashboards and alerts depend on them.
+//! Names, kinds, labels and buckets are Istio's: dashboards and alerts depend on them. What Istio has no name for is in a
+//! list of its own and begins with `canopus_`.
 
 use super::desc::Description;
 
@@ -8,6 +9,7 @@ mod agent;
 mod cni;
 mod grpc;
 mod model;
+mod own;
 mod process;
 mod push;
 mod registry;
@@ -18,6 +20,7 @@ pub use agent::*;
 pub use cni::*;
 pub use grpc::*;
 pub use model::*;
+pub use own::*;
 pub use process::*;
 pub use push::*;
 pub use registry::*;
@@ -48,7 +51,7 @@ use metrics;
 
 /// All metrics that exist, sorted by name.
 pub fn describe() -> Vec<Description> {
-    let mut all = [AGENT, CNI, GRPC, MODEL, PROCESS, PUSH, REGISTRY, SECURITY, WEBHOOK].concat();
+    let mut all = [AGENT, CNI, GRPC, MODEL, OWN, PROCESS, PUSH, REGISTRY, SECURITY, WEBHOOK].concat();
     all.sort_by_key(|description| description.name);
     all
 }

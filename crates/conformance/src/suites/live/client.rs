@@ -1,0 +1,129 @@
+//! A client of the control plane: a session, driven by hand.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use canopus_base::spiffe::Identity;
+use canopus_daemon::control_plane::{Mesh, Proven};
+use canopus_proto::Any;
+use canopus_proto::Message as _;
+use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::google::rpc::Status;
+use canopus_xds::session::{Limits, Protocol, Request, Session, Wish};
+use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, Source, types};
+
+/// What a client rejects with.
+const REASON: &str = "Rejected by test: listener is bad";
+
+/// A connected client; it leaves when this is dropped.
+pub(crate) struct Client {
+    link: Link,
+    session: Session,
+}
+
+/// A message to the client.
+pub(crate) struct Response {
+    pub(crate) type_url: String,
+    pub(crate) nonce: String,
+    pub(crate) resources: Vec<Any>,
+    pub(crate) identifier: Option<String>,
+}
+
+struct Link {
+    mesh: Arc<Mesh>,
+    client: Arc<<Mesh as ControlPlane>::Client>,
+}
+
+impl Source for Link {
+    fn resources(&self, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
+        self.mesh.resources(&self.client, type_url, interest)
+    }
+
+    fn identifier(&self, type_url: &str) -> Option<String> {
+        self.mesh.identifier(type_url)
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.mesh.disconnect(&self.client);
+    }
+}
+
+impl Client {
+    /// Connects; the identity is what the transport proved, `None` where it cannot prove any.
+    pub(crate) async fn open(mesh: Arc<Mesh>, node: Node, identity: Option<Identity>) -> Result<Self, Refusal> {
+        if node.id.is_empty() {
+            return Err(Refusal::new(Code::InvalidArgument, "missing node information"));
+        }
+        let mut peer = Peer { address: Some(SocketAddr::from(([127, 0, 0, 1], 40_000))), ..Peer::default() };
+        if let Some(identity) = identity {
+            peer.extensions.insert(Proven(vec![identity.to_string()]));
+        }
+        mesh.admit(&mut peer).await?;
+        let client = mesh.connect(&peer, node).await?;
+        let session = Session::new(Protocol::Sotw, 1, Limits::default(), Arc::default());
+        Ok(Self { link: Link { mesh, client }, session })
+    }
+
+    /// Subscribes to names of a type, and accepts or rejects what comes of it.
+    pub(crate) fn follow(&mut self, type_url: &str, names: &[String], rejects: bool) -> anyhow::Result<()> {
+        let mut responses = self.say(type_url, names, "", None).map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+        while let Some(response) = responses.pop() {
+            let error = rejects.then(|| Status {
+                code: Code::Internal as i32,
+                message: REASON.to_owned(),
+                ..Default::default()
+            });
+            let more = self.say(&response.type_url, names, &response.nonce, error);
+            responses.extend(more.map_err(|refusal| anyhow::anyhow!("{refusal}"))?);
+        }
+        Ok(())
+    }
+
+    /// Asks once and gives the first answer.
+    pub(crate) fn ask(&mut self, type_url: &str, names: &[String]) -> Result<Response, Refusal> {
+        let mut responses = self.say(type_url, names, "", None)?;
+        if responses.is_empty() {
+            return Err(Refusal::new(Code::Unavailable, "there was no answer"));
+        }
+        Ok(responses.remove(0))
+    }
+
+    fn say(
+        &mut self,
+        type_url: &str,
+        names: &[String],
+        nonce: &str,
+        error: Option<Status>,
+    ) -> Result<Vec<Response>, Refusal> {
+        let wish = Wish::Exactly { names: names.to_vec(), version: String::new() };
+        let request = Request { type_url: type_url.to_owned(), node: None, nonce: nonce.to_owned(), error, wish };
+        self.session.on_request(request, &self.link)?;
+        let mut responses = Vec::new();
+        loop {
+            let response = self.session.next_response(&self.link)?;
+            for event in self.session.take_events() {
+                self.link.mesh.observe(&self.link.client, event);
+            }
+            let Some(response) = response else { return Ok(responses) };
+            let packed = types::is_packed(response.type_url());
+            let resources = response.resources().map(|resource| {
+                let plain = || Any { type_url: response.type_url().to_string(), value: resource.body.clone() };
+                let opened = packed.then(|| Any::decode(resource.body.clone()).ok()).flatten();
+                opened.unwrap_or_else(plain)
+            });
+            responses.push(Response {
+                type_url: response.type_url().to_string(),
+                nonce: response.nonce().to_owned(),
+                resources: resources.collect(),
+                identifier: response.identifier().map(str::to_owned),
+            });
+        }
+    }
+
+    /// Whether the control plane wants the stream to end.
+    pub(crate) async fn dismissed(&self) {
+        self.link.mesh.dismissed(&self.link.client).await;
+    }
+}

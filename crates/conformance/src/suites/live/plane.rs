@@ -1,0 +1,184 @@
+//! The control plane and its HTTP routes.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use anyhow::{Context, anyhow};
+use axum::Router;
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use axum::http::{HeaderMap, Request, header};
+use canopus_api::mesh_config;
+use canopus_base::spiffe;
+use canopus_daemon::control_plane::Mesh;
+use canopus_daemon::debug::{Authenticator, Debug};
+use canopus_daemon::http::{self, Served};
+use canopus_daemon::metrics::{Metrics, collect_model};
+use canopus_daemon::push::{Cause, Dispatcher, Stamp};
+use canopus_engine::{Batch, Engine};
+use canopus_mesh::credential::{Account, SecretAccess};
+use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
+use canopus_runtime::flags::Flags;
+use canopus_runtime::metrics::Registry;
+use canopus_runtime::ready::Readiness;
+use http_body_util::BodyExt;
+use tokio::runtime::Runtime;
+use tower_service::Service;
+
+use super::client::{Client, Response};
+use super::world::{RecordedProxy, World};
+
+const CLUSTER: &str = "Kubernetes";
+
+/// Who asks, and how: a service account, or nobody.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Identity {
+    pub(crate) namespace: String,
+    pub(crate) account: String,
+}
+
+impl Identity {
+    fn spiffe(&self) -> anyhow::Result<spiffe::Identity> {
+        Ok(spiffe::Identity::new("cluster.local", &self.namespace, &self.account)?)
+    }
+}
+
+/// A running control plane.
+pub(crate) struct Plane {
+    runtime: Runtime,
+    mesh: Arc<Mesh>,
+    admin: Router,
+    monitoring: Router,
+    pub(crate) metrics: Registry,
+}
+
+/// An HTTP answer.
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) content_type: Option<String>,
+    pub(crate) body: String,
+}
+
+impl Plane {
+    /// Starts in a world, with these feature flags.
+    pub(crate) fn start(world: &World, flags: &[(&str, &str)]) -> anyhow::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+        let default = MeshSettings::default();
+        let mesh = mesh_config::apply("accessLogFile: /dev/stdout", &default.mesh)?.value;
+        let settings = MeshSettings { mesh, flags: Arc::new(Flags::read(flags)), ..default };
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), settings);
+        for object in &world.objects {
+            batch.set::<Objects>(Origin::new(CLUSTER, object.key()), object.clone());
+        }
+        for proxy in &world.proxies {
+            let account = Account {
+                cluster: CLUSTER.into(),
+                namespace: proxy.namespace.as_str().into(),
+                name: proxy.account.as_str().into(),
+            };
+            batch.set::<SecretAccess>(account, true);
+        }
+        let metrics = Registry::new();
+        let dispatcher = Dispatcher::new(Engine::new(), vec![Arc::new(Metrics::new(&metrics))]);
+        collect_model(&metrics, &dispatcher);
+        let origins = world.objects.iter().map(|object| Origin::new(CLUSTER, object.key()));
+        dispatcher.apply(batch, Cause::objects(Stamp::now(), origins));
+        let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)));
+        let served = Served {
+            readiness: Readiness::new(),
+            metrics: metrics.clone(),
+            debug,
+            authenticator: Arc::new(Tokens),
+        };
+        let (admin, monitoring) = (http::admin(served.clone()), http::monitoring(served));
+        Ok(Self { runtime, mesh: Arc::new(Mesh::new(dispatcher)), admin, monitoring, metrics })
+    }
+
+    /// Connects a proxy of the world and has it ask for everything it asks for.
+    pub(crate) fn connect(&self, proxy: &RecordedProxy) -> anyhow::Result<Client> {
+        let identity = Identity { namespace: proxy.namespace.clone(), account: proxy.account.clone() };
+        let identity = Some(identity.spiffe()?);
+        self.runtime.block_on(async {
+            let opened = Client::open(Arc::clone(&self.mesh), proxy.node.clone(), identity).await;
+            let mut client = opened.map_err(|refusal| anyhow!("{refusal}"))?;
+            for (type_url, names) in &proxy.subscriptions {
+                client.follow(type_url, names, proxy.rejects.contains(type_url))?;
+            }
+            Ok(client)
+        })
+    }
+
+    /// Asks one question on a stream of its own.
+    pub(crate) fn ask(
+        &self,
+        node: canopus_proto::envoy::config::core::v3::Node,
+        identity: Option<&Identity>,
+        type_url: &str,
+        names: &[String],
+    ) -> anyhow::Result<Result<Response, canopus_xds::Refusal>> {
+        let identity = identity.map(Identity::spiffe).transpose()?;
+        Ok(self.runtime.block_on(async {
+            let mut client = Client::open(Arc::clone(&self.mesh), node, identity).await?;
+            client.ask(type_url, names)
+        }))
+    }
+
+    /// Sends an HTTP request to the admin port from an address.
+    pub(crate) fn get(
+        &self,
+        method: &str,
+        path: &str,
+        peer: SocketAddr,
+        token: Option<&str>,
+    ) -> anyhow::Result<Answer> {
+        self.send(self.admin.clone(), method, path, peer, token)
+    }
+
+    /// Sends an HTTP request to the monitoring port from an address.
+    pub(crate) fn get_monitoring(&self, path: &str, peer: SocketAddr) -> anyhow::Result<Answer> {
+        self.send(self.monitoring.clone(), "GET", path, peer, None)
+    }
+
+    fn send(
+        &self,
+        mut router: Router,
+        method: &str,
+        path: &str,
+        peer: SocketAddr,
+        token: Option<&str>,
+    ) -> anyhow::Result<Answer> {
+        let mut request = Request::builder().method(method).uri(path).extension(ConnectInfo(peer));
+        if let Some(token) = token {
+            request = request.header(header::AUTHORIZATION, token);
+        }
+        let request = request.body(Body::empty())?;
+        self.runtime.block_on(async {
+            let response = router.call(request).await.context("the router failed")?;
+            let (head, body) = response.into_parts();
+            let content_type = head.headers.get(header::CONTENT_TYPE).map(|value| value.to_str().map(str::to_owned));
+            Ok(Answer {
+                status: head.status.as_u16(),
+                content_type: content_type.transpose()?,
+                body: String::from_utf8(body.collect().await?.to_bytes().to_vec())?,
+            })
+        })
+    }
+}
+
+/// Takes `Bearer <namespace>/<account>` for a token of that account: who signs tokens is another matter.
+struct Tokens;
+
+impl Authenticator for Tokens {
+    fn authenticate<'a>(
+        &'a self,
+        headers: &'a HeaderMap,
+    ) -> Pin<Box<dyn Future<Output = Option<spiffe::Identity>> + Send + 'a>> {
+        let identity = headers.get(header::AUTHORIZATION).and_then(|value| {
+            let (namespace, account) = value.to_str().ok()?.strip_prefix("Bearer ")?.split_once('/')?;
+            spiffe::Identity::new("cluster.local", namespace, account).ok()
+        });
+        Box::pin(std::future::ready(identity))
+    }
+}

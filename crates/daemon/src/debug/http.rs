@@ -1,0 +1,65 @@
+//! The endpoints as HTTP routes.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{ConnectInfo, Path, RawQuery, State};
+use axum::http::{HeaderMap, Response};
+use axum::routing::any;
+
+use super::{Answer, Authenticator, Caller, Debug, Parameters, Question};
+
+/// What stands in for a profiler: there is none in the process, and its addresses say so to those who may ask.
+const PROFILER: &str = "pprof/";
+
+#[derive(Clone)]
+struct Served {
+    debug: Arc<Debug>,
+    authenticator: Arc<dyn Authenticator>,
+}
+
+/// The routes below `/debug`. The server has to provide `ConnectInfo<SocketAddr>`: who asks from this machine is trusted.
+///
+/// Parity: every method is taken for a question.
+pub fn routes(debug: Arc<Debug>, authenticator: Arc<dyn Authenticator>) -> Router {
+    Router::new()
+        .route("/debug", any(index))
+        .route("/debug/{*endpoint}", any(answer))
+        .with_state(Served { debug, authenticator })
+}
+
+/// The index is for everybody.
+async fn index(State(served): State<Served>) -> Response<Body> {
+    served.debug.index().into()
+}
+
+async fn answer(
+    State(served): State<Served>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    Path(endpoint): Path<String>,
+    RawQuery(query): RawQuery,
+    headers: HeaderMap,
+) -> Response<Body> {
+    let profiler = endpoint.starts_with(PROFILER);
+    if !profiler && !served.debug.knows(&endpoint) {
+        return Answer::not_found().into();
+    }
+    let Some(caller) = caller(&served, peer, &headers).await else {
+        return Answer::unauthorized().into();
+    };
+    let parameters = Parameters::parse(query.as_deref().unwrap_or_default());
+    let question = Question { endpoint, parameters, caller };
+    // Some answers are computed; other requests must not wait for that.
+    let debug = served.debug;
+    let answered = tokio::task::spawn_blocking(move || debug.answer(&question)).await;
+    answered.unwrap_or_else(|_| Answer::bare(axum::http::StatusCode::INTERNAL_SERVER_ERROR)).into()
+}
+
+async fn caller(served: &Served, peer: SocketAddr, headers: &HeaderMap) -> Option<Caller> {
+    if peer.ip().to_canonical().is_loopback() {
+        return Some(Caller::Trusted);
+    }
+    served.authenticator.authenticate(headers).await.map(Caller::Proven)
+}

@@ -1,0 +1,162 @@
+//! What was pushed, why, to whom, and what became of it.
+
+use canopus_engine::QueryError;
+use canopus_envoy::envoy_filter::Effects;
+use canopus_mesh::world::Origin;
+use serde_json::{Map, Value, json};
+
+use super::clients::stamp;
+use super::{Answer, Debug, Question};
+use crate::push::{ConnectionId, Fate, ObjectState, Push, Recipient};
+
+/// Pushes that are shown if the question does not say how many.
+const SHOWN: usize = 50;
+
+impl Debug {
+    /// The latest pushes, the newest first; `limit` says how many, `object` (`Kind/namespace/name`) of which object.
+    pub(super) fn ledger(&self, question: &Question) -> Result<Answer, QueryError> {
+        let limit = question.parameters.get("limit").and_then(|limit| limit.parse().ok()).unwrap_or(SHOWN);
+        let object = question.parameters.get("object");
+        let of_object = |push: &Push| {
+            object.is_none_or(|object| push.cause.objects.iter().any(|origin| name_of(origin) == object))
+        };
+        let pushes = self.dispatcher.ledger().pushes();
+        let shown = pushes.iter().filter(|push| of_object(push)).take(limit);
+        let shown: Vec<Value> = shown.map(|push| self.push_json(push)).collect();
+        let revision = self.engine().revision().number();
+        Ok(Answer::json(question, &json!({"revision": revision, "pushes": shown})))
+    }
+
+    /// The objects whose last change some client does not have yet, with those clients.
+    pub(super) fn convergence(&self, question: &Question) -> Result<Answer, QueryError> {
+        let open: Vec<Value> =
+            self.dispatcher.ledger().unconverged().iter().map(|state| self.state_json(state)).collect();
+        let clients: Vec<Value> = self
+            .clients()
+            .iter()
+            .map(|client| {
+                json!({
+                    "connection": client.name(),
+                    "settled": client.settled(),
+                    "outstanding": client.outstanding(),
+                })
+            })
+            .collect();
+        let all = json!({
+            "revision": self.engine().revision().number(),
+            "converged": open.is_empty(),
+            "objects": open,
+            "clients": clients,
+        });
+        Ok(Answer::json(question, &all))
+    }
+
+    /// What became of each patch of the EnvoyFilters of a proxy, or of all proxies. One that applied to nothing is probably
+    /// a mistake.
+    pub(super) fn envoyfilterz(&self, question: &Question) -> Result<Answer, QueryError> {
+        let clients = match self.optional_client(question) {
+            Ok(Some(client)) => vec![client],
+            Ok(None) => self.clients(),
+            Err(answer) => return Ok(answer),
+        };
+        let mut all = Map::new();
+        for client in clients {
+            let effects = self.engine().get::<Effects>(&client.proxy)?;
+            let patches = effects.iter().map(|(patch, count)| {
+                json!({
+                    "namespace": patch.filter.namespace(),
+                    "name": patch.filter.name(),
+                    "patch": patch.index,
+                    "matched": count.applied,
+                    "unmatched": count.passed_over,
+                })
+            });
+            all.insert(client.proxy.id.id.clone(), patches.collect());
+        }
+        Ok(Answer::json(question, &Value::Object(all)))
+    }
+
+    fn push_json(&self, push: &Push) -> Value {
+        let types: Map<String, Value> = push
+            .types
+            .iter()
+            .map(|(type_url, total)| {
+                let total = json!({
+                    "messages": total.messages,
+                    "resources": total.resources,
+                    "removed": total.removed,
+                    "bytes": total.bytes,
+                });
+                (type_url.to_string(), total)
+            })
+            .collect();
+        let reasons: Map<String, Value> = push
+            .cause
+            .reasons
+            .iter()
+            .map(|(reason, times)| (reason.label().to_owned(), Value::from(*times)))
+            .collect();
+        let recipients: Vec<Value> =
+            push.recipients.iter().map(|(id, recipient)| self.recipient_json(*id, recipient)).collect();
+        json!({
+            "revision": push.revision,
+            "reasons": reasons,
+            "objects": push.cause.objects.iter().map(name_of).collect::<Vec<_>>(),
+            "seen": stamp(push.cause.seen),
+            "applied": stamp(push.applied),
+            "engineSeconds": push.took.as_secs_f64(),
+            "changedResults": push.roots,
+            "types": types,
+            "woken": push.woken,
+            "pending": push.pending,
+            "rejected": push.rejected,
+            "firstSent": push.first_sent.map(stamp),
+            "converged": push.converged.map(stamp),
+            "changeToAckSeconds": push.change_to_ack().map(|took| took.as_secs_f64()),
+            "recipients": recipients,
+        })
+    }
+
+    fn recipient_json(&self, id: ConnectionId, recipient: &Recipient) -> Value {
+        let (fate, time) = match recipient.fate {
+            Fate::Pending => ("pending", None),
+            Fate::Settled(time) => ("settled", Some(time)),
+            Fate::Rejected(time) => ("rejected", Some(time)),
+            Fate::Gone(time) => ("gone", Some(time)),
+        };
+        json!({
+            "connection": self.connection_name(id),
+            "messages": recipient.messages,
+            "bytes": recipient.bytes,
+            "sent": recipient.sent.map(stamp),
+            "fate": fate,
+            "decided": time.map(stamp),
+        })
+    }
+
+    fn state_json(&self, state: &ObjectState) -> Value {
+        let names = |ids: &[ConnectionId]| -> Value { ids.iter().map(|id| self.connection_name(*id)).collect() };
+        json!({
+            "object": name_of(&state.object),
+            "cluster": &*state.object.cluster,
+            "revision": state.revision,
+            "pending": names(&state.pending),
+            "rejected": names(&state.rejected),
+        })
+    }
+
+    /// The name of a client, or its number if it has left.
+    fn connection_name(&self, id: ConnectionId) -> String {
+        let client = self.dispatcher.connections().get(id);
+        client.map_or_else(|| id.to_string(), |client| client.name())
+    }
+}
+
+/// An object as people name it: kind, namespace, name.
+pub(super) fn name_of(origin: &Origin) -> String {
+    let kind = origin.key.kind.info().kind;
+    match origin.namespace() {
+        "" => format!("{kind}/{}", origin.name()),
+        namespace => format!("{kind}/{namespace}/{}", origin.name()),
+    }
+}

@@ -1,0 +1,74 @@
+//! What a client gets, computed on the spot.
+
+use canopus_engine::{Query, QueryError, Snapshot};
+use canopus_envoy::cluster::Clusters;
+use canopus_envoy::endpoint::Assignment;
+use canopus_envoy::extension::Extensions;
+use canopus_envoy::listener::Listeners;
+use canopus_envoy::name_table::NameTables;
+use canopus_envoy::proxyless;
+use canopus_envoy::resources::Resources;
+use canopus_envoy::route_config::Routes;
+use canopus_envoy::secret::Secrets;
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_proto::resource::Resource;
+use canopus_xds::{Interest, types};
+
+use crate::push::Connection;
+
+/// What a client gets of one type it watches; nothing if it does not watch it.
+pub(super) fn of_client(
+    world: &Snapshot,
+    client: &Connection,
+    type_url: &str,
+) -> Result<Vec<Resource>, QueryError> {
+    let interest = client.status(type_url).and_then(|status| status.interest);
+    let Some(interest) = interest else { return Ok(Vec::new()) };
+    let view = world.get::<ViewOf>(&client.proxy)?;
+    let asked = Asked { world, proxy: &client.proxy, view: &view, interest: &interest };
+    match type_url {
+        types::CLUSTER if view.is_proxyless() => asked.named::<proxyless::Clusters>(),
+        types::CLUSTER => asked.all::<Clusters>(),
+        types::LISTENER if view.is_proxyless() => asked.library_listeners(),
+        types::LISTENER => asked.all::<Listeners>(),
+        types::ENDPOINT => asked.named::<Assignment>(),
+        types::ROUTE if view.is_proxyless() => asked.named::<proxyless::Routes>(),
+        types::ROUTE => asked.named::<Routes>(),
+        types::SECRET => asked.named::<Secrets>(),
+        types::EXTENSION => asked.named::<Extensions>(),
+        types::NAME_TABLE => Ok(vec![world.get::<NameTables>(&view)?.as_ref().clone()]),
+        _ => Ok(Vec::new()),
+    }
+}
+
+struct Asked<'a> {
+    world: &'a Snapshot,
+    proxy: &'a Proxy,
+    view: &'a View,
+    interest: &'a Interest,
+}
+
+impl Asked<'_> {
+    fn names(&self) -> impl Iterator<Item = String> {
+        self.interest.names().into_iter().flat_map(|names| names.iter().map(ToString::to_string))
+    }
+
+    fn named<Q: Query<Key = (View, String), Value = Option<Resource>>>(
+        &self,
+    ) -> Result<Vec<Resource>, QueryError> {
+        let found = |name| self.world.get::<Q>(&(self.view.clone(), name)).map(|found| found.as_ref().clone());
+        self.names().filter_map(|name| found(name).transpose()).collect()
+    }
+
+    fn all<Q: Query<Key = Proxy, Value = Resources>>(&self) -> Result<Vec<Resource>, QueryError> {
+        Ok(self.world.get::<Q>(self.proxy)?.iter().cloned().collect())
+    }
+
+    fn library_listeners(&self) -> Result<Vec<Resource>, QueryError> {
+        let mut all = Vec::new();
+        for name in self.names() {
+            all.extend(self.world.get::<proxyless::Listeners>(&(self.proxy.clone(), name))?.iter().cloned());
+        }
+        Ok(all)
+    }
+}

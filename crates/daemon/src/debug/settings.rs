@@ -1,0 +1,124 @@
+//! The mesh as a whole.
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use canopus_engine::QueryError;
+use canopus_mesh::network::{NetworkGateway, NetworkGateways};
+use canopus_mesh::world::Objects;
+use canopus_proto::json;
+use serde_json::{Map, Value, json};
+
+use super::objects::PoliciesByNamespace;
+use super::{Answer, Debug, Question};
+
+impl Debug {
+    /// The mesh configuration in force.
+    pub(super) fn mesh(&self, question: &Question) -> Result<Answer, QueryError> {
+        Ok(Answer::json(question, &json::write(&self.settings().mesh).to_json()))
+    }
+
+    /// The gateways between networks.
+    pub(super) fn networkz(&self, question: &Question) -> Result<Answer, QueryError> {
+        Ok(Answer::json(question, &self.gateways_json()?))
+    }
+
+    /// The clusters whose objects are known. A process that serves has read all of its own.
+    pub(super) fn clusterz(&self, question: &Question) -> Result<Answer, QueryError> {
+        let own = self.settings().cluster.clone();
+        let keys = self.engine().keys::<Objects>();
+        let others: BTreeSet<_> = keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
+        let all = std::iter::once(&own).chain(others);
+        let all = all.map(|name| json!({"id": &**name, "secretName": "", "syncStatus": "synced"}));
+        Ok(Answer::json(question, &all.collect()))
+    }
+
+    /// Policies and networks in force.
+    pub(super) fn pushcontext(&self, question: &Question) -> Result<Answer, QueryError> {
+        let policies = self.engine().get::<PoliciesByNamespace>(&())?;
+        let all = json!({
+            "AuthorizationPolicies": *policies,
+            "NetworkGateways": self.gateways_json()?,
+            "UnresolvedGateways": self.unresolved_json()?,
+        });
+        Ok(Answer::json(question, &all))
+    }
+
+    /// Problems are diagnostics of the objects that have them, not of a push: there are none to tell here.
+    pub(super) fn push_status(&self, question: &Question) -> Result<Answer, QueryError> {
+        Ok(Answer::json(question, &json!({})))
+    }
+
+    /// There is no cache to look into: a resource is kept as long as somebody is subscribed to it, and made again when what
+    /// it was made from changes.
+    pub(super) fn cachez(&self, question: &Question) -> Result<Answer, QueryError> {
+        if question.parameters.says("clear") {
+            return Ok(Answer::text(StatusCode::OK, "Cache cleared\n"));
+        }
+        let cached = if question.parameters.says("sizes") { json!({"total": "0B"}) } else { json!({}) };
+        Ok(Answer::json(question, &cached))
+    }
+
+    /// There are no templates in a process that does not inject.
+    pub(super) fn inject(&self, _: &Question) -> Result<Answer, QueryError> {
+        Ok(Answer::bare(StatusCode::NOT_FOUND))
+    }
+
+    /// Services of the multi-cluster API.
+    pub(super) fn mcsz(&self, question: &Question) -> Result<Answer, QueryError> {
+        Ok(Answer::json(question, &Value::Null))
+    }
+
+    /// What ztunnel would get.
+    pub(super) fn ambientz(&self, question: &Question) -> Result<Answer, QueryError> {
+        let none = json!({"workloads": null, "services": null, "policies": null});
+        Ok(Answer::json(question, &none))
+    }
+
+    /// How often each kind of result was computed.
+    pub(super) fn krtz(&self, question: &Question) -> Result<Answer, QueryError> {
+        let families = self.engine().evaluations().into_iter();
+        let all = families.map(|(name, times)| {
+            json!({"name": name, "uid": name, "state": {"evaluations": times}})
+        });
+        Ok(Answer::json(question, &all.collect()))
+    }
+
+    fn gateways_json(&self) -> Result<Value, QueryError> {
+        let gateways = self.engine().get::<NetworkGateways>(&())?;
+        let resolved = gateways.iter().filter(|gateway| is_address(gateway));
+        Ok(or_null(resolved.map(gateway_json).collect()))
+    }
+
+    fn unresolved_json(&self) -> Result<Value, QueryError> {
+        let gateways = self.engine().get::<NetworkGateways>(&())?;
+        let unresolved = gateways.iter().filter(|gateway| !is_address(gateway));
+        Ok(or_null(unresolved.map(gateway_json).collect()))
+    }
+}
+
+fn is_address(gateway: &NetworkGateway) -> bool {
+    canopus_base::net::parse_ip(&gateway.address).is_ok()
+}
+
+/// Parity: a list that was never filled is written as null.
+fn or_null(items: Vec<Value>) -> Value {
+    if items.is_empty() { Value::Null } else { Value::from(items) }
+}
+
+fn gateway_json(gateway: &NetworkGateway) -> Value {
+    let mut account = gateway.service_account.rsplit('/');
+    let (name, namespace) = (account.next().unwrap_or_default(), account.nth(1).unwrap_or_default());
+    let account = Map::from_iter([
+        ("Namespace".to_owned(), Value::from(namespace)),
+        ("Name".to_owned(), Value::from(name)),
+    ]);
+    json!({
+        "Network": gateway.network,
+        "Cluster": &*gateway.cluster,
+        "Addr": gateway.address,
+        "Port": gateway.port,
+        "HBONEPort": gateway.hbone_port,
+        "ServiceAccount": account,
+    })
+}

@@ -1,0 +1,234 @@
+//! What the control plane counts, under Istio's names.
+//!
+//! [`Metrics`] is told what happens on the push path; [`collect_model`] looks at the mesh whenever somebody asks.
+
+mod events;
+mod model;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use canopus_runtime::metrics::catalogue::{
+    CANOPUS_CHANGE_TO_ACK_SECONDS, CANOPUS_PUSH_BYTES_TOTAL, CANOPUS_PUSH_RECIPIENTS_TOTAL,
+    CANOPUS_PUSHES_TOTAL, PILOT_DEBOUNCE_TIME, PILOT_INBOUND_UPDATES, PILOT_K8S_CFG_EVENTS,
+    PILOT_K8S_REG_EVENTS, PILOT_PROXY_CONVERGENCE_TIME, PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS,
+    PILOT_PUSHCONTEXT_INIT_SECONDS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS, PILOT_XDS_CDS_REJECT,
+    PILOT_XDS_CONFIG_SIZE_BYTES, PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT,
+    PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES, PILOT_XDS_RDS_REJECT, PILOT_XDS_SEND_TIME,
+};
+use canopus_runtime::metrics::{Counter, Family, Gauge, Histogram, Registry};
+use canopus_xds::{Code, SessionEvent, types};
+use parking_lot::Mutex;
+
+pub use model::collect_model;
+
+use crate::push::{Connection, ConnectionId, Observer, Push, Stamp};
+
+/// Batches of which it is remembered when they came.
+const REMEMBERED: usize = 256;
+
+/// Counts what happens.
+pub struct Metrics {
+    clients: Family<Gauge, 1>,
+    pushes: Family<Counter, 1>,
+    push_time: Family<Histogram, 1>,
+    send_time: Histogram,
+    size: Family<Histogram, 1>,
+    rejects: Family<Counter, 1>,
+    rejects_of: [(&'static str, Family<Gauge, 2>); 4],
+    expired: Family<Counter, 1>,
+    triggers: Family<Counter, 1>,
+    debounce: Histogram,
+    apply_time: Histogram,
+    queue_time: Histogram,
+    convergence_time: Histogram,
+    updates: Family<Counter, 1>,
+    registry_events: Family<Counter, 2>,
+    configuration_events: Family<Counter, 2>,
+    change_to_ack: Histogram,
+    batches: Family<Counter, 1>,
+    recipients: Family<Counter, 1>,
+    bytes: Family<Counter, 1>,
+    memory: Mutex<Memory>,
+}
+
+/// When what came.
+#[derive(Default)]
+struct Memory {
+    batches: VecDeque<Batch>,
+    /// The last batch each client was sent something of.
+    sent: BTreeMap<ConnectionId, u64>,
+}
+
+#[derive(Clone, Copy)]
+struct Batch {
+    revision: u64,
+    seen: Stamp,
+    applied: Stamp,
+}
+
+impl Memory {
+    fn batch(&self, revision: u64) -> Option<Batch> {
+        self.batches.iter().rfind(|batch| batch.revision == revision).copied()
+    }
+}
+
+impl Metrics {
+    /// Counts in this registry.
+    pub fn new(registry: &Registry) -> Self {
+        Self {
+            clients: registry.family(PILOT_XDS),
+            pushes: registry.family(PILOT_XDS_PUSHES),
+            push_time: registry.family(PILOT_XDS_PUSH_TIME),
+            send_time: registry.value(PILOT_XDS_SEND_TIME),
+            size: registry.family(PILOT_XDS_CONFIG_SIZE_BYTES),
+            rejects: registry.family(PILOT_TOTAL_XDS_REJECTS),
+            rejects_of: [
+                (types::CLUSTER, registry.family(PILOT_XDS_CDS_REJECT)),
+                (types::ENDPOINT, registry.family(PILOT_XDS_EDS_REJECT)),
+                (types::LISTENER, registry.family(PILOT_XDS_LDS_REJECT)),
+                (types::ROUTE, registry.family(PILOT_XDS_RDS_REJECT)),
+            ],
+            expired: registry.family(PILOT_XDS_EXPIRED_NONCE),
+            triggers: registry.family(PILOT_PUSH_TRIGGERS),
+            debounce: registry.value(PILOT_DEBOUNCE_TIME),
+            apply_time: registry.value(PILOT_PUSHCONTEXT_INIT_SECONDS),
+            queue_time: registry.value(PILOT_PROXY_QUEUE_TIME),
+            convergence_time: registry.value(PILOT_PROXY_CONVERGENCE_TIME),
+            updates: registry.family(PILOT_INBOUND_UPDATES),
+            registry_events: registry.family(PILOT_K8S_REG_EVENTS),
+            configuration_events: registry.family(PILOT_K8S_CFG_EVENTS),
+            change_to_ack: registry.value(CANOPUS_CHANGE_TO_ACK_SECONDS),
+            batches: registry.family(CANOPUS_PUSHES_TOTAL),
+            recipients: registry.family(CANOPUS_PUSH_RECIPIENTS_TOTAL),
+            bytes: registry.family(CANOPUS_PUSH_BYTES_TOTAL),
+            memory: Mutex::default(),
+        }
+    }
+
+    fn sent(&self, connection: &Connection, type_url: &str, revision: u64, pushed: bool, bytes: usize) {
+        let label = label(type_url);
+        let since = self.first_of_batch(connection, revision, pushed);
+        self.pushes.with([&label]).inc();
+        self.push_time.with([&label]).observe_duration(since.unwrap_or_default());
+        self.send_time.observe(0.0);
+        self.size.with([type_url]).observe(bytes as f64);
+        if pushed {
+            self.bytes.with([&label]).inc_by(bytes as u64);
+        }
+    }
+
+    /// How long a batch has waited for a client; `None` if this is not the first the client is sent of it.
+    fn first_of_batch(
+        &self,
+        connection: &Connection,
+        revision: u64,
+        pushed: bool,
+    ) -> Option<std::time::Duration> {
+        if !pushed {
+            return None;
+        }
+        let mut memory = self.memory.lock();
+        if memory.sent.insert(connection.id, revision) == Some(revision) {
+            return None;
+        }
+        let waited = memory.batch(revision)?.applied.elapsed();
+        self.queue_time.observe_duration(waited);
+        Some(waited)
+    }
+
+    fn rejected(&self, connection: &Connection, type_url: &str, code: i32) {
+        self.rejects.with([&label(type_url)]).inc();
+        let family = self.rejects_of.iter().find(|(own, _)| *own == type_url);
+        if let Some((_, family)) = family {
+            let code = format!("{:?}", Code::from(code));
+            family.with([&code, &connection.proxy.id.id]).add(1.0);
+        }
+    }
+}
+
+impl Observer for Metrics {
+    fn applied(&self, push: &Push) {
+        self.debounce.observe_duration(push.applied.since(push.cause.seen));
+        self.apply_time.observe_duration(push.took);
+        for (reason, times) in &push.cause.reasons {
+            self.batches.with([reason.label()]).inc();
+            self.recipients.with([reason.label()]).inc_by(push.woken as u64);
+            if push.woken > 0 {
+                self.triggers.with([reason.label()]).inc_by((push.woken * times) as u64);
+            }
+        }
+        let mut memory = self.memory.lock();
+        if memory.batches.len() >= REMEMBERED {
+            memory.batches.pop_front();
+        }
+        let (revision, seen, applied) = (push.revision, push.cause.seen, push.applied);
+        memory.batches.push_back(Batch { revision, seen, applied });
+    }
+
+    fn converged(&self, push: &Push) {
+        if let Some(took) = push.change_to_ack().filter(|_| push.woken > 0) {
+            self.change_to_ack.observe_duration(took);
+        }
+    }
+
+    fn connected(&self, connection: &Connection) {
+        self.clients.with([version(connection)]).add(1.0);
+    }
+
+    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+        match event {
+            SessionEvent::Sent { type_url, revision, pushed, bytes, .. } => {
+                self.sent(connection, type_url, *revision, *pushed, *bytes);
+            }
+            SessionEvent::Nacked { type_url, code, .. } => self.rejected(connection, type_url, *code),
+            SessionEvent::Expired { type_url, .. } => self.expired.with([&label(type_url)]).inc(),
+            SessionEvent::Settled { revision } => {
+                let batch = self.memory.lock().batch(*revision);
+                if let Some(batch) = batch {
+                    self.convergence_time.observe_duration(batch.seen.elapsed());
+                }
+            }
+            SessionEvent::Subscribed { .. }
+            | SessionEvent::Current { .. }
+            | SessionEvent::Acked { .. }
+            | SessionEvent::Reported { .. } => {}
+        }
+    }
+
+    fn disconnected(&self, connection: &Connection) {
+        self.memory.lock().sent.remove(&connection.id);
+        self.clients.with([version(connection)]).add(-1.0);
+        for (_, family) in &self.rejects_of {
+            for code in [Code::Internal, Code::InvalidArgument, Code::Unknown] {
+                family.remove([&format!("{code:?}"), &connection.proxy.id.id]);
+            }
+        }
+    }
+}
+
+/// The version of a client, as Istio labels it.
+fn version(connection: &Connection) -> &str {
+    match connection.proxy.metadata.istio_version.as_str() {
+        "" => "unknown",
+        version => version,
+    }
+}
+
+/// The short name a type has in metrics.
+fn label(type_url: &str) -> String {
+    let short = match type_url {
+        types::CLUSTER => "cds",
+        types::ENDPOINT => "eds",
+        types::LISTENER => "lds",
+        types::ROUTE => "rds",
+        types::SECRET => "sds",
+        types::NAME_TABLE => "nds",
+        types::PROXY_CONFIG => "pcds",
+        types::EXTENSION => "ecds",
+        types::BOOTSTRAP => "bds",
+        types::ADDRESS | types::WORKLOAD => "wds",
+        types::AUTHORIZATION => "wads",
+        other => other,
+    };
+    short.to_owned()
+}

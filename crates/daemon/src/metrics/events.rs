@@ -1,0 +1,64 @@
+//! What comes from sources.
+
+use canopus_api::Kind;
+use canopus_api::registry::Category;
+use canopus_engine::Engine;
+use canopus_mesh::world::{Objects, Origin};
+use canopus_sources::Update;
+
+use super::Metrics;
+
+impl Metrics {
+    /// Counts what an update is about to change in the world.
+    pub(crate) fn updated(&self, engine: &Engine, update: &Update) {
+        for ((cluster, key), object) in &update.changes {
+            let known = engine.read::<Objects>(&Origin::new(cluster.clone(), key.clone())).is_some();
+            let event = match (known, object) {
+                (false, Some(_)) => "add",
+                (true, Some(_)) => "update",
+                (_, None) => "delete",
+            };
+            self.event(key.kind, event);
+        }
+    }
+
+    fn event(&self, kind: Kind, event: &str) {
+        let kinds = registry_names(kind);
+        for name in kinds {
+            self.registry_events.with([event, name]).inc();
+        }
+        if kinds.is_empty() && is_configuration(kind) {
+            self.configuration_events.with([event, kind.info().kind]).inc();
+        }
+        if let Some(update) = update_name(kind, event) {
+            self.updates.with([update]).inc();
+        }
+    }
+}
+
+/// What events of a kind are called where they say which services and workloads there are. Namespaces are watched twice.
+fn registry_names(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::EndpointSlice => &["EndpointSlice"],
+        Kind::Namespace => &["Namespaces", "Namespaces-TrafficDistribution"],
+        Kind::Node => &["Nodes"],
+        Kind::Pod => &["Pods"],
+        Kind::Service => &["Services"],
+        _ => &[],
+    }
+}
+
+fn is_configuration(kind: Kind) -> bool {
+    matches!(kind.info().category, Category::Istio | Category::GatewayApi | Category::Inference)
+}
+
+fn update_name(kind: Kind, event: &str) -> Option<&'static str> {
+    match kind {
+        Kind::EndpointSlice => Some("eds"),
+        Kind::Service if event == "delete" => Some("svcdelete"),
+        Kind::Service => Some("svc"),
+        Kind::Namespace => Some("config"),
+        kind if is_configuration(kind) => Some("config"),
+        _ => None,
+    }
+}

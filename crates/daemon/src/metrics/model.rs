@@ -1,0 +1,141 @@
+//! What the mesh consists of, counted when somebody asks.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Weak};
+
+use canopus_api::Kind;
+use canopus_engine::{Ctx, Query, Snapshot};
+use canopus_mesh::endpoint::{Endpoints, Health};
+use canopus_mesh::service::{AllServices, Registry as ServiceRegistry, Resolution};
+use canopus_mesh::world::{Objects, Origin, Settings, Shelf, objects_of};
+use canopus_api::istio::DestinationRule;
+use canopus_runtime::metrics::catalogue::{
+    CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
+    CANOPUS_OBJECTS_NOT_CONVERGED, ENDPOINT_NO_POD, ISTIOD_MANAGED_CLUSTERS, PILOT_CONFLICT_INBOUND_LISTENER,
+    PILOT_CONFLICT_OUTBOUND_LISTENER_TCP_OVER_CURRENT_TCP, PILOT_DESTRULE_SUBSETS,
+    PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, PILOT_DUPLICATE_ENVOY_CLUSTERS, PILOT_EDS_NO_INSTANCES,
+    PILOT_ENDPOINT_NOT_READY, PILOT_NO_IP, PILOT_SERVICES, PILOT_VIRT_SERVICES, PILOT_VSERVICE_DUP_DOMAIN,
+};
+use canopus_runtime::metrics::{Collected, Registry};
+use canopus_xds::types;
+
+use crate::push::Dispatcher;
+
+/// Has the registry look at the mesh behind a dispatcher at each scrape.
+pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>) {
+    let dispatcher: Weak<Dispatcher> = Arc::downgrade(dispatcher);
+    registry.collect(move |collected| {
+        if let Some(dispatcher) = dispatcher.upgrade() {
+            collect(collected, &dispatcher);
+        }
+    });
+}
+
+fn collect(collected: &mut Collected, dispatcher: &Dispatcher) {
+    let world = dispatcher.engine().snapshot();
+    let counts = world.get::<Counts>(&()).map(|counts| counts.as_ref().clone()).unwrap_or_default();
+    collected.push(PILOT_SERVICES, [], counts.services as f64);
+    collected.push(PILOT_VIRT_SERVICES, [], counts.virtual_services as f64);
+    collected.push(PILOT_ENDPOINT_NOT_READY, [], counts.not_ready as f64);
+    collected.push(ENDPOINT_NO_POD, [], counts.without_pod as f64);
+    collected.push(PILOT_DESTRULE_SUBSETS, [], counts.duplicate_subsets as f64);
+    collected.push(PILOT_EDS_NO_INSTANCES, [], empty_assignments(dispatcher, &world) as f64);
+    collected.push(PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, [], counts.unresolvable as f64);
+    // A conflict is decided, and told, when configuration is made: nothing is left out without a diagnostic.
+    for metric in [
+        PILOT_NO_IP,
+        PILOT_DUPLICATE_ENVOY_CLUSTERS,
+        PILOT_CONFLICT_INBOUND_LISTENER,
+        PILOT_CONFLICT_OUTBOUND_LISTENER_TCP_OVER_CURRENT_TCP,
+        PILOT_VSERVICE_DUP_DOMAIN,
+    ] {
+        collected.push(metric, [], 0.0);
+    }
+    clusters(collected, &world);
+    let behind = dispatcher.connections().all().iter().filter(|one| !one.outstanding().is_empty()).count();
+    collected.push(CANOPUS_CLIENTS_BEHIND, [], behind as f64);
+    collected.push(CANOPUS_OBJECTS_NOT_CONVERGED, [], dispatcher.ledger().unconverged().len() as f64);
+    let stats = dispatcher.engine().stats();
+    collected.push(CANOPUS_ENGINE_INPUTS, [], stats.inputs as f64);
+    collected.push(CANOPUS_ENGINE_RESULTS, [], stats.memos as f64);
+    collected.push(CANOPUS_ENGINE_EVALUATIONS_TOTAL, [], stats.evaluations as f64);
+}
+
+fn clusters(collected: &mut Collected, world: &Snapshot) {
+    let own = world.read::<Settings>(&()).map(|settings| settings.cluster.clone()).unwrap_or_default();
+    let keys = world.keys::<Objects>();
+    let remote: BTreeSet<_> = keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
+    collected.push(ISTIOD_MANAGED_CLUSTERS, ["local"], 1.0);
+    collected.push(ISTIOD_MANAGED_CLUSTERS, ["remote"], remote.len() as f64);
+}
+
+/// The clusters some client asks endpoints for and gets none.
+fn empty_assignments(dispatcher: &Dispatcher, world: &Snapshot) -> usize {
+    let mut asked = BTreeSet::new();
+    for connection in dispatcher.connections().all() {
+        let interest = connection.status(types::ENDPOINT).and_then(|status| status.interest);
+        let names = interest.as_ref().and_then(|interest| interest.names());
+        asked.extend(names.into_iter().flat_map(|names| names.iter().cloned()));
+    }
+    let Ok(services) = world.get::<AllServices>(&()) else { return 0 };
+    let is_empty = |name: &str| {
+        let host = name.rsplit('|').next().unwrap_or_default();
+        let service = services.iter().find(|service| *service.host == *host);
+        service.is_some_and(|service| {
+            world.get::<Endpoints>(&service.key()).is_ok_and(|endpoints| endpoints.is_empty())
+        })
+    };
+    asked.iter().filter(|name| is_empty(name)).count()
+}
+
+/// What there is of everything.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Numbers {
+    services: usize,
+    virtual_services: usize,
+    not_ready: usize,
+    without_pod: usize,
+    unresolvable: usize,
+    duplicate_subsets: usize,
+}
+
+struct Counts;
+
+impl Query for Counts {
+    const NAME: &'static str = "counts_of_model";
+    type Key = ();
+    type Value = Numbers;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Numbers {
+        let services = ctx.get::<AllServices>(&());
+        let mut numbers = Numbers {
+            services: services.len(),
+            virtual_services: ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService)).len(),
+            duplicate_subsets: duplicate_subsets(ctx),
+            ..Numbers::default()
+        };
+        for service in services.iter() {
+            let endpoints = ctx.get::<Endpoints>(&service.key());
+            numbers.not_ready += endpoints.iter().filter(|one| one.health == Health::Unhealthy).count();
+            let of_cluster = endpoints.iter().filter(|one| one.registry == ServiceRegistry::Kubernetes);
+            numbers.without_pod += of_cluster.filter(|one| one.workload.origin.is_none()).count();
+            let dns = matches!(service.resolution, Resolution::Dns | Resolution::DnsRoundRobin);
+            numbers.unresolvable += usize::from(dns && endpoints.is_empty());
+        }
+        numbers
+    }
+}
+
+/// Subsets that an earlier rule for the same host of the same namespace has already.
+fn duplicate_subsets(ctx: &Ctx<'_>) -> usize {
+    let mut seen = BTreeSet::new();
+    let mut duplicates = 0;
+    let rules: Vec<(Origin, Arc<DestinationRule>)> = objects_of(ctx);
+    for (origin, rule) in &rules {
+        for subset in &rule.spec.subsets {
+            let key = (origin.namespace().to_owned(), rule.spec.host.clone(), subset.name.clone());
+            duplicates += usize::from(!seen.insert(key));
+        }
+    }
+    duplicates
+}

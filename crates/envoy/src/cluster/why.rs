@@ -1,0 +1,27 @@
+//! What a cluster was made from.
+
+use canopus_engine::{Query, Read, Snapshot};
+use canopus_mesh::proxy::Proxy;
+use canopus_proto::resource::Resource;
+
+use super::Clusters;
+use super::inbound::InboundClusters;
+use super::outbound::PortClusters;
+
+/// Everything the clusters of a proxy that have this name rest on; all clusters, if none of the parts they are made in has it.
+pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
+    let all = world.reads_of::<Clusters>(proxy);
+    let narrow = all.iter().find_map(|read| {
+        let outbound = read.subject.query::<PortClusters>().and_then(|key| part::<PortClusters>(world, key, name));
+        outbound.or_else(|| {
+            read.subject.query::<InboundClusters>().and_then(|key| part::<InboundClusters>(world, key, name))
+        })
+    });
+    narrow.unwrap_or(all)
+}
+
+/// What a part rests on, if it has a cluster of this name.
+fn part<Q: Query<Value = Vec<Resource>>>(world: &Snapshot, key: &Q::Key, name: &str) -> Option<Vec<Read>> {
+    let made = world.get::<Q>(key).ok()?;
+    made.iter().any(|resource| *resource.name == *name).then(|| world.reads_of::<Q>(key))
+}
