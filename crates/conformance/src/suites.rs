@@ -8,6 +8,7 @@ mod live;
 mod live_admission;
 mod live_debug;
 mod live_istioctl;
+mod live_metrics;
 mod objects;
 mod primitives;
 mod proto_json;
@@ -71,6 +72,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
         "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),
+        "live-metrics" => Box::<live_metrics::LiveMetrics>::default(),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-simulation" => Box::new(tables_simulation::TablesSimulation),
         "tables-validation" => Box::new(tables_validation::TablesValidation),

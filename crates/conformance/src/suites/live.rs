@@ -5,8 +5,10 @@
 
 mod client;
 mod plane;
+mod script;
 mod world;
 
 pub(super) use client::{Client, Response};
 pub(super) use plane::{Identity, Plane};
-pub(super) use world::{RecordedProxy, World};
+pub(super) use script::{Action, Script};
+pub(super) use world::World;

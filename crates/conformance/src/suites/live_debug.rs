@@ -26,7 +26,8 @@ use crate::dump::Dump;
 use crate::record;
 
 const LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 40_000);
-const ELSEWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9)), 40_000);
+const ELSEWHERE: SocketAddr =
+    SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 9)), 40_000);
 
 /// What `kubectl apply` leaves behind, and nobody else.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -68,7 +69,8 @@ impl Phase {
 /// A control plane and who is connected to it.
 struct Stage {
     plane: Plane,
-    clients: Vec<Client>,
+    /// They leave when this is dropped.
+    _clients: Vec<Client>,
 }
 
 impl Stage {
@@ -88,7 +90,7 @@ impl Stage {
         if phase == Phase::After {
             clients.clear();
         }
-        Ok(Self { plane, clients })
+        Ok(Self { plane, _clients: clients })
     }
 }
 
@@ -115,7 +117,8 @@ impl LiveDebug {
     fn compare(&self, case: &Case, phase: Phase) -> anyhow::Result<Option<Vec<Difference>>> {
         let recorded = record::read(&case.corpus, &case.path(&case.file))?;
         let open = || Stage::open(phase, &case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
-        let stage = self.planes[phase as usize].get_or_init(open).as_ref().map_err(|error| anyhow!("{error}"))?;
+        let stage =
+            self.planes[phase as usize].get_or_init(open).as_ref().map_err(|error| anyhow!("{error}"))?;
         let stage = stage.lock();
         let Some(request) = recorded.get("request") else {
             return Ok(None);
@@ -168,9 +171,15 @@ impl Asked<'_> {
             return Ok(found);
         }
         if let Some(expected) = self.body()? {
-            let body = json::parse(got.body.as_bytes(), &Limits::default()).context("the body is not JSON")?;
+            let body =
+                json::parse(got.body.as_bytes(), &Limits::default()).context("the body is not JSON")?;
             found.extend(trees(&expected, &body));
-        } else if self.expected.get("bodyLength").and_then(Node::as_str).is_some_and(|it| it.starts_with("as ")) {
+        } else if self
+            .expected
+            .get("bodyLength")
+            .and_then(Node::as_str)
+            .is_some_and(|it| it.starts_with("as "))
+        {
             let local = stage.plane.get(method, self.path(), LOOPBACK, None)?;
             if local.body != got.body {
                 found.push(Difference::new("/body", "as from loopback", "something else"));
@@ -208,7 +217,11 @@ impl Asked<'_> {
         if let Some(expected) = self.expected.get("contentType") {
             let expected = expected.as_str();
             if expected != content_type {
-                found.push(Difference::new("/contentType", format!("{expected:?}"), format!("{content_type:?}")));
+                found.push(Difference::new(
+                    "/contentType",
+                    format!("{expected:?}"),
+                    format!("{content_type:?}"),
+                ));
             }
         }
         found
@@ -227,12 +240,12 @@ impl Asked<'_> {
     fn over_xds(&self, plane: &Plane) -> anyhow::Result<Vec<Difference>> {
         let metadata = self.request.get("nodeMetadata").map(Node::to_json).unwrap_or_default();
         let node = serde_json::json!({"id": self.text("node"), "metadata": metadata});
-        let node = proto_json::read::<ProxyNode>(&Node::from(node), Unknown::Error);
+        let node = proto_json::read::<ProxyNode>(&Node::from(node), Unknown::Reject);
         let node = node.map_err(|error| anyhow!("{error:?}"))?.value;
         let secure = self.text("port") == "TLS";
         let identity = self.text("identity").split_once('/').filter(|_| secure);
-        let identity =
-            identity.map(|(namespace, account)| Identity { namespace: namespace.into(), account: account.into() });
+        let identity = identity
+            .map(|(namespace, account)| Identity { namespace: namespace.into(), account: account.into() });
         let names = self.request.get("resourceNames").and_then(Node::as_list).unwrap_or_default();
         let names: Vec<String> = names.iter().filter_map(|name| name.as_str().map(str::to_owned)).collect();
         let answer = plane.ask(node, identity.as_ref(), self.text("typeUrl"), &names)?;
@@ -242,7 +255,11 @@ impl Asked<'_> {
                 let message = self.expected.get("grpcMessage").and_then(Node::as_str).unwrap_or_default();
                 let got = (code_name(refusal.code), refusal.message.as_str());
                 let same = got == (code.to_owned(), message);
-                Ok(if same { Vec::new() } else { vec![Difference::new("", format!("{code}: {message}"), format!("{got:?}"))] })
+                Ok(if same {
+                    Vec::new()
+                } else {
+                    vec![Difference::new("", format!("{code}: {message}"), format!("{got:?}"))]
+                })
             }
             (Ok(_), Some(code)) => Ok(vec![Difference::new("", code, "an answer")]),
             (Err(refusal), None) => Ok(vec![Difference::new("", "an answer", refusal)]),
@@ -265,11 +282,18 @@ impl Asked<'_> {
         }
         let says_who = self.expected.get("controlPlaneIdentifier").and_then(Node::as_str);
         if says_who.is_some() != got.identifier.is_some() {
-            found.push(Difference::new("/controlPlaneIdentifier", format!("{says_who:?}"), format!("{:?}", got.identifier)));
+            found.push(Difference::new(
+                "/controlPlaneIdentifier",
+                format!("{says_who:?}"),
+                format!("{:?}", got.identifier),
+            ));
         }
         let expected = self.expected.get("resources").and_then(Node::as_list).unwrap_or_default();
         for (index, (expected, got)) in expected.iter().zip(&got.resources).enumerate() {
-            let at = |difference: Difference| Difference { path: format!("/resources/{index}{}", difference.path), ..difference };
+            let at = |difference: Difference| Difference {
+                path: format!("/resources/{index}{}", difference.path),
+                ..difference
+            };
             found.extend(resource(expected, got)?.into_iter().map(at));
         }
         Ok(found)
@@ -283,7 +307,8 @@ fn resource(expected: &Node, got: &canopus_proto::Any) -> anyhow::Result<Vec<Dif
         return Ok(vec![Difference::new("/typeUrl", type_url, &got.type_url)]);
     }
     if let Some(expected) = expected.get("decoded") {
-        let message = descriptors::open(got).context("a type nobody knows")?.map_err(|error| anyhow!("{error}"))?;
+        let message =
+            descriptors::open(got).context("a type nobody knows")?.map_err(|error| anyhow!("{error}"))?;
         return Ok(trees(expected, &proto_json::write_dynamic(&message)));
     }
     if let Some(expected) = expected.get("json") {
@@ -377,7 +402,8 @@ mod tests {
 
     #[test]
     fn order_of_what_comes_from_maps_means_nothing() {
-        let expected = json!({"configs": [{"@type": "a", "dynamicListeners": [{"name": "x"}, {"name": "y"}]}]});
+        let expected =
+            json!({"configs": [{"@type": "a", "dynamicListeners": [{"name": "x"}, {"name": "y"}]}]});
         let got = json!({"configs": [{"@type": "a", "dynamicListeners": [{"name": "y"}, {"name": "x"}]}]});
         assert!(trees(&expected.into(), &got.into()).is_empty());
     }

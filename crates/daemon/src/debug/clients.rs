@@ -217,7 +217,9 @@ fn connection_json(client: &Connection) -> Map<String, Value> {
 
 fn metadata_json(client: &Connection) -> Value {
     let Value::Object(raw) = client.proxy.metadata.raw.to_json() else { return json!({}) };
-    raw.into_iter().filter(|(key, value)| SHOWN_METADATA.contains(&key.as_str()) && !is_empty(value)).collect()
+    raw.into_iter()
+        .filter(|(key, value)| SHOWN_METADATA.contains(&key.as_str()) && !is_empty(value))
+        .collect()
 }
 
 fn is_empty(value: &Value) -> bool {

@@ -88,11 +88,7 @@ impl Debug {
 }
 
 /// What a client gets of a type it watches, by name, without what is secret.
-fn shown(
-    world: &Snapshot,
-    client: &Connection,
-    type_url: &str,
-) -> Result<Vec<(String, Any)>, QueryError> {
+fn shown(world: &Snapshot, client: &Connection, type_url: &str) -> Result<Vec<(String, Any)>, QueryError> {
     let all = resources::of_client(world, client, type_url)?;
     let shown = all.iter().filter_map(|one| Some((one.name.to_string(), redact::shown(type_url, one)?)));
     Ok(shown.collect())

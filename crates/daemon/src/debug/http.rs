@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, RawQuery, State};
 use axum::http::{HeaderMap, Response};
 use axum::routing::any;
+use axum::{Extension, Router};
 
 use super::{Answer, Authenticator, Caller, Debug, Parameters, Question};
 
@@ -20,7 +20,7 @@ struct Served {
     authenticator: Arc<dyn Authenticator>,
 }
 
-/// The routes below `/debug`. The server has to provide `ConnectInfo<SocketAddr>`: who asks from this machine is trusted.
+/// The routes below `/debug`. The server should provide `ConnectInfo<SocketAddr>`: who asks from this machine is trusted.
 ///
 /// Parity: every method is taken for a question.
 pub fn routes(debug: Arc<Debug>, authenticator: Arc<dyn Authenticator>) -> Router {
@@ -37,7 +37,7 @@ async fn index(State(served): State<Served>) -> Response<Body> {
 
 async fn answer(
     State(served): State<Served>,
-    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
     Path(endpoint): Path<String>,
     RawQuery(query): RawQuery,
     headers: HeaderMap,
@@ -46,7 +46,7 @@ async fn answer(
     if !profiler && !served.debug.knows(&endpoint) {
         return Answer::not_found().into();
     }
-    let Some(caller) = caller(&served, peer, &headers).await else {
+    let Some(caller) = caller(&served, peer.map(|Extension(ConnectInfo(peer))| peer), &headers).await else {
         return Answer::unauthorized().into();
     };
     let parameters = Parameters::parse(query.as_deref().unwrap_or_default());
@@ -57,8 +57,9 @@ async fn answer(
     answered.unwrap_or_else(|_| Answer::bare(axum::http::StatusCode::INTERNAL_SERVER_ERROR)).into()
 }
 
-async fn caller(served: &Served, peer: SocketAddr, headers: &HeaderMap) -> Option<Caller> {
-    if peer.ip().to_canonical().is_loopback() {
+/// Who asks from an address; where that is not known, it could be anywhere.
+async fn caller(served: &Served, peer: Option<SocketAddr>, headers: &HeaderMap) -> Option<Caller> {
+    if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
         return Some(Caller::Trusted);
     }
     served.authenticator.authenticate(headers).await.map(Caller::Proven)

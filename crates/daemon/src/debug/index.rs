@@ -15,7 +15,10 @@ impl Debug {
     pub fn index(&self) -> Answer {
         let mut rows = String::new();
         let mut row = |path: &str, help: &str| {
-            let _ = write!(rows, "<tr><td><a href=\"/debug/{path}\">/debug/{path}</a></td><td>{help}</td></tr>\n");
+            let _ = write!(
+                rows,
+                "<tr><td><a href=\"/debug/{path}\">/debug/{path}</a></td><td>{help}</td></tr>\n"
+            );
         };
         for endpoint in self.endpoints() {
             row(endpoint.name, endpoint.help);

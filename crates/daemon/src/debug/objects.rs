@@ -10,7 +10,9 @@ use canopus_engine::{Ctx, Query, QueryError};
 use canopus_mesh::attachment::{Claim, Subject};
 use canopus_mesh::proxy::{View, ViewOf};
 use canopus_mesh::telemetry::Telemetries;
-use canopus_mesh::world::{Objects, Origin, Shelf, objects_of, objects_on, oldest_first, qualified_host, settings};
+use canopus_mesh::world::{
+    Objects, Origin, Shelf, objects_of, objects_on, oldest_first, qualified_host, settings,
+};
 use canopus_proto::istio::telemetry::v1alpha1::Telemetry as TelemetrySpec;
 use canopus_proto::json;
 use serde_json::{Map, Value, json};
@@ -154,21 +156,26 @@ impl Query for ApplicableTelemetries {
         let settings = settings(ctx);
         let root = settings.root_namespace();
         let found = ctx.get::<Telemetries>(&(view.clone(), None));
-        let wide = |namespace: &str| in_namespace(ctx, namespace).into_iter().find(|(_, one)| is_wide(&one.spec));
+        let wide =
+            |namespace: &str| in_namespace(ctx, namespace).into_iter().find(|(_, one)| is_wide(&one.spec));
         let of_root = wide(root);
         let of_namespace = if *view.namespace == *root { None } else { wide(&view.namespace) };
         let subject = Subject::of(ctx, view);
-        let own = in_namespace(ctx, &view.namespace).into_iter().rfind(|(origin, one)| {
-            !is_wide(&one.spec) && subject.is_meant_by(&claim(origin, &one.spec))
-        });
+        let own = in_namespace(ctx, &view.namespace)
+            .into_iter()
+            .rfind(|(origin, one)| !is_wide(&one.spec) && subject.is_meant_by(&claim(origin, &one.spec)));
         let mut logging = Vec::new();
         for (level, one) in [("Root", &of_root), ("Proxy", &of_namespace), ("Workload", &own)] {
-            let Some((origin, one)) = one.as_ref().filter(|(_, one)| !one.spec.access_logging.is_empty()) else {
+            let Some((origin, one)) = one.as_ref().filter(|(_, one)| !one.spec.access_logging.is_empty())
+            else {
                 continue;
             };
             // Parity: which object of the namespace it was is not said.
             let mut entry = levels(|of| (of == level && level != "Proxy").then_some(origin));
-            entry.insert("Logging".to_owned(), one.spec.access_logging.iter().map(|l| json::write(l).to_json()).collect());
+            entry.insert(
+                "Logging".to_owned(),
+                one.spec.access_logging.iter().map(|l| json::write(l).to_json()).collect(),
+            );
             logging.push(Value::Object(entry));
         }
         let mut all = levels(|level| match level {
@@ -177,9 +184,15 @@ impl Query for ApplicableTelemetries {
             "Workload" => own.as_ref().map(|(origin, _)| origin),
             _ => None,
         });
-        all.insert("Metrics".to_owned(), found.metrics.iter().map(|one| json::write(one).to_json()).collect());
+        all.insert(
+            "Metrics".to_owned(),
+            found.metrics.iter().map(|one| json::write(one).to_json()).collect(),
+        );
         all.insert("Logging".to_owned(), Value::from(logging));
-        all.insert("Tracing".to_owned(), found.tracing.iter().map(|one| json::write(one).to_json()).collect());
+        all.insert(
+            "Tracing".to_owned(),
+            found.tracing.iter().map(|one| json::write(one).to_json()).collect(),
+        );
         Value::Object(all)
     }
 }
@@ -191,7 +204,10 @@ fn levels<'a>(of: impl Fn(&str) -> Option<&'a Origin>) -> Map<String, Value> {
         let (namespace, name) = origin.map_or(("", ""), |origin| (origin.namespace(), origin.name()));
         json!({"Namespace": namespace, "Name": name})
     };
-    ["Root", "Proxy", "Namespace", "Workload"].iter().map(|level| ((*level).to_owned(), named(level))).collect()
+    ["Root", "Proxy", "Namespace", "Workload"]
+        .iter()
+        .map(|level| ((*level).to_owned(), named(level)))
+        .collect()
 }
 
 fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Telemetry>)> {

@@ -135,7 +135,8 @@ impl Debug {
     }
 
     fn state_json(&self, state: &ObjectState) -> Value {
-        let names = |ids: &[ConnectionId]| -> Value { ids.iter().map(|id| self.connection_name(*id)).collect() };
+        let names =
+            |ids: &[ConnectionId]| -> Value { ids.iter().map(|id| self.connection_name(*id)).collect() };
         json!({
             "object": name_of(&state.object),
             "cluster": &*state.object.cluster,

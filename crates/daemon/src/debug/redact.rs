@@ -84,7 +84,10 @@ mod tests {
             Secret { name: "one".to_owned(), r#type: Some(secret::Type::TlsCertificate(certificate)) };
         let shown = shown(types::SECRET, &Resource::encode("one", &secret)).unwrap();
         let text = String::from_utf8_lossy(&shown.value).into_owned();
-        assert!(text.contains("public") && text.contains("[redacted]") && !text.contains("private"), "{text}");
+        assert!(
+            text.contains("public") && text.contains("[redacted]") && !text.contains("private"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -65,7 +65,8 @@ fn or_null(map: Map<String, Value>) -> Value {
 }
 
 fn addresses_json(addresses: &BTreeMap<Arc<str>, Vec<String>>) -> Value {
-    let map = addresses.iter().map(|(cluster, addresses)| (cluster.to_string(), Value::from(addresses.clone())));
+    let map =
+        addresses.iter().map(|(cluster, addresses)| (cluster.to_string(), Value::from(addresses.clone())));
     json!({ "Addresses": or_null(map.collect()) })
 }
 
@@ -101,7 +102,12 @@ pub(super) fn service_json(engine: &Engine, service: &Service) -> Value {
         Value::Array(items) => items.is_empty(),
         value => value == "",
     };
-    all.extend(optional.into_iter().filter(|(_, value)| !is_empty(value)).map(|(key, value)| (key.to_owned(), value)));
+    all.extend(
+        optional
+            .into_iter()
+            .filter(|(_, value)| !is_empty(value))
+            .map(|(key, value)| (key.to_owned(), value)),
+    );
     Value::Object(all)
 }
 

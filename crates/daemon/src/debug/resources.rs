@@ -56,7 +56,8 @@ impl Asked<'_> {
     fn named<Q: Query<Key = (View, String), Value = Option<Resource>>>(
         &self,
     ) -> Result<Vec<Resource>, QueryError> {
-        let found = |name| self.world.get::<Q>(&(self.view.clone(), name)).map(|found| found.as_ref().clone());
+        let found =
+            |name| self.world.get::<Q>(&(self.view.clone(), name)).map(|found| found.as_ref().clone());
         self.names().filter_map(|name| found(name).transpose()).collect()
     }
 

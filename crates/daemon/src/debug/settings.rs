@@ -27,7 +27,8 @@ impl Debug {
     pub(super) fn clusterz(&self, question: &Question) -> Result<Answer, QueryError> {
         let own = self.settings().cluster.clone();
         let keys = self.engine().keys::<Objects>();
-        let others: BTreeSet<_> = keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
+        let others: BTreeSet<_> =
+            keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
         let all = std::iter::once(&own).chain(others);
         let all = all.map(|name| json!({"id": &**name, "secretName": "", "syncStatus": "synced"}));
         Ok(Answer::json(question, &all.collect()))
@@ -78,9 +79,8 @@ impl Debug {
     /// How often each kind of result was computed.
     pub(super) fn krtz(&self, question: &Question) -> Result<Answer, QueryError> {
         let families = self.engine().evaluations().into_iter();
-        let all = families.map(|(name, times)| {
-            json!({"name": name, "uid": name, "state": {"evaluations": times}})
-        });
+        let all =
+            families.map(|(name, times)| json!({"name": name, "uid": name, "state": {"evaluations": times}}));
         Ok(Answer::json(question, &all.collect()))
     }
 

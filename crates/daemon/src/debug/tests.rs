@@ -1,5 +1,6 @@
 //! Real requests over HTTP to a small mesh.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -61,7 +62,8 @@ impl Authenticator for Tokens {
         headers: &'a HeaderMap,
     ) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send + 'a>> {
         let namespace = headers.get("authorization").and_then(|token| token.to_str().ok());
-        let identity = namespace.and_then(|namespace| Identity::new("cluster.local", namespace, "somebody").ok());
+        let identity =
+            namespace.and_then(|namespace| Identity::new("cluster.local", namespace, "somebody").ok());
         Box::pin(std::future::ready(identity))
     }
 }
@@ -69,10 +71,12 @@ impl Authenticator for Tokens {
 impl Lab {
     async fn open(flags: &[(&str, &str)]) -> Self {
         let mut batch = Batch::new();
-        let settings = MeshSettings { flags: Arc::new(Flags::read(flags)), ..MeshSettings::default() };
+        let variables: BTreeMap<String, String> =
+            flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let settings = MeshSettings { flags: Arc::new(Flags::read(&variables)), ..MeshSettings::default() };
         batch.set::<Settings>((), settings);
         let mut origins = Vec::new();
-        for outcome in decode_documents(SERVICE, &Limits::default(), Options::default()) {
+        for outcome in decode_documents(SERVICE, &Limits::default(), Options::watch()) {
             let object = outcome.unwrap().value;
             let origin = Origin::new("Kubernetes", object.key());
             origins.push(origin.clone());
@@ -95,7 +99,8 @@ impl Lab {
         let identity = Identity::new("cluster.local", namespace, "somebody").ok();
         let proxy = Proxy::new(&node, identity).unwrap();
         let connection = self.dispatcher.connect(proxy, Default::default(), None);
-        let subscribe = |type_url: &str, interest| SessionEvent::Subscribed { type_url: type_url.into(), interest };
+        let subscribe =
+            |type_url: &str, interest| SessionEvent::Subscribed { type_url: type_url.into(), interest };
         self.dispatcher.note(&connection, &subscribe(types::CLUSTER, Interest::Wildcard));
         let names = Interest::Names(Names::new(["outbound|80||cart.shop.svc.cluster.local"]));
         self.dispatcher.note(&connection, &subscribe(types::ENDPOINT, names));
@@ -105,22 +110,28 @@ impl Lab {
     /// A message of a type goes to a client, which accepts or rejects it.
     fn exchange(&self, connection: &Connection, nonce: &str, error: Option<&str>) {
         let type_url: Arc<str> = types::CLUSTER.into();
-        self.dispatcher.note(connection, &SessionEvent::Sent {
-            type_url: type_url.clone(),
-            nonce: nonce.to_owned(),
-            version: ContentHash::of(b""),
-            revision: 1,
-            pushed: false,
-            resources: 1,
-            removed: 0,
-            bytes: 1,
-        });
+        self.dispatcher.note(
+            connection,
+            &SessionEvent::Sent {
+                type_url: type_url.clone(),
+                nonce: nonce.to_owned(),
+                version: ContentHash::of(b""),
+                revision: 1,
+                pushed: false,
+                resources: 1,
+                removed: 0,
+                bytes: 1,
+            },
+        );
         let nonce = nonce.to_owned();
         let event = match error {
             None => SessionEvent::Acked { type_url, nonce },
-            Some(message) => {
-                SessionEvent::Nacked { type_url, nonce, code: Code::Internal as i32, message: message.to_owned() }
-            }
+            Some(message) => SessionEvent::Nacked {
+                type_url,
+                nonce,
+                code: Code::Internal as i32,
+                message: message.to_owned(),
+            },
         };
         self.dispatcher.note(connection, &event);
     }
@@ -171,7 +182,8 @@ async fn dump_has_what_a_proxy_watches() {
     let lab = Lab::open(&[]).await;
     lab.connect("cart-1", "shop");
     let dump = lab.json("config_dump?proxyID=cart-1.shop").await;
-    let sections: Vec<&str> = dump["configs"].as_array().unwrap().iter().filter_map(|s| s["@type"].as_str()).collect();
+    let sections: Vec<&str> =
+        dump["configs"].as_array().unwrap().iter().filter_map(|s| s["@type"].as_str()).collect();
     assert_eq!(sections.len(), 7, "{sections:?}");
     let clusters = dump["configs"][1]["dynamicActiveClusters"].as_array().unwrap();
     let names: Vec<&str> = clusters.iter().filter_map(|c| c["cluster"]["name"].as_str()).collect();
@@ -247,7 +259,10 @@ async fn why_names_the_objects_behind_a_cluster_and_no_others() {
     let why = lab.json("why?proxyID=cart-1.shop&resource=outbound|80|v1|cart.shop.svc.cluster.local").await;
     let objects: Vec<&str> =
         why["objects"].as_array().unwrap().iter().filter_map(|entry| entry["object"].as_str()).collect();
-    assert!(objects.contains(&"Service/shop/cart") && objects.contains(&"DestinationRule/shop/cart"), "{why:#}");
+    assert!(
+        objects.contains(&"Service/shop/cart") && objects.contains(&"DestinationRule/shop/cart"),
+        "{why:#}"
+    );
     let (status, _) = lab.get("why?proxyID=cart-1.shop&resource=none-such").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(lab.get("why?proxyID=cart-1.shop").await.0, StatusCode::BAD_REQUEST);
@@ -272,7 +287,10 @@ async fn patch_that_applies_to_nothing_is_seen_as_such() {
     lab.connect("cart-1", "shop");
     let effects = lab.json("envoyfilterz?proxyID=cart-1.shop").await;
     let patch = &effects["cart-1.shop"][0];
-    assert_eq!((&patch["name"], &patch["patch"], &patch["matched"]), (&json!("nothing"), &json!(0), &json!(0)));
+    assert_eq!(
+        (&patch["name"], &patch["patch"], &patch["matched"]),
+        (&json!("nothing"), &json!(0), &json!(0))
+    );
     assert!(patch["unmatched"].as_u64() > Some(0), "{effects}");
 }
 
@@ -281,7 +299,8 @@ async fn questions_over_xds_need_an_identity_and_one_name() {
     let lab = Lab::open(&[]).await;
     let system = lab.connect("istiod", "istio-system");
     let names = |names: &[&str]| Interest::Names(Names::new(names.iter().copied()));
-    let ask = |client: &Connection, type_url: &str, interest| lab.debug.answer_xds(client, type_url, &interest);
+    let ask =
+        |client: &Connection, type_url: &str, interest| lab.debug.answer_xds(client, type_url, &interest);
 
     let answer = ask(&system, types::DEBUG, names(&["list"])).unwrap();
     assert!(String::from_utf8_lossy(&answer[0].body).contains("\"syncz\""));

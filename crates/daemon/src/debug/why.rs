@@ -50,7 +50,9 @@ fn find(
     wanted: Option<&str>,
     name: &str,
 ) -> Result<Option<String>, QueryError> {
-    for type_url in client.types().keys().filter(|type_url| wanted.is_none_or(|wanted| wanted == &***type_url)) {
+    for type_url in
+        client.types().keys().filter(|type_url| wanted.is_none_or(|wanted| wanted == &***type_url))
+    {
         if resources::of_client(world, client, type_url)?.iter().any(|resource| resource.answers(name)) {
             return Ok(Some(type_url.to_string()));
         }

@@ -1,13 +1,13 @@
 //! Questions over xDS: `istio.io/debug`, and the types istioctl has for the state of proxies.
 
 use canopus_engine::QueryError;
+use canopus_proto::Any;
 use canopus_proto::envoy::admin::v3::UpdateFailureState;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::envoy::service::status::v3::client_config::GenericXdsConfig;
 use canopus_proto::envoy::service::status::v3::{ClientConfig, ConfigStatus};
 use canopus_proto::google::protobuf::{Struct, Timestamp, Value, value::Kind};
 use canopus_proto::resource::Resource;
-use canopus_proto::Any;
 use canopus_runtime::flags::{CLUSTER_ID, ENABLE_DEBUG_ENDPOINT_AUTH, POD_NAME};
 use canopus_runtime::version::BuildInfo;
 use canopus_xds::{Code, Interest, Refusal, ResourceSet, types};
@@ -30,7 +30,8 @@ impl Debug {
         type_url: &str,
         interest: &Interest,
     ) -> Result<ResourceSet, Refusal> {
-        let names: Vec<String> = interest.names().into_iter().flat_map(|names| names.iter()).map(ToString::to_string).collect();
+        let names: Vec<String> =
+            interest.names().into_iter().flat_map(|names| names.iter()).map(ToString::to_string).collect();
         let caller = client.proxy.identity.clone().map(Caller::Proven);
         if type_url == types::DEBUG {
             let caller = caller.ok_or_else(unauthenticated)?;
@@ -43,7 +44,9 @@ impl Debug {
         };
         match type_url {
             SYNC => Ok(self.sync_status(&caller)),
-            DUMP => self.dump(&caller, &names).map_err(|error| Refusal::new(Code::Internal, error.to_string())),
+            DUMP => {
+                self.dump(&caller, &names).map_err(|error| Refusal::new(Code::Internal, error.to_string()))
+            }
             _ => Ok(ResourceSet::default()),
         }
     }
@@ -68,7 +71,8 @@ impl Debug {
         let question = Question::parse(name, caller);
         if !self.may_ask(&question.caller, &question.endpoint) {
             let Caller::Proven(identity) = &question.caller else { return Err(unauthenticated()) };
-            let message = format!("the debug info is not available for current identity: {:?}", identity.to_string());
+            let message =
+                format!("the debug info is not available for current identity: {:?}", identity.to_string());
             return Err(Refusal::new(Code::PermissionDenied, message));
         }
         let answer = self.answer(&question);
@@ -83,9 +87,9 @@ impl Debug {
                 || client.proxy.id.kind == canopus_api::node::NodeKind::Ztunnel;
             is_proxy && self.may_see(caller, client)
         });
-        let status = clients.iter().map(|client| {
-            Resource::encode(client.proxy.id.id.as_str(), &Any::pack(&client_config(client)))
-        });
+        let status = clients
+            .iter()
+            .map(|client| Resource::encode(client.proxy.id.id.as_str(), &Any::pack(&client_config(client))));
         ResourceSet::new(status)
     }
 
@@ -116,14 +120,17 @@ fn client_config(client: &Connection) -> ClientConfig {
         ("ISTIO_VERSION", &metadata.istio_version),
     ];
     let said = said.into_iter().filter(|(_, text)| !text.is_empty());
-    let fields = said.map(|(key, text)| (key.to_owned(), Value { kind: Some(Kind::StringValue(text.clone())) }));
+    let fields =
+        said.map(|(key, text)| (key.to_owned(), Value { kind: Some(Kind::StringValue(text.clone())) }));
     ClientConfig {
         node: Some(Node {
             id: client.proxy.id.id.clone(),
             metadata: Some(Struct { fields: fields.collect() }),
             ..Default::default()
         }),
-        generic_xds_configs: watched(client).map(|(type_url, status)| type_config(type_url, &status)).collect(),
+        generic_xds_configs: watched(client)
+            .map(|(type_url, status)| type_config(type_url, &status))
+            .collect(),
         ..Default::default()
     }
 }

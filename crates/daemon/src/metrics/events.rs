@@ -10,7 +10,7 @@ use super::Metrics;
 
 impl Metrics {
     /// Counts what an update is about to change in the world.
-    pub(crate) fn updated(&self, engine: &Engine, update: &Update) {
+    pub fn updated(&self, engine: &Engine, update: &Update) {
         for ((cluster, key), object) in &update.changes {
             let known = engine.read::<Objects>(&Origin::new(cluster.clone(), key.clone())).is_some();
             let event = match (known, object) {

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 
 use canopus_api::Kind;
+use canopus_api::istio::DestinationRule;
 use canopus_engine::{Ctx, Query, Snapshot};
 use canopus_mesh::endpoint::{Endpoints, Health};
 use canopus_mesh::service::{AllServices, Registry as ServiceRegistry, Resolution};
 use canopus_mesh::world::{Objects, Origin, Settings, Shelf, objects_of};
-use canopus_api::istio::DestinationRule;
 use canopus_runtime::metrics::catalogue::{
     CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
     CANOPUS_OBJECTS_NOT_CONVERGED, ENDPOINT_NO_POD, ISTIOD_MANAGED_CLUSTERS, PILOT_CONFLICT_INBOUND_LISTENER,
@@ -64,7 +64,8 @@ fn collect(collected: &mut Collected, dispatcher: &Dispatcher) {
 fn clusters(collected: &mut Collected, world: &Snapshot) {
     let own = world.read::<Settings>(&()).map(|settings| settings.cluster.clone()).unwrap_or_default();
     let keys = world.keys::<Objects>();
-    let remote: BTreeSet<_> = keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
+    let remote: BTreeSet<_> =
+        keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
     collected.push(ISTIOD_MANAGED_CLUSTERS, ["local"], 1.0);
     collected.push(ISTIOD_MANAGED_CLUSTERS, ["remote"], remote.len() as f64);
 }

@@ -12,7 +12,8 @@ use super::outbound::PortClusters;
 pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
     let all = world.reads_of::<Clusters>(proxy);
     let narrow = all.iter().find_map(|read| {
-        let outbound = read.subject.query::<PortClusters>().and_then(|key| part::<PortClusters>(world, key, name));
+        let outbound =
+            read.subject.query::<PortClusters>().and_then(|key| part::<PortClusters>(world, key, name));
         outbound.or_else(|| {
             read.subject.query::<InboundClusters>().and_then(|key| part::<InboundClusters>(world, key, name))
         })

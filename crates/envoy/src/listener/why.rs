@@ -22,11 +22,7 @@ pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
     narrow.unwrap_or(all)
 }
 
-fn inbound(
-    world: &Snapshot,
-    key: &<InboundListeners as Query>::Key,
-    name: &str,
-) -> Option<Vec<Read>> {
+fn inbound(world: &Snapshot, key: &<InboundListeners as Query>::Key, name: &str) -> Option<Vec<Read>> {
     let made = world.get::<InboundListeners>(key).ok()?;
     let found = made.iter().any(|resource| *resource.name == *name);
     found.then(|| world.reads_of::<InboundListeners>(key))

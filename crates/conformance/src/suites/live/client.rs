@@ -1,5 +1,6 @@
 //! A client of the control plane: a session, driven by hand.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -19,6 +20,8 @@ const REASON: &str = "Rejected by test: listener is bad";
 pub(crate) struct Client {
     link: Link,
     session: Session,
+    /// The names it asks for of each type, and whether it rejects what it gets.
+    wishes: BTreeMap<String, (Vec<String>, bool)>,
 }
 
 /// A message to the client.
@@ -52,7 +55,11 @@ impl Drop for Link {
 
 impl Client {
     /// Connects; the identity is what the transport proved, `None` where it cannot prove any.
-    pub(crate) async fn open(mesh: Arc<Mesh>, node: Node, identity: Option<Identity>) -> Result<Self, Refusal> {
+    pub(crate) async fn open(
+        mesh: Arc<Mesh>,
+        node: Node,
+        identity: Option<Identity>,
+    ) -> Result<Self, Refusal> {
         if node.id.is_empty() {
             return Err(Refusal::new(Code::InvalidArgument, "missing node information"));
         }
@@ -63,20 +70,15 @@ impl Client {
         mesh.admit(&mut peer).await?;
         let client = mesh.connect(&peer, node).await?;
         let session = Session::new(Protocol::Sotw, 1, Limits::default(), Arc::default());
-        Ok(Self { link: Link { mesh, client }, session })
+        Ok(Self { link: Link { mesh, client }, session, wishes: BTreeMap::new() })
     }
 
     /// Subscribes to names of a type, and accepts or rejects what comes of it.
     pub(crate) fn follow(&mut self, type_url: &str, names: &[String], rejects: bool) -> anyhow::Result<()> {
-        let mut responses = self.say(type_url, names, "", None).map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
-        while let Some(response) = responses.pop() {
-            let error = rejects.then(|| Status {
-                code: Code::Internal as i32,
-                message: REASON.to_owned(),
-                ..Default::default()
-            });
-            let more = self.say(&response.type_url, names, &response.nonce, error);
-            responses.extend(more.map_err(|refusal| anyhow::anyhow!("{refusal}"))?);
+        self.wishes.insert(type_url.to_owned(), (names.to_vec(), rejects));
+        let responses = self.say(type_url, names, "", None);
+        for response in responses.map_err(|refusal| anyhow::anyhow!("{refusal}"))? {
+            self.settle(response)?;
         }
         Ok(())
     }
@@ -98,8 +100,14 @@ impl Client {
         error: Option<Status>,
     ) -> Result<Vec<Response>, Refusal> {
         let wish = Wish::Exactly { names: names.to_vec(), version: String::new() };
-        let request = Request { type_url: type_url.to_owned(), node: None, nonce: nonce.to_owned(), error, wish };
+        let request =
+            Request { type_url: type_url.to_owned(), node: None, nonce: nonce.to_owned(), error, wish };
         self.session.on_request(request, &self.link)?;
+        self.responses()
+    }
+
+    /// Everything the session has to say.
+    fn responses(&mut self) -> Result<Vec<Response>, Refusal> {
         let mut responses = Vec::new();
         loop {
             let response = self.session.next_response(&self.link)?;
@@ -109,7 +117,8 @@ impl Client {
             let Some(response) = response else { return Ok(responses) };
             let packed = types::is_packed(response.type_url());
             let resources = response.resources().map(|resource| {
-                let plain = || Any { type_url: response.type_url().to_string(), value: resource.body.clone() };
+                let plain =
+                    || Any { type_url: response.type_url().to_string(), value: resource.body.clone() };
                 let opened = packed.then(|| Any::decode(resource.body.clone()).ok()).flatten();
                 opened.unwrap_or_else(plain)
             });
@@ -122,8 +131,30 @@ impl Client {
         }
     }
 
-    /// Whether the control plane wants the stream to end.
-    pub(crate) async fn dismissed(&self) {
-        self.link.mesh.dismissed(&self.link.client).await;
+    /// Takes in what has changed, and accepts or rejects it.
+    pub(crate) fn look(&mut self) -> anyhow::Result<()> {
+        let revisions = self.link.mesh.revisions(&self.link.client);
+        self.session.on_revision(*revisions.borrow());
+        let responses = self.responses().map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
+        for response in responses {
+            self.settle(response)?;
+        }
+        Ok(())
+    }
+
+    /// Answers a response, and the responses to that.
+    fn settle(&mut self, response: Response) -> anyhow::Result<()> {
+        let mut open = vec![response];
+        while let Some(response) = open.pop() {
+            let (names, rejects) = self.wishes.get(&response.type_url).cloned().unwrap_or_default();
+            let error = rejects.then(|| Status {
+                code: Code::Internal as i32,
+                message: REASON.to_owned(),
+                ..Default::default()
+            });
+            let more = self.say(&response.type_url, &names, &response.nonce, error);
+            open.extend(more.map_err(|refusal| anyhow::anyhow!("{refusal}"))?);
+        }
+        Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! The control plane and its HTTP routes.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, header};
-use canopus_api::mesh_config;
+use canopus_api::{Object, ObjectKey, mesh_config};
 use canopus_base::spiffe;
 use canopus_daemon::control_plane::Mesh;
 use canopus_daemon::debug::{Authenticator, Debug};
@@ -20,8 +21,10 @@ use canopus_engine::{Batch, Engine};
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_runtime::flags::Flags;
-use canopus_runtime::metrics::Registry;
+use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
+use canopus_runtime::version::BuildInfo;
+use canopus_sources::Update;
 use http_body_util::BodyExt;
 use tokio::runtime::Runtime;
 use tower_service::Service;
@@ -51,6 +54,7 @@ pub(crate) struct Plane {
     admin: Router,
     monitoring: Router,
     pub(crate) metrics: Registry,
+    counts: Arc<Metrics>,
 }
 
 /// An HTTP answer.
@@ -66,12 +70,11 @@ impl Plane {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let default = MeshSettings::default();
         let mesh = mesh_config::apply("accessLogFile: /dev/stdout", &default.mesh)?.value;
-        let settings = MeshSettings { mesh, flags: Arc::new(Flags::read(flags)), ..default };
+        let variables: BTreeMap<String, String> =
+            flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let settings = MeshSettings { mesh, flags: Arc::new(Flags::read(&variables)), ..default };
         let mut batch = Batch::new();
         batch.set::<Settings>((), settings);
-        for object in &world.objects {
-            batch.set::<Objects>(Origin::new(CLUSTER, object.key()), object.clone());
-        }
         for proxy in &world.proxies {
             let account = Account {
                 cluster: CLUSTER.into(),
@@ -81,10 +84,12 @@ impl Plane {
             batch.set::<SecretAccess>(account, true);
         }
         let metrics = Registry::new();
-        let dispatcher = Dispatcher::new(Engine::new(), vec![Arc::new(Metrics::new(&metrics))]);
+        let counts = Arc::new(Metrics::new(&metrics));
+        metrics::register_build(&metrics, "pilot", &BuildInfo::current());
+        let engine = Engine::new();
+        engine.apply(batch);
+        let dispatcher = Dispatcher::new(engine, vec![counts.clone()]);
         collect_model(&metrics, &dispatcher);
-        let origins = world.objects.iter().map(|object| Origin::new(CLUSTER, object.key()));
-        dispatcher.apply(batch, Cause::objects(Stamp::now(), origins));
         let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)));
         let served = Served {
             readiness: Readiness::new(),
@@ -93,7 +98,38 @@ impl Plane {
             authenticator: Arc::new(Tokens),
         };
         let (admin, monitoring) = (http::admin(served.clone()), http::monitoring(served));
-        Ok(Self { runtime, mesh: Arc::new(Mesh::new(dispatcher)), admin, monitoring, metrics })
+        let mesh = Arc::new(Mesh::new(dispatcher));
+        let plane = Self { runtime, mesh, admin, monitoring, metrics, counts };
+        plane.update(world.objects.clone(), &[])?;
+        Ok(plane)
+    }
+
+    /// Takes objects as a source would give them: some are as given now, some are gone.
+    pub(crate) fn update(&self, set: Vec<Object>, gone: &[ObjectKey]) -> anyhow::Result<()> {
+        let mut update = Update::default();
+        for object in set {
+            update.changes.insert((CLUSTER.into(), object.key()), Some(object));
+        }
+        for key in gone {
+            update.changes.insert((CLUSTER.into(), key.clone()), None);
+        }
+        self.take(&update);
+        Ok(())
+    }
+
+    /// What the apply loop does with an update.
+    fn take(&self, update: &Update) {
+        let dispatcher = self.mesh.dispatcher();
+        self.counts.updated(dispatcher.engine(), update);
+        let mut batch = Batch::new();
+        let origin = |(cluster, key): &(Arc<str>, ObjectKey)| Origin::new(cluster.clone(), key.clone());
+        for (key, object) in &update.changes {
+            match object {
+                Some(object) => batch.set::<Objects>(origin(key), object.clone()),
+                None => batch.remove::<Objects>(&origin(key)),
+            };
+        }
+        dispatcher.apply(batch, Cause::objects(Stamp::now(), update.changes.keys().map(origin)));
     }
 
     /// Connects a proxy of the world and has it ask for everything it asks for.
@@ -157,7 +193,8 @@ impl Plane {
         self.runtime.block_on(async {
             let response = router.call(request).await.context("the router failed")?;
             let (head, body) = response.into_parts();
-            let content_type = head.headers.get(header::CONTENT_TYPE).map(|value| value.to_str().map(str::to_owned));
+            let content_type =
+                head.headers.get(header::CONTENT_TYPE).map(|value| value.to_str().map(str::to_owned));
             Ok(Answer {
                 status: head.status.as_u16(),
                 content_type: content_type.transpose()?,

@@ -53,7 +53,7 @@ impl World {
         let mut objects = Vec::new();
         for (number, mut document) in (1..).zip(documents) {
             identify(&mut document, number);
-            let decoded = Object::decode(&Node::from(document), Options::default());
+            let decoded = Object::decode(&Node::from(document), Options::watch());
             objects.push(decoded.map_err(|error| anyhow!("{error}"))?.value);
         }
         let proxies = corpus.document(&directory.join("proxies.yaml"))?;
@@ -158,7 +158,8 @@ fn slices(documents: &[Json], pods: &[Json]) -> Vec<Json> {
             });
             let endpoints: Vec<Json> = selected
                 .map(|pod| {
-                    let reference = json!({"kind": "Pod", "name": pod["name"], "namespace": pod["namespace"]});
+                    let reference =
+                        json!({"kind": "Pod", "name": pod["name"], "namespace": pod["namespace"]});
                     json!({
                         "addresses": [pod["ip"]],
                         "conditions": {"ready": true, "serving": true, "terminating": false},
@@ -209,7 +210,7 @@ fn read_proxy(entry: &Node) -> anyhow::Result<RecordedProxy> {
     let metadata = entry.get("metadata").context("a proxy without metadata")?;
     let of_metadata = |key: &str| metadata.get(key).and_then(Node::as_str).unwrap_or_default().to_owned();
     let node = json!({"id": text("node"), "cluster": text("nodeCluster"), "metadata": metadata.to_json()});
-    let node = json::read::<ProxyNode>(&Node::from(node), Unknown::Error);
+    let node = json::read::<ProxyNode>(&Node::from(node), Unknown::Reject);
     let node = node.map_err(|error| anyhow!("{error:?}"))?.value;
     let Some(Value::Map(subscriptions)) = entry.get("subscriptions").map(|node| &node.value) else {
         bail!("a proxy without subscriptions");

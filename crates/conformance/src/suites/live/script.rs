@@ -1,0 +1,205 @@
+//! The recorded actions, played in order, with what was counted around each.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, anyhow};
+use canopus_api::{Object, Options};
+use canopus_base::tree::Node;
+use serde_json::{Value as Json, json};
+
+use super::client::Client;
+use super::plane::Plane;
+use super::world::World;
+
+/// Something that happens to a control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Action {
+    Connect,
+    ConnectGateway,
+    ConnectAndNack,
+    ConfigPush,
+    ConfigPushNoop,
+    ConfigDelete,
+    EndpointPush,
+    EndpointPushBack,
+    ServiceCreate,
+    ServiceDelete,
+    ForcedPush,
+    DuplicateSubsets,
+    NamespaceCreate,
+    Disconnect,
+    DisconnectAll,
+}
+
+/// In the order they were recorded.
+const ACTIONS: [(&str, Action); 15] = [
+    ("connect", Action::Connect),
+    ("connect-gateway", Action::ConnectGateway),
+    ("connect-and-nack", Action::ConnectAndNack),
+    ("config-push", Action::ConfigPush),
+    ("config-push-noop", Action::ConfigPushNoop),
+    ("config-delete", Action::ConfigDelete),
+    ("endpoint-push", Action::EndpointPush),
+    ("endpoint-push-back", Action::EndpointPushBack),
+    ("service-create", Action::ServiceCreate),
+    ("service-delete", Action::ServiceDelete),
+    ("forced-push", Action::ForcedPush),
+    ("invalid-duplicate-subsets", Action::DuplicateSubsets),
+    ("namespace-create", Action::NamespaceCreate),
+    ("disconnect", Action::Disconnect),
+    ("disconnect-all", Action::DisconnectAll),
+];
+
+impl Action {
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        ACTIONS.iter().find(|(own, _)| *own == name).map(|(_, action)| *action)
+    }
+}
+
+type Series = BTreeMap<String, f64>;
+
+/// What was counted.
+pub(crate) struct Script {
+    /// Before anything happened.
+    pub(crate) start: Series,
+    around: BTreeMap<&'static str, (Series, Series)>,
+}
+
+impl Script {
+    /// Plays every action to a control plane in a world.
+    pub(crate) fn play(world: &World) -> anyhow::Result<Self> {
+        let plane = Plane::start(world, &[])?;
+        let start = read(&plane);
+        let mut stage = Stage { plane, world, clients: Vec::new() };
+        let mut around = BTreeMap::new();
+        for (name, action) in ACTIONS {
+            let before = read(&stage.plane);
+            stage.act(action).with_context(|| name)?;
+            around.insert(name, (before, read(&stage.plane)));
+        }
+        Ok(Self { start, around })
+    }
+
+    /// What was counted before and after an action.
+    pub(crate) fn around(&self, name: &str) -> Option<(&Series, &Series)> {
+        self.around.get(name).map(|(before, after)| (before, after))
+    }
+}
+
+struct Stage<'a> {
+    plane: Plane,
+    world: &'a World,
+    clients: Vec<Client>,
+}
+
+impl Stage<'_> {
+    fn act(&mut self, action: Action) -> anyhow::Result<()> {
+        match action {
+            // Sidecar, gateway, and the sidecar that rejects: the order of the recording is another.
+            Action::Connect => self.connect(0)?,
+            Action::ConnectGateway => self.connect(2)?,
+            Action::ConnectAndNack => self.connect(1)?,
+            Action::ConfigPush => self.set(route())?,
+            Action::ConfigPushNoop => self.set(route())?,
+            Action::ConfigDelete => self.remove(&route())?,
+            Action::EndpointPush => self.ready(false)?,
+            Action::EndpointPushBack => self.ready(true)?,
+            Action::ServiceCreate => self.set(service())?,
+            Action::ServiceDelete => self.remove(&service())?,
+            Action::ForcedPush => {
+                let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
+                self.plane.get("GET", "/debug/adsz?push=true", peer, None)?;
+            }
+            Action::DuplicateSubsets => self.set(json!({
+                "apiVersion": "networking.istio.io/v1",
+                "kind": "DestinationRule",
+                "metadata": {"name": "cart-again", "namespace": "shop"},
+                "spec": {"host": "cart", "subsets": [{"name": "v1", "labels": {"version": "v1"}}]},
+            }))?,
+            Action::NamespaceCreate => {
+                self.set(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fresh"}}))?;
+            }
+            Action::Disconnect => drop(self.clients.remove(0)),
+            Action::DisconnectAll => self.clients.clear(),
+        }
+        for client in &mut self.clients {
+            client.look()?;
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, proxy: usize) -> anyhow::Result<()> {
+        let proxy = self.world.proxies.get(proxy).context("no such proxy")?;
+        self.clients.push(self.plane.connect(proxy)?);
+        Ok(())
+    }
+
+    fn set(&self, document: Json) -> anyhow::Result<()> {
+        self.plane.update(vec![decode(document)?], &[])
+    }
+
+    fn remove(&self, document: &Json) -> anyhow::Result<()> {
+        self.plane.update(Vec::new(), &[decode(document.clone())?.key()])
+    }
+
+    /// A pod of two services becomes ready or not, and its slices say so.
+    fn ready(&self, ready: bool) -> anyhow::Result<()> {
+        let mut changed = Vec::new();
+        for object in &self.world.objects {
+            let mut document = object.to_node().to_json();
+            let is_pod = matches!(object, Object::Pod(pod) if &*pod.meta.name == "cart-2");
+            let mut touched = is_pod;
+            if is_pod {
+                let status = if ready { "True" } else { "False" };
+                document["status"]["conditions"] = json!([{"type": "Ready", "status": status}]);
+            }
+            let endpoints = document.get_mut("endpoints").and_then(Json::as_array_mut);
+            for endpoint in endpoints.into_iter().flatten() {
+                if endpoint["targetRef"]["name"] == "cart-2" {
+                    endpoint["conditions"] = json!({"ready": ready, "serving": ready, "terminating": false});
+                    touched = true;
+                }
+            }
+            if touched {
+                changed.push(decode(document)?);
+            }
+        }
+        self.plane.update(changed, &[])
+    }
+}
+
+fn decode(document: Json) -> anyhow::Result<Object> {
+    let decoded = Object::decode(&Node::from(document), Options::watch());
+    Ok(decoded.map_err(|error| anyhow!("{error}"))?.value)
+}
+
+fn route() -> Json {
+    json!({
+        "apiVersion": "networking.istio.io/v1",
+        "kind": "VirtualService",
+        "metadata": {"name": "frontend", "namespace": "shop"},
+        "spec": {"hosts": ["frontend"], "http": [{"route": [{"destination": {"host": "frontend"}}], "timeout": "3s"}]},
+    })
+}
+
+fn service() -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "fresh", "namespace": "shop"},
+        "spec": {"type": "ClusterIP", "clusterIP": "10.117.1.9", "ports": [{"name": "http", "port": 80}]},
+    })
+}
+
+/// Every series without buckets and sums.
+fn read(plane: &Plane) -> Series {
+    let text = plane.metrics.encode();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| {
+        let (series, value) = line.rsplit_once(' ')?;
+        let name = series.split('{').next()?;
+        let counted = !name.ends_with("_bucket") && !name.ends_with("_sum");
+        counted.then(|| Some((series.to_owned(), value.parse().ok()?))).flatten()
+    });
+    pairs.collect()
+}
