@@ -29,6 +29,7 @@ Examples:
   canopus generate -f mesh/ --pod productpage-v1-7c4.bookinfo
   canopus generate -f mesh/ --type router --labels istio=ingressgateway -n istio-system --ip 10.0.0.9 --types lds,rds -o yaml
   canopus generate -f mesh/ --proxy node.json -o config_dump | istioctl proxy-config listeners -f -
+  canopus generate -f mesh/ --proxy node.json --show-secrets -o bootstrap > envoy.json && envoy --mode validate -c envoy.json
   canopus generate -f mesh/ --proxy node.json --canonical > before.json      to be compared after a change
 
 Exit codes: 0 generated, 1 something could not be read or generated or, with --diagnostics, is wrong,
@@ -65,6 +66,8 @@ enum Format {
     /// As Envoy's administration endpoint of that name answers.
     #[value(name = "config_dump")]
     ConfigDump,
+    /// A configuration file that Envoy can check or run without a control plane; `--types` does not count.
+    Bootstrap,
 }
 
 pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
@@ -128,6 +131,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
         Format::Json => render::json(&render::tree(resources, arguments.canonical)),
         Format::Yaml => render::yaml(&render::tree(resources, arguments.canonical)),
         Format::ConfigDump => render::json(&config_dump::tree(resources, arguments.canonical)),
+        Format::Bootstrap => render::json(&bundle.standalone(&node)?),
     };
     let mut words: Vec<_> = world.problems.iter().map(Word::error).collect();
     if arguments.diagnostics {

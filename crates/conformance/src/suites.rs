@@ -12,6 +12,7 @@ mod live_metrics;
 mod objects;
 mod primitives;
 mod proto_json;
+mod stock_envoy;
 mod tables_simulation;
 mod tables_validation;
 mod unadapted;
@@ -59,6 +60,7 @@ pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
         suites.push(adapter(name, corpus)?);
     }
     suites.push(Box::new(objects::Objects));
+    suites.push(Box::new(stock_envoy::StockEnvoy::default()));
     suites.push(Box::new(proto_json::ProtoJson));
     Ok(suites)
 }
@@ -100,6 +102,6 @@ mod tests {
         fs::write(root.path().join("README.md"), "").unwrap();
         let suites = all(&Corpus::open(root.path()).unwrap()).unwrap();
         let names: Vec<_> = suites.iter().map(|suite| suite.name()).collect();
-        assert_eq!(names, ["tables-primitives", "unheard-of", "objects", "proto-json"]);
+        assert_eq!(names, ["tables-primitives", "unheard-of", "objects", "stock-envoy", "proto-json"]);
     }
 }

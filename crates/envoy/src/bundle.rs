@@ -1,5 +1,7 @@
 //! Everything one proxy gets, asked for as a proxy asks: clusters and listeners, then whatever those refer to.
 
+mod standalone;
+
 use std::collections::BTreeSet;
 
 use canopus_engine::{QueryError, Snapshot};

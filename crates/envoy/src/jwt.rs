@@ -25,7 +25,7 @@ use canopus_proto::istio::security::v1beta1::JwtRule;
 
 use crate::env::{Class, Env};
 use crate::http::filters::typed;
-use crate::{names, provider};
+use crate::{acceptable, names, provider};
 
 /// The name of the filter, under which it also notes what it found.
 pub(crate) const NAME: &str = "envoy.filters.http.jwt_authn";
@@ -39,7 +39,7 @@ const KEYS_ARE_FRESH_SECONDS: i64 = 5 * 60;
 const LISTS: [&str; 2] = ["permission", "scope"];
 
 /// Stands in for keys that have not been fetched: nobody has the private key that belongs to it, so no token passes.
-const UNKNOWN_KEYS: &str = include_str!("jwt/unknown_keys.json").trim_ascii_end();
+pub(crate) const UNKNOWN_KEYS: &str = include_str!("jwt/unknown_keys.json").trim_ascii_end();
 
 /// The filter on requests that arrive; `None` if there are no rules about tokens.
 pub(crate) fn filter(env: &Env<'_>, class: Class) -> Option<HttpFilter> {
@@ -49,7 +49,7 @@ pub(crate) fn filter(env: &Env<'_>, class: Class) -> Option<HttpFilter> {
     // Routes of gateways may depend on claims; a sidecar has but one.
     let reroutes = env.view.kind != NodeKind::Sidecar;
     let config = env.ctx.get::<TokenFilter>(&(env.protected(), reroutes));
-    config.as_ref().clone().map(|config| typed(NAME, config))
+    config.as_ref().clone().map(|config| typed(NAME, acceptable::readable_keys(env.view, config)))
 }
 
 /// The configuration of the filter for the tokens of a workload; `None` if it has no rules about any.

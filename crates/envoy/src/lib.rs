@@ -6,6 +6,7 @@
 //! Must not know sources, sessions or sockets. User configuration never fails the build: what cannot be honoured is left
 //! out where it stands.
 
+mod acceptable;
 pub mod authorization;
 pub mod bundle;
 pub mod cluster;

@@ -16,7 +16,7 @@ use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
 
 use crate::envoy_filter::{self, Patched};
-use crate::gateway;
+use crate::{acceptable, gateway};
 pub(crate) use sidecar::virtual_hosts as sidecar_virtual_hosts;
 
 /// Room for the longest body that validation lets a direct response have.
@@ -50,7 +50,7 @@ impl Query for PatchedTables {
             NodeKind::Ztunnel | NodeKind::Agentgateway => return Patched::default(),
         };
         match table {
-            Some(table) => envoy_filter::table(ctx, view, name, table),
+            Some(table) => envoy_filter::table(ctx, view, name, acceptable::complete_routes(view, table)),
             None => Patched::untouched(Arc::new(vec![Resource::encode(name.as_str(), &unused(name))])),
         }
     }

@@ -6,7 +6,6 @@ use bytes::Bytes;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::credential::{self, Material};
 use canopus_mesh::proxy::{View, proxy_config};
-use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use canopus_proto::envoy::extensions::private_key_providers::cryptomb::v3alpha::CryptoMbPrivateKeyMethodConfig;
 use canopus_proto::envoy::extensions::private_key_providers::qat::v3alpha::QatPrivateKeyMethodConfig;
@@ -19,6 +18,7 @@ use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::mesh::v1alpha1::PrivateKeyProvider as Hardware;
 use canopus_proto::istio::mesh::v1alpha1::private_key_provider::Provider;
 use canopus_proto::resource::Resource;
+use canopus_proto::{Any, Name};
 
 /// One secret of a view, by its SDS name; `None` if there is none or the proxy may not have it.
 pub struct Secrets;
@@ -37,10 +37,20 @@ impl Query for Secrets {
             }),
             Material::Certificate { chain, key, staple } => {
                 let hardware = proxy_config(ctx, view).private_key_provider;
+                let hardware = hardware.filter(|hardware| has_driver(view, hardware));
                 Type::TlsCertificate(certificate(chain, key, staple, hardware.as_ref()))
             }
         };
         Some(Resource::encode(name.as_str(), &Secret { name: name.clone(), r#type: Some(r#type) }))
+    }
+}
+
+/// Whether the proxy was built with what hands keys to this hardware.
+fn has_driver(view: &View, hardware: &Hardware) -> bool {
+    match &hardware.provider {
+        Some(Provider::Cryptomb(_)) => view.has_extension(&CryptoMbPrivateKeyMethodConfig::full_name()),
+        Some(Provider::Qat(_)) => view.has_extension(&QatPrivateKeyMethodConfig::full_name()),
+        None => false,
     }
 }
 

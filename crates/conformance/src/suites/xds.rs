@@ -14,7 +14,7 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::ops::BitOrAssign;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -26,8 +26,10 @@ use canopus_proto::json;
 use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
 
-use self::scenario::{Scenario, Type};
-use self::world::Generated;
+use self::scenario::Type;
+
+pub(super) use self::scenario::Scenario;
+pub(super) use self::world::Generated;
 use super::{NO_ADAPTER, Suite};
 use crate::case::{Case, Outcome};
 use crate::compare::tree::{self, Rules};
@@ -135,13 +137,14 @@ impl Xds {
         let written = case.corpus.document(&case.path("scenario.yaml"))?;
         let scenario = Scenario::read(&case.corpus, &case.directory)?;
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-        let played = runtime.block_on(tokio::time::timeout(PATIENCE, async {
+        let sequence = async {
             if case.directory.starts_with("xds/push") {
                 push::run(scenario, &written).await
             } else {
                 wire::run(scenario, &written).await
             }
-        }));
+        };
+        let played = runtime.block_on(async { tokio::time::timeout(PATIENCE, sequence).await });
         runtime.shutdown_background();
         let Sequence { differences, less } = played.context("the sequence does not come to an end")??;
         if differences.is_empty() && less == Less::Yes {
@@ -159,6 +162,16 @@ impl Xds {
         };
         cell.get_or_init(|| make().map_err(|error| format!("{error:#}"))).clone()
     }
+}
+
+/// The directories of the scenarios that have snapshots.
+pub(super) fn snapshot_scenarios(corpus: &Corpus) -> anyhow::Result<Vec<PathBuf>> {
+    let index = corpus.document(Path::new("xds/index.yaml"))?;
+    let listed = index.get("scenarios").and_then(Node::as_list).context("index.yaml lists no scenarios")?;
+    let text = |entry: &Node, key| entry.get(key).and_then(Node::as_str).map(str::to_owned);
+    let named = listed.iter().filter_map(|entry| Some((text(entry, "group")?, text(entry, "scenario")?)));
+    let snapshots = named.filter(|(group, _)| !SEQUENCES.contains(&group.as_str()));
+    Ok(snapshots.map(|(group, name)| Path::new("xds").join(group).join(name)).collect())
 }
 
 /// The cases of one scenario. Sequences are one case each, without a file.

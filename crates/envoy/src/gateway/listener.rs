@@ -23,6 +23,7 @@ use canopus_runtime::flags::{
 };
 
 use super::chain::Chain;
+use crate::acceptable::distinct_chains;
 use crate::env::{Class, Env};
 use crate::http::settings;
 use crate::listener::{address, inspect};
@@ -102,8 +103,8 @@ impl Draft {
             }
         }
         let transport = self.transport;
-        listener.filter_chains =
-            self.chains.into_iter().map(|chain| filter_chain(env, transport, chain)).collect();
+        let chains = self.chains.into_iter().map(|chain| filter_chain(env, transport, chain)).collect();
+        listener.filter_chains = distinct_chains(env.view, chains);
         listener
     }
 

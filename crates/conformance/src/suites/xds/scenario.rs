@@ -16,7 +16,7 @@ use crate::corpus::Corpus;
 
 /// A type of resource, by its short name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Type {
+pub(in crate::suites) enum Type {
     Cds,
     Eds,
     Lds,
@@ -41,7 +41,7 @@ const TYPES: [(Type, &str, &str); 9] = [
 ];
 
 impl Type {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(in crate::suites) fn parse(text: &str) -> Option<Self> {
         TYPES.into_iter().find(|(_, name, _)| *name == text).map(|(kind, ..)| kind)
     }
 
@@ -61,7 +61,7 @@ impl Type {
     }
 
     /// The full name of its messages.
-    pub(super) fn message(self) -> &'static str {
+    pub(in crate::suites) fn message(self) -> &'static str {
         TYPES[self as usize].2
     }
 }
@@ -73,34 +73,42 @@ impl fmt::Display for Type {
 }
 
 /// A recorded scenario.
-pub(super) struct Scenario {
-    pub(super) objects: Vec<(String, Object)>,
-    pub(super) mesh_config: Option<Node>,
-    pub(super) mesh_networks: Option<Node>,
-    pub(super) features: BTreeMap<String, String>,
+pub(crate) struct Scenario {
+    pub(in crate::suites) objects: Vec<(String, Object)>,
+    pub(in crate::suites) mesh_config: Option<Node>,
+    pub(in crate::suites) mesh_networks: Option<Node>,
+    pub(in crate::suites) features: BTreeMap<String, String>,
     /// The cluster whose Istio objects count.
-    pub(super) cluster: String,
-    pub(super) proxies: Vec<RecordedProxy>,
+    pub(in crate::suites) cluster: String,
+    pub(in crate::suites) proxies: Vec<RecordedProxy>,
     nondeterministic: Vec<(String, String)>,
 }
 
 /// A proxy of a scenario.
-pub(super) struct RecordedProxy {
-    pub(super) name: String,
-    pub(super) node: ProxyNode,
-    pub(super) protocol: Protocol,
-    pub(super) service_account: String,
-    pub(super) namespace: String,
+pub(crate) struct RecordedProxy {
+    pub(in crate::suites) name: String,
+    pub(in crate::suites) node: ProxyNode,
+    pub(in crate::suites) protocol: Protocol,
+    pub(in crate::suites) service_account: String,
+    pub(in crate::suites) namespace: String,
     /// The types that were recorded.
-    pub(super) recorded: Vec<Type>,
+    pub(in crate::suites) recorded: Vec<Type>,
     /// The secrets it asks for by name.
-    pub(super) secrets: Vec<String>,
+    pub(in crate::suites) secrets: Vec<String>,
     /// The listeners a proxyless client asks for.
-    pub(super) watched_listeners: Vec<String>,
+    pub(in crate::suites) watched_listeners: Vec<String>,
+}
+
+impl RecordedProxy {
+    /// Whether it is an Envoy that can do without Istio's own filters.
+    pub(in crate::suites) fn is_envoy(&self) -> bool {
+        let is_stock = ["sidecar~", "router~"].iter().any(|kind| self.node.id.starts_with(kind));
+        is_stock && self.watched_listeners.is_empty()
+    }
 }
 
 impl Scenario {
-    pub(super) fn read(corpus: &Corpus, directory: &Path) -> anyhow::Result<Self> {
+    pub(in crate::suites) fn read(corpus: &Corpus, directory: &Path) -> anyhow::Result<Self> {
         let written = corpus.document(&directory.join("scenario.yaml"))?;
         let cluster = text(&written, "defaultCluster").unwrap_or("Kubernetes").to_owned();
         let mut objects = Vec::new();
@@ -136,7 +144,7 @@ impl Scenario {
     }
 
     /// The lists of one resource of a file whose order means nothing, as pointers into its entry.
-    pub(super) fn unordered(&self, file: &str, index: usize) -> Vec<String> {
+    pub(in crate::suites) fn unordered(&self, file: &str, index: usize) -> Vec<String> {
         let prefix = format!("/{index}/");
         let of_file = self.nondeterministic.iter().filter(|(of, _)| of == file);
         of_file.filter_map(|(_, path)| path.strip_prefix(&prefix)).map(|rest| format!("/{rest}")).collect()

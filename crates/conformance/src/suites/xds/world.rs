@@ -18,12 +18,12 @@ use canopus_runtime::flags::Flags;
 use super::scenario::{RecordedProxy, Scenario, Type};
 
 /// What the proxies of a scenario get.
-pub(super) struct Generated {
+pub(crate) struct Generated {
     proxies: BTreeMap<String, Result<Bundle, String>>,
 }
 
 impl Generated {
-    pub(super) fn of(scenario: &Scenario) -> anyhow::Result<Self> {
+    pub(in crate::suites) fn of(scenario: &Scenario) -> anyhow::Result<Self> {
         let engine = Engine::with_options(Options::default());
         let mut batch = Batch::new();
         batch.set::<Settings>((), settings(scenario)?);
@@ -54,14 +54,19 @@ impl Generated {
     }
 
     /// Whether resources of a type can be generated at all.
-    pub(super) fn covers(&self, kind: Type) -> bool {
+    pub(in crate::suites) fn covers(&self, kind: Type) -> bool {
         matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds | Type::Nds | Type::Sds | Type::Ecds)
     }
 
-    /// What a proxy gets of a type.
-    pub(super) fn resources(&self, proxy: &str, kind: Type) -> anyhow::Result<&[Resource]> {
+    /// All that a proxy gets.
+    pub(in crate::suites) fn bundle(&self, proxy: &str) -> anyhow::Result<&Bundle> {
         let bundle = self.proxies.get(proxy).context("no such proxy")?;
-        let bundle = bundle.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+        bundle.as_ref().map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    /// What a proxy gets of a type.
+    pub(in crate::suites) fn resources(&self, proxy: &str, kind: Type) -> anyhow::Result<&[Resource]> {
+        let bundle = self.bundle(proxy)?;
         Ok(match kind {
             Type::Cds => &bundle.clusters,
             Type::Eds => &bundle.endpoints,

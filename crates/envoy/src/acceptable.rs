@@ -1,0 +1,105 @@
+//! Repairs of what Envoy would refuse whole for one bad part.
+//!
+//! Istio sends such resources and leaves it to the proxy to reject them, so a proxy that does not say what it was built with
+//! still gets them, byte for byte. One that does say gets the rest of the resource, with the bad part made harmless.
+
+mod keys;
+
+use std::collections::BTreeSet;
+
+use canopus_mesh::proxy::View;
+use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
+use canopus_proto::envoy::config::listener::v3::FilterChain;
+use canopus_proto::envoy::config::route::v3::route::Action;
+use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
+use canopus_proto::envoy::config::route::v3::{DirectResponseAction, Route, RouteConfiguration};
+use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::JwtAuthentication;
+use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::jwt_provider::JwksSourceSpecifier;
+use canopus_proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
+use canopus_proto::envoy::r#type::matcher::v3::value_matcher::MatchPattern as ValuePattern;
+use canopus_proto::envoy::r#type::matcher::v3::{
+    RegexMatcher, StringMatcher, ValueMatcher, list_matcher::MatchPattern as ListPattern,
+};
+use canopus_proto::{Any, Message};
+
+use crate::jwt::UNKNOWN_KEYS;
+
+/// Whether resources of this view are repaired.
+fn applies(view: &View) -> bool {
+    view.extensions.is_some()
+}
+
+/// Of filter chains that match the same connections the first stays.
+pub(crate) fn distinct_chains(view: &View, chains: Vec<FilterChain>) -> Vec<FilterChain> {
+    if applies(view) { distinct(chains) } else { chains }
+}
+
+fn distinct(chains: Vec<FilterChain>) -> Vec<FilterChain> {
+    let mut seen = BTreeSet::new();
+    let matched = |chain: &FilterChain| chain.filter_chain_match.clone().unwrap_or_default().encode_to_vec();
+    chains.into_iter().filter(|chain| seen.insert(matched(chain))).collect()
+}
+
+/// Routes in which every part means something.
+pub(crate) fn complete_routes(view: &View, mut table: RouteConfiguration) -> RouteConfiguration {
+    if applies(view) {
+        table.virtual_hosts.iter_mut().flat_map(|host| &mut host.routes).for_each(complete);
+    }
+    table
+}
+
+fn complete(route: &mut Route) {
+    if let Some(condition) = &mut route.r#match {
+        condition.dynamic_metadata.iter_mut().filter_map(|claim| claim.value.as_mut()).for_each(state);
+    }
+    if let Some(Action::Route(action)) = &route.action
+        && let Some(ClusterSpecifier::WeightedClusters(weighted)) = &action.cluster_specifier
+        && weighted.clusters.is_empty()
+    {
+        // Destinations that all have no weight: the same answer as for destinations that do not exist.
+        route.action =
+            Some(Action::DirectResponse(DirectResponseAction { status: 500, ..Default::default() }));
+    }
+}
+
+/// A condition that asks only whether a claim is there asks for any text.
+fn state(value: &mut ValueMatcher) {
+    match &mut value.match_pattern {
+        Some(ValuePattern::StringMatch(text)) if text.match_pattern.is_none() => {
+            let regex = RegexMatcher { regex: ".*".to_owned(), ..Default::default() };
+            *text =
+                StringMatcher { match_pattern: Some(MatchPattern::SafeRegex(regex)), ..Default::default() };
+        }
+        Some(ValuePattern::ListMatch(list)) => {
+            if let Some(ListPattern::OneOf(one)) = &mut list.match_pattern {
+                state(one);
+            }
+        }
+        Some(ValuePattern::OrMatch(either)) => either.value_matchers.iter_mut().for_each(state),
+        _ => {}
+    }
+}
+
+/// Keys that cannot be read are keys that nobody has: no token passes.
+pub(crate) fn readable_keys(view: &View, config: Any) -> Any {
+    if !applies(view) {
+        return config;
+    }
+    let Ok(mut filter) = config.unpack::<JwtAuthentication>() else { return config };
+    let mut repaired = false;
+    for provider in filter.providers.values_mut() {
+        if let Some(JwksSourceSpecifier::LocalJwks(DataSource {
+            specifier: Some(Specifier::InlineString(keys)),
+            ..
+        })) = &mut provider.jwks_source_specifier
+            && !keys::are_usable(keys)
+        {
+            UNKNOWN_KEYS.clone_into(keys);
+            repaired = true;
+        }
+    }
+    if repaired { Any::pack(&filter) } else { config }
+}
+
+#[cfg(test)]
+mod tests;
