@@ -18,7 +18,7 @@ use canopus_proto::json::{self, Unknown};
 use canopus_testkit::Envoy;
 
 use super::Suite;
-use super::xds::{Generated, Scenario};
+use super::xds::{Generated, RecordedProxy, Scenario};
 use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::corpus::Corpus;
@@ -78,7 +78,7 @@ fn extensions() -> anyhow::Result<Vec<Extension>> {
 
 fn judge(case: &Case, extensions: &[Extension]) -> anyhow::Result<Vec<Difference>> {
     let mut scenario = Scenario::read(&case.corpus, &case.directory)?;
-    scenario.proxies.retain(|proxy| proxy.is_envoy());
+    scenario.proxies.retain(RecordedProxy::is_envoy);
     for proxy in &mut scenario.proxies {
         proxy.node.extensions = extensions.to_vec();
         if proxy.node.cluster.is_empty() {

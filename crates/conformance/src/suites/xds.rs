@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 
 use self::scenario::Type;
 
-pub(super) use self::scenario::Scenario;
+pub(super) use self::scenario::{RecordedProxy, Scenario};
 pub(super) use self::world::Generated;
 use super::{NO_ADAPTER, Suite};
 use crate::case::{Case, Outcome};

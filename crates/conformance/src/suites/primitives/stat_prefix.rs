@@ -121,7 +121,7 @@ fn listeners(settings: MeshSettings, objects: &[Json]) -> anyhow::Result<Vec<Lis
     let cluster = settings.cluster.clone();
     batch.set::<Settings>((), settings);
     for object in objects {
-        for outcome in decode_documents(&object.to_string(), &Limits::default(), Options::watch()) {
+        for outcome in decode_documents(object.to_string(), &Limits::default(), Options::watch()) {
             let object = outcome?.value;
             batch.set::<Objects>(Origin::new(cluster.clone(), object.key()), object);
         }
