@@ -22,6 +22,9 @@ use crate::settings::SettingsKeeper;
 /// How long what a snapshot says is held back for sources to answer: better the truth a little later than the past first.
 const GRACE: Duration = Duration::from_millis(500);
 
+/// How often the files of the mesh configuration are looked at.
+const FILES: Duration = Duration::from_secs(1);
+
 /// Takes what sources say and applies it to the engine.
 pub(crate) struct Applier {
     pub(crate) dispatcher: Arc<Dispatcher>,
@@ -42,6 +45,7 @@ impl Applier {
     pub(crate) async fn run(mut self, part: Part) {
         let grace = Instant::now() + GRACE;
         let mut grace_is_over = false;
+        let mut look = Instant::now() + FILES;
         loop {
             tokio::select! {
                 update = self.intake.next() => {
@@ -56,6 +60,10 @@ impl Applier {
                 () = sleep_until(grace), if !grace_is_over => {
                     grace_is_over = true;
                     self.release(true);
+                }
+                () = sleep_until(look) => {
+                    look = Instant::now() + FILES;
+                    tokio::task::block_in_place(|| self.reread());
                 }
                 () = due(self.keeper.as_ref()) => {
                     if let Some(keeper) = &mut self.keeper {
@@ -88,6 +96,15 @@ impl Applier {
             if enough && let Some(guard) = self.guards.remove(&holdings.source().name) {
                 guard.ready();
             }
+        }
+    }
+
+    /// Applies what the files of the mesh configuration say now.
+    fn reread(&mut self) {
+        if let Some(settings) = self.settings.reread() {
+            let mut batch = Batch::new();
+            batch.set::<Settings>((), settings.clone());
+            self.dispatcher.apply(batch, Cause::reason(Reason::Global));
         }
     }
 

@@ -1,5 +1,8 @@
 //! The command line of `canopusd`.
 
+mod arguments;
+mod request;
+
 use std::io::Write as _;
 use std::process::ExitCode;
 
@@ -7,9 +10,13 @@ use canopus_runtime::flags::{self, Flags};
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
+use self::request::RequestArgs;
 use crate::discovery::{self, DiscoveryArgs};
 
 /// The Canopus control plane.
+///
+/// `canopusd --config DIR` serves a directory of Istio YAML to proxies; no cluster is needed. In a cluster it takes the place
+/// of istiod: the flags and environment variables are those of `pilot-discovery`, and flags of other versions are ignored.
 #[derive(Debug, Parser)]
 #[command(name = "canopusd", disable_help_subcommand = true)]
 struct Cli {
@@ -19,8 +26,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve configuration to proxies.
+    /// Serve configuration to proxies. This is what happens if no command is named.
     Discovery(Box<DiscoveryArgs>),
+    /// Ask the running control plane for one of its debug pages.
+    Request(RequestArgs),
     /// List the environment variables that change behaviour, with their defaults and current values.
     Flags {
         /// Output format.
@@ -50,10 +59,16 @@ impl From<ListFormat> for flags::Format {
 
 /// Runs the command the process was called with.
 pub fn main() -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let (arguments, unknown) = arguments::known(&Cli::command(), std::env::args_os());
+    arguments::report(&unknown);
+    let matches = Cli::command().get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Discovery(args) => discovery::main(*args),
+        Command::Request(args) => match request::send(&args) {
+            Ok(answer) => print(&answer),
+            Err(error) => discovery::fail(&error),
+        },
         Command::Flags { output } => print(&flags::render(&Flags::from_env().list(), output.into())),
         Command::Version(flags) => print(&version::render(&BuildInfo::current(), flags)),
     }

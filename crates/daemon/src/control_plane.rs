@@ -11,6 +11,7 @@ use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::Settings;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_runtime::flags::{Flag, PILOT_ENABLE_XDS_IDENTITY_CHECK, XDS_AUTH, types::Bool};
+use canopus_runtime::ready::Readiness;
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -19,6 +20,7 @@ pub use self::client::Client;
 use self::shelf::Shelves;
 use crate::debug::Debug;
 use crate::push::Dispatcher;
+use crate::serve::Turnstile;
 use crate::serve::grpc::Caller;
 
 /// The identities the transport proved for a stream, in the peer's extensions; absent if there was no way to prove any.
@@ -34,12 +36,31 @@ pub struct Mesh {
     dispatcher: Arc<Dispatcher>,
     shelves: Shelves,
     debug: Debug,
+    turnstile: Turnstile,
+    readiness: Option<Readiness>,
 }
 
 impl Mesh {
     /// Serves what the dispatcher's engine knows.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
-        Self { debug: Debug::new(Arc::clone(&dispatcher)), dispatcher, shelves: Shelves::default() }
+        Self {
+            debug: Debug::new(Arc::clone(&dispatcher)),
+            dispatcher,
+            shelves: Shelves::default(),
+            turnstile: Turnstile::new(0.0),
+            readiness: None,
+        }
+    }
+
+    /// The same, but only once the process is ready, and for no more than so many new streams in a second (zero: any).
+    #[must_use]
+    pub fn guarded(self, readiness: Readiness, streams_per_second: f64) -> Self {
+        Self { turnstile: Turnstile::new(streams_per_second), readiness: Some(readiness), ..self }
+    }
+
+    /// What the process has to wait for before it serves, if anything.
+    pub(crate) fn readiness(&self) -> Option<&Readiness> {
+        self.readiness.as_ref()
     }
 
     /// The push path this serves from.
@@ -95,6 +116,14 @@ impl ControlPlane for Mesh {
     type Client = Client;
 
     async fn admit(&self, peer: &mut Peer) -> Result<(), Refusal> {
+        if self.readiness.as_ref().is_some_and(|readiness| !readiness.is_ready()) {
+            let message = "server is not ready to serve discovery information";
+            return Err(Refusal::new(Code::Unavailable, message));
+        }
+        if self.turnstile.pass().await.is_err() {
+            let message = "request rate limit exceeded: too many new streams";
+            return Err(Refusal::new(Code::ResourceExhausted, message));
+        }
         let Some(Caller { address, identities }) = peer.extensions.get::<Caller>().cloned() else {
             return Ok(());
         };

@@ -1,27 +1,22 @@
 //! `canopusd discovery`: the control plane itself.
 
-use std::io::ErrorKind;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Context as _;
-use axum::Router;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
-use canopus_runtime::flags::{CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
+use canopus_runtime::flags::{
+    CLUSTER_ID, Flags, ISTIOD_CUSTOM_HOST, PILOT_MAX_REQUESTS_PER_SECOND, POD_NAMESPACE, REVISION,
+};
 use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
 use canopus_runtime::metrics::{self, Registry, catalogue::PILOT_INFO};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
 use canopus_runtime::version::BuildInfo;
-use canopus_xds::server::{self, Options};
 use clap::Args;
-use tokio::net::TcpListener;
-use tokio_stream::wrappers::TcpListenerStream;
 use tracing::{info, warn};
 
 use crate::apply::Applier;
@@ -31,6 +26,9 @@ use crate::http;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::push::{Dispatcher, Stamp};
+use crate::serve::certificates::Certificates;
+use crate::serve::grpc::Grpc;
+use crate::serve::ports::{PortArgs, Ports};
 use crate::settings::SettingsKeeper;
 use crate::sources::{Opened, Opener, Plan, SourceArgs};
 
@@ -48,15 +46,8 @@ const SCOPES: &[Scope] = &[
 pub struct DiscoveryArgs {
     #[command(flatten)]
     sources: SourceArgs,
-    /// Address to serve xDS on, without TLS.
-    #[arg(long = "grpcAddr", value_name = "ADDRESS", default_value = ":15010")]
-    grpc_addr: String,
-    /// Address to serve readiness and the debug endpoints on.
-    #[arg(long = "httpAddr", value_name = "ADDRESS", default_value = ":8080")]
-    http_addr: String,
-    /// Address to serve metrics, the version and the debug endpoints on; empty for nowhere.
-    #[arg(long = "monitoringAddr", value_name = "ADDRESS", default_value = ":15014")]
-    monitoring_addr: String,
+    #[command(flatten)]
+    ports: PortArgs,
     /// File with the mesh configuration; Istio's defaults fill what it leaves out. Without it, the ConfigMap `istio` counts.
     #[arg(long = "meshConfig", value_name = "FILE", default_value = "./etc/istio/config/mesh")]
     mesh_config: PathBuf,
@@ -72,16 +63,8 @@ pub struct DiscoveryArgs {
     /// Name of the cluster this control plane belongs to; without, $CLUSTER_ID or Kubernetes.
     #[arg(long = "clusterID", value_name = "NAME")]
     cluster_id: Option<String>,
-    /// How long streams may take to end when the process is asked to stop.
-    #[arg(long = "shutdownDuration", value_name = "DURATION", default_value = "10s", value_parser = duration)]
-    shutdown_duration: Duration,
     #[command(flatten)]
     log: LogFlags,
-}
-
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: canopus_base::duration::Duration = text.parse().map_err(|e| format!("{e}"))?;
-    parsed.to_std().ok_or_else(|| "must not be negative".to_owned())
 }
 
 /// Runs until a signal asks to stop.
@@ -104,7 +87,7 @@ pub fn main(args: DiscoveryArgs) -> ExitCode {
 
 /// The log may not be up yet, and the person who started the process must see it.
 #[allow(clippy::print_stderr)]
-fn fail(error: &anyhow::Error) -> ExitCode {
+pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
     eprintln!("canopusd: {error:#}");
     ExitCode::FAILURE
 }
@@ -122,6 +105,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let settings =
         SettingsKeeper::new(mesh_settings(&args, &flags), &args.mesh_config, &args.networks_config)
             .context("mesh configuration")?;
+    let names = certificate_names(settings.settings(), &flags);
     let engine = Engine::new();
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings.settings().clone());
@@ -149,31 +133,28 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     }
     tasks.spawn("apply", applier.run(shutdown.register(Phase::Last, "apply")));
 
-    let http = listen(&args.http_addr).await?;
-    info!(http = %http.local_addr()?, "serving readiness");
-    let served = http::Served {
-        readiness: readiness.clone(),
-        metrics: registry,
-        debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
-        authenticator: Arc::new(Nobody),
+    let streams_per_second = flags.get(PILOT_MAX_REQUESTS_PER_SECOND);
+    let mesh = Mesh::new(Arc::clone(&dispatcher)).guarded(readiness.clone(), streams_per_second);
+    let ports = Ports {
+        args: &args.ports,
+        grpc: Grpc::new(Arc::new(mesh), args.ports.options()),
+        certificates: Certificates::new(&args.ports.tls, &names, dispatcher.engine())?,
+        served: http::Served {
+            readiness: readiness.clone(),
+            metrics: registry,
+            debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
+            authenticator: Arc::new(Nobody),
+        },
+        shutdown: &shutdown,
     };
-    spawn_http(http, http::admin(served.clone()), &shutdown);
-    if !args.monitoring_addr.is_empty() {
-        let monitoring = listen(&args.monitoring_addr).await?;
-        info!(monitoring = %monitoring.local_addr()?, "serving metrics");
-        spawn_http(monitoring, http::monitoring(served), &shutdown);
-    }
+    ports.open_early().await?;
     // A proxy must never be told that a world nobody has read yet is an empty one.
     tokio::select! {
-        () = readiness.wait() => {
-            let grpc = listen(&args.grpc_addr).await?;
-            info!(grpc = %grpc.local_addr()?, "serving proxies");
-            spawn_xds(grpc, Mesh::new(dispatcher), &shutdown);
-        }
+        () = readiness.wait() => ports.open(&tasks).await?,
         () = shutdown.requested() => {}
     }
 
-    let outcome = shutdown.run(args.shutdown_duration).await;
+    let outcome = shutdown.run(args.ports.shutdown_duration).await;
     info!(?outcome, "stopped");
     Ok(())
 }
@@ -196,26 +177,24 @@ fn mesh_settings(args: &DiscoveryArgs, flags: &Arc<Flags>) -> MeshSettings {
     }
 }
 
-fn spawn_xds(listener: TcpListener, mesh: Mesh, shutdown: &Shutdown) {
-    let part = shutdown.register(Phase::Serving, "xds");
-    tokio::spawn(async move {
-        let incoming = TcpListenerStream::new(listener);
-        if let Err(error) = server::serve(incoming, Arc::new(mesh), Options::default(), part.stopping()).await
-        {
-            warn!(%error, "the xDS server ended");
-        }
-    });
-}
-
-fn spawn_http(listener: TcpListener, routes: Router, shutdown: &Shutdown) {
-    let part = shutdown.register(Phase::Serving, "http");
-    tokio::spawn(async move {
-        let server = axum::serve(listener, routes.into_make_service_with_connect_info::<SocketAddr>());
-        tokio::select! {
-            ended = server => warn!(?ended, "the HTTP server ended"),
-            () = part.stopping() => {}
-        }
-    });
+/// The names the control plane is called by, for a certificate of its own.
+fn certificate_names(settings: &MeshSettings, flags: &Flags) -> Vec<String> {
+    let namespace = &settings.system_namespace;
+    let mut services = vec!["istiod".to_owned(), "istiod-remote".to_owned(), "istio-pilot".to_owned()];
+    if !matches!(&*settings.revision, "" | "default") {
+        services.push(format!("istiod-{}", settings.revision));
+    }
+    let mut names: Vec<String> =
+        services.iter().map(|service| format!("{service}.{namespace}.svc")).collect();
+    let discovery = settings.mesh.default_config.as_ref().map(|config| config.discovery_address.as_str());
+    let host = discovery.and_then(|address| address.rsplit_once(':')).map(|(host, _)| host.to_owned());
+    names.extend(host);
+    names.extend(flags.get(ISTIOD_CUSTOM_HOST).iter().cloned());
+    names.push("localhost".to_owned());
+    names.retain(|name| !name.is_empty());
+    names.sort();
+    names.dedup();
+    names
 }
 
 fn registry() -> Registry {
@@ -225,19 +204,4 @@ fn registry() -> Registry {
     metrics::register_uptime(&registry);
     registry.family(PILOT_INFO).with([&BuildInfo::current().to_string()]).set(1.0);
     registry
-}
-
-/// Binds `host:port`. As in Go, no host means every address of the machine.
-async fn listen(address: &str) -> anyhow::Result<TcpListener> {
-    let bound = match address.strip_prefix(':') {
-        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
-            // A machine without IPv6.
-            Err(error) if error.kind() == ErrorKind::Unsupported => {
-                TcpListener::bind(format!("0.0.0.0:{port}")).await
-            }
-            bound => bound,
-        },
-        None => TcpListener::bind(address).await,
-    };
-    bound.with_context(|| format!("cannot listen on {address}"))
 }

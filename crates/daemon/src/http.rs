@@ -39,6 +39,11 @@ pub fn monitoring(served: Served) -> Router {
     finish(routes, served)
 }
 
+/// Readiness alone, for ports that are there for something else.
+pub(crate) fn readiness(served: Served) -> Router {
+    Router::new().route("/ready", any(ready)).with_state(served)
+}
+
 fn finish(routes: Router<Served>, served: Served) -> Router {
     let debug = debug::routes(Arc::clone(&served.debug), Arc::clone(&served.authenticator));
     routes.with_state(served).merge(debug).fallback(nowhere)

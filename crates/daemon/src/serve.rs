@@ -1,4 +1,12 @@
 //! Ports: what listens, and what answers there.
 
+mod admission;
+pub(crate) mod certificates;
 pub mod grpc;
+mod health;
+pub(crate) mod ports;
 pub mod tls;
+pub(crate) mod web;
+pub(crate) mod webhook;
+
+pub(crate) use admission::Turnstile;

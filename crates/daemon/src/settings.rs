@@ -1,7 +1,7 @@
 //! The settings of the mesh: given by files at the start, or by a ConfigMap at any time.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -28,7 +28,40 @@ pub(crate) struct SettingsKeeper {
     settings: MeshSettings,
     /// ConfigMaps and what they say, the later over the earlier. Empty if there are files.
     maps: Vec<(ObjectKey, Given)>,
+    files: Files,
     selection: watch::Sender<Selection>,
+}
+
+/// The files of the mesh configuration and what they said last.
+struct Files {
+    mesh: PathBuf,
+    networks: PathBuf,
+    said: (Option<String>, Option<String>),
+}
+
+impl Files {
+    fn read(&self) -> anyhow::Result<(Option<String>, Option<String>)> {
+        Ok((read(&self.mesh)?, read(&self.networks)?))
+    }
+
+    /// What the files say, laid over the defaults.
+    fn settings(
+        &self,
+        said: &(Option<String>, Option<String>),
+    ) -> anyhow::Result<(MeshConfig, MeshNetworks)> {
+        let in_file = |path: &Path| format!("{}", path.display());
+        let mut mesh = mesh_config::default_mesh_config();
+        let mut networks = mesh_config::default_networks();
+        if let Some(text) = &said.0 {
+            let decoded = mesh_config::apply(text, &mesh).with_context(|| in_file(&self.mesh))?;
+            mesh = told(decoded, &in_file(&self.mesh));
+        }
+        if let Some(text) = &said.1 {
+            let decoded = mesh_config::read_networks(text).with_context(|| in_file(&self.networks))?;
+            networks = told(decoded, &in_file(&self.networks));
+        }
+        Ok((mesh, networks))
+    }
 }
 
 /// What a ConfigMap says.
@@ -45,21 +78,31 @@ impl SettingsKeeper {
         mesh_file: &Path,
         networks_file: &Path,
     ) -> anyhow::Result<Self> {
-        let in_file = |path: &Path| format!("{}", path.display());
-        let mesh = read(mesh_file)?;
-        let networks = read(networks_file)?;
-        if let Some(text) = &mesh {
-            let decoded = mesh_config::apply(text, &settings.mesh).with_context(|| in_file(mesh_file))?;
-            settings.mesh = told(decoded, &in_file(mesh_file));
-        }
-        if let Some(text) = &networks {
-            let decoded = mesh_config::read_networks(text).with_context(|| in_file(networks_file))?;
-            settings.networks = told(decoded, &in_file(networks_file));
-        }
-        let maps = if mesh.is_some() { Vec::new() } else { map_keys(&settings) };
+        let mut files = Files { mesh: mesh_file.into(), networks: networks_file.into(), said: (None, None) };
+        files.said = files.read()?;
+        (settings.mesh, settings.networks) = files.settings(&files.said)?;
+        let maps = if files.said.0.is_some() { Vec::new() } else { map_keys(&settings) };
         let selection = watch::Sender::new(selection(&settings.mesh));
         let maps = maps.into_iter().map(|key| (key, Given::default())).collect();
-        Ok(Self { settings, maps, selection })
+        Ok(Self { settings, maps, files, selection })
+    }
+
+    /// Looks at the files again; the settings, if they are others now. A file that is gone or broken changes nothing.
+    pub(crate) fn reread(&mut self) -> Option<&MeshSettings> {
+        let now = self.files.read().ok().filter(|now| now.0.is_some() && *now != self.files.said)?;
+        // Said once, whether it can be used or not.
+        self.files.said = now;
+        // Without a mesh file the maps have the say.
+        if !self.maps.is_empty() {
+            return None;
+        }
+        match self.files.settings(&self.files.said) {
+            Ok((mesh, networks)) => self.replace(mesh, networks),
+            Err(error) => {
+                error!("the mesh configuration stays as it was: {error:#}");
+                None
+            }
+        }
     }
 
     /// The settings in force.
@@ -97,6 +140,10 @@ impl SettingsKeeper {
                 return None;
             }
         };
+        self.replace(mesh, networks)
+    }
+
+    fn replace(&mut self, mesh: MeshConfig, networks: MeshNetworks) -> Option<&MeshSettings> {
         if mesh == self.settings.mesh && networks == self.settings.networks {
             return None;
         }
@@ -237,5 +284,21 @@ mod tests {
         let mut keeper = SettingsKeeper::new(MeshSettings::default(), &path, Path::new("/nowhere")).unwrap();
         assert!(keeper.take(&map("istio", "trustDomain: map")).is_none());
         assert_eq!(keeper.settings().trust_domain(), "file");
+    }
+
+    #[test]
+    fn replaced_file_counts_and_a_broken_one_does_not() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let path = folder.path().join("mesh");
+        std::fs::write(&path, "trustDomain: file").unwrap();
+        let mut keeper = SettingsKeeper::new(MeshSettings::default(), &path, Path::new("/nowhere")).unwrap();
+        assert!(keeper.reread().is_none(), "nothing changed");
+        std::fs::write(&path, "trustDomain: [").unwrap();
+        assert!(keeper.reread().is_none());
+        std::fs::write(&path, "trustDomain: other").unwrap();
+        assert_eq!(keeper.reread().unwrap().trust_domain(), "other");
+        std::fs::remove_file(&path).unwrap();
+        assert!(keeper.reread().is_none());
+        assert_eq!(keeper.settings().trust_domain(), "other");
     }
 }

@@ -15,7 +15,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// A running control plane and the directory it reads.
 pub(crate) struct LocalMesh {
     directory: TempDir,
-    process: Process,
+    command: Command,
+    process: Option<Process>,
     /// Where proxies connect.
     pub(crate) xds: SocketAddr,
     /// Where readiness and metrics are.
@@ -39,12 +40,26 @@ impl LocalMesh {
         let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         command.arg("--grpcAddr").arg(xds.to_string()).arg("--httpAddr").arg(http.to_string());
-        command.arg("--monitoringAddr=");
-        let process = Process::spawn("canopusd", &mut command, directory.path())?;
-        let mut mesh = Self { directory, process, xds, http };
-        let ready = async || http::get(mesh.http, "/ready").await?.ok();
-        mesh.process.eventually("canopusd's readiness", PATIENCE, ready).await?;
+        // Ports of others would be in the way of a second mesh on this machine.
+        command.args(["--secureGRPCAddr=", "--httpsAddr=", "--monitoringAddr="]);
+        let mut mesh = Self { directory, command, process: None, xds, http };
+        mesh.restart().await?;
         Ok(mesh)
+    }
+
+    /// Kills `canopusd`, if it runs, without a chance to say goodbye, and starts it again.
+    pub(crate) async fn restart(&mut self) -> Result<()> {
+        self.kill();
+        let mut process = Process::spawn("canopusd", &mut self.command, self.directory.path())?;
+        let ready = async || http::get(self.http, "/ready").await?.ok();
+        process.eventually("canopusd's readiness", PATIENCE, ready).await?;
+        self.process = Some(process);
+        Ok(())
+    }
+
+    /// Kills `canopusd` without a chance to say goodbye.
+    pub(crate) fn kill(&mut self) {
+        self.process = None;
     }
 
     /// The directory `canopusd` reads.
@@ -61,18 +76,23 @@ impl LocalMesh {
 
     /// Attaches a stock Envoy as an ingress gateway and waits until it has its configuration.
     pub(crate) async fn gateway(&self) -> Result<Envoy> {
-        let started = Envoy::start(&gateway_bootstrap(self.xds)).await;
+        self.gateway_over("DELTA_GRPC").await
+    }
+
+    /// As [`LocalMesh::gateway`], with the variant of xDS by Envoy's name for it.
+    pub(crate) async fn gateway_over(&self, variant: &str) -> Result<Envoy> {
+        let started = Envoy::start(&gateway_bootstrap(self.xds, variant)).await;
         started.with_context(|| format!("the log of canopusd:\n{}", self.log()))
     }
 
     /// What `canopusd` has logged.
     pub(crate) fn log(&self) -> String {
-        self.process.log()
+        self.process.as_ref().map(Process::log).unwrap_or_default()
     }
 }
 
 /// The bootstrap of an Envoy that asks a control plane for everything else.
-fn gateway_bootstrap(xds: SocketAddr) -> String {
+fn gateway_bootstrap(xds: SocketAddr, variant: &str) -> String {
     let (address, port) = (xds.ip(), xds.port());
     format!(
         r#"
@@ -86,7 +106,7 @@ node:
     LABELS: {{istio: ingressgateway}}
 dynamic_resources:
   ads_config:
-    api_type: DELTA_GRPC
+    api_type: {variant}
     transport_api_version: V3
     set_node_on_first_message_only: true
     grpc_services: [{{envoy_grpc: {{cluster_name: xds-grpc}}}}]

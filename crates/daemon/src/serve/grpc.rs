@@ -1,16 +1,25 @@
 //! The gRPC ports.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
+use axum::Router;
+use axum::http::{Request, Response, Version, header};
+use canopus_runtime::ready::Readiness;
 use canopus_xds::server::{AdsService, Options, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
+use tonic::body::Body;
 use tonic::transport::Error;
 use tonic::transport::server::Connected;
+use tower_service::Service;
 
+use super::health;
 use super::tls::{self, Acceptor};
 use crate::control_plane::Mesh;
 
@@ -27,13 +36,15 @@ pub struct Caller {
 #[derive(Clone)]
 pub struct Grpc {
     ads: AdsService<Mesh>,
+    readiness: Option<Readiness>,
     options: Options,
 }
 
 impl Grpc {
     /// The services of a mesh.
     pub fn new(mesh: Arc<Mesh>, options: Options) -> Self {
-        Self { ads: AdsService::new(mesh, options.clone()), options }
+        let readiness = mesh.readiness().cloned();
+        Self { ads: AdsService::new(mesh, options.clone()), readiness, options }
     }
 
     /// Serves without TLS until `shutdown`, then ends the streams and waits for them.
@@ -55,19 +66,29 @@ impl Grpc {
         self.serve_on(tls::incoming(listener, acceptor), shutdown).await
     }
 
-    async fn serve_on<I, IO>(&self, incoming: I, shutdown: impl Future<Output = ()>) -> Result<(), Error>
-    where
-        I: Stream<Item = std::io::Result<IO>>,
-        IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-    {
+    /// The same services on an HTTP port that is there for something else.
+    pub(crate) fn beside(&self, otherwise: Router) -> Router {
+        Router::new().fallback_service(Multiplexed { grpc: self.clone(), otherwise })
+    }
+
+    /// Ends all streams and refuses new ones.
+    pub(crate) fn drain(&self) {
+        self.ads.drain();
+    }
+
+    /// Serves these connections until `shutdown`, then ends the streams and waits for them.
+    pub(crate) async fn serve_on<IO: Transport>(
+        &self,
+        incoming: impl Stream<Item = std::io::Result<IO>>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
         let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
         let ending = async {
             shutdown.await;
-            self.ads.drain();
+            self.drain();
             drop(stopping);
         };
-        let serving =
-            transport(&self.options).serve_with_incoming_shutdown(self.ads.clone(), incoming, ending);
+        let serving = transport(&self.options).serve_with_incoming_shutdown(self.clone(), incoming, ending);
         let overdue = async {
             let _ = stopped.await;
             tokio::time::sleep(self.options.drain_timeout).await;
@@ -76,5 +97,57 @@ impl Grpc {
             served = serving => served,
             () = overdue => Ok(()),
         }
+    }
+}
+
+/// A connection gRPC can be spoken over.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static {}
+
+impl<IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static> Transport for IO {}
+
+type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
+
+impl Service<Request<Body>> for Grpc {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answer<Body>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Answer<Body> {
+        if request.uri().path().starts_with(health::PREFIX) {
+            let readiness = self.readiness.clone();
+            return Box::pin(async move { Ok(health::answer(request, readiness.as_ref()).await) });
+        }
+        Box::pin(self.ads.call(request))
+    }
+}
+
+/// gRPC on a port that is there for something else.
+#[derive(Clone)]
+struct Multiplexed {
+    grpc: Grpc,
+    otherwise: Router,
+}
+
+impl Service<Request<axum::body::Body>> for Multiplexed {
+    type Response = Response<axum::body::Body>;
+    type Error = Infallible;
+    type Future = Answer<axum::body::Body>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<axum::body::Body>) -> Self::Future {
+        let content_type = request.headers().get(header::CONTENT_TYPE);
+        let grpc = content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
+        if !grpc || request.version() != Version::HTTP_2 {
+            return Box::pin(self.otherwise.call(request));
+        }
+        let answer = self.grpc.call(request.map(Body::new));
+        Box::pin(async { answer.await.map(|response| response.map(axum::body::Body::new)) })
     }
 }

@@ -198,6 +198,15 @@ pub(super) struct Heard {
     pub(super) status: tonic::Status,
 }
 
+/// What a proxy is told after a change.
+#[derive(Default)]
+pub(super) struct Told {
+    /// Without having asked.
+    pub(super) pushed: Vec<Update>,
+    /// In answer to what it asked then.
+    pub(super) answered: Vec<Update>,
+}
+
 /// A proxy that acknowledges everything and asks for what it is referred to.
 pub(super) struct Following {
     pub(super) follower: Follower,
@@ -221,9 +230,11 @@ impl Following {
         Ok(Self { follower, stream: None, channel })
     }
 
-    /// Takes in all the server has to say, until there is nothing left to ask.
-    pub(super) async fn settle(&mut self) -> anyhow::Result<Vec<Update>> {
-        let mut heard = Vec::new();
+    /// Takes in all the server has to say, until there is nothing left to ask: what it says by itself, and then what it
+    /// answers to the questions that raises.
+    pub(super) async fn settle(&mut self) -> anyhow::Result<Told> {
+        let mut told = Told::default();
+        let mut asked = false;
         loop {
             self.flush().await?;
             let stream = self.stream.as_mut().context("there is nothing to ask")?;
@@ -232,12 +243,13 @@ impl Following {
                 Err(Heard { status, .. }) => bail!("the stream ended: {status}"),
             };
             if updates.is_empty() {
-                return Ok(heard);
+                return Ok(told);
             }
             for update in &updates {
                 self.follower.accept(update);
             }
-            heard.extend(updates);
+            if asked { &mut told.answered } else { &mut told.pushed }.extend(updates);
+            asked = true;
         }
     }
 

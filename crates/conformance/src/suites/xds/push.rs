@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use canopus_base::tree::Node;
 use canopus_xds::client::Update;
 
-use super::live::{Following, Live};
+use super::live::{Following, Live, Told};
 use super::scenario::{Scenario, Type, list, names};
 use super::world::Generated;
 use super::{Less, Sequence};
@@ -30,13 +30,15 @@ pub(super) async fn run(scenario: Scenario, written: &Node) -> anyhow::Result<Se
         let place = format!("/steps/{number}");
         live.apply(step.get("change").context("a step without a change")?).with_context(|| place.clone())?;
         for (name, following) in &mut proxies {
-            let heard = following.settle().await.with_context(|| name.clone())?;
+            let Told { pushed: unasked, answered } =
+                following.settle().await.with_context(|| name.clone())?;
             let place = format!("{place}/{name}");
             let expected = step.pointer(&format!("/pushes/{name}"));
+            let heard = [unasked.as_slice(), &answered].concat();
             outcome.less |= pushed(expected, &heard, &place, &mut outcome.differences);
             let order = step.pointer(&format!("/order/{name}")).map(Node::as_list);
             if let Some(order) = order.flatten() {
-                in_order(order, &heard, &place, &mut outcome.differences);
+                in_order(order, &unasked, &place, &mut outcome.differences);
             }
         }
         current(&live, &proxies, &place, &mut outcome.differences)?;

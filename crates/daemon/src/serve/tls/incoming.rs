@@ -35,6 +35,13 @@ pub struct TlsConnection {
     caller: Caller,
 }
 
+impl TlsConnection {
+    /// Who is at the far end.
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
 impl Connected for TlsConnection {
     type ConnectInfo = Caller;
 

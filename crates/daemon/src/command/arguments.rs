@@ -1,0 +1,122 @@
+//! Arguments as old manifests and hurried people give them.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::Command;
+
+/// The command that runs if none is named.
+const DEFAULT: &str = "discovery";
+
+/// The arguments that mean something, and the flags that do not.
+///
+/// Without a command the default one is meant. Parity: a flag nobody knows is passed over together with its value, so that
+/// manifests of other versions keep working.
+pub(super) fn known(
+    root: &Command,
+    arguments: impl IntoIterator<Item = OsString>,
+) -> (Vec<OsString>, Vec<String>) {
+    let mut given = arguments.into_iter();
+    let mut kept: Vec<OsString> = given.next().into_iter().collect();
+    let mut rest: Vec<OsString> = given.collect();
+    let about_root = |argument: &OsStr| argument == "--help" || argument == "-h";
+    if rest.first().is_some_and(|first| is_flag(first) && !about_root(first)) {
+        rest.insert(0, DEFAULT.into());
+    }
+    let command = rest.first().and_then(|name| root.find_subcommand(name));
+    let Some(command) = command.filter(|command| command.get_name() == DEFAULT) else {
+        kept.extend(rest);
+        return (kept, Vec::new());
+    };
+    let mut unknown = Vec::new();
+    let mut rest = rest.into_iter().peekable();
+    kept.extend(rest.next());
+    while let Some(argument) = rest.next() {
+        match flag(&argument).filter(|(name, _)| !is_known(command, name)) {
+            None => kept.push(argument),
+            Some((name, has_value)) => {
+                unknown.push(name);
+                if !has_value {
+                    rest.next_if(|value| !is_flag(value));
+                }
+            }
+        }
+    }
+    (kept, unknown)
+}
+
+/// The name of a long flag, and whether its value is part of the argument.
+fn flag(argument: &OsStr) -> Option<(String, bool)> {
+    let text = argument.to_string_lossy();
+    let name = text.strip_prefix("--").filter(|name| !name.is_empty())?;
+    Some(match name.split_once('=') {
+        Some((name, _)) => (name.to_owned(), true),
+        None => (name.to_owned(), false),
+    })
+}
+
+fn is_flag(argument: &OsStr) -> bool {
+    argument.to_string_lossy().starts_with('-')
+}
+
+fn is_known(command: &Command, name: &str) -> bool {
+    name == "help"
+        || command.get_arguments().any(|known| {
+            let aliases = known.get_all_aliases().unwrap_or_default();
+            known.get_long() == Some(name) || aliases.contains(&name)
+        })
+}
+
+/// Says which flags were passed over, before there is a log.
+#[allow(clippy::print_stderr)]
+pub(super) fn report(unknown: &[String]) {
+    for flag in unknown {
+        eprintln!("canopusd: flag --{flag} is not known and has no effect");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+    use crate::command::Cli;
+
+    fn known_of(arguments: &[&str]) -> (Vec<String>, Vec<String>) {
+        let given = ["canopusd"].iter().chain(arguments).map(OsString::from);
+        let (kept, unknown) = known(&Cli::command(), given);
+        (kept.into_iter().skip(1).map(|it| it.into_string().unwrap()).collect(), unknown)
+    }
+
+    #[test]
+    fn flags_alone_are_those_of_the_default_command() {
+        assert_eq!(known_of(&["--config", "dir"]).0, ["discovery", "--config", "dir"]);
+        assert_eq!(known_of(&["--help"]).0, ["--help"]);
+        assert_eq!(known_of(&["version"]).0, ["version"]);
+        assert!(known_of(&[]).0.is_empty());
+    }
+
+    #[test]
+    fn unknown_flags_are_passed_over_with_their_values() {
+        let given =
+            ["discovery", "--old=1", "--domain", "x", "--older", "value", "--oldest", "--configDir=d"];
+        let (kept, unknown) = known_of(&given);
+        assert_eq!(kept, ["discovery", "--domain", "x", "--configDir=d"]);
+        assert_eq!(unknown, ["old", "older", "oldest"]);
+    }
+
+    #[test]
+    fn arguments_of_the_chart_are_understood() {
+        let (kept, unknown) = known_of(&[
+            "discovery",
+            "--monitoringAddr=:15014",
+            "--log_output_level=default:info",
+            "--domain",
+            "cluster.local",
+            "--keepaliveMaxServerConnectionAge",
+            "30m",
+        ]);
+        assert!(unknown.is_empty(), "{unknown:?}");
+        let arguments = ["canopusd".to_owned()].into_iter().chain(kept);
+        Cli::command().try_get_matches_from(arguments).unwrap();
+    }
+}

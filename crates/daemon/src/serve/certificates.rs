@@ -1,0 +1,183 @@
+//! Which certificate the TLS ports have, and following it when it is replaced.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use canopus_engine::Engine;
+use clap::Args;
+use rustls::ServerConfig;
+use tokio::sync::watch;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::tls::{self, Acceptor, Material, MinVersion, Policy};
+
+/// How often files are looked at.
+const PERIOD: Duration = Duration::from_secs(5);
+
+/// Where certificates are mounted if no flag says otherwise.
+const MOUNTED: &str = "./var/run/secrets/istiod";
+
+/// Flags about TLS. Names are pilot-discovery's.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct TlsArgs {
+    /// File with the root certificates by which clients are verified.
+    #[arg(long = "caCertFile", value_name = "FILE", default_value = "")]
+    ca_cert_file: String,
+    /// File with the certificate of the TLS ports; without, the one mounted below ./var/run/secrets/istiod, or one made on
+    /// the spot.
+    #[arg(long = "tlsCertFile", value_name = "FILE", default_value = "")]
+    tls_cert_file: String,
+    /// File with the private key of that certificate.
+    #[arg(long = "tlsKeyFile", value_name = "FILE", default_value = "")]
+    tls_key_file: String,
+    /// Cipher suites of TLS 1.2 that are allowed, separated by commas; without, all that are safe.
+    #[arg(long = "tls-cipher-suites", value_name = "NAMES", value_delimiter = ',')]
+    tls_cipher_suites: Vec<String>,
+    /// The oldest version of TLS that is spoken: TLSV1_2 or TLSV1_3.
+    #[arg(long = "tls-min-version", value_name = "VERSION", default_value = "1.2")]
+    tls_min_version: String,
+}
+
+impl TlsArgs {
+    fn policy(&self) -> Result<Policy> {
+        let min_version = match self.tls_min_version.as_str() {
+            "" | "1.2" | "TLSV1_2" | "VersionTLS12" => MinVersion::Tls12,
+            "1.3" | "TLSV1_3" | "VersionTLS13" => MinVersion::Tls13,
+            other => bail!("--tls-min-version: {other:?} is neither 1.2 nor 1.3"),
+        };
+        let suites = self.tls_cipher_suites.iter().map(|name| name.trim().to_owned());
+        Ok(Policy { min_version, cipher_suites: suites.filter(|name| !name.is_empty()).collect() })
+    }
+
+    /// The files that count: those of the flags, else those that are mounted, else none.
+    fn files(&self) -> Option<Files> {
+        if !self.tls_cert_file.is_empty() && !self.tls_key_file.is_empty() {
+            let root = (!self.ca_cert_file.is_empty()).then(|| PathBuf::from(&self.ca_cert_file));
+            return Some(Files {
+                certificate: PathBuf::from(&self.tls_cert_file),
+                key: PathBuf::from(&self.tls_key_file),
+                root,
+            });
+        }
+        let mounted = Path::new(MOUNTED);
+        let roots = [mounted.join("ca/root-cert.pem"), mounted.join("tls/ca.crt")];
+        let files = Files {
+            certificate: mounted.join("tls/tls.crt"),
+            key: mounted.join("tls/tls.key"),
+            root: roots.into_iter().find(|path| path.is_file()),
+        };
+        (files.certificate.is_file() && files.key.is_file()).then_some(files)
+    }
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug)]
+struct Files {
+    certificate: PathBuf,
+    key: PathBuf,
+    root: Option<PathBuf>,
+}
+
+/// What the files hold.
+#[derive(PartialEq, Eq)]
+struct Contents {
+    certificate: Vec<u8>,
+    key: Vec<u8>,
+    root: Vec<u8>,
+}
+
+impl Files {
+    fn read(&self) -> Result<Contents> {
+        let read = |path: &Path| fs::read(path).with_context(|| format!("{}", path.display()));
+        let certificate = read(&self.certificate)?;
+        let root = match &self.root {
+            Some(root) => read(root)?,
+            // Whoever gives no root means those the certificate comes with.
+            None => certificate.clone(),
+        };
+        Ok(Contents { certificate, key: read(&self.key)?, root })
+    }
+}
+
+impl Contents {
+    fn material(&self) -> Result<Material> {
+        Ok(Material::from_pem(&self.certificate, &self.key, &self.root)?)
+    }
+}
+
+/// The certificates of the TLS ports.
+pub(crate) struct Certificates {
+    policy: Policy,
+    engine: Engine,
+    files: Option<(Files, Contents)>,
+    proxies: watch::Sender<Arc<ServerConfig>>,
+    webhooks: watch::Sender<Arc<ServerConfig>>,
+}
+
+impl Certificates {
+    /// Reads the files, or makes a certificate for these names.
+    pub(crate) fn new(args: &TlsArgs, names: &[String], engine: &Engine) -> Result<Self> {
+        let policy = args.policy()?;
+        let (files, material) = match args.files() {
+            Some(files) => {
+                let contents = files.read().context("cannot read the certificate")?;
+                let material = contents.material()?;
+                info!(certificate = %files.certificate.display(), "TLS ports use a certificate from files");
+                (Some((files, contents)), material)
+            }
+            None => {
+                info!(
+                    "TLS ports use a certificate made for this run; no client can prove its identity by it"
+                );
+                (None, Material::self_made(names)?)
+            }
+        };
+        let proxies = tls::for_proxies(&material, &policy, engine)?;
+        let webhooks = tls::for_webhooks(&material, &policy)?;
+        Ok(Self {
+            policy,
+            engine: engine.clone(),
+            files,
+            proxies: watch::Sender::new(Arc::new(proxies)),
+            webhooks: watch::Sender::new(Arc::new(webhooks)),
+        })
+    }
+
+    /// For the port proxies connect to.
+    pub(crate) fn for_proxies(&self) -> Acceptor {
+        Acceptor::new(self.proxies.subscribe())
+    }
+
+    /// For the port of the webhooks.
+    pub(crate) fn for_webhooks(&self) -> Acceptor {
+        Acceptor::new(self.webhooks.subscribe())
+    }
+
+    /// Follows the files, if there are any. New connections get what they hold; what cannot be used changes nothing.
+    pub(crate) async fn follow(mut self) {
+        while self.files.is_some() {
+            sleep(PERIOD).await;
+            if let Err(error) = self.refresh() {
+                warn!("the certificate stays as it was: {error:#}");
+            }
+        }
+    }
+
+    fn refresh(&mut self) -> Result<()> {
+        let Some((files, known)) = &mut self.files else { return Ok(()) };
+        let now = files.read()?;
+        if now == *known {
+            return Ok(());
+        }
+        let material = now.material()?;
+        self.proxies.send_replace(Arc::new(tls::for_proxies(&material, &self.policy, &self.engine)?));
+        self.webhooks.send_replace(Arc::new(tls::for_webhooks(&material, &self.policy)?));
+        *known = now;
+        info!("the certificate was replaced");
+        Ok(())
+    }
+}

@@ -1,0 +1,181 @@
+//! Which ports a process opens, and when.
+
+use std::io::{self, ErrorKind};
+use std::time::Duration;
+
+use anyhow::Context as _;
+use canopus_runtime::shutdown::{Phase, Shutdown};
+use canopus_runtime::tasks::Tasks;
+use canopus_xds::server::Options;
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio_stream::Stream;
+use tokio_stream::wrappers::TcpListenerStream;
+use tracing::{info, warn};
+
+use super::certificates::{Certificates, TlsArgs};
+use super::grpc::Grpc;
+use super::{tls, web, webhook};
+use crate::http;
+
+/// Flags about ports. Names are pilot-discovery's.
+#[derive(Args, Debug)]
+pub(crate) struct PortArgs {
+    /// Address to serve xDS on, without TLS; empty serves it on --httpAddr.
+    #[arg(long = "grpcAddr", value_name = "ADDRESS", default_value = ":15010")]
+    grpc_addr: String,
+    /// Address to serve xDS on, with TLS; empty does not serve it.
+    #[arg(long = "secureGRPCAddr", value_name = "ADDRESS", default_value = ":15012")]
+    secure_grpc_addr: String,
+    /// Address to serve readiness and the debug endpoints on.
+    #[arg(long = "httpAddr", value_name = "ADDRESS", default_value = ":8080")]
+    http_addr: String,
+    /// Address to serve webhooks on, with TLS; empty serves them on --httpAddr, without.
+    #[arg(long = "httpsAddr", value_name = "ADDRESS", default_value = ":15017")]
+    https_addr: String,
+    /// Address to serve metrics, the version and the debug endpoints on; empty for nowhere.
+    #[arg(long = "monitoringAddr", value_name = "ADDRESS", default_value = ":15014")]
+    monitoring_addr: String,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+    /// How often a quiet connection of a proxy is probed.
+    #[arg(long = "keepaliveInterval", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    keepalive_interval: Duration,
+    /// How long a proxy may take to answer a probe.
+    #[arg(long = "keepaliveTimeout", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    keepalive_timeout: Duration,
+    /// How long a proxy may stay connected before it is asked to connect again; without, for ever.
+    #[arg(long = "keepaliveMaxServerConnectionAge", value_name = "DURATION", value_parser = duration)]
+    keepalive_max_server_connection_age: Option<Duration>,
+    /// How long streams may take to end when the process is asked to stop.
+    #[arg(long = "shutdownDuration", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    pub(crate) shutdown_duration: Duration,
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: canopus_base::duration::Duration = text.parse().map_err(|e| format!("{e}"))?;
+    parsed.to_std().ok_or_else(|| "must not be negative".to_owned())
+}
+
+impl PortArgs {
+    /// How the xDS server treats proxies.
+    pub(crate) fn options(&self) -> Options {
+        Options {
+            keepalive_interval: Some(self.keepalive_interval),
+            keepalive_timeout: self.keepalive_timeout,
+            max_connection_age: self.keepalive_max_server_connection_age,
+            drain_timeout: self.shutdown_duration,
+            ..Options::default()
+        }
+    }
+}
+
+/// What the ports answer with.
+pub(crate) struct Ports<'a> {
+    pub(crate) args: &'a PortArgs,
+    pub(crate) grpc: Grpc,
+    pub(crate) certificates: Certificates,
+    pub(crate) served: http::Served,
+    pub(crate) shutdown: &'a Shutdown,
+}
+
+impl Ports<'_> {
+    /// Opens the ports that say how start-up goes.
+    pub(crate) async fn open_early(&self) -> anyhow::Result<()> {
+        let mut router = http::admin(self.served.clone());
+        if self.args.https_addr.is_empty() {
+            router = router.merge(webhook::router());
+        }
+        if self.args.grpc_addr.is_empty() {
+            router = self.grpc.beside(router);
+        }
+        let listener = listen(&self.args.http_addr).await?;
+        info!(http = %listener.local_addr()?, "serving readiness");
+        self.spawn_web("http", TcpListenerStream::new(listener), router);
+        if !self.args.monitoring_addr.is_empty() {
+            let listener = listen(&self.args.monitoring_addr).await?;
+            info!(monitoring = %listener.local_addr()?, "serving metrics");
+            self.spawn_web(
+                "monitoring",
+                TcpListenerStream::new(listener),
+                http::monitoring(self.served.clone()),
+            );
+        }
+        Ok(())
+    }
+
+    /// Opens the other ports.
+    pub(crate) async fn open(self, tasks: &Tasks) -> anyhow::Result<()> {
+        if !self.args.secure_grpc_addr.is_empty() {
+            let listener = listen(&self.args.secure_grpc_addr).await?;
+            info!(grpc = %listener.local_addr()?, "serving proxies with TLS");
+            self.spawn_grpc("secure xds", tls::incoming(listener, self.certificates.for_proxies()));
+        }
+        if self.args.grpc_addr.is_empty() {
+            let (grpc, part) = (self.grpc.clone(), self.shutdown.register(Phase::Serving, "xds"));
+            tokio::spawn(async move {
+                part.stopping().await;
+                grpc.drain();
+            });
+        } else {
+            let listener = listen(&self.args.grpc_addr).await?;
+            info!(grpc = %listener.local_addr()?, "serving proxies");
+            self.spawn_grpc("xds", TcpListenerStream::new(listener));
+        }
+        if !self.args.https_addr.is_empty() {
+            let listener = listen(&self.args.https_addr).await?;
+            info!(https = %listener.local_addr()?, "serving webhooks");
+            let router = http::readiness(self.served.clone()).merge(webhook::router());
+            self.spawn_web("webhooks", tls::incoming(listener, self.certificates.for_webhooks()), router);
+        }
+        tasks.spawn("certificates", self.certificates.follow());
+        Ok(())
+    }
+
+    fn spawn_grpc<IO>(
+        &self,
+        name: &'static str,
+        incoming: impl Stream<Item = io::Result<IO>> + Send + 'static,
+    ) where
+        IO: super::grpc::Transport,
+    {
+        let (grpc, part) = (self.grpc.clone(), self.shutdown.register(Phase::Serving, name));
+        tokio::spawn(async move {
+            if let Err(error) = grpc.serve_on(incoming, part.stopping()).await {
+                warn!(%error, "the {name} port ended");
+            }
+        });
+    }
+
+    fn spawn_web<IO>(
+        &self,
+        name: &'static str,
+        incoming: impl Stream<Item = io::Result<IO>> + Send + 'static,
+        router: axum::Router,
+    ) where
+        IO: web::Transport,
+    {
+        let part = self.shutdown.register(Phase::Serving, name);
+        tokio::spawn(async move {
+            tokio::select! {
+                () = web::serve(incoming, router, part.stopping()) => {}
+                () = part.forced() => {}
+            }
+        });
+    }
+}
+
+/// Binds `host:port`. As in Go, no host means every address of the machine.
+async fn listen(address: &str) -> anyhow::Result<TcpListener> {
+    let bound = match address.strip_prefix(':') {
+        Some(port) => match TcpListener::bind(format!("[::]:{port}")).await {
+            // A machine without IPv6.
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                TcpListener::bind(format!("0.0.0.0:{port}")).await
+            }
+            bound => bound,
+        },
+        None => TcpListener::bind(address).await,
+    };
+    bound.with_context(|| format!("cannot listen on {address}"))
+}

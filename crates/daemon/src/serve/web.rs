@@ -1,0 +1,105 @@
+//! The HTTP ports, with and without TLS.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ConnectInfo;
+use axum::http::Request;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use tokio_stream::{Stream, StreamExt as _};
+use tower_service::Service as _;
+use tracing::debug;
+
+use super::tls::TlsConnection;
+
+/// How long a client may take to send the head of a request.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How often a quiet HTTP/2 connection is probed.
+const PROBE: Duration = Duration::from_secs(90);
+
+/// A connection HTTP can be spoken over.
+pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
+    /// Where the client connected from.
+    fn remote(&self) -> Option<SocketAddr>;
+}
+
+impl Transport for TcpStream {
+    fn remote(&self) -> Option<SocketAddr> {
+        self.peer_addr().ok()
+    }
+}
+
+impl Transport for TlsConnection {
+    fn remote(&self) -> Option<SocketAddr> {
+        self.caller().address
+    }
+}
+
+/// Serves connections until `shutdown`; requests under way are answered.
+pub(crate) async fn serve<IO>(
+    incoming: impl Stream<Item = io::Result<IO>>,
+    router: Router,
+    shutdown: impl Future<Output = ()>,
+) where
+    IO: Transport,
+{
+    let (stop, stopping) = watch::channel(false);
+    let mut incoming = std::pin::pin!(incoming);
+    let mut shutdown = std::pin::pin!(shutdown);
+    loop {
+        let accepted = tokio::select! {
+            accepted = incoming.next() => accepted,
+            () = &mut shutdown => break,
+        };
+        match accepted {
+            Some(Ok(connection)) => {
+                tokio::spawn(converse(connection, router.clone(), stopping.clone()));
+            }
+            Some(Err(error)) => debug!(%error, "a connection cannot be accepted"),
+            None => break,
+        }
+    }
+    drop(stopping);
+    stop.send_replace(true);
+    stop.closed().await;
+}
+
+async fn stop(stopping: &mut watch::Receiver<bool>) {
+    // A sender that is gone means the same.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Serves one connection.
+async fn converse(connection: impl Transport, router: Router, mut stopping: watch::Receiver<bool>) {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
+    server.http2().timer(TokioTimer::new()).keep_alive_interval(PROBE);
+    let remote = connection.remote();
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        if let Some(remote) = remote {
+            request.extensions_mut().insert(ConnectInfo(remote));
+        }
+        router.clone().call(request)
+    });
+    let serving = server.serve_connection(TokioIo::new(connection), service);
+    let mut serving = std::pin::pin!(serving);
+    let ended = tokio::select! {
+        ended = serving.as_mut() => ended,
+        () = stop(&mut stopping) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    if let Err(error) = ended {
+        debug!(%error, "a connection ended badly");
+    }
+}
