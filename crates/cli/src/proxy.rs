@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use canopus_api::kube::Pod;
@@ -56,6 +56,10 @@ pub(crate) struct ProxyArguments {
     /// Further metadata of its node; the value is JSON, or else a text. May be repeated.
     #[arg(long, value_name = "KEY=VALUE")]
     metadata: Vec<String>,
+    /// What Envoy's administration endpoint `/server_info` answered: the proxy has the extensions of that Envoy. Without, it
+    /// is what its node says, or Istio's own proxy.
+    #[arg(long, value_name = "FILE")]
+    server_info: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -108,15 +112,15 @@ impl ProxyArguments {
 
     /// The node of the proxy, and the identity it is taken to have proved.
     pub(crate) fn node(&self, global: &Global, world: &World) -> anyhow::Result<(Node, Identity)> {
-        let node = match &self.proxy {
-            Some(file) => {
-                let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
-                let tree =
-                    yaml::parse_one(&text, &Limits::default()).with_context(|| file.display().to_string())?;
-                json::read::<Node>(&tree, Unknown::Report).with_context(|| file.display().to_string())?.value
-            }
+        let mut node = match &self.proxy {
+            Some(file) => read_node(&read(file)?, file)?,
             None => self.made(global, world)?,
         };
+        if let Some(file) = &self.server_info {
+            let info = read(file)?;
+            let told = info.get("node").with_context(|| format!("{} tells of no node", file.display()))?;
+            node.extensions = read_node(told, file)?.extensions;
+        }
         let identity = identity(&node, world)?;
         Ok((node, identity))
     }
@@ -192,6 +196,15 @@ impl ProxyArguments {
         }
         Ok(json::read::<Node>(&Value::Map(node).into(), Unknown::Reject)?.value)
     }
+}
+
+fn read(file: &Path) -> anyhow::Result<Tree> {
+    let text = fs::read(file).with_context(|| format!("cannot read {}", file.display()))?;
+    yaml::parse_one(&text, &Limits::default()).with_context(|| file.display().to_string())
+}
+
+fn read_node(tree: &Tree, file: &Path) -> anyhow::Result<Node> {
+    Ok(json::read::<Node>(tree, Unknown::Report).with_context(|| file.display().to_string())?.value)
 }
 
 /// The identity of a node's service account.

@@ -4,6 +4,7 @@
 use std::fs;
 use std::process::{Command, Output};
 
+use canopus_testkit::Envoy;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -254,4 +255,17 @@ fn nonsense_on_the_command_line_is_told_apart_from_failure() {
     assert_eq!(unknown_pod.status.code(), Some(1));
     let said = String::from_utf8(unknown_pod.stderr).unwrap();
     assert_eq!(said, "Error: there is no pod nobody in namespace default\n");
+}
+
+#[tokio::test]
+async fn real_envoy_accepts_the_file_made_for_it() {
+    let info = Envoy::launch("{}").await.unwrap().ask("/server_info").await.unwrap();
+    let files = [("mesh.yaml", WORLD), ("info.json", info.as_str())];
+    let arguments = ["-f", "mesh.yaml", "-n", "edge", "--ip", "10.0.0.7", "-o", "bootstrap"];
+    let of_istio = run(&files, &arguments);
+    let stock = run(&files, &[&arguments[..], &["--server-info", "info.json"]].concat());
+    assert_eq!(stock.status.code(), Some(0), "{stock:?}");
+    Envoy::validate(&String::from_utf8(stock.stdout).unwrap()).await.unwrap();
+    let refusal = Envoy::validate(&String::from_utf8(of_istio.stdout).unwrap()).await.unwrap_err();
+    assert!(refusal.to_string().contains("istio"), "{refusal}");
 }

@@ -81,10 +81,6 @@ fn judge(case: &Case, extensions: &[Extension]) -> anyhow::Result<Vec<Difference
     scenario.proxies.retain(RecordedProxy::is_envoy);
     for proxy in &mut scenario.proxies {
         proxy.node.extensions = extensions.to_vec();
-        if proxy.node.cluster.is_empty() {
-            // Recorded nodes may have none, but no Envoy asks for anything without.
-            proxy.node.cluster = "judged".to_owned();
-        }
     }
     let generated = Generated::of(&scenario)?;
     let mut found = Vec::new();

@@ -51,8 +51,13 @@ impl Bundle {
             ("listeners", list(listeners.map(|listener| Ok(json::write(&listener?))))?),
             ("secrets", list(secrets.map(|secret| Ok(json::write(&secret?))))?),
         ];
+        let mut node = node.clone();
+        if node.cluster.is_empty() {
+            // Without one Envoy asks for nothing.
+            node.cluster.clone_from(&node.id);
+        }
         Ok(map([
-            ("node", json::write(node)),
+            ("node", json::write(&node)),
             ("bootstrapExtensions", Value::List(vec![internal_listeners()]).into()),
             ("dynamicResources", map([("adsConfig", ads_config())])),
             ("staticResources", map(resources)),
