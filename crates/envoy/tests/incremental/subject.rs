@@ -1,0 +1,197 @@
+//! What is watched: everything that a handful of proxies get.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_engine::{Engine, Options, Query, QueryError, Root, RootId};
+use canopus_envoy::bundle::References;
+use canopus_envoy::cluster::Clusters;
+use canopus_envoy::endpoint::Assignment;
+use canopus_envoy::listener::Listeners;
+use canopus_envoy::name_table::NameTables;
+use canopus_envoy::resources::Resources;
+use canopus_envoy::route_config::Routes;
+use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::google::protobuf::{Struct, Value};
+use canopus_proto::resource::Resource;
+
+/// How many results nobody watches an engine keeps.
+pub(crate) const IDLE: usize = 50;
+
+/// An engine without a world.
+pub(crate) fn engine() -> Engine {
+    Engine::with_options(Options { threads: 1, idle: IDLE })
+}
+
+/// The proxies: two sidecars and a gateway.
+pub(crate) struct Proxies(Vec<Proxy>);
+
+impl Proxies {
+    pub(crate) fn new() -> Self {
+        let places = [
+            ("sidecar", "a", "x", "10.0.0.1"),
+            ("sidecar", "b", "w", "10.0.1.2"),
+            ("router", "a", "z", "10.0.0.3"),
+        ];
+        Self(places.map(|(kind, space, name, ip)| proxy(kind, space, name, ip)).into())
+    }
+}
+
+fn proxy(kind: &str, space: &str, name: &str, ip: &str) -> Proxy {
+    let labels = BTreeMap::from([("app", name), ("istio", "gw")]);
+    let labels: BTreeMap<_, _> =
+        labels.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+    let fields = [
+        ("NAMESPACE", space),
+        ("CLUSTER_ID", "Kubernetes"),
+        ("INSTANCE_IPS", ip),
+        ("ISTIO_VERSION", "1.32.0"),
+    ];
+    let mut fields: BTreeMap<_, _> =
+        fields.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
+    fields.insert("LABELS".to_owned(), Value::from(Struct::from(labels)));
+    let node = Node {
+        id: format!("{kind}~{ip}~{name}.{space}~{space}.svc.cluster.local"),
+        metadata: Some(Struct::from(fields)),
+        ..Node::default()
+    };
+    Proxy::new(&node, None).unwrap()
+}
+
+/// The value of any root.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Held {
+    View(View),
+    Many(Arc<Resources>),
+    One(Arc<Option<Resource>>),
+    Table(Arc<Resource>),
+    Failed(QueryError),
+}
+
+/// Any root.
+enum Any {
+    View(Root<ViewOf>),
+    Clusters(Root<Clusters>),
+    Listeners(Root<Listeners>),
+    Assignment(Root<Assignment>),
+    Routes(Root<Routes>),
+    Names(Root<NameTables>),
+}
+
+fn held<T>(value: Result<Arc<T>, QueryError>, wrap: impl Fn(Arc<T>) -> Held) -> Held {
+    value.map_or_else(Held::Failed, wrap)
+}
+
+fn view(view: Arc<View>) -> Held {
+    Held::View(view.as_ref().clone())
+}
+
+impl Any {
+    fn id(&self) -> RootId {
+        match self {
+            Self::View(root) => root.id(),
+            Self::Clusters(root) => root.id(),
+            Self::Listeners(root) => root.id(),
+            Self::Assignment(root) => root.id(),
+            Self::Routes(root) => root.id(),
+            Self::Names(root) => root.id(),
+        }
+    }
+
+    fn value(&self) -> Held {
+        match self {
+            Self::View(root) => held(root.value(), view),
+            Self::Clusters(root) => held(root.value(), Held::Many),
+            Self::Listeners(root) => held(root.value(), Held::Many),
+            Self::Assignment(root) => held(root.value(), Held::One),
+            Self::Routes(root) => held(root.value(), Held::One),
+            Self::Names(root) => held(root.value(), Held::Table),
+        }
+    }
+
+    /// The value that another engine has.
+    fn value_in(&self, engine: &Engine) -> Held {
+        match self {
+            Self::View(root) => held(engine.get::<ViewOf>(root.key()), view),
+            Self::Clusters(root) => held(engine.get::<Clusters>(root.key()), Held::Many),
+            Self::Listeners(root) => held(engine.get::<Listeners>(root.key()), Held::Many),
+            Self::Assignment(root) => held(engine.get::<Assignment>(root.key()), Held::One),
+            Self::Routes(root) => held(engine.get::<Routes>(root.key()), Held::One),
+            Self::Names(root) => held(engine.get::<NameTables>(root.key()), Held::Table),
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::View(root) => described(root),
+            Self::Clusters(root) => described(root),
+            Self::Listeners(root) => described(root),
+            Self::Assignment(root) => described(root),
+            Self::Routes(root) => described(root),
+            Self::Names(root) => described(root),
+        }
+    }
+}
+
+fn described<Q: Query>(root: &Root<Q>) -> String {
+    format!("{}({:?})", Q::NAME, root.key())
+}
+
+/// What all proxies get, each resource by its own root, as connected proxies ask for them.
+pub(crate) struct Watched<'a> {
+    proxies: &'a Proxies,
+    roots: BTreeMap<RootId, Any>,
+}
+
+impl<'a> Watched<'a> {
+    pub(crate) fn new(engine: &Engine, proxies: &'a Proxies) -> Self {
+        let mut watched = Self { proxies, roots: BTreeMap::new() };
+        watched.follow(engine);
+        watched
+    }
+
+    /// Asks for what proxies would ask for now, and no longer for the rest.
+    pub(crate) fn follow(&mut self, engine: &Engine) {
+        let mut roots = BTreeMap::new();
+        let mut keep = |root: Any| roots.insert(root.id(), root);
+        for proxy in &self.proxies.0 {
+            let own = engine.watch::<ViewOf>(proxy.clone());
+            let clusters = engine.watch::<Clusters>(proxy.clone());
+            let listeners = engine.watch::<Listeners>(proxy.clone());
+            let view = own.value().unwrap().as_ref().clone();
+            let list = |value: Result<Arc<Resources>, QueryError>| -> Vec<Resource> {
+                value.unwrap().iter().cloned().collect()
+            };
+            let references = References::of(&list(clusters.value()), &list(listeners.value()));
+            for name in references.assignments {
+                keep(Any::Assignment(engine.watch::<Assignment>((view.clone(), name))));
+            }
+            for name in references.routes {
+                keep(Any::Routes(engine.watch::<Routes>((view.clone(), name))));
+            }
+            keep(Any::Names(engine.watch::<NameTables>(view)));
+            keep(Any::View(own));
+            keep(Any::Clusters(clusters));
+            keep(Any::Listeners(listeners));
+        }
+        self.roots = roots;
+    }
+
+    /// All values.
+    pub(crate) fn values(&self) -> BTreeMap<RootId, Held> {
+        self.roots.iter().map(|(id, root)| (*id, root.value())).collect()
+    }
+
+    /// The roots whose value is not what it was, ascending.
+    pub(crate) fn differing(&self, before: &BTreeMap<RootId, Held>) -> Vec<RootId> {
+        let now = self.values();
+        before.iter().filter(|(id, value)| now.get(id) != Some(value)).map(|(id, _)| *id).collect()
+    }
+
+    /// The roots whose value is not that of another engine.
+    pub(crate) fn unlike(&self, engine: &Engine) -> Vec<String> {
+        let unlike = self.roots.values().filter(|root| root.value() != root.value_in(engine));
+        unlike.map(Any::name).collect()
+    }
+}
