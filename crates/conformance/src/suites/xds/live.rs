@@ -32,7 +32,7 @@ use super::world::settings;
 const SERVER: &str = "istiod.istio-system.svc";
 
 /// A question that is answered at once and changes nothing: whatever was to be said before it has been said.
-const BARRIER: &str = types::DEBUG;
+const BARRIER: &str = "istio.io/debug/barrier";
 
 /// A running control plane and the world it serves.
 pub(super) struct Live {
