@@ -130,7 +130,8 @@ impl ControlPlane for Mesh {
         peer.address = address;
         let Some(identities) = identities.filter(|_| self.flag(XDS_AUTH)) else { return Ok(()) };
         if identities.is_empty() {
-            let message = "authentication failure: a client certificate is needed on this port";
+            // Parity: why is not said to somebody nobody knows.
+            let message = "authentication failure";
             return Err(Refusal::new(Code::Unauthenticated, message));
         }
         peer.extensions.insert(Proven(identities));

@@ -124,6 +124,7 @@ const ENDPOINTS: &[Endpoint] = &[
     endpoint("syncz", "How far each client is", Debug::syncz),
     endpoint("telemetryz", "Telemetry objects, or what they mean for a proxy", Debug::telemetryz),
     own("why", "The objects a resource of a proxy was made from", Debug::why),
+    own("world", "Services, endpoints and policies with the objects behind them", Debug::world),
 ];
 
 impl Debug {

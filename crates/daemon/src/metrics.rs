@@ -13,7 +13,7 @@ use canopus_runtime::metrics::catalogue::{
     PILOT_K8S_REG_EVENTS, PILOT_PROXY_CONVERGENCE_TIME, PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS,
     PILOT_PUSHCONTEXT_INIT_SECONDS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS, PILOT_XDS_CDS_REJECT,
     PILOT_XDS_CONFIG_SIZE_BYTES, PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT,
-    PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES, PILOT_XDS_RDS_REJECT, PILOT_XDS_SEND_TIME,
+    PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES, PILOT_XDS_RDS_REJECT,
 };
 use canopus_runtime::metrics::{Counter, Family, Gauge, Histogram, Registry};
 use canopus_xds::{Code, SessionEvent, types};
@@ -31,7 +31,6 @@ pub struct Metrics {
     clients: Family<Gauge, 1>,
     pushes: Family<Counter, 1>,
     push_time: Family<Histogram, 1>,
-    send_time: Histogram,
     size: Family<Histogram, 1>,
     rejects: Family<Counter, 1>,
     rejects_of: [(&'static str, Family<Gauge, 2>); 4],
@@ -79,7 +78,6 @@ impl Metrics {
             clients: registry.family(PILOT_XDS),
             pushes: registry.family(PILOT_XDS_PUSHES),
             push_time: registry.family(PILOT_XDS_PUSH_TIME),
-            send_time: registry.value(PILOT_XDS_SEND_TIME),
             size: registry.family(PILOT_XDS_CONFIG_SIZE_BYTES),
             rejects: registry.family(PILOT_TOTAL_XDS_REJECTS),
             rejects_of: [
@@ -107,33 +105,27 @@ impl Metrics {
 
     fn sent(&self, connection: &Connection, type_url: &str, revision: u64, pushed: bool, bytes: usize) {
         let label = label(type_url);
-        let since = self.first_of_batch(connection, revision, pushed);
         self.pushes.with([&label]).inc();
-        self.push_time.with([&label]).observe_duration(since.unwrap_or_default());
-        self.send_time.observe(0.0);
         self.size.with([type_url]).observe(bytes as f64);
-        if pushed {
-            self.bytes.with([&label]).inc_by(bytes as u64);
+        if !pushed {
+            return;
+        }
+        self.bytes.with([&label]).inc_by(bytes as u64);
+        let mut memory = self.memory.lock();
+        let is_first = memory.sent.insert(connection.id, revision) != Some(revision);
+        if let Some(waited) = memory.batch(revision).map(|batch| batch.applied.elapsed()) {
+            self.push_time.with([&label]).observe_duration(waited);
+            if is_first {
+                self.queue_time.observe_duration(waited);
+            }
         }
     }
 
-    /// How long a batch has waited for a client; `None` if this is not the first the client is sent of it.
-    fn first_of_batch(
-        &self,
-        connection: &Connection,
-        revision: u64,
-        pushed: bool,
-    ) -> Option<std::time::Duration> {
-        if !pushed {
-            return None;
-        }
+    /// The batch a client was sent something of and has everything of now; `None` if it was sent nothing.
+    fn settled(&self, connection: &Connection, revision: u64) -> Option<Batch> {
         let mut memory = self.memory.lock();
-        if memory.sent.insert(connection.id, revision) == Some(revision) {
-            return None;
-        }
-        let waited = memory.batch(revision)?.applied.elapsed();
-        self.queue_time.observe_duration(waited);
-        Some(waited)
+        let sent = memory.sent.remove(&connection.id)?;
+        memory.batch(sent).filter(|batch| batch.revision <= revision)
     }
 
     fn rejected(&self, connection: &Connection, type_url: &str, code: i32) {
@@ -183,8 +175,7 @@ impl Observer for Metrics {
             SessionEvent::Nacked { type_url, code, .. } => self.rejected(connection, type_url, *code),
             SessionEvent::Expired { type_url, .. } => self.expired.with([&label(type_url)]).inc(),
             SessionEvent::Settled { revision } => {
-                let batch = self.memory.lock().batch(*revision);
-                if let Some(batch) = batch {
+                if let Some(batch) = self.settled(connection, *revision) {
                     self.convergence_time.observe_duration(batch.seen.elapsed());
                 }
             }

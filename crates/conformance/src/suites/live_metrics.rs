@@ -39,7 +39,12 @@ const WITHOUT_SUBJECT: &[&str] =
     &["citadel_server_", "pilot_xds_recv_max", "pilot_sds_certificate_errors_total"];
 
 /// Gauges that Istio sets while it generates, so that they say what the last push happened to look at.
-const OF_THE_LAST_PUSH: &[&str] = &["pilot_eds_no_instances", "pilot_dns_cluster_without_endpoints"];
+const OF_THE_LAST_PUSH: &[&str] = &[
+    "endpoint_no_pod",
+    "pilot_dns_cluster_without_endpoints",
+    "pilot_eds_no_instances",
+    "pilot_endpoint_not_ready",
+];
 
 /// The suite, with what the actions changed.
 #[derive(Default)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use canopus_api::Object;
 use canopus_engine::{Ctx, Engine, Query, QueryError};
 use canopus_mesh::destination_rule::{Rule, RulesFor};
+use canopus_mesh::dump::{self, Selection};
 use canopus_mesh::proxy::{View, ViewOf};
 use canopus_mesh::scope::{Scope, scope};
 use canopus_mesh::service::Service;
@@ -20,6 +21,24 @@ use super::{Answer, Debug, Question};
 const DEFAULT: &str = "default-sidecar";
 
 impl Debug {
+    /// Services with their endpoints and the objects behind them; with `proxyID`, what a proxy sees and is subject to.
+    /// `service` and `namespace` narrow it, `dependents` says what depends on each object.
+    pub(super) fn world(&self, question: &Question) -> Result<Answer, QueryError> {
+        let client = match self.optional_client(question) {
+            Ok(client) => client,
+            Err(answer) => return Ok(answer),
+        };
+        let given = |key| question.parameters.get(key).filter(|text| !text.is_empty()).map(str::to_owned);
+        let selection = Selection {
+            service: given("service"),
+            namespace: given("namespace"),
+            proxy: client.map(|client| client.proxy.clone()),
+            dependents: question.parameters.has("dependents"),
+        };
+        let world = dump::world(self.engine(), &selection)?;
+        Ok(Answer::json(question, &serde_json::to_value(world).unwrap_or_default()))
+    }
+
     /// What the Sidecar of a proxy lets it see.
     pub(super) fn sidecarz(&self, question: &Question) -> Result<Answer, QueryError> {
         let client = match self.client(question) {

@@ -269,6 +269,17 @@ async fn why_names_the_objects_behind_a_cluster_and_no_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn world_can_be_narrowed_to_what_a_proxy_sees_of_a_service() {
+    let lab = Lab::open(&[]).await;
+    lab.connect("cart-1", "shop");
+    let all = lab.json("world").await;
+    assert_eq!(all["services"].as_array().unwrap().len(), 2);
+    let one = lab.json("world?proxyID=cart-1.shop&service=cart&namespace=shop").await;
+    assert_eq!(one["services"].as_array().unwrap().len(), 1);
+    assert!(one["proxy"].is_object(), "{one:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ledger_and_convergence_name_objects_and_clients() {
     let lab = Lab::open(&[]).await;
     lab.connect("cart-1", "shop");

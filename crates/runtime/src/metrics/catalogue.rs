@@ -55,3 +55,8 @@ pub fn describe() -> Vec<Description> {
     all.sort_by_key(|description| description.name);
     all
 }
+
+/// The metrics of the agent, which puts a prefix before their names.
+pub fn of_agent() -> &'static [Description] {
+    AGENT
+}

@@ -140,3 +140,16 @@ fn catalogue_is_consistent() {
         );
     }
 }
+
+/// Those of the agent and of the CNI plugin are not the control plane's.
+#[test]
+fn documentation_names_every_metric_of_the_control_plane() {
+    let page = include_str!("../../../../docs/metrics.md");
+    let elsewhere = ["istio_cni_", "nodeagent_", "ztunnel_"];
+    let agent: Vec<_> = super::catalogue::of_agent().iter().map(|metric| metric.name).collect();
+    for metric in super::catalogue::describe() {
+        let ours =
+            !agent.contains(&metric.name) && !elsewhere.iter().any(|prefix| metric.name.starts_with(prefix));
+        assert!(!ours || page.contains(&format!("| `{}` |", metric.name)), "{}", metric.name);
+    }
+}

@@ -5,7 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use canopus_base::spiffe::Identity;
-use canopus_daemon::control_plane::{Mesh, Proven};
+use canopus_daemon::control_plane::Mesh;
+use canopus_daemon::serve::grpc::Caller;
 use canopus_proto::Any;
 use canopus_proto::Message as _;
 use canopus_proto::envoy::config::core::v3::Node;
@@ -54,7 +55,7 @@ impl Drop for Link {
 }
 
 impl Client {
-    /// Connects; the identity is what the transport proved, `None` where it cannot prove any.
+    /// Connects; the identities are what the transport proved, `None` where it cannot prove any.
     pub(crate) async fn open(
         mesh: Arc<Mesh>,
         node: Node,
@@ -63,10 +64,10 @@ impl Client {
         if node.id.is_empty() {
             return Err(Refusal::new(Code::InvalidArgument, "missing node information"));
         }
-        let mut peer = Peer { address: Some(SocketAddr::from(([127, 0, 0, 1], 40_000))), ..Peer::default() };
-        if let Some(identity) = identity {
-            peer.extensions.insert(Proven(vec![identity.to_string()]));
-        }
+        let address = Some(SocketAddr::from(([127, 0, 0, 1], 40_000)));
+        let identities = identities.map(|all| all.iter().map(ToString::to_string).collect());
+        let mut peer = Peer { address, ..Peer::default() };
+        peer.extensions.insert(Caller { address, identities });
         mesh.admit(&mut peer).await?;
         let client = mesh.connect(&peer, node).await?;
         let session = Session::new(Protocol::Sotw, 1, Limits::default(), Arc::default());

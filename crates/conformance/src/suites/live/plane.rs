@@ -21,6 +21,7 @@ use canopus_engine::{Batch, Engine};
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_runtime::flags::Flags;
+use canopus_runtime::metrics::catalogue::PILOT_INFO;
 use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::version::BuildInfo;
@@ -86,6 +87,7 @@ impl Plane {
         let metrics = Registry::new();
         let counts = Arc::new(Metrics::new(&metrics));
         metrics::register_build(&metrics, "pilot", &BuildInfo::current());
+        metrics.family(PILOT_INFO).with([&BuildInfo::current().to_string()]).set(1.0);
         let engine = Engine::new();
         engine.apply(batch);
         let dispatcher = Dispatcher::new(engine, vec![counts.clone()]);
@@ -135,7 +137,7 @@ impl Plane {
     /// Connects a proxy of the world and has it ask for everything it asks for.
     pub(crate) fn connect(&self, proxy: &RecordedProxy) -> anyhow::Result<Client> {
         let identity = Identity { namespace: proxy.namespace.clone(), account: proxy.account.clone() };
-        let identity = Some(identity.spiffe()?);
+        let identity = Some(vec![identity.spiffe()?]);
         self.runtime.block_on(async {
             let opened = Client::open(Arc::clone(&self.mesh), proxy.node.clone(), identity).await;
             let mut client = opened.map_err(|refusal| anyhow!("{refusal}"))?;
@@ -146,17 +148,19 @@ impl Plane {
         })
     }
 
-    /// Asks one question on a stream of its own.
+    /// Asks one question on a stream of its own; `secure` is whether the transport can prove identities.
     pub(crate) fn ask(
         &self,
         node: canopus_proto::envoy::config::core::v3::Node,
+        secure: bool,
         identity: Option<&Identity>,
         type_url: &str,
         names: &[String],
     ) -> anyhow::Result<Result<Response, canopus_xds::Refusal>> {
         let identity = identity.map(Identity::spiffe).transpose()?;
         Ok(self.runtime.block_on(async {
-            let mut client = Client::open(Arc::clone(&self.mesh), node, identity).await?;
+            let proven = secure.then(|| identity.into_iter().collect());
+            let mut client = Client::open(Arc::clone(&self.mesh), node, proven).await?;
             client.ask(type_url, names)
         }))
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, anyhow};
 use canopus_api::{Object, Options};
 use canopus_base::tree::Node;
+use canopus_xds::types;
 use serde_json::{Value as Json, json};
 
 use super::client::Client;
@@ -104,8 +105,11 @@ impl Stage<'_> {
             Action::ConfigDelete => self.remove(&route())?,
             Action::EndpointPush => self.ready(false)?,
             Action::EndpointPushBack => self.ready(true)?,
-            Action::ServiceCreate => self.set(service())?,
-            Action::ServiceDelete => self.remove(&service())?,
+            Action::ServiceCreate => self.plane.update(vec![decode(service())?, decode(slice())?], &[])?,
+            Action::ServiceDelete => {
+                let gone = [decode(service())?.key(), decode(slice())?.key()];
+                self.plane.update(Vec::new(), &gone)?;
+            }
             Action::ForcedPush => {
                 let peer = std::net::SocketAddr::from(([127, 0, 0, 1], 1));
                 self.plane.get("GET", "/debug/adsz?push=true", peer, None)?;
@@ -129,8 +133,10 @@ impl Stage<'_> {
     }
 
     fn connect(&mut self, proxy: usize) -> anyhow::Result<()> {
-        let proxy = self.world.proxies.get(proxy).context("no such proxy")?;
-        self.clients.push(self.plane.connect(proxy)?);
+        let mut proxy = self.world.proxies.get(proxy).context("no such proxy")?.clone();
+        // Where metrics were recorded, nobody asked for extensions.
+        proxy.subscriptions.retain(|(type_url, _)| type_url != types::EXTENSION);
+        self.clients.push(self.plane.connect(&proxy)?);
         Ok(())
     }
 
@@ -188,6 +194,21 @@ fn service() -> Json {
         "kind": "Service",
         "metadata": {"name": "fresh", "namespace": "shop"},
         "spec": {"type": "ClusterIP", "clusterIP": "10.117.1.9", "ports": [{"name": "http", "port": 80}]},
+    })
+}
+
+fn slice() -> Json {
+    json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "addressType": "IPv4",
+        "metadata": {
+            "name": "fresh-slice",
+            "namespace": "shop",
+            "labels": {"kubernetes.io/service-name": "fresh"},
+        },
+        "endpoints": [],
+        "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
     })
 }
 

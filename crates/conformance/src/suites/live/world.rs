@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow, bail};
-use canopus_api::{Object, Options};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use canopus_api::{Kind, Object, Options};
 use canopus_base::tree::{Node, Value};
 use canopus_proto::envoy::config::core::v3::Node as ProxyNode;
 use canopus_proto::json::{self, Unknown};
@@ -51,7 +53,7 @@ impl World {
         documents.push(certificate()?);
         documents.extend(of_cluster());
         let mut objects = Vec::new();
-        for (number, mut document) in (1..).zip(documents) {
+        for (number, mut document) in (1..).zip(documents.into_iter().filter(is_read)) {
             identify(&mut document, number);
             let decoded = Object::decode(&Node::from(document), Options::watch());
             objects.push(decoded.map_err(|error| anyhow!("{error}"))?.value);
@@ -61,6 +63,12 @@ impl World {
         let proxies = proxies.iter().map(read_proxy).collect::<anyhow::Result<_>>()?;
         Ok(Self { objects, proxies })
     }
+}
+
+/// Whether the mesh reads objects of this kind at all.
+fn is_read(document: &Json) -> bool {
+    let text = |key: &str| document[key].as_str().unwrap_or_default();
+    Kind::of(text("apiVersion"), text("kind")).is_ok()
 }
 
 /// What an API server fills in.
@@ -104,7 +112,10 @@ fn of_cluster() -> Vec<Json> {
             }]},
         })
     };
-    vec![
+    let namespaces = ["default", "kube-system", "kube-public", "kube-node-lease", "istio-system"];
+    let namespaces =
+        namespaces.map(|name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}));
+    let mut all = vec![
         json!({
             "apiVersion": "v1",
             "kind": "Service",
@@ -126,7 +137,9 @@ fn of_cluster() -> Vec<Json> {
             "istio.io/unmanaged-gateway",
             "Remote to this cluster. Does not deploy or affect configuration.",
         ),
-    ]
+    ];
+    all.extend(namespaces);
+    all
 }
 
 fn pod(entry: &Json) -> Json {
@@ -195,13 +208,15 @@ fn selects(selector: &Map<String, Json>, labels: &Json) -> bool {
 /// The certificate of the gateway. Which one it is was not recorded.
 fn certificate() -> anyhow::Result<Json> {
     let made = generate_simple_self_signed(["shop.example.com".to_owned()])?;
-    let data = json!({"tls.crt": made.cert.pem(), "tls.key": made.signing_key.serialize_pem()});
+    let encoded = |text: String| STANDARD.encode(text);
+    let data =
+        json!({"tls.crt": encoded(made.cert.pem()), "tls.key": encoded(made.signing_key.serialize_pem())});
     Ok(json!({
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "shop-cert", "namespace": "istio-system"},
         "type": "kubernetes.io/tls",
-        "stringData": data,
+        "data": data,
     }))
 }
 
