@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use canopus_api::labels::TOPOLOGY_NETWORK;
 use canopus_engine::{Engine, QueryError};
 use canopus_mesh::endpoint::{Endpoint, Endpoints, Health};
 use canopus_mesh::service::{AllServices, Registry, Resolution, Service, TrafficDistribution};
@@ -201,12 +202,24 @@ fn shards_json(endpoints: &[Arc<Endpoint>]) -> Value {
     json!({ "Shards": shards, "ServiceAccounts": accounts })
 }
 
+/// Parity: an endpoint in Kubernetes says its network also where it has none.
+fn labels_json(endpoint: &Endpoint) -> Value {
+    let workload = &endpoint.workload;
+    let mut all = texts(workload.labels.iter());
+    if let Value::Object(labels) = &mut all
+        && endpoint.registry == Registry::Kubernetes
+    {
+        labels.entry(TOPOLOGY_NETWORK.name).or_insert_with(|| Value::from(&*workload.network));
+    }
+    all
+}
+
 fn endpoint_json(endpoint: &Endpoint) -> Value {
     let workload = &endpoint.workload;
     let (host_name, sub_domain) =
         workload.host_name.as_ref().map_or(("", ""), |(name, domain)| (&**name, &**domain));
     json!({
-        "Labels": texts(workload.labels.iter()),
+        "Labels": labels_json(endpoint),
         "Addresses": endpoint.addresses.iter().map(|address| &**address).collect::<Vec<_>>(),
         "ServicePortName": &*endpoint.port_name,
         "LegacyClusterPortKey": endpoint.port_number.unwrap_or_default(),
