@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{ConnectInfo, Path, RawQuery, State};
-use axum::http::{HeaderMap, Response};
+use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::any;
 use axum::{Extension, Router};
 
@@ -54,7 +54,7 @@ async fn answer(
     // Some answers are computed; other requests must not wait for that.
     let debug = served.debug;
     let answered = tokio::task::spawn_blocking(move || debug.answer(&question)).await;
-    answered.unwrap_or_else(|_| Answer::bare(axum::http::StatusCode::INTERNAL_SERVER_ERROR)).into()
+    answered.unwrap_or_else(|_| Answer::bare(StatusCode::INTERNAL_SERVER_ERROR)).into()
 }
 
 /// Who asks from an address; where that is not known, it could be anywhere.

@@ -59,7 +59,7 @@ impl Client {
     pub(crate) async fn open(
         mesh: Arc<Mesh>,
         node: Node,
-        identity: Option<Identity>,
+        identities: Option<Vec<Identity>>,
     ) -> Result<Self, Refusal> {
         if node.id.is_empty() {
             return Err(Refusal::new(Code::InvalidArgument, "missing node information"));
