@@ -27,7 +27,7 @@ use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
-use canopus_mesh::scope::scope;
+use canopus_mesh::scope;
 use canopus_mesh::service::Service;
 use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
 use canopus_mesh::world::settings;
@@ -99,7 +99,7 @@ fn destinations(ctx: &Ctx<'_>, view: &View) -> Vec<(Purpose, Vec<Arc<Service>>)>
         NodeKind::Router => {
             let mut destinations = vec![(Purpose::Calls, gateway::services(ctx, view))];
             if gateway::passes_connections_on(ctx, view) {
-                let services = &scope(ctx, view).services;
+                let services = scope::services(ctx, view);
                 let of_mesh = services.iter().filter(|service| !service.external).cloned().collect();
                 destinations.push((Purpose::PassingOn, of_mesh));
             }
@@ -110,7 +110,7 @@ fn destinations(ctx: &Ctx<'_>, view: &View) -> Vec<(Purpose, Vec<Arc<Service>>)>
             let purpose = if is_east_west_gateway(view) { Purpose::Terminating } else { Purpose::Fronting };
             vec![(Purpose::Calls, waypoint::called(ctx, view)), (purpose, fronted)]
         }
-        _ => vec![(Purpose::Calls, scope(ctx, view).services.clone())],
+        _ => vec![(Purpose::Calls, scope::services(ctx, view).to_vec())],
     }
 }
 

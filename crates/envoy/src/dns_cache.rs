@@ -35,7 +35,7 @@ pub(crate) fn is_for(env: &Env<'_>, class: Class, service: &Service) -> bool {
 
 /// Whether sidecars resolve hosts that no service has.
 pub(crate) fn resolves_unknown_hosts(env: &Env<'_>) -> bool {
-    let wanted = || scope::scope(env.ctx, env.view).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
+    let wanted = || scope::terms(env.ctx, env.view).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
     env.view.kind == NodeKind::Sidecar && wanted()
 }
 

@@ -1,5 +1,6 @@
 //! Endpoints: where the instances of a service listen.
 
+mod address;
 mod entry;
 pub(crate) mod kube;
 
@@ -14,8 +15,10 @@ use crate::service::{Port, Registry, ServiceKey};
 use crate::workload::{TLS_DISABLED, Workload};
 use crate::world::{Origin, settings};
 
+pub(crate) use address::at_address;
+
 /// Where one instance of a service listens on one of its ports.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// IP addresses, a host name, or the path of a socket; more than one for dual-stack instances.
     pub addresses: Vec<Arc<str>>,
@@ -36,7 +39,7 @@ pub struct Endpoint {
 }
 
 /// What runs at an endpoint. The endpoints of all ports share it.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointWorkload {
     /// The name in telemetry.
     pub name: Arc<str>,

@@ -18,6 +18,7 @@ pub mod gateway;
 pub mod gateway_api;
 pub mod ingress;
 pub mod locality;
+mod namespaces;
 pub mod network;
 pub mod peer_authentication;
 pub mod proxy;

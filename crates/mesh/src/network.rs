@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use canopus_api::{Kind, labels as known};
+use canopus_api::labels as known;
 use canopus_base::labels::Labels;
 use canopus_base::net::{parse_ip, parse_prefix};
 use canopus_engine::{Ctx, Query};
@@ -81,7 +81,7 @@ impl Query for NetworkGateways {
         let mut found = BTreeSet::new();
         from_settings(ctx, &mut found);
         // Each cluster's service of a name may lead to another network.
-        let origins = ctx.members::<Objects>(&Shelf::Kind(Kind::Service));
+        let origins = ctx.members::<Objects>(&Shelf::NetworkGateways);
         for service in origins.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec()) {
             if let Some(network) = service.labels.get(known::TOPOLOGY_NETWORK.name) {
                 let port = service.labels.get(known::GATEWAY_PORT.name).and_then(|port| port.parse().ok());

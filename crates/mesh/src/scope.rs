@@ -4,16 +4,16 @@ mod imports;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use canopus_api::Kind;
 use canopus_api::istio::Sidecar;
 use canopus_api::node::NodeKind;
-use canopus_base::FastMap;
 use canopus_base::host;
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
+use canopus_base::{FastMap, FastSet};
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::outbound_traffic_policy::Mode;
 use canopus_proto::istio::networking::v1alpha3::{
@@ -23,24 +23,48 @@ use canopus_runtime::flags::PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE;
 
 use self::imports::Imports;
 use crate::proxy::View;
-use crate::service::{Service, ServicesByHost, VisibleServices, is_visible};
-use crate::virtual_service::{self, MESH, VirtualService, destinations};
+use crate::service::{self, Definitions, Service, ServicesByHost, VisibleServices, is_visible, visible_in};
+use crate::virtual_service::{self, MESH, VirtualService, destination_hosts, destinations};
 use crate::world::{Origin, Shelf, object, objects_on, oldest_first, settings};
 
 /// What a proxy sees.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default)]
 pub struct Scope {
-    /// The namespace it is for.
-    pub namespace: Arc<str>,
-    /// The Sidecar that narrows it, if one does.
-    pub sidecar: Option<Arc<Sidecar>>,
+    /// What does not depend on which services and routes there are.
+    pub terms: Arc<Terms>,
     /// What is imported, listener by listener; one without a port is the last.
     pub listeners: Vec<EgressListener>,
     /// All services of all listeners, one for each host.
     pub services: Vec<Arc<Service>>,
+    by_host: FastMap<Arc<str>, usize>,
+}
+
+impl PartialEq for Scope {
+    fn eq(&self, other: &Self) -> bool {
+        // The index follows from the services.
+        self.terms == other.terms && self.services == other.services && self.listeners == other.listeners
+    }
+}
+
+impl Deref for Scope {
+    type Target = Terms;
+
+    fn deref(&self) -> &Terms {
+        &self.terms
+    }
+}
+
+/// What of a scope does not depend on which services and routes there are.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Terms {
+    /// The namespace it is for.
+    pub namespace: Arc<str>,
+    /// The Sidecar that narrows it, if one does.
+    pub sidecar: Option<Arc<Sidecar>>,
     /// What happens to traffic for hosts that are not seen.
     pub outbound_policy: OutboundTrafficPolicy,
-    by_host: BTreeMap<Arc<str>, usize>,
+    /// Whether everything is imported that the namespace may see, with all its ports.
+    pub is_unlimited: bool,
 }
 
 /// What one egress listener imports.
@@ -86,16 +110,6 @@ impl Scope {
         self.service(name).into_iter().collect()
     }
 
-    /// What the Sidecar says.
-    pub fn spec(&self) -> Option<&SidecarSpec> {
-        self.sidecar.as_ref().map(|sidecar| &sidecar.spec)
-    }
-
-    /// Whether the Sidecar lists what the proxy listens on for its workload.
-    pub fn has_ingress(&self) -> bool {
-        self.spec().is_some_and(|spec| !spec.ingress.is_empty())
-    }
-
     /// The listener whose imports decide about a port, or about a socket if the port is 0.
     pub fn listener_for(&self, port: u32, bind: &str) -> Option<&EgressListener> {
         self.listeners.iter().find(|listener| {
@@ -106,6 +120,18 @@ impl Scope {
                 (Some(own), _) => own == port,
             }
         })
+    }
+}
+
+impl Terms {
+    /// What the Sidecar says.
+    pub fn spec(&self) -> Option<&SidecarSpec> {
+        self.sidecar.as_ref().map(|sidecar| &sidecar.spec)
+    }
+
+    /// Whether the Sidecar lists what the proxy listens on for its workload.
+    pub fn has_ingress(&self) -> bool {
+        self.spec().is_some_and(|spec| !spec.ingress.is_empty())
     }
 
     /// The limits of connections to a port of the workload.
@@ -134,14 +160,32 @@ pub enum ScopeKey {
     Sidecars(Arc<str>, Option<Origin>),
 }
 
-/// The scope of a view.
+impl ScopeKey {
+    fn namespace(&self) -> &Arc<str> {
+        match self {
+            Self::Gateways(namespace) | Self::Sidecars(namespace, _) => namespace,
+        }
+    }
+}
+
+/// The scope of a view. It changes with every service and route in it: see the functions below for parts of it.
 pub fn scope(ctx: &Ctx<'_>, view: &View) -> Arc<Scope> {
-    ctx.get::<Scopes>(&scope_key(ctx, view))
+    ctx.get::<Scopes>(&ctx.get::<ScopeOf>(view))
+}
+
+/// What of the scope of a view does not depend on services and routes.
+pub fn terms(ctx: &Ctx<'_>, view: &View) -> Arc<Terms> {
+    ctx.get::<TermsOf>(&ctx.get::<ScopeOf>(view))
+}
+
+/// The services of the scope of a view, one for each host.
+pub fn services(ctx: &Ctx<'_>, view: &View) -> Arc<Vec<Arc<Service>>> {
+    ctx.get::<ScopedServices>(&ctx.get::<ScopeOf>(view))
 }
 
 /// The service that a host means in the scope of a view. Unlike [`scope`], this depends on that service alone.
 pub fn scoped_service(ctx: &Ctx<'_>, view: &View, host: &str) -> Option<Arc<Service>> {
-    ctx.get::<ScopedService>(&(scope_key(ctx, view), host.into())).as_ref().clone()
+    ctx.get::<ScopedService>(&(ctx.get::<ScopeOf>(view).as_ref().clone(), host.into())).as_ref().clone()
 }
 
 /// One service of a scope, by host.
@@ -153,15 +197,45 @@ impl Query for ScopedService {
     type Value = Option<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (scope, host): &Self::Key) -> Self::Value {
+        // Where nothing is left out, a host with one definition means that one, whatever else there is.
+        if ctx.get::<TermsOf>(scope).is_unlimited {
+            match &ctx.get::<Definitions>(host)[..] {
+                [] => return None,
+                [only] if is_visible(ctx, only, scope.namespace()) => return Some(only.clone()),
+                _ => {}
+            }
+        }
         ctx.get::<Scopes>(scope).service(host).cloned()
     }
 }
 
-fn scope_key(ctx: &Ctx<'_>, view: &View) -> ScopeKey {
-    if view.kind != NodeKind::Sidecar {
-        return ScopeKey::Gateways(view.namespace.clone());
+/// All services of a scope.
+struct ScopedServices;
+
+impl Query for ScopedServices {
+    const NAME: &'static str = "scoped_services";
+    type Key = ScopeKey;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, scope: &ScopeKey) -> Self::Value {
+        ctx.get::<Scopes>(scope).services.clone()
     }
-    ScopeKey::Sidecars(view.namespace.clone(), sidecar_for(ctx, &view.namespace, &view.labels))
+}
+
+/// Whose scope a view has.
+struct ScopeOf;
+
+impl Query for ScopeOf {
+    const NAME: &'static str = "scope_of";
+    type Key = View;
+    type Value = ScopeKey;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> ScopeKey {
+        if view.kind != NodeKind::Sidecar {
+            return ScopeKey::Gateways(view.namespace.clone());
+        }
+        ScopeKey::Sidecars(view.namespace.clone(), sidecar_for(ctx, &view.namespace, &view.labels))
+    }
 }
 
 /// The Sidecar that narrows the scope of a view; only sidecar proxies have one.
@@ -204,29 +278,62 @@ impl Query for Scopes {
     type Value = Scope;
 
     fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Scope {
+        let terms = ctx.get::<TermsOf>(key);
         match key {
-            ScopeKey::Gateways(namespace) => of_gateways(ctx, namespace),
-            ScopeKey::Sidecars(namespace, origin) => {
-                let sidecar = origin.as_ref().and_then(|origin| object::<Sidecar>(ctx, origin));
-                of_sidecars(ctx, namespace, sidecar)
-            }
+            ScopeKey::Gateways(_) => of_gateways(ctx, terms),
+            ScopeKey::Sidecars(..) => of_sidecars(ctx, terms),
         }
     }
 }
 
-fn of_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Scope {
-    let mut seen = Seen::default();
-    for service in ctx.get::<VisibleServices>(namespace).iter() {
-        seen.add(service.clone());
+/// [`Terms`] of all scopes.
+struct TermsOf;
+
+impl Query for TermsOf {
+    const NAME: &'static str = "scope_terms";
+    type Key = ScopeKey;
+    type Value = Terms;
+
+    fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Terms {
+        let sidecar = match key {
+            ScopeKey::Sidecars(_, Some(origin)) => object::<Sidecar>(ctx, origin),
+            _ => None,
+        };
+        let said = sidecar.as_ref().and_then(|sidecar| sidecar.spec.outbound_traffic_policy.clone());
+        let of_mesh = || {
+            let policy = settings(ctx).mesh.outbound_traffic_policy.clone()?;
+            Some(OutboundTrafficPolicy { mode: policy.mode, ..Default::default() })
+        };
+        Terms {
+            namespace: key.namespace().clone(),
+            outbound_policy: said.or_else(of_mesh).unwrap_or_default(),
+            is_unlimited: match sidecar.as_ref().map_or(&[][..], |sidecar| &sidecar.spec.egress) {
+                [] => true,
+                [only] => only.port.is_none() && only.hosts == [EVERYTHING],
+                _ => false,
+            },
+            sidecar,
+        }
     }
-    let virtual_services = virtual_service::for_gateway(ctx, namespace, MESH);
-    let listener = EgressListener { virtual_services, ..EgressListener::default() };
-    seen.into_scope(ctx, namespace, None, vec![listener])
 }
 
-fn of_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>, sidecar: Option<Arc<Sidecar>>) -> Scope {
-    let written = sidecar.as_ref().map(|sidecar| sidecar.spec.egress.clone()).unwrap_or_default();
-    let everything = IstioEgressListener { hosts: vec!["*/*".to_owned()], ..Default::default() };
+/// The entry of an egress listener that leaves nothing out.
+const EVERYTHING: &str = "*/*";
+
+fn of_gateways(ctx: &Ctx<'_>, terms: Arc<Terms>) -> Scope {
+    let mut seen = Seen::default();
+    for service in ctx.get::<VisibleServices>(&terms.namespace).iter() {
+        seen.add(service.clone());
+    }
+    let virtual_services = virtual_service::for_gateway(ctx, &terms.namespace, MESH);
+    let listener = EgressListener { virtual_services, ..EgressListener::default() };
+    seen.into_scope(terms, vec![listener])
+}
+
+fn of_sidecars(ctx: &Ctx<'_>, terms: Arc<Terms>) -> Scope {
+    let namespace = &terms.namespace;
+    let written = terms.spec().map(|spec| spec.egress.clone()).unwrap_or_default();
+    let everything = IstioEgressListener { hosts: vec![EVERYTHING.to_owned()], ..Default::default() };
     let written = if written.is_empty() { vec![everything] } else { written };
     let mut listeners = Vec::with_capacity(written.len());
     for written in written {
@@ -238,6 +345,9 @@ fn of_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>, sidecar: Option<Arc<Sidecar>
             seen.add(service.clone());
         }
         for virtual_service in &listener.virtual_services {
+            if terms.is_unlimited && seen.has_all_of(virtual_service) {
+                continue;
+            }
             for (host, ports) in destinations(&virtual_service.spec, Some(namespace)) {
                 let Some(service) = destination(ctx, namespace, &host) else { continue };
                 let trimmed = if listener.matches_port() {
@@ -251,17 +361,20 @@ fn of_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>, sidecar: Option<Arc<Sidecar>
             }
         }
     }
-    seen.into_scope(ctx, namespace, sidecar, listeners)
+    seen.into_scope(terms, listeners)
 }
 
 /// What an egress listener imports.
 fn import(ctx: &Ctx<'_>, namespace: &Arc<str>, written: IstioEgressListener) -> EgressListener {
     let imports = Imports::new(&written.hosts, namespace);
     let mut listener = EgressListener { written: Some(written), ..EgressListener::default() };
-    listener.virtual_services = imports.virtual_services(virtual_service::for_sidecars(ctx, namespace));
-    let visible = match imports.all_named() {
-        Some(named) => named_services(ctx, namespace, named),
-        None => ctx.get::<VisibleServices>(namespace).to_vec(),
+    let owners = imports.namespaces();
+    let routes = virtual_service::for_sidecars(ctx, namespace, owners.as_deref());
+    listener.virtual_services = imports.virtual_services(routes);
+    let visible = match (imports.all_named(), owners) {
+        (Some(named), _) => named_services(ctx, namespace, named),
+        (None, Some(owners)) => visible_in(ctx, namespace, &owners),
+        (None, None) => ctx.get::<VisibleServices>(namespace).to_vec(),
     };
     let trim = |service: Arc<Service>| {
         if listener.matches_port() {
@@ -280,7 +393,7 @@ fn named_services(ctx: &Ctx<'_>, namespace: &str, named: Vec<(&str, &str)>) -> V
     let owned = |(owner, host): (&str, &str)| ctx.get::<ServicesByHost>(&host.into()).get(owner).cloned();
     let mut services: Vec<_> = named.into_iter().filter_map(owned).collect();
     services.retain(|service| is_visible(ctx, service, namespace));
-    services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+    service::oldest_first(&mut services);
     services
 }
 
@@ -312,6 +425,8 @@ fn destination(ctx: &Ctx<'_>, namespace: &str, host: &str) -> Option<Arc<Service
 struct Seen {
     services: Vec<Arc<Service>>,
     by_host: FastMap<Arc<str>, usize>,
+    /// The hosts that were added more than once.
+    repeated: FastSet<Arc<str>>,
 }
 
 impl Seen {
@@ -322,6 +437,7 @@ impl Seen {
             self.services.push(service);
             return;
         };
+        self.repeated.insert(service.host.clone());
         let present = &mut self.services[index];
         if Arc::ptr_eq(present, &service) || (present.is_kubernetes() && !service.is_kubernetes()) {
             return;
@@ -338,26 +454,14 @@ impl Seen {
         }
     }
 
-    fn into_scope(
-        self,
-        ctx: &Ctx<'_>,
-        namespace: &Arc<str>,
-        sidecar: Option<Arc<Sidecar>>,
-        listeners: Vec<EgressListener>,
-    ) -> Scope {
-        let said = sidecar.as_ref().and_then(|sidecar| sidecar.spec.outbound_traffic_policy.clone());
-        let of_mesh = || {
-            let policy = settings(ctx).mesh.outbound_traffic_policy.clone()?;
-            Some(OutboundTrafficPolicy { mode: policy.mode, ..Default::default() })
-        };
-        Scope {
-            namespace: namespace.clone(),
-            listeners,
-            services: self.services,
-            outbound_policy: said.or_else(of_mesh).unwrap_or_default(),
-            by_host: self.by_host.into_iter().collect(),
-            sidecar,
-        }
+    /// Whether every host that a VirtualService sends to is there, and is defined once: adding it again adds nothing.
+    fn has_all_of(&self, virtual_service: &VirtualService) -> bool {
+        destination_hosts(&virtual_service.spec)
+            .all(|host| self.by_host.contains_key(host) && !self.repeated.contains(host))
+    }
+
+    fn into_scope(self, terms: Arc<Terms>, listeners: Vec<EgressListener>) -> Scope {
+        Scope { terms, listeners, services: self.services, by_host: self.by_host }
     }
 }
 

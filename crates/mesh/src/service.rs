@@ -2,6 +2,7 @@
 
 mod allocation;
 mod entry;
+mod index;
 mod kube;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +13,14 @@ use canopus_api::{Kind, Object};
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT, PILOT_ENABLE_IP_AUTOALLOCATE};
+use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT};
 use jiff::Timestamp;
 
 use crate::proxy::View;
-use crate::world::{self, Objects, Origin, Shelf, settings};
+use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
+
+pub use index::{AllServices, ServicesByHost, ServicesIn, VisibleServices};
+pub(crate) use index::{Definitions, oldest_first, visible_in};
 
 /// The address of a service that has none.
 pub const NO_ADDRESS: &str = "0.0.0.0";
@@ -41,7 +45,7 @@ impl ServiceKey {
 ///
 /// A ServiceEntry makes one for each of its hosts and addresses; Kubernetes services of the same name in several clusters
 /// are one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     /// The name it is called by.
     pub host: Arc<str>,
@@ -90,7 +94,7 @@ pub struct Service {
 }
 
 /// What only a Kubernetes service has.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeService {
     /// `ClusterIP`, `NodePort`, `LoadBalancer`, `ExternalName`.
     pub kind: Box<str>,
@@ -248,79 +252,12 @@ impl Query for KubernetesService {
     type Value = Option<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (namespace, name): &Self::Key) -> Self::Value {
-        let shelf = Shelf::Namespace(Kind::Service, namespace.as_ref().into());
+        let shelf = Shelf::Named(Kind::Service, namespace.as_ref().into(), name.as_ref().into());
         let here = settings(ctx).cluster.clone();
-        let mut origins: Vec<_> = ctx
-            .members::<Objects>(&shelf)
-            .iter()
-            .filter(|origin| *origin.name() == **name)
-            .cloned()
-            .collect();
+        let mut origins = ctx.members::<Objects>(&shelf).to_vec();
         origins.sort_by_key(|origin| (origin.cluster != here, origin.cluster.clone()));
         let services = origins.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
         kube::merge(services)
-    }
-}
-
-/// Every service of the mesh, oldest first.
-pub struct AllServices;
-
-impl Query for AllServices {
-    const NAME: &'static str = "all_services";
-    type Key = ();
-    type Value = Vec<Arc<Service>>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let kube = ctx.members::<Objects>(&Shelf::Kind(Kind::Service));
-        let names: BTreeSet<_> = kube.iter().map(|origin| (origin.namespace(), origin.name())).collect();
-        let kube = names.into_iter().filter_map(|(namespace, name)| {
-            ctx.get::<KubernetesService>(&(namespace.into(), name.into())).as_ref().clone()
-        });
-        let entries = ctx.members::<Objects>(&Shelf::Kind(Kind::ServiceEntry));
-        let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
-        let mut services: Vec<_> = kube.chain(entries).collect();
-        services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
-        kube::resolve_aliases(&mut services);
-        if !settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE) {
-            allocation::allocate(&mut services);
-        }
-        services
-    }
-}
-
-/// The services a host names, by namespace.
-///
-/// The oldest definition counts, but one of Kubernetes comes before those that only claim its name.
-pub struct ServicesByHost;
-
-impl Query for ServicesByHost {
-    const NAME: &'static str = "services_by_host";
-    type Key = Arc<str>;
-    type Value = BTreeMap<Arc<str>, Arc<Service>>;
-
-    fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
-        ctx.get::<HostIndex>(&()).get(host).cloned().unwrap_or_default()
-    }
-}
-
-/// [`ServicesByHost`] of all hosts.
-struct HostIndex;
-
-impl Query for HostIndex {
-    const NAME: &'static str = "host_index";
-    type Key = ();
-    type Value = BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<Service>>>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let mut hosts = Self::Value::new();
-        for service in ctx.get::<AllServices>(&()).iter() {
-            let of_host = hosts.entry(service.host.clone()).or_default();
-            let present = of_host.get(&service.namespace);
-            if present.is_none_or(|present| !present.is_kubernetes() && service.is_kubernetes()) {
-                of_host.insert(service.namespace.clone(), service.clone());
-            }
-        }
-        hosts
     }
 }
 
@@ -331,9 +268,13 @@ pub fn service(ctx: &Ctx<'_>, key: &ServiceKey) -> Option<Arc<Service>> {
 
 /// Who may see a service, the mesh's default applied. `Private` has become the service's namespace.
 pub fn visibility(ctx: &Ctx<'_>, service: &Service) -> BTreeSet<Visibility> {
+    visibility_of(&settings(ctx), service)
+}
+
+fn visibility_of(settings: &MeshSettings, service: &Service) -> BTreeSet<Visibility> {
     let mut said = service.export_to.clone();
     if said.is_empty() {
-        let default = &settings(ctx).mesh.default_service_export_to;
+        let default = &settings.mesh.default_service_export_to;
         said = default.iter().map(|entry| Visibility::parse(entry)).collect();
         if said.is_empty() {
             said.insert(Visibility::Public);
@@ -345,30 +286,39 @@ pub fn visibility(ctx: &Ctx<'_>, service: &Service) -> BTreeSet<Visibility> {
     said
 }
 
-/// Whether proxies of `namespace` may see a service.
-pub fn is_visible(ctx: &Ctx<'_>, service: &Service, namespace: &str) -> bool {
-    let visibility = visibility(ctx, service);
-    if visibility.contains(&Visibility::Public) {
-        return true;
-    }
-    !visibility.contains(&Visibility::None) && visibility.contains(&Visibility::Namespace(namespace.into()))
+/// How proxies of one namespace come to see a service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reach {
+    /// As everybody does.
+    Everybody,
+    /// Their namespace is named.
+    Named,
+    /// They do not.
+    Nobody,
 }
 
-/// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
-pub struct VisibleServices;
-
-impl Query for VisibleServices {
-    const NAME: &'static str = "visible_services";
-    type Key = Arc<str>;
-    type Value = Vec<Arc<Service>>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let all = ctx.get::<AllServices>(&());
-        let public = |service: &&Arc<Service>| visibility(ctx, service).contains(&Visibility::Public);
-        let (public, rest): (Vec<_>, Vec<_>) = all.iter().partition(public);
-        let exported = rest.into_iter().filter(|service| is_visible(ctx, service, namespace));
-        exported.chain(public).cloned().collect()
+fn reach(settings: &MeshSettings, service: &Service, namespace: &str) -> Reach {
+    // Nearly every service says nothing, and nearly every mesh means everybody by that.
+    let default = &settings.mesh.default_service_export_to;
+    let is_public = |entry: &String| Visibility::parse(entry) == Visibility::Public;
+    if service.export_to.is_empty() && (default.is_empty() || default.iter().any(is_public)) {
+        return Reach::Everybody;
     }
+    let visibility = visibility_of(settings, service);
+    if visibility.contains(&Visibility::Public) {
+        Reach::Everybody
+    } else if !visibility.contains(&Visibility::None)
+        && visibility.contains(&Visibility::Namespace(namespace.into()))
+    {
+        Reach::Named
+    } else {
+        Reach::Nobody
+    }
+}
+
+/// Whether proxies of `namespace` may see a service.
+pub fn is_visible(ctx: &Ctx<'_>, service: &Service, namespace: &str) -> bool {
+    reach(&settings(ctx), service, namespace) != Reach::Nobody
 }
 
 /// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for

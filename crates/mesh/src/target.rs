@@ -10,9 +10,9 @@ use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 
-use crate::endpoint::{Endpoints, kube::entry_port};
+use crate::endpoint::{Endpoint, Endpoints, at_address, kube::entry_port};
 use crate::proxy::{DescriptionOf, Proxy};
-use crate::service::{AllServices, KubernetesService, Port, Resolution, Service};
+use crate::service::{KubernetesService, Port, Resolution, Service};
 use crate::workload::{self, Workload};
 use crate::world::{Shelf, object, objects_on, settings};
 
@@ -68,17 +68,32 @@ fn selecting(
     namespace: &str,
     labels: &Labels,
     cluster: Option<&Arc<str>>,
-) -> Vec<(Arc<Service>, Arc<KubeObject>)> {
-    let shelf = Shelf::Namespace(Kind::Service, namespace.into());
-    let objects = objects_on::<KubeObject>(ctx, &shelf).into_iter();
-    let here = objects.filter(|(origin, _)| cluster.is_none_or(|cluster| *cluster == origin.cluster));
-    let selecting = here.filter(|(_, object)| object.spec.selector.selects(labels));
-    selecting
-        .filter_map(|(origin, object)| {
-            let key = (Arc::from(origin.namespace()), Arc::from(origin.name()));
-            Some((ctx.get::<KubernetesService>(&key).as_ref().clone()?, object))
-        })
-        .collect()
+) -> Arc<Vec<(Arc<Service>, Arc<KubeObject>)>> {
+    ctx.get::<Selecting>(&(namespace.into(), labels.clone(), cluster.cloned()))
+}
+
+/// What [`selecting`] finds; pods of one workload share it.
+struct Selecting;
+
+impl Query for Selecting {
+    const NAME: &'static str = "services_selecting";
+    /// Namespace, labels, and the cluster if not all count.
+    type Key = (Arc<str>, Labels, Option<Arc<str>>);
+    type Value = Vec<(Arc<Service>, Arc<KubeObject>)>;
+
+    fn run(ctx: &Ctx<'_>, (namespace, labels, cluster): &Self::Key) -> Self::Value {
+        let shelf = Shelf::Namespace(Kind::Service, namespace.as_ref().into());
+        let objects = objects_on::<KubeObject>(ctx, &shelf).into_iter();
+        let here =
+            objects.filter(|(origin, _)| cluster.as_ref().is_none_or(|cluster| *cluster == origin.cluster));
+        let selecting = here.filter(|(_, object)| object.spec.selector.selects(labels));
+        selecting
+            .filter_map(|(origin, object)| {
+                let key = (namespace.clone(), Arc::from(origin.name()));
+                Some((ctx.get::<KubernetesService>(&key).as_ref().clone()?, object))
+            })
+            .collect()
+    }
 }
 
 /// The targets of one service; ports that lead to the same place with the same protocol are one.
@@ -181,26 +196,11 @@ fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
 
 /// The ServiceEntries of the proxy's namespace that have one of its addresses among their endpoints.
 fn from_entries(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    let addresses: Vec<String> = proxy.id.addresses.iter().map(ToString::to_string).collect();
-    let namespace = proxy.metadata.namespace.as_str();
-    let all = ctx.get::<AllServices>(&());
-    let entries = all.iter().filter(|service| {
-        !service.is_kubernetes() && (namespace.is_empty() || *service.namespace == *namespace)
-    });
-    let mut targets = Vec::new();
-    for service in entries {
-        let endpoints = ctx.get::<Endpoints>(&service.key());
-        let own = endpoints.iter().filter(|endpoint| addresses.iter().any(|a| *a == endpoint.address()));
-        for endpoint in own {
-            let port = endpoint.port_number.and_then(|number| service.port(number));
-            if let Some(port) = port {
-                targets.push(Target {
-                    service: service.clone(),
-                    port: port.clone(),
-                    target_port: endpoint.port,
-                });
-            }
-        }
-    }
-    targets
+    let addresses = proxy.id.addresses.iter().map(ToString::to_string);
+    let found = addresses.flat_map(|address| at_address(ctx, &proxy.metadata.namespace, &address));
+    let target = |(service, endpoint): (Arc<Service>, Arc<Endpoint>)| {
+        let port = service.port(endpoint.port_number?)?.clone();
+        Some(Target { service, port, target_port: endpoint.port })
+    };
+    found.filter_map(target).collect()
 }

@@ -21,9 +21,11 @@ use jiff::Timestamp;
 
 use crate::gateway_api;
 use crate::ingress;
+use crate::namespaces::NamespacesWith;
 use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
 
 pub use delegate::merge as merge_delegate;
+pub(crate) use destinations::destination_hosts;
 pub use destinations::{Destinations, destinations};
 pub use names::gateway_name;
 pub use specific::HostOwners;
@@ -56,6 +58,10 @@ pub struct VirtualService {
     /// What it says.
     pub spec: proto::VirtualService,
 }
+
+// Nothing in one is unequal to itself: numbers that are not numbers do not pass validation. What lists of them are compared
+// by is then whether they are the very same.
+impl Eq for VirtualService {}
 
 impl VirtualService {
     /// Whether it stands for a route of the Gateway API.
@@ -184,6 +190,98 @@ fn with_delegates(
     spec
 }
 
+fn oldest_first(services: &mut [Arc<VirtualService>]) {
+    services.sort_by(|a, b| (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace())));
+}
+
+/// The VirtualServices of a namespace that have hosts, oldest first.
+pub struct VirtualServicesIn;
+
+impl Query for VirtualServicesIn {
+    const NAME: &'static str = "virtual_services_in";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let written = resolved(ctx, &Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into()));
+        with_derived(written, &ctx.get::<DerivedIn>(namespace))
+    }
+}
+
+/// The VirtualServices on a shelf that have hosts, oldest first.
+fn resolved(ctx: &Ctx<'_>, shelf: &Shelf) -> Vec<Arc<VirtualService>> {
+    let origins = ctx.members::<Objects>(shelf);
+    let mut services: Vec<_> =
+        origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone()).collect();
+    oldest_first(&mut services);
+    services
+}
+
+/// The VirtualServices that stand for objects of other kinds, by where they are looked for.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct DerivedIndex {
+    by_namespace: BTreeMap<Arc<str>, Vec<Arc<VirtualService>>>,
+    by_gateway: BTreeMap<Arc<str>, Vec<Arc<VirtualService>>>,
+}
+
+/// All of [`DerivedIndex`].
+struct Derived;
+
+impl Query for Derived {
+    const NAME: &'static str = "derived_virtual_services";
+    type Key = ();
+    type Value = DerivedIndex;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> DerivedIndex {
+        let mut index = DerivedIndex::default();
+        for service in gateway_api::virtual_services(ctx).into_iter().chain(ingress::virtual_services(ctx)) {
+            for gateway in service.gateways() {
+                index.by_gateway.entry(gateway.into()).or_default().push(service.clone());
+            }
+            index.by_namespace.entry(service.namespace().into()).or_default().push(service);
+        }
+        index
+    }
+}
+
+/// Those of a namespace.
+struct DerivedIn;
+
+impl Query for DerivedIn {
+    const NAME: &'static str = "derived_virtual_services_in";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        ctx.get::<Derived>(&()).by_namespace.get(namespace).cloned().unwrap_or_default()
+    }
+}
+
+/// Those of a gateway.
+struct DerivedAt;
+
+impl Query for DerivedAt {
+    const NAME: &'static str = "derived_virtual_services_at";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Self::Value {
+        ctx.get::<Derived>(&()).by_gateway.get(gateway).cloned().unwrap_or_default()
+    }
+}
+
+/// Both, oldest first.
+fn with_derived(
+    mut written: Vec<Arc<VirtualService>>,
+    derived: &[Arc<VirtualService>],
+) -> Vec<Arc<VirtualService>> {
+    if !derived.is_empty() {
+        written.extend_from_slice(derived);
+        oldest_first(&mut written);
+    }
+    written
+}
+
 /// Every VirtualService that has hosts, whether written or derived from another kind of object, oldest first.
 pub struct AllVirtualServices;
 
@@ -193,13 +291,22 @@ impl Query for AllVirtualServices {
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let origins = ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService));
-        let written = origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone());
-        let derived = gateway_api::virtual_services(ctx).into_iter().chain(ingress::virtual_services(ctx));
-        let mut all: Vec<_> = written.chain(derived).collect();
-        all.sort_by(|a, b| (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace())));
-        all
+        let (written, derived) = (ctx.get::<NamespacesWith>(&Kind::VirtualService), ctx.get::<Derived>(&()));
+        let mut namespaces: Vec<_> = written.iter().chain(derived.by_namespace.keys()).cloned().collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        of_namespaces(ctx, &namespaces)
     }
+}
+
+/// The VirtualServices of some namespaces, oldest first.
+fn of_namespaces(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualService>> {
+    let mut services = Vec::new();
+    for namespace in namespaces {
+        services.extend_from_slice(&ctx.get::<VirtualServicesIn>(namespace));
+    }
+    oldest_first(&mut services);
+    services
 }
 
 /// The VirtualServices of one gateway that a namespace may see, by how they are visible; each part oldest first.
@@ -223,13 +330,20 @@ impl Query for BoundTo {
     type Value = Bound;
 
     fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Bound {
-        let mut bound = Bound::default();
-        for service in ctx.get::<ByGateway>(gateway).iter() {
+        Bound::of(&ctx.get::<ByGateway>(gateway), namespace)
+    }
+}
+
+impl Bound {
+    /// What a namespace may see of a list.
+    fn of(services: &[Arc<VirtualService>], namespace: &str) -> Self {
+        let mut bound = Self::default();
+        for service in services {
             let sees = |visibility: &Visibility| service.export_to.contains(visibility);
             if sees(&Visibility::Public) {
                 bound.public.push(service.clone());
-            } else if !sees(&Visibility::None) && sees(&Visibility::Namespace(namespace.as_ref().into())) {
-                let own = service.namespace() == &**namespace;
+            } else if !sees(&Visibility::None) && sees(&Visibility::Namespace(namespace.into())) {
+                let own = service.namespace() == namespace;
                 if own { &mut bound.own } else { &mut bound.exported }.push(service.clone());
             }
         }
@@ -251,26 +365,29 @@ impl Query for ByGateway {
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Self::Value {
-        ctx.get::<GatewayIndex>(&()).get(gateway).cloned().unwrap_or_default()
+        if **gateway == *MESH {
+            return of_sidecars(&ctx.get::<AllVirtualServices>(&()));
+        }
+        let written = resolved(ctx, &Shelf::Bound(gateway.as_ref().into()));
+        with_derived(written, &ctx.get::<DerivedAt>(gateway))
     }
 }
 
-/// [`ByGateway`] of all gateways.
-struct GatewayIndex;
+/// Those that are for sidecars.
+fn of_sidecars(services: &[Arc<VirtualService>]) -> Vec<Arc<VirtualService>> {
+    services.iter().filter(|service| service.gateways().any(|gateway| gateway == MESH)).cloned().collect()
+}
 
-impl Query for GatewayIndex {
-    const NAME: &'static str = "virtual_service_gateway_index";
-    type Key = ();
-    type Value = BTreeMap<Arc<str>, Vec<Arc<VirtualService>>>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let mut index = Self::Value::new();
-        for service in ctx.get::<AllVirtualServices>(&()).iter() {
-            for gateway in service.gateways() {
-                index.entry(gateway.into()).or_default().push(service.clone());
-            }
-        }
-        index
+/// The gateways that an object is bound to, each `namespace/name`; sidecars are not among them.
+pub(crate) fn gateways_of(object: &Object) -> Vec<String> {
+    if object.spec.hosts.is_empty() {
+        return Vec::new();
+    }
+    let written = object.spec.gateways.iter().filter(|gateway| *gateway != MESH);
+    match semantics(object) {
+        // Written by the control plane itself, with full names.
+        Semantics::GatewayApi => written.cloned().collect(),
+        _ => written.map(|gateway| gateway_name(gateway, &object.meta.namespace)).collect(),
     }
 }
 
@@ -282,18 +399,24 @@ pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<Vir
     bound.own.iter().chain(&bound.exported).chain(overrides).chain(rest).cloned().collect()
 }
 
-/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
-pub fn for_sidecars(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<VirtualService>> {
-    let bound = ctx.get::<BoundTo>(&(namespace.into(), MESH.into()));
+/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count; `owners` are the
+/// namespaces whose VirtualServices are wanted if not all are.
+pub(crate) fn for_sidecars(
+    ctx: &Ctx<'_>,
+    namespace: &str,
+    owners: Option<&[Arc<str>]>,
+) -> Vec<Arc<VirtualService>> {
+    let bound = match owners {
+        Some(owners) => Arc::new(Bound::of(&of_sidecars(&of_namespaces(ctx, owners)), namespace)),
+        None => ctx.get::<BoundTo>(&(namespace.into(), MESH.into())),
+    };
     let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
-    let mut seen = BTreeSet::new();
-    let mut ordered = Vec::new();
+    let mut ordered = Vec::with_capacity(bound.own.len() + bound.exported.len() + bound.public.len());
     for part in [&bound.own, &bound.exported, &bound.public] {
         let first =
             |service: &&Arc<VirtualService>| overrides_first && service.is_consumer_override(namespace);
-        let (overrides, rest): (Vec<_>, Vec<_>) = part.iter().partition(first);
-        let unseen = overrides.into_iter().chain(rest).filter(|service| seen.insert(&service.origin));
-        ordered.extend(unseen.cloned());
+        ordered.extend(part.iter().filter(first).cloned());
+        ordered.extend(part.iter().filter(|service| !first(service)).cloned());
     }
     ordered
 }

@@ -25,7 +25,7 @@ use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT}
 
 use crate::network::{self, HBONE_PORT};
 use crate::proxy::View;
-use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost};
+use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost, oldest_first};
 use crate::workload::namespace;
 use crate::world::{Origin, object, settings};
 
@@ -399,7 +399,7 @@ impl Query for ServicesBehind {
             }
         }
         let mut services: Vec<_> = by_host.into_values().collect();
-        services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+        oldest_first(&mut services);
         services
     }
 }

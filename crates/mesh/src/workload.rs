@@ -16,15 +16,14 @@ use canopus_runtime::flags::{
     AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_PROXY_FIND_POD_BY_IP, PILOT_ENABLE_AMBIENT,
 };
 
-use crate::endpoint::Endpoints;
+use crate::endpoint::at_address;
 use crate::locality::{self, Locality};
 use crate::network;
 use crate::proxy::Proxy;
-use crate::service::{AllServices, Service};
-use crate::world::{Origin, Shelf, object, objects_on, settings};
+use crate::world::{Objects, Origin, Shelf, object, objects_on, settings};
 
 /// Something that runs: a pod, or what a WorkloadEntry describes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
     /// Its own name: that of the pod or of the entry.
     pub name: Arc<str>,
@@ -269,15 +268,35 @@ impl Query for WorkloadsIn {
     type Value = Vec<Arc<Workload>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = |kind| Shelf::Namespace(kind, namespace.as_ref().into());
-        let pods = ctx.members::<crate::world::Objects>(&shelf(Kind::Pod));
+        let pods = ctx.members::<Objects>(&Shelf::Namespace(Kind::Pod, namespace.as_ref().into()));
         let pods = pods.iter().filter_map(|origin| ctx.get::<PodWorkload>(origin).as_ref().clone());
-        let entries = ctx.members::<crate::world::Objects>(&shelf(Kind::WorkloadEntry));
-        let entries = entries.iter().filter_map(|origin| ctx.get::<EntryWorkload>(origin).as_ref().clone());
-        let mut workloads: Vec<_> = pods.chain(entries).collect();
-        workloads.sort_by(|a, b| (!a.is_pod, &a.name, &a.cluster).cmp(&(!b.is_pod, &b.name, &b.cluster)));
+        let mut workloads: Vec<_> = pods.collect();
+        by_name(&mut workloads);
+        workloads.extend_from_slice(&ctx.get::<EntriesIn>(namespace));
         workloads
     }
+}
+
+/// The WorkloadEntries of a namespace that can be selected, by name. Apart from its pods, which come and go.
+pub struct EntriesIn;
+
+impl Query for EntriesIn {
+    const NAME: &'static str = "workload_entries_in";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Workload>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let shelf = Shelf::Namespace(Kind::WorkloadEntry, namespace.as_ref().into());
+        let entries = ctx.members::<Objects>(&shelf);
+        let mut workloads: Vec<_> =
+            entries.iter().filter_map(|origin| ctx.get::<EntryWorkload>(origin).as_ref().clone()).collect();
+        by_name(&mut workloads);
+        workloads
+    }
+}
+
+fn by_name(workloads: &mut [Arc<Workload>]) {
+    workloads.sort_by(|a, b| (&a.name, &a.cluster).cmp(&(&b.name, &b.cluster)));
 }
 
 /// The pod of a proxy: the one its node id names, else, if that is switched on, the one at its address.
@@ -314,20 +333,9 @@ pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
     if !(metadata.cluster_id.is_empty() || *metadata.cluster_id == *settings(ctx).cluster) {
         return None;
     }
-    let all = ctx.get::<AllServices>(&());
-    let of_namespace = |service: &&Arc<Service>| {
-        !service.is_kubernetes()
-            && (metadata.namespace.is_empty() || *service.namespace == *metadata.namespace)
-    };
-    let services: Vec<_> = all.iter().filter(of_namespace).collect();
     let addresses = proxy.id.addresses.iter().map(ToString::to_string);
-    let found = addresses.into_iter().find_map(|address| {
-        services.iter().find_map(|service| {
-            let endpoints = ctx.get::<Endpoints>(&service.key());
-            endpoints.iter().find(|endpoint| endpoint.address() == address).cloned()
-        })
-    })?;
-    Some(found.workload.labels.clone())
+    let mut found = addresses.flat_map(|address| at_address(ctx, &metadata.namespace, &address));
+    found.next().map(|(_, endpoint)| endpoint.workload.labels.clone())
 }
 
 /// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.

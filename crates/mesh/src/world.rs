@@ -3,14 +3,15 @@
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
+use canopus_api::kube::ServiceType;
 use canopus_api::{Kind, Object, ObjectKey, Typed, labels, mesh_config};
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Input};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
-use crate::discovery;
-use crate::gateway_api;
+use crate::virtual_service::gateways_of;
+use crate::{discovery, gateway_api, namespaces};
 
 /// Which object, of which cluster: what provenance ends in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -54,6 +55,16 @@ pub enum Shelf {
     Kind(Kind),
     /// The objects of a kind in one namespace, in all clusters.
     Namespace(Kind, Box<str>),
+    /// The objects of a kind in the namespaces of one part, of kinds that are looked for in all namespaces.
+    Part(Kind, u8),
+    /// The Services of one name in all clusters: kind, namespace, name.
+    Named(Kind, Box<str>, Box<str>),
+    /// The Services that are other names of something.
+    Aliases,
+    /// The Services that lead to a network.
+    NetworkGateways,
+    /// The VirtualServices bound to a gateway, which is `namespace/name`.
+    Bound(Box<str>),
     /// The ServiceEntries that define a host.
     Host(Box<str>),
     /// The EndpointSlices of a Kubernetes service: cluster, namespace, service.
@@ -79,7 +90,22 @@ impl Input for Objects {
             Shelf::Namespace(key.kind, key.namespace.clone()),
             Shelf::Cluster(key.kind, origin.cluster.clone(), key.namespace.clone()),
         ];
+        if namespaces::is_parted(key.kind) {
+            shelves.push(Shelf::Part(key.kind, namespaces::part_of(&key.namespace)));
+        }
         match object {
+            Object::Service(service) => {
+                shelves.push(Shelf::Named(key.kind, key.namespace.clone(), key.name.clone()));
+                if service.spec.r#type == ServiceType::ExternalName {
+                    shelves.push(Shelf::Aliases);
+                }
+                if service.meta.label(labels::TOPOLOGY_NETWORK.name).is_some() {
+                    shelves.push(Shelf::NetworkGateways);
+                }
+            }
+            Object::VirtualService(service) => {
+                shelves.extend(gateways_of(service).into_iter().map(|gateway| Shelf::Bound(gateway.into())));
+            }
             Object::ServiceEntry(entry) => {
                 shelves.extend(entry.spec.hosts.iter().map(|host| Shelf::Host(host.as_str().into())));
             }

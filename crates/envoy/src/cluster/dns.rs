@@ -2,7 +2,7 @@
 
 use canopus_engine::Ctx;
 use canopus_mesh::proxy::View;
-use canopus_mesh::scope::scope;
+use canopus_mesh::scope::terms;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
@@ -108,7 +108,7 @@ fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
 /// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
 pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Cluster> {
     // A Sidecar has no word for it, but takes it over from the mesh.
-    let mode = scope(env.ctx, env.view).outbound_policy.mode;
+    let mode = terms(env.ctx, env.view).outbound_policy.mode;
     if mode != OutboundMode::AllowAnyDynamicDns as i32 {
         return None;
     }

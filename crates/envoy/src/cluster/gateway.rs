@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_engine::Ctx;
 use canopus_mesh::gateway::Merged;
 use canopus_mesh::proxy::View;
-use canopus_mesh::scope::scope;
+use canopus_mesh::scope;
 use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service;
 use canopus_mesh::world::settings;
@@ -15,9 +15,9 @@ use canopus_runtime::flags::{PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_SCOPE_GA
 
 /// The services a gateway has clusters for.
 pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
-    let scope = scope(ctx, view);
+    let services = scope::services(ctx, view);
     if !settings(ctx).flags.get(PILOT_FILTER_GATEWAY_CLUSTER_CONFIG) {
-        return scope.services.clone();
+        return services.to_vec();
     }
     let routed = routed_hosts(ctx, view);
     let named = provider_services(ctx);
@@ -25,7 +25,7 @@ pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
         let qualified = format!("{}/{}", service.namespace, service.host);
         routed.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
     };
-    scope.services.iter().filter(is_called).cloned().collect()
+    services.iter().filter(is_called).cloned().collect()
 }
 
 /// The hosts that VirtualServices route to through the gateway's servers.

@@ -8,7 +8,7 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{self, inbound_rule};
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
-use canopus_mesh::scope::{Scope, scope};
+use canopus_mesh::scope::{Terms, scoped_service, terms};
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::target::{Target, Targets};
 use canopus_mesh::world::{MeshSettings, settings};
@@ -52,7 +52,7 @@ impl Query for InboundClusters {
             proxy,
             settings: settings(ctx),
             audience: Audience::of(ctx, &view),
-            scope: scope(ctx, &view),
+            terms: terms(ctx, &view),
             targets: ctx.get::<Targets>(proxy),
             view: &view,
         };
@@ -67,18 +67,18 @@ struct Builder<'a> {
     view: &'a View,
     settings: Arc<MeshSettings>,
     audience: Audience,
-    scope: Arc<Scope>,
+    terms: Arc<Terms>,
     targets: Arc<Vec<Target>>,
 }
 
 impl Builder<'_> {
     fn clusters(&self) -> Vec<Cluster> {
-        if !self.scope.has_ingress() {
+        if !self.terms.has_ingress() {
             // Without redirection the workload itself has its ports.
             let intercepts = self.view.metadata.interception_mode != "NONE";
             return if intercepts { self.of_services(&BTreeSet::new()) } else { Vec::new() };
         }
-        let listeners = self.scope.spec().map_or(&[][..], |spec| &spec.ingress);
+        let listeners = self.terms.spec().map_or(&[][..], |spec| &spec.ingress);
         let mut clusters = Vec::new();
         if self.settings.flags.get(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE) {
             clusters = self.of_services(&listeners.iter().map(port_number).collect());
@@ -144,8 +144,8 @@ impl Builder<'_> {
 
     /// What stands for a service where none has the port: statistics need a name.
     fn stand_in(&self) -> Arc<Service> {
-        let name = self.scope.sidecar.as_ref().map_or("", |sidecar| &sidecar.meta.name);
-        let namespace = self.scope.namespace.clone();
+        let name = self.terms.sidecar.as_ref().map_or("", |sidecar| &sidecar.meta.name);
+        let namespace = self.terms.namespace.clone();
         Arc::new(Service::stand_in(format!("{name}.{namespace}"), name, namespace))
     }
 
@@ -199,15 +199,15 @@ impl Builder<'_> {
 
     /// Limits that clients get by a destination rule must hold at the server too, or it would be the bottleneck.
     fn limit(&self, draft: &mut Draft, cluster_port: u32, target: &Target) {
-        let seen = self.scope.service(&target.service.host);
-        let rule = seen.and_then(|service| inbound_rule(self.ctx, &self.scope.namespace, &service.key()));
+        let seen = scoped_service(self.ctx, self.view, &target.service.host);
+        let rule = seen.and_then(|service| inbound_rule(self.ctx, &self.terms.namespace, &service.key()));
         let written = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
         if let (Some(rule), Some(_), Some(_)) = (&rule, written, &draft.cluster.metadata) {
             metadata::add_rule(&mut draft.cluster, rule);
         }
         let policy = written.map(|policy| destination_rule::for_port(policy, target.port.number).0);
         let mut policy: TrafficPolicy = with_mesh_defaults(&self.settings, policy).unwrap_or_default();
-        if let Some(pool) = self.scope.inbound_connection_pool(cluster_port) {
+        if let Some(pool) = self.terms.inbound_connection_pool(cluster_port) {
             policy.connection_pool = Some(*pool);
         }
         let none = ConnectionPoolSettings::default();

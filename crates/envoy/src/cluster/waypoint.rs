@@ -8,7 +8,7 @@ use canopus_engine::Ctx;
 use canopus_mesh::destination_rule::{self, Rule, inbound_rule};
 use canopus_mesh::gateway::Merged;
 use canopus_mesh::proxy::View;
-use canopus_mesh::scope::scope;
+use canopus_mesh::scope::{self, scoped_service};
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::virtual_service::{self, MESH};
 use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
@@ -48,7 +48,7 @@ pub(super) fn called(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
         let qualified = format!("{}/{}", service.namespace, service.host);
         hosts.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
     };
-    scope(ctx, view).services.iter().filter(is_called).cloned().collect()
+    scope::services(ctx, view).iter().filter(is_called).cloned().collect()
 }
 
 /// The clusters that a waypoint has whatever services there are.
@@ -84,9 +84,8 @@ fn routed_by_sni(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
 
 /// The destination rule whose settings a waypoint takes over for a service it stands in front of.
 pub(super) fn rule(ctx: &Ctx<'_>, view: &View, service: &Service) -> Option<Arc<Rule>> {
-    let scope = scope(ctx, view);
-    let seen = scope.service(&service.host)?;
-    inbound_rule(ctx, &scope.namespace, &seen.key())
+    let seen = scoped_service(ctx, view, &service.host)?;
+    inbound_rule(ctx, &view.namespace, &seen.key())
 }
 
 /// What identities of a waypoint's endpoints begin with: those of its own namespace.

@@ -21,11 +21,11 @@ const MESH_PROTOCOLS: &[&str] =
 
 /// One chain for each port and subset of the services that `hosts` cover.
 pub(super) fn chains(env: &Env<'_>, hosts: &[String]) -> Vec<Chain> {
-    let scope = scope::scope(env.ctx, env.view);
+    let services = scope::services(env.ctx, env.view);
     let covered = |service: &&Arc<Service>| {
         !service.external && hosts.iter().any(|name| host::subset_of(&service.host, name))
     };
-    let services = scope.services.iter().filter(covered);
+    let services = services.iter().filter(covered);
     services.flat_map(|service| of_service(env, service)).collect()
 }
 

@@ -72,10 +72,10 @@ pub(super) fn filters(env: &Env<'_>) -> Vec<Filter> {
 
 /// Where unknown traffic goes: anywhere, to an egress proxy, or nowhere.
 fn cluster(env: &Env<'_>) -> String {
-    let scope = scope::scope(env.ctx, env.view);
-    let policy = &scope.outbound_policy;
+    let terms = scope::terms(env.ctx, env.view);
+    let policy = &terms.outbound_policy;
     let resolving = policy.mode == Mode::AllowAnyDynamicDns as i32;
-    if !scope.allows_any() && !resolving {
+    if !terms.allows_any() && !resolving {
         return names::BLACK_HOLE.into();
     }
     match &policy.egress_proxy {
@@ -119,7 +119,7 @@ fn resolving(env: &Env<'_>) -> FilterChain {
 }
 
 fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> RouteConfiguration {
-    let policy = &scope::scope(env.ctx, env.view).outbound_policy;
+    let policy = &scope::terms(env.ctx, env.view).outbound_policy;
     RouteConfiguration {
         name: ANY_HOST.into(),
         virtual_hosts: vec![VirtualHost {

@@ -44,7 +44,7 @@ pub(super) struct Audience {
 
 /// Whether the listeners of a view depend on the proxy's own addresses.
 pub(super) fn depend_on_addresses(ctx: &Ctx<'_>, view: &View) -> bool {
-    scope::scope(ctx, view).has_ingress() || tunnel::is_wanted(&Env::new(ctx, view))
+    scope::terms(ctx, view).has_ingress() || tunnel::is_wanted(&Env::new(ctx, view))
 }
 
 /// The inbound listeners of an audience.

@@ -125,20 +125,20 @@ pub(crate) fn routed_after(
     before: pipeline::Before<'_>,
 ) -> Vec<Filter> {
     let before = pipeline::Before { port: listener.number, ..before };
-    let scope = scope::scope(env.ctx, env.view);
+    let seen = |host: &str| scope::scoped_service(env.ctx, env.view, host);
     let cluster_of = |to: &Destination| {
-        let known = scope.service(&to.host).cloned().map(Known::whole);
+        let known = seen(&to.host).map(Known::whole);
         cluster_name(to, known.as_ref(), listener.number)
     };
     let nowhere = Destination::default();
     let first = routes.first().and_then(|route| route.destination.as_ref()).unwrap_or(&nowhere);
-    let service = scope.service(&first.host);
-    let rule = service.and_then(|service| outbound_rule(env.ctx, env.view, &service.key()));
+    let service = seen(&first.host);
+    let rule = service.as_ref().and_then(|service| outbound_rule(env.ctx, env.view, &service.key()));
     let class = outbound_class(env);
     if let [_] = routes {
         let cluster = cluster_of(first);
         let pattern = &env.mesh().outbound_cluster_stat_name;
-        let stat_prefix = match service {
+        let stat_prefix = match &service {
             Some(service) if !pattern.is_empty() => Placeholders {
                 host: &first.host,
                 kubernetes: stat_name::kubernetes(service),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
-use canopus_mesh::scope::scope;
+use canopus_mesh::scope::{scope, terms};
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 
 use super::{MAX_DIRECT_RESPONSE_BYTES, catch_all, headers};
@@ -58,7 +58,7 @@ pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<RouteConfi
 fn last(ctx: &Ctx<'_>, view: &View) -> VirtualHost {
     VirtualHost {
         include_request_attempt_count: headers::counts_attempts(ctx, view),
-        ..catch_all::virtual_host(&scope(ctx, view).outbound_policy, headers::forwards_host(ctx, view))
+        ..catch_all::virtual_host(&terms(ctx, view).outbound_policy, headers::forwards_host(ctx, view))
     }
 }
 

@@ -16,7 +16,7 @@ use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_K8S_SELECT_WORKLOAD_
 use super::{Endpoint, EndpointWorkload, Health};
 use crate::network;
 use crate::service::{KubernetesService, Registry, Resolution, Service, ServiceKey, ServicesOf};
-use crate::workload::{PodWorkload, TLS_DISABLED, Workload, WorkloadsIn, augment};
+use crate::workload::{EntriesIn, PodWorkload, TLS_DISABLED, Workload, augment};
 use crate::world::{Objects, Origin, Shelf, object, objects_on, settings};
 
 /// The endpoints of a Kubernetes service, cluster by cluster.
@@ -163,12 +163,12 @@ fn of_entries(ctx: &Ctx<'_>, service: &Service, object: &KubeObject) -> Vec<Endp
     if service.resolution != Resolution::Listed || service.selector.is_empty() {
         return Vec::new();
     }
-    let workloads = ctx.get::<WorkloadsIn>(&service.namespace);
+    let entries = ctx.get::<EntriesIn>(&service.namespace);
     let mut found = Vec::new();
     for port in &object.spec.ports {
-        let selected = workloads
+        let selected = entries
             .iter()
-            .filter(|workload| !workload.is_pod && !workload.has_no_ip())
+            .filter(|workload| !workload.has_no_ip())
             .filter(|workload| service.selector.subset_of(&workload.labels));
         for workload in selected {
             let Some(number) = entry_port(port, workload) else { continue };

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopus_base::host;
+use canopus_base::{FastMap, host};
 
 use crate::service::Service;
 use crate::virtual_service::VirtualService;
@@ -80,6 +80,20 @@ impl Imports {
         named.then(pairs)
     }
 
+    /// The namespaces that something is let in from, if not from all.
+    pub(super) fn namespaces(&self) -> Option<Vec<Arc<str>>> {
+        let any = self.by_namespace.get(ANY_NAMESPACE).is_some_and(|hosts| !hosts.all.is_empty());
+        let scopes = || self.by_namespace.iter().filter(|(_, hosts)| !hosts.all.is_empty());
+        (!any).then(|| scopes().map(|(scope, _)| scope.as_str().into()).collect())
+    }
+
+    /// Whether everything is let in.
+    fn is_everything(&self) -> bool {
+        let any = self.by_namespace.get(ANY_NAMESPACE);
+        self.by_namespace.len() == 1
+            && any.is_some_and(|hosts| hosts.excluded.is_empty() && hosts.all == [ANY_NAMESPACE])
+    }
+
     /// The entries that count for something of a namespace: its own, then those for all.
     fn for_namespace(&self, namespace: &str) -> impl Iterator<Item = &Hosts> {
         [namespace, ANY_NAMESPACE].into_iter().filter_map(|scope| self.by_namespace.get(scope))
@@ -91,6 +105,9 @@ impl Imports {
 
     /// The VirtualServices with a host that is let in, in the order given.
     pub(super) fn virtual_services(&self, offered: Vec<Arc<VirtualService>>) -> Vec<Arc<VirtualService>> {
+        if self.is_everything() {
+            return offered;
+        }
         let admitted = |service: &Arc<VirtualService>| {
             // Parity: a VirtualService for all of `*.com` is let in by `a.com`, a route of the Gateway API is not.
             let covers = if service.is_gateway_api() { host::subset_of } else { host::matches };
@@ -108,6 +125,9 @@ impl Imports {
         visible: &[Arc<Service>],
         trim: impl Fn(Arc<Service>) -> Option<Arc<Service>>,
     ) -> Vec<Arc<Service>> {
+        if self.is_everything() {
+            return one_namespace_each(visible.iter().cloned().filter_map(trim).collect(), &self.importer);
+        }
         let mut imported = Vec::new();
         for service in visible {
             if self.excludes(&service.namespace, &service.host) {
@@ -138,7 +158,8 @@ fn with_aliases(service: Arc<Service>, hosts: &Hosts) -> Arc<Service> {
 /// Of definitions of one host in several namespaces, those of one: the importing namespace, else the first with a service
 /// of Kubernetes, else the first.
 fn one_namespace_each(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
-    let mut chosen: BTreeMap<Arc<str>, (Arc<str>, bool)> = BTreeMap::new();
+    let mut chosen: FastMap<Arc<str>, (Arc<str>, bool)> = FastMap::default();
+    chosen.reserve(imported.len());
     for service in &imported {
         let own = *service.namespace == *importer;
         let better = chosen.get(&service.host).is_none_or(|(namespace, is_kubernetes)| {
@@ -148,6 +169,8 @@ fn one_namespace_each(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Ar
             chosen.insert(service.host.clone(), (service.namespace.clone(), service.is_kubernetes()));
         }
     }
-    imported.retain(|service| chosen.get(&service.host).is_some_and(|(of, _)| *of == service.namespace));
+    if chosen.len() < imported.len() {
+        imported.retain(|service| chosen.get(&service.host).is_some_and(|(of, _)| *of == service.namespace));
+    }
     imported
 }

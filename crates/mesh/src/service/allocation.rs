@@ -17,31 +17,48 @@ const PRIME: u32 = 65_011;
 /// Last parts of addresses: 255 is left out.
 const LAST_PARTS: u32 = 255;
 
-/// Allocates an IPv4 and an IPv6 address for every service of a ServiceEntry that has none and can have one.
-pub(super) fn allocate(services: &mut [Arc<Service>]) {
-    let mut slots: BTreeMap<u32, usize> = BTreeMap::new();
-    for (at, service) in services.iter().enumerate().filter(|(_, service)| needs_address(service)) {
+/// The IPv4 and IPv6 addresses of services that have none, by namespace and host.
+pub(super) type Allocated = BTreeMap<(Arc<str>, Arc<str>), (String, String)>;
+
+/// Allocates addresses for every service that has none and can have one; the oldest comes first.
+pub(super) fn allocate(services: &[Arc<Service>]) -> Allocated {
+    let mut slots: BTreeMap<u32, &Service> = BTreeMap::new();
+    for service in services.iter().filter(|service| needs_address(service)) {
         if slots.len() >= SLOTS as usize {
             break;
         }
-        slots.insert(free_slot(&slots, hash(service)), at);
+        slots.insert(free_slot(&slots, hash(service)), service);
     }
-    let mut given: BTreeMap<(Arc<str>, Arc<str>), (u32, u32)> = BTreeMap::new();
+    let mut given = Allocated::new();
     let mut skipped = 0;
-    for (slot, at) in slots {
+    for (slot, service) in slots {
         let mut number = slot + 1 + skipped;
         if number % LAST_PARTS == 0 {
             number += 1;
             skipped += 1;
         }
-        let service = Arc::make_mut(&mut services[at]);
         // Several definitions of one name have the address of the first slot.
         let key = (service.namespace.clone(), service.host.clone());
-        let (third, fourth) = *given.entry(key).or_insert((number / LAST_PARTS, number % LAST_PARTS));
-        service.allocated_v4 = Some(format!("240.240.{third}.{fourth}"));
-        let third = if third == 0 { String::new() } else { format!("{third:x}") };
-        service.allocated_v6 = Some(format!("2001:2::f0f0:{third}{fourth:x}"));
+        given.entry(key).or_insert_with(|| addresses(number / LAST_PARTS, number % LAST_PARTS));
     }
+    given
+}
+
+fn addresses(third: u32, fourth: u32) -> (String, String) {
+    let in_v6 = if third == 0 { String::new() } else { format!("{third:x}") };
+    (format!("240.240.{third}.{fourth}"), format!("2001:2::f0f0:{in_v6}{fourth:x}"))
+}
+
+/// The service with the addresses that were allocated for it.
+pub(super) fn give(allocated: &Allocated, mut service: Arc<Service>) -> Arc<Service> {
+    if needs_address(&service)
+        && let Some((v4, v6)) = allocated.get(&(service.namespace.clone(), service.host.clone()))
+    {
+        let service = Arc::make_mut(&mut service);
+        service.allocated_v4 = Some(v4.clone());
+        service.allocated_v6 = Some(v6.clone());
+    }
+    service
 }
 
 /// Without an address of its own; where names are not resolved or stand for many, an address would mean nothing.
@@ -53,7 +70,7 @@ fn needs_address(service: &Service) -> bool {
 }
 
 /// The slot of a hash, or one found from it by equal steps.
-fn free_slot(taken: &BTreeMap<u32, usize>, hash: u32) -> u32 {
+fn free_slot(taken: &BTreeMap<u32, &Service>, hash: u32) -> u32 {
     let first = hash % SLOTS;
     let step = PRIME - hash % PRIME;
     // Parity: steps go round a table that is one slot shorter.

@@ -172,17 +172,14 @@ pub(super) fn merge(services: impl IntoIterator<Item = Arc<Service>>) -> Option<
     Some(merged)
 }
 
-/// Tells each service which `ExternalName` services stand for it, directly or through others. Loops stand for nothing.
-pub(super) fn resolve_aliases(services: &mut [Arc<Service>]) {
+/// Which `ExternalName` services stand for each host, directly or through others. Loops stand for nothing.
+pub(super) fn aliases(services: &[Arc<Service>]) -> BTreeMap<Arc<str>, Vec<ServiceKey>> {
     let target_of = |service: &Service| service.kube.as_ref()?.external_name.clone();
     let targets: BTreeMap<ServiceKey, Arc<str>> = services
         .iter()
         .filter(|service| service.resolution == Resolution::Alias)
         .filter_map(|service| Some((service.key(), target_of(service)?)))
         .collect();
-    if targets.is_empty() {
-        return;
-    }
     // The name in an alias says no namespace.
     let by_host: BTreeMap<&str, &Arc<str>> = targets.iter().map(|(key, to)| (&*key.host, to)).collect();
     let mut aliases: BTreeMap<Arc<str>, Vec<ServiceKey>> = BTreeMap::new();
@@ -199,9 +196,5 @@ pub(super) fn resolve_aliases(services: &mut [Arc<Service>]) {
     for of_one in aliases.values_mut() {
         of_one.sort_by(|a, b| (&a.namespace, &a.host).cmp(&(&b.namespace, &b.host)));
     }
-    for service in services {
-        if let Some(aliases) = aliases.get(&service.host) {
-            Arc::make_mut(service).aliases.clone_from(aliases);
-        }
-    }
+    aliases
 }

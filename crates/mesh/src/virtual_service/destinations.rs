@@ -9,7 +9,20 @@ pub type Destinations = BTreeMap<String, BTreeSet<u32>>;
 
 /// Every host a VirtualService refers to. With a namespace, only what sources of that namespace can reach.
 pub fn destinations(spec: &VirtualService, source: Option<&str>) -> Destinations {
-    let http = spec.http.iter().filter(|http| source.is_none_or(|source| may_come_from(http, source)));
+    let mut found = Destinations::new();
+    for Destination { host, port, .. } in all(spec, source) {
+        found.entry(host.clone()).or_default().insert(port.as_ref().map_or(0, |port| port.number));
+    }
+    found
+}
+
+/// The hosts of [`destinations`] for any source, as often as they are written.
+pub(crate) fn destination_hosts(spec: &VirtualService) -> impl Iterator<Item = &str> {
+    all(spec, None).map(|destination| destination.host.as_str())
+}
+
+fn all<'a>(spec: &'a VirtualService, source: Option<&'a str>) -> impl Iterator<Item = &'a Destination> {
+    let http = spec.http.iter().filter(move |http| source.is_none_or(|source| may_come_from(http, source)));
     let http = http.flat_map(|http| {
         let routes = http.route.iter().filter_map(|route| route.destination.as_ref());
         let mirrors = http.mirrors.iter().filter_map(|mirror| mirror.destination.as_ref());
@@ -17,11 +30,7 @@ pub fn destinations(spec: &VirtualService, source: Option<&str>) -> Destinations
     });
     let tcp = spec.tcp.iter().flat_map(|tcp| &tcp.route).filter_map(|route| route.destination.as_ref());
     let tls = spec.tls.iter().flat_map(|tls| &tls.route).filter_map(|route| route.destination.as_ref());
-    let mut found = Destinations::new();
-    for Destination { host, port, .. } in http.chain(tcp).chain(tls) {
-        found.entry(host.clone()).or_default().insert(port.as_ref().map_or(0, |port| port.number));
-    }
-    found
+    http.chain(tcp).chain(tls)
 }
 
 /// A route whose matches name source namespaces is for those alone.

@@ -38,8 +38,8 @@ pub(super) fn black_hole(env: &Env<'_>) -> FilterChain {
 
 /// The chains for ports that are not known: of all of them, and of those that have a mutual TLS mode of their own.
 pub(super) fn passthrough(env: &Env<'_>, audience: &Audience, policy: &PeerPolicy) -> Vec<FilterChain> {
-    let scope = scope::scope(env.ctx, env.view);
-    let unknown = policy.ports.keys().filter(|port| !ports::is_known(&scope, audience, **port));
+    let terms = scope::terms(env.ctx, env.view);
+    let unknown = policy.ports.keys().filter(|port| !ports::is_known(&terms, audience, **port));
     let targets = std::iter::once(0).chain(unknown.copied());
     targets.flat_map(|target| of_mode(env, &Site::passthrough(target), policy.of_port(target))).collect()
 }

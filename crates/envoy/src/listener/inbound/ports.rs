@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use canopus_base::protocol::Protocol;
-use canopus_mesh::scope::{self, Scope};
+use canopus_mesh::scope::{self, Terms};
 use canopus_mesh::target::Target;
 use canopus_proto::istio::networking::v1alpha3::{CaptureMode, IstioIngressListener, ServerTlsSettings};
 use canopus_runtime::flags::{
@@ -75,22 +75,22 @@ pub(super) struct InboundPort {
 
 /// The ports with chains of their own, by number.
 pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
-    let scope = scope::scope(env.ctx, env.view);
+    let terms = scope::terms(env.ctx, env.view);
     let mut ports = BTreeMap::new();
-    if !scope.has_ingress() {
+    if !terms.has_ingress() {
         // Without redirection the workload listens on these ports itself.
         if Interception::of(env.view) != Interception::None {
             add_services(env, audience, &BTreeSet::new(), &mut ports);
         }
         return ports.into_values().collect();
     }
-    let ingress = scope.spec().map_or(&[][..], |spec| &spec.ingress);
+    let ingress = terms.spec().map_or(&[][..], |spec| &spec.ingress);
     if env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE) {
         let listed = ingress.iter().filter_map(number).collect();
         add_services(env, audience, &listed, &mut ports);
     }
     for listener in ingress {
-        let Some(port) = of_sidecar(env, audience, &scope, listener) else { continue };
+        let Some(port) = of_sidecar(env, audience, &terms, listener) else { continue };
         ports.entry(port.target).or_insert(port);
     }
     ports.into_values().collect()
@@ -101,9 +101,9 @@ fn number(listener: &IstioIngressListener) -> Option<u32> {
 }
 
 /// Whether a port counts as known, so that it has no chains of those that are not.
-pub(super) fn is_known(scope: &Scope, audience: &Audience, port: u32) -> bool {
-    match scope.spec() {
-        Some(spec) if scope.has_ingress() => spec.ingress.iter().any(|own| number(own) == Some(port)),
+pub(super) fn is_known(terms: &Terms, audience: &Audience, port: u32) -> bool {
+    match terms.spec() {
+        Some(spec) if terms.has_ingress() => spec.ingress.iter().any(|own| number(own) == Some(port)),
         _ => audience.ports.iter().any(|own| own.target == port),
     }
 }
@@ -140,7 +140,7 @@ fn add_services(
 fn of_sidecar(
     env: &Env<'_>,
     audience: &Audience,
-    scope: &Scope,
+    terms: &Terms,
     listener: &IstioIngressListener,
 ) -> Option<InboundPort> {
     let written = listener.port.as_ref()?;
@@ -159,17 +159,17 @@ fn of_sidecar(
     if tls.is_some() {
         protocol = protocol.after_tls_termination();
     }
-    let name = scope.sidecar.as_ref().map(|sidecar| sidecar.meta.name.to_string()).unwrap_or_default();
+    let name = terms.sidecar.as_ref().map(|sidecar| sidecar.meta.name.to_string()).unwrap_or_default();
     Some(InboundPort {
         target: written.number,
         port: written.number,
         name: written.name.as_str().into(),
         protocol,
-        host: format!("{name}.{}", scope.namespace).into(),
+        host: format!("{name}.{}", terms.namespace).into(),
         kubernetes: None,
         binding: Binding { addresses, to_port },
         tls,
-        sidecar: Some((name, scope.namespace.to_string())),
+        sidecar: Some((name, terms.namespace.to_string())),
     })
 }
 

@@ -1,0 +1,168 @@
+//! What a world costs: to build, to keep, and to change.
+//!
+//! Prints three tables: building (time on one core, memory), the same edits in worlds of growing size, and a soak of random
+//! edits whose result is compared with a world built from scratch.
+#![expect(clippy::print_stdout, reason = "its tables are what it is for")]
+#![expect(clippy::unwrap_used, reason = "a benchmark that cannot build its world has failed")]
+
+#[path = "world/edit.rs"]
+mod edit;
+#[path = "world/objects.rs"]
+mod objects;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use canopus_engine::{Engine, Options, Root};
+use canopus_mesh::endpoint::Endpoints;
+use canopus_mesh::scope::{ScopeKey, Scopes};
+use canopus_mesh::service::ServicesByHost;
+
+use edit::{EDITS, Edit, Random};
+use objects::{Model, SIDECARS_PER_NAMESPACE};
+
+/// The size whose build has a budget.
+const BUDGETED: usize = 10_000;
+/// Edits of a kind that a figure is the median of.
+const REPEATS: usize = 200;
+
+/// What a control plane with connected proxies keeps up to date.
+struct Watched {
+    endpoints: Vec<Root<Endpoints>>,
+    hosts: Vec<Root<ServicesByHost>>,
+    scopes: Vec<Root<Scopes>>,
+}
+
+impl Watched {
+    fn of(engine: &Engine, model: &Model) -> Self {
+        let keys = || (0..model.services()).map(|at| model.service_key(at));
+        let sidecars = (0..model.namespaces())
+            .flat_map(|namespace| (0..SIDECARS_PER_NAMESPACE).map(move |at| (namespace, at)));
+        let scope = |(namespace, at): (usize, usize)| {
+            let origin = model.sidecar_origin(namespace, at);
+            ScopeKey::Sidecars(origin.namespace().into(), Some(origin))
+        };
+        Self {
+            endpoints: engine.watch_all::<Endpoints>(keys()),
+            hosts: engine.watch_all::<ServicesByHost>(keys().map(|key| key.host)),
+            scopes: engine.watch_all::<Scopes>(sidecars.map(scope)),
+        }
+    }
+
+    fn agrees_with(&self, other: &Self) -> bool {
+        fn same<Q: canopus_engine::Query>(one: &[Root<Q>], other: &[Root<Q>]) -> bool {
+            let mut pairs = one.iter().zip(other);
+            one.len() == other.len()
+                && pairs.all(|(one, other)| one.value().unwrap() == other.value().unwrap())
+        }
+        same(&self.endpoints, &other.endpoints)
+            && same(&self.hosts, &other.hosts)
+            && same(&self.scopes, &other.scopes)
+    }
+}
+
+fn build(model: &Model) -> (Engine, Watched, Duration) {
+    let batch = model.batch();
+    let started = Instant::now();
+    let engine = Engine::with_options(Options { threads: 1, idle: 1000 });
+    engine.apply(batch);
+    let watched = Watched::of(&engine, model);
+    (engine, watched, started.elapsed())
+}
+
+/// A line of the kernel's account of this process, in megabytes.
+fn memory(line: &str) -> f64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let found = status.lines().find_map(|text| text.strip_prefix(line)?.strip_prefix(':'));
+    let kilobytes = found.and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok());
+    kilobytes.unwrap_or(f64::NAN) / 1024.0
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+/// The median time of an edit, and how many roots one changes.
+fn measure(engine: &Engine, model: &mut Model, edit: Edit, random: &mut Random) -> (f64, usize) {
+    let mut times = Vec::with_capacity(REPEATS);
+    let mut changed = 0;
+    for _ in 0..REPEATS {
+        let batch = edit.make(model, random);
+        let started = Instant::now();
+        let applied = engine.apply(batch);
+        times.push(micros(started.elapsed()));
+        changed = changed.max(applied.changed.len());
+    }
+    times.sort_by(f64::total_cmp);
+    (times[times.len() / 2], changed)
+}
+
+/// Builds worlds of these sizes, and makes the same edits in each.
+fn tables(sizes: &[usize]) {
+    let mut columns = Vec::new();
+    println!("| services | objects | build, one core | resident | peak | memos | reads |");
+    println!("|---|---|---|---|---|---|---|");
+    for &size in sizes {
+        let mut model = Model::new(size);
+        let (engine, watched, took) = build(&model);
+        let stats = engine.stats();
+        println!(
+            "| {size} | {} | {:.2} s | {:.0} MB | {:.0} MB | {} | {} |",
+            stats.inputs,
+            took.as_secs_f64(),
+            memory("VmRSS"),
+            memory("VmHWM"),
+            stats.memos,
+            stats.edges
+        );
+        let mut random = Random::new(1);
+        columns.push(EDITS.map(|edit| measure(&engine, &mut model, edit, &mut random)));
+        let (_, scratch, _) = build(&model);
+        assert!(watched.agrees_with(&scratch), "a world of {size} services is not what its edits lead to");
+    }
+    println!();
+    let heads: Vec<_> = sizes.iter().map(|size| format!("{size} services")).collect();
+    println!("| edit (median of {REPEATS}) | {} | roots changed |", heads.join(" | "));
+    println!("|---|{}---|", "---|".repeat(sizes.len()));
+    for (row, edit) in EDITS.iter().enumerate() {
+        let times: Vec<_> = columns.iter().map(|column| format!("{:.0} µs", column[row].0)).collect();
+        let roots = columns.last().map_or(0, |column| column[row].1);
+        println!("| {} | {} | {roots} |", edit.name(), times.join(" | "));
+    }
+}
+
+/// Makes random edits for a long time.
+fn soak(size: usize, count: usize) {
+    let mut model = Model::new(size);
+    let (engine, watched, _) = build(&model);
+    let mut random = Random::new(7);
+    println!("\n| random edits of {size} services | resident | keys and memos | a second |");
+    println!("|---|---|---|---|");
+    for quarter in 1..=4 {
+        let started = Instant::now();
+        for _ in 0..count / 4 {
+            let edit = EDITS[random.below(EDITS.len())];
+            engine.apply(edit.make(&mut model, &mut random));
+        }
+        let (rate, stats) = ((count / 4) as f64 / started.elapsed().as_secs_f64(), engine.stats());
+        let done = count / 4 * quarter;
+        println!("| {done} | {:.0} MB | {} | {rate:.0} |", memory("VmRSS"), stats.inputs + stats.memos);
+    }
+    let (_, scratch, _) = build(&model);
+    assert!(watched.agrees_with(&scratch), "the world is not what its edits lead to");
+    println!("\nEvery watched fact equals that of a world built from scratch.");
+}
+
+/// The number after a flag.
+fn flag(name: &str) -> Option<usize> {
+    let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
+    arguments.next()?.parse().ok()
+}
+
+fn main() {
+    match flag("--services") {
+        Some(size) => tables(&[size]),
+        None => tables(&[1000, BUDGETED, 50_000]),
+    }
+    soak(flag("--services").unwrap_or(1000), flag("--edits").unwrap_or(20_000));
+}

@@ -1,0 +1,243 @@
+//! Services by namespace and by host.
+//!
+//! A change of one service makes its own namespace and host be looked at again and nothing else; only who needs all
+//! services of the mesh in order pays for their number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_engine::{Ctx, Query};
+use canopus_runtime::flags::PILOT_ENABLE_IP_AUTOALLOCATE;
+
+use super::allocation::{self, Allocated};
+use super::{KubernetesService, Reach, Service, ServiceKey, ServicesOf, kube, reach};
+use crate::namespaces::NamespacesWith;
+use crate::world::{MeshSettings, Objects, Origin, Shelf, settings};
+
+/// Sorts services as Istio does wherever the older one wins: by age, then name, then namespace.
+pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
+    services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+}
+
+/// What is known of services only from others: their other names, and the addresses that are left for them.
+struct Additions {
+    aliases: Arc<BTreeMap<Arc<str>, Vec<ServiceKey>>>,
+    allocated: Option<Arc<Allocated>>,
+}
+
+impl Additions {
+    fn of(ctx: &Ctx<'_>) -> Self {
+        let in_status = settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE);
+        Self {
+            aliases: ctx.get::<Aliases>(&()),
+            allocated: (!in_status).then(|| ctx.get::<Allocations>(&())),
+        }
+    }
+
+    fn add_to(&self, mut service: Arc<Service>) -> Arc<Service> {
+        if let Some(aliases) = self.aliases.get(&service.host) {
+            Arc::make_mut(&mut service).aliases.clone_from(aliases);
+        }
+        match &self.allocated {
+            Some(allocated) => allocation::give(allocated, service),
+            None => service,
+        }
+    }
+}
+
+/// The `ExternalName` services that stand for each host.
+struct Aliases;
+
+impl Query for Aliases {
+    const NAME: &'static str = "service_aliases";
+    type Key = ();
+    type Value = BTreeMap<Arc<str>, Vec<ServiceKey>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let origins = ctx.members::<Objects>(&Shelf::Aliases);
+        let services: Vec<_> = origins
+            .iter()
+            .map(|origin| (origin.namespace().into(), origin.name().into()))
+            .filter_map(|key| ctx.get::<KubernetesService>(&key).as_ref().clone())
+            .collect();
+        kube::aliases(&services)
+    }
+}
+
+/// The addresses of services of ServiceEntries that have none, where it is not a controller that allocates them.
+struct Allocations;
+
+impl Query for Allocations {
+    const NAME: &'static str = "address_allocations";
+    type Key = ();
+    type Value = Allocated;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Allocated {
+        let entries = ctx.members::<Objects>(&Shelf::Kind(Kind::ServiceEntry));
+        let mut services: Vec<_> =
+            entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec()).collect();
+        oldest_first(&mut services);
+        allocation::allocate(&services)
+    }
+}
+
+/// The services that a namespace defines, oldest first.
+pub struct ServicesIn;
+
+impl Query for ServicesIn {
+    const NAME: &'static str = "services_in";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let additions = Additions::of(ctx);
+        let members = |kind| ctx.members::<Objects>(&Shelf::Namespace(kind, namespace.as_ref().into()));
+        let (kube, entries) = (members(Kind::Service), members(Kind::ServiceEntry));
+        let mut names: Vec<&str> = kube.iter().map(Origin::name).collect();
+        names.sort_unstable();
+        names.dedup();
+        let kube = names.into_iter().filter_map(|name| {
+            ctx.get::<KubernetesService>(&(namespace.clone(), name.into())).as_ref().clone()
+        });
+        let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
+        let mut services: Vec<_> = kube.chain(entries).map(|service| additions.add_to(service)).collect();
+        oldest_first(&mut services);
+        services
+    }
+}
+
+/// Every service of the mesh, oldest first.
+pub struct AllServices;
+
+impl Query for AllServices {
+    const NAME: &'static str = "all_services";
+    type Key = ();
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let of_kind = |kind| ctx.get::<NamespacesWith>(&kind);
+        let (kube, entries) = (of_kind(Kind::Service), of_kind(Kind::ServiceEntry));
+        let mut namespaces: Vec<&Arc<str>> = kube.iter().chain(entries.iter()).collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        of_namespaces(ctx, namespaces)
+    }
+}
+
+/// The services of some namespaces, oldest first.
+fn of_namespaces<'a>(ctx: &Ctx<'_>, namespaces: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<Arc<Service>> {
+    let mut services = Vec::new();
+    for namespace in namespaces {
+        services.extend_from_slice(&ctx.get::<ServicesIn>(namespace));
+    }
+    oldest_first(&mut services);
+    services
+}
+
+/// The services a host names, by namespace.
+///
+/// The oldest definition counts, but one of Kubernetes comes before those that only claim its name.
+pub struct ServicesByHost;
+
+impl Query for ServicesByHost {
+    const NAME: &'static str = "services_by_host";
+    type Key = Arc<str>;
+    type Value = BTreeMap<Arc<str>, Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
+        let mut by_namespace = Self::Value::new();
+        for service in ctx.get::<Definitions>(host).iter() {
+            let present = by_namespace.get(&service.namespace);
+            if present.is_none_or(|present| !present.is_kubernetes() && service.is_kubernetes()) {
+                by_namespace.insert(service.namespace.clone(), service.clone());
+            }
+        }
+        by_namespace
+    }
+}
+
+/// Every definition of a host, oldest first.
+pub(crate) struct Definitions;
+
+impl Query for Definitions {
+    const NAME: &'static str = "definitions_of_host";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
+        let of_cluster = kubernetes_name(&settings(ctx), host)
+            .and_then(|key| ctx.get::<KubernetesService>(&key).as_ref().clone());
+        let entries = ctx.members::<Objects>(&Shelf::Host(host.as_ref().into()));
+        let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
+        let entries = entries.filter(|service| service.host == *host);
+        let mut services: Vec<_> = of_cluster.into_iter().chain(entries).collect();
+        if services.is_empty() {
+            return services;
+        }
+        let additions = Additions::of(ctx);
+        services = services.into_iter().map(|service| additions.add_to(service)).collect();
+        oldest_first(&mut services);
+        services
+    }
+}
+
+/// The namespace and name of the Kubernetes service whose host this would be.
+fn kubernetes_name(settings: &MeshSettings, host: &str) -> Option<(Arc<str>, Arc<str>)> {
+    let qualified = host.strip_suffix(&*settings.domain)?.strip_suffix(".svc.")?;
+    let (name, namespace) = qualified.rsplit_once('.')?;
+    Some((namespace.into(), name.into()))
+}
+
+/// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
+pub struct VisibleServices;
+
+impl Query for VisibleServices {
+    const NAME: &'static str = "visible_services";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        visible(&settings(ctx), &ctx.get::<AllServices>(&()), namespace)
+    }
+}
+
+/// Those of [`VisibleServices`] that some namespaces define.
+pub(crate) fn visible_in(ctx: &Ctx<'_>, namespace: &str, owners: &[Arc<str>]) -> Vec<Arc<Service>> {
+    visible(&settings(ctx), &of_namespaces(ctx, owners), namespace)
+}
+
+fn visible(settings: &MeshSettings, services: &[Arc<Service>], namespace: &str) -> Vec<Arc<Service>> {
+    let mut exported = Vec::new();
+    let mut public = Vec::with_capacity(services.len());
+    for service in services {
+        match reach(settings, service, namespace) {
+            Reach::Everybody => public.push(service.clone()),
+            Reach::Named => exported.push(service.clone()),
+            Reach::Nobody => {}
+        }
+    }
+    if exported.is_empty() {
+        return public;
+    }
+    exported.extend(public);
+    exported
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_of_a_kubernetes_service_says_its_namespace_and_name() {
+        let settings = MeshSettings::default();
+        let named = |host: &str| {
+            kubernetes_name(&settings, host).map(|(namespace, name)| format!("{namespace}/{name}"))
+        };
+        assert_eq!(named("a.ns.svc.cluster.local").as_deref(), Some("ns/a"));
+        assert_eq!(named("a.b.ns.svc.cluster.local").as_deref(), Some("ns/a.b"));
+        for foreign in ["a.com", "ns.svc.cluster.local", "a.ns.svc.other.net", "", "svc.cluster.local"] {
+            assert_eq!(named(foreign), None, "{foreign}");
+        }
+    }
+}
