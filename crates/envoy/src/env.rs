@@ -19,7 +19,7 @@ pub(crate) struct Env<'a> {
     /// The settings of mesh and process.
     pub(crate) settings: Arc<MeshSettings>,
     /// The configuration the proxy runs with.
-    pub(crate) proxy_config: ProxyConfig,
+    pub(crate) proxy_config: Arc<ProxyConfig>,
     /// The service whose traffic is handled, where policies and telemetry may name it: only waypoints stand in front of
     /// others.
     pub(crate) service: Option<&'a Service>,

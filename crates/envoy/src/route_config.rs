@@ -5,6 +5,7 @@ pub(crate) mod domains;
 pub(crate) mod headers;
 pub(crate) mod inbound;
 mod sidecar;
+mod table;
 pub(crate) mod waypoint;
 
 use std::sync::Arc;
@@ -18,6 +19,7 @@ use canopus_proto::resource::Resource;
 use crate::envoy_filter::{self, Patched};
 use crate::{acceptable, gateway};
 pub(crate) use sidecar::virtual_hosts as sidecar_virtual_hosts;
+pub(crate) use table::Table;
 
 /// Room for the longest body that validation lets a direct response have.
 pub(crate) const MAX_DIRECT_RESPONSE_BYTES: u32 = 1 << 20;
@@ -45,7 +47,7 @@ impl Query for PatchedTables {
 
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
         let table = match view.kind {
-            NodeKind::Router => gateway::route_table(ctx, view, name),
+            NodeKind::Router => gateway::route_table(ctx, view, name).map(Table::from),
             NodeKind::Sidecar | NodeKind::Waypoint => sidecar::table(ctx, view, name),
             NodeKind::Ztunnel | NodeKind::Agentgateway => return Patched::default(),
         };

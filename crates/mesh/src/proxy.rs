@@ -348,9 +348,22 @@ fn shared_metadata(metadata: &NodeMetadata, matched: &BTreeSet<String>) -> NodeM
 }
 
 /// The effective proxy configuration of a view: what the proxy said, else the mesh's default.
-pub fn proxy_config(ctx: &Ctx<'_>, view: &View) -> ProxyConfig {
-    let said = view.proxy_config().cloned();
-    said.or_else(|| settings(ctx).mesh.default_config.clone()).unwrap_or_default()
+pub fn proxy_config(ctx: &Ctx<'_>, view: &View) -> Arc<ProxyConfig> {
+    ctx.get::<ProxyConfigOf>(view)
+}
+
+/// [`proxy_config`] of all views.
+struct ProxyConfigOf;
+
+impl Query for ProxyConfigOf {
+    const NAME: &'static str = "proxy_config_of";
+    type Key = View;
+    type Value = ProxyConfig;
+
+    fn run(ctx: &Ctx<'_>, view: &View) -> ProxyConfig {
+        let said = view.proxy_config().cloned();
+        said.or_else(|| settings(ctx).mesh.default_config.clone()).unwrap_or_default()
+    }
 }
 
 /// A metadata key that has no field of its own.

@@ -60,7 +60,7 @@ impl Audience {
             key: metadata.tls_client_key.clone(),
             roots: metadata.tls_client_root_cert.clone(),
         };
-        let headers = proxy_config(ctx, view).proxy_headers;
+        let headers = proxy_config(ctx, view).proxy_headers.clone();
         let keeps_case = headers.and_then(|headers| headers.preserve_http1_header_case);
         Self(Arc::new(Facts {
             kind: view.kind,

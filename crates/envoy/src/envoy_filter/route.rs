@@ -19,16 +19,19 @@ use super::effect::Tally;
 use super::listener::Patching;
 use super::{Patched, Side, merge, patches, virtual_host};
 use crate::names::ClusterName;
+use crate::route_config::Table;
 
 /// A route table after its patches, under the name it was asked for by.
-pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str, mut table: RouteConfiguration) -> Patched {
+pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str, table: Table) -> Patched {
     let patches = patches(ctx, view);
-    let mut tally = Tally::default();
-    if patches.touch_routes() {
-        let side = Side::of(view);
-        let ports = if side == Side::Gateway { server_ports(ctx, view) } else { BTreeMap::new() };
-        patch(&patches, &Place { side, ports }, &mut table, &mut tally);
+    if !patches.touch_routes() {
+        return Patched::untouched(Arc::new(vec![Resource::new(name, table.encode())]));
     }
+    let mut table = table.into_message();
+    let mut tally = Tally::default();
+    let side = Side::of(view);
+    let ports = if side == Side::Gateway { server_ports(ctx, view) } else { BTreeMap::new() };
+    patch(&patches, &Place { side, ports }, &mut table, &mut tally);
     Patched { resources: Arc::new(vec![Resource::encode(name, &table)]), tally }
 }
 

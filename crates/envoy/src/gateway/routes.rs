@@ -155,16 +155,17 @@ impl<'a> Hosts<'a> {
         let drafts =
             if collapses { collapse::collapse(self.drafts) } else { self.drafts.into_values().collect() };
         let counts_attempts = headers::counts_attempts(self.ctx, self.view);
+        let mut sources = Sources::new(self.sources, &drafts);
         let mut hosts: Vec<_> =
-            drafts.into_iter().map(|draft| draft.build(&self.sources, counts_attempts)).collect();
+            drafts.into_iter().map(|draft| draft.build(&mut sources, counts_attempts)).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         hosts
     }
 }
 
 impl Draft {
-    fn build(self, sources: &[Vec<Route>], counts_attempts: bool) -> VirtualHost {
-        let routes = self.sources.iter().filter_map(|source| sources.get(*source)).flatten().cloned();
+    fn build(self, sources: &mut Sources, counts_attempts: bool) -> VirtualHost {
+        let routes = self.sources.iter().flat_map(|source| sources.take(*source));
         // A route that takes everything would hide those that another VirtualService adds.
         let (last, first): (Vec<_>, Vec<_>) = routes.partition(route::is_catch_all);
         let requirement = if self.requires_tls { TlsRequirementType::All } else { TlsRequirementType::None };
@@ -181,6 +182,31 @@ impl Draft {
             include_request_attempt_count: counts_attempts,
             ..Default::default()
         }
+    }
+}
+
+/// The routes of VirtualServices, and how many virtual hosts are still to have each.
+struct Sources {
+    routes: Vec<Vec<Route>>,
+    uses: Vec<usize>,
+}
+
+impl Sources {
+    fn new(routes: Vec<Vec<Route>>, drafts: &[Draft]) -> Self {
+        let mut uses = vec![0; routes.len()];
+        for source in drafts.iter().flat_map(|draft| &draft.sources) {
+            uses[*source] += 1;
+        }
+        Self { routes, uses }
+    }
+
+    /// The routes of a source; the last to have them gets them without a copy.
+    fn take(&mut self, source: usize) -> Vec<Route> {
+        self.uses[source] -= 1;
+        if self.uses[source] == 0 {
+            return std::mem::take(&mut self.routes[source]);
+        }
+        self.routes[source].clone()
     }
 }
 

@@ -5,7 +5,7 @@ use canopus_mesh::proxy::{View, proxy_config};
 use canopus_proto::istio::mesh::v1alpha1::proxy_config::ProxyHeaders;
 
 fn proxy_headers(ctx: &Ctx<'_>, view: &View) -> ProxyHeaders {
-    proxy_config(ctx, view).proxy_headers.unwrap_or_default()
+    proxy_config(ctx, view).proxy_headers.clone().unwrap_or_default()
 }
 
 /// Whether upstreams are told how often a request was tried.

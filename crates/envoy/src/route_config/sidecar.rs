@@ -10,7 +10,7 @@ use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{scope, terms};
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 
-use super::{MAX_DIRECT_RESPONSE_BYTES, catch_all, headers};
+use super::{MAX_DIRECT_RESPONSE_BYTES, Table, catch_all, headers};
 
 /// The table of the listener that is an HTTP proxy for everything.
 const HTTP_PROXY: &str = "http_proxy";
@@ -37,22 +37,23 @@ fn parse(name: &str) -> Option<TableName<'_>> {
 }
 
 /// A route table by its name; `None` if no listener could have asked for it.
-pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<RouteConfiguration> {
+pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
     let wanted = parse(name)?;
     let bind = if wanted.port == 0 { name } else { "" };
     let hosts = ctx.get::<VirtualHosts>(&(view.clone(), wanted.port, bind.into()));
-    let virtual_hosts = match wanted.host {
-        Some(host) => of_service(&hosts, host, name),
-        None => hosts.iter().cloned().chain([last(ctx, view)]).collect(),
+    let (shared, virtual_hosts) = match wanted.host {
+        Some(host) => (Arc::default(), of_service(&hosts, host, name)),
+        None => (hosts, vec![last(ctx, view)]),
     };
-    Some(RouteConfiguration {
+    let own = RouteConfiguration {
         name: name.to_owned(),
         virtual_hosts,
         validate_clusters: Some(false.into()),
         max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
         ignore_port_in_host_matching: true,
         ..Default::default()
-    })
+    };
+    Some(Table { shared, own })
 }
 
 fn last(ctx: &Ctx<'_>, view: &View) -> VirtualHost {

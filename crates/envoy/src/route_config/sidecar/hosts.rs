@@ -1,7 +1,8 @@
 //! Virtual hosts of groups: every name and every domain once.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
+use canopus_base::FastSet;
 use canopus_engine::Ctx;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, address_for, addresses_for};
@@ -50,10 +51,10 @@ struct Assembly<'a> {
     port: u32,
     counts_attempts: bool,
     absolute_names: bool,
-    names: BTreeSet<String>,
-    domains: BTreeSet<String>,
+    names: FastSet<String>,
+    domains: FastSet<String>,
     /// The full names of all services, which no short name of another may take.
-    full_names: BTreeSet<String>,
+    full_names: FastSet<String>,
 }
 
 impl<'a> Assembly<'a> {
@@ -68,8 +69,8 @@ impl<'a> Assembly<'a> {
             port,
             counts_attempts: headers::counts_attempts(ctx, view),
             absolute_names: settings(ctx).flags.get(PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN),
-            names: BTreeSet::new(),
-            domains: BTreeSet::new(),
+            names: FastSet::default(),
+            domains: FastSet::default(),
             full_names: full_names.collect(),
         }
     }
