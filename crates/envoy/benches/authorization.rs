@@ -75,7 +75,8 @@ fn policy(at: usize, path: usize) -> String {
 }
 
 fn proxy(namespace: usize, workload: usize) -> Proxy {
-    let labels = Struct::from(BTreeMap::from([("app".to_owned(), Value::from(format!("a-{workload}").as_str()))]));
+    let labels =
+        Struct::from(BTreeMap::from([("app".to_owned(), Value::from(format!("a-{workload}").as_str()))]));
     let metadata = BTreeMap::from([
         ("NAMESPACE".to_owned(), Value::from(format!("team-{namespace}").as_str())),
         ("CLUSTER_ID".to_owned(), Value::from("Kubernetes")),

@@ -86,9 +86,10 @@ impl Wanted {
         match self {
             Self::Clusters => world.get::<Clusters>(proxy).unwrap().iter().cloned().collect(),
             Self::Listeners => world.get::<Listeners>(proxy).unwrap().iter().cloned().collect(),
-            Self::Routes(names) => {
-                names.iter().filter_map(|name| world.get::<Routes>(&named(name)).unwrap().as_ref().clone()).collect()
-            }
+            Self::Routes(names) => names
+                .iter()
+                .filter_map(|name| world.get::<Routes>(&named(name)).unwrap().as_ref().clone())
+                .collect(),
             Self::Endpoints(names) => {
                 let found = names.iter().map(|name| world.get::<Assignment>(&named(name)).unwrap());
                 found.filter_map(|found| found.as_ref().clone()).collect()
@@ -148,7 +149,11 @@ fn row(name: &str, figures: &Measured) {
         }
         None => "| | | | |".to_owned(),
     };
-    println!("| {name} | {} | {} | {kilobytes:.1} | {resources} {compared}", shown(took), shown(best.as_secs_f64()));
+    println!(
+        "| {name} | {} | {} | {kilobytes:.1} | {resources} {compared}",
+        shown(took),
+        shown(best.as_secs_f64())
+    );
 }
 
 fn shown(seconds: f64) -> String {
@@ -163,9 +168,11 @@ fn second_proxy(case: &Case) {
         let view = world.get::<ViewOf>(proxy).unwrap().as_ref().clone();
         let clusters = engine.watch::<Clusters>(proxy.clone());
         let listeners = engine.watch::<Listeners>(proxy.clone());
-        let all = |resources: &canopus_envoy::resources::Resources| resources.iter().cloned().collect::<Vec<_>>();
+        let all =
+            |resources: &canopus_envoy::resources::Resources| resources.iter().cloned().collect::<Vec<_>>();
         let references = References::of(&all(&clusters.value().unwrap()), &all(&listeners.value().unwrap()));
-        let named = |names: BTreeSet<String>| names.into_iter().map(|name| (view.clone(), name)).collect::<Vec<_>>();
+        let named =
+            |names: BTreeSet<String>| names.into_iter().map(|name| (view.clone(), name)).collect::<Vec<_>>();
         let routes = engine.watch_all::<Routes>(named(references.routes));
         let endpoints = engine.watch_all::<Assignment>(named(references.assignments));
         (clusters, listeners, routes, endpoints)

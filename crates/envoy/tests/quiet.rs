@@ -78,7 +78,8 @@ impl Held {
             &clusters.value().unwrap().iter().cloned().collect::<Vec<_>>(),
             &listeners.value().unwrap().iter().cloned().collect::<Vec<_>>(),
         );
-        let keys = |names: std::collections::BTreeSet<String>| names.into_iter().map(|name| (view.clone(), name));
+        let keys =
+            |names: std::collections::BTreeSet<String>| names.into_iter().map(|name| (view.clone(), name));
         Self {
             routes: engine.watch_all::<Routes>(keys(references.routes)),
             endpoints: engine.watch_all::<Assignment>(keys(references.assignments)),

@@ -240,8 +240,8 @@ impl Query for ScopeOf {
 
 /// The Sidecar that narrows the scope of a view; only sidecar proxies have one.
 pub(crate) fn sidecar_of(ctx: &Ctx<'_>, view: &View) -> Option<Origin> {
-    match scope_key(ctx, view) {
-        ScopeKey::Sidecars(_, sidecar) => sidecar,
+    match ctx.get::<ScopeOf>(view).as_ref() {
+        ScopeKey::Sidecars(_, sidecar) => sidecar.clone(),
         ScopeKey::Gateways(_) => None,
     }
 }

@@ -55,8 +55,12 @@ impl Mesh {
     fn new() -> Self {
         let engine = Engine::new();
         for namespace in NAMESPACES {
-            let documents =
-                [service(namespace, 80, ""), slice(namespace, true), route(namespace, 1, 1), sidecar(namespace)];
+            let documents = [
+                service(namespace, 80, ""),
+                slice(namespace, true),
+                route(namespace, 1, 1),
+                sidecar(namespace),
+            ];
             documents.iter().for_each(|document| drop(set(&engine, document)));
         }
         let scope = |namespace: &str| {

@@ -171,9 +171,8 @@ impl Case {
             networks: self.networks.clone(),
             ..MeshSettings::default()
         };
-        let format = log::LogFormat {
-            log_format: Some(log::log_format::LogFormat::Labels(Struct::default())),
-        };
+        let format =
+            log::LogFormat { log_format: Some(log::log_format::LogFormat::Labels(Struct::default())) };
         settings.mesh.extension_providers.push(ExtensionProvider {
             name: "envoy-json".to_owned(),
             provider: Some(Provider::EnvoyFileAccessLog(EnvoyFileAccessLogProvider {

@@ -25,9 +25,15 @@ fn part<'a>(mut rest: &'a str, scope: &Scope<'a>, rendered: &mut String) -> &'a 
         let words: Vec<&str> = action.trim_start_matches('-').split_whitespace().collect();
         match words[..] {
             ["end"] => return rest,
-            ["range", variable, ":=", "until", limit] => rest = range(rest, scope, variable, scope[limit], rendered),
-            ["div", left, right] => rendered.push_str(&(number(scope, left) / number(scope, right)).to_string()),
-            ["mod", left, right] => rendered.push_str(&(number(scope, left) % number(scope, right)).to_string()),
+            ["range", variable, ":=", "until", limit] => {
+                rest = range(rest, scope, variable, scope[limit], rendered)
+            }
+            ["div", left, right] => {
+                rendered.push_str(&(number(scope, left) / number(scope, right)).to_string())
+            }
+            ["mod", left, right] => {
+                rendered.push_str(&(number(scope, left) % number(scope, right)).to_string())
+            }
             [variable] => rendered.push_str(&number(scope, variable).to_string()),
             _ => panic!("no input has {{{{{action}}}}}"),
         }

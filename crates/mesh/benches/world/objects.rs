@@ -156,7 +156,8 @@ impl Model {
     pub(crate) fn set_pod(&self, batch: &mut Batch, at: usize, number: usize) {
         let mut pod = Pod::new(&namespace(at), &pod_name(at, number), Default::default());
         pod.meta.labels.insert("app", name(at));
-        pod.meta.labels.insert("version", format!("v{}", self.states[at].version));
+        let version = if number == 0 { self.states[at].version } else { 0 };
+        pod.meta.labels.insert("version", format!("v{version}"));
         pod.meta.labels.insert(labels::SECURITY_TLS_MODE.name, "istio");
         pod.spec.service_account_name = name(at).into();
         pod.spec.node_name = format!("node-{}", at % 100).into();
