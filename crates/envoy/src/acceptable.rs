@@ -12,7 +12,7 @@ use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier}
 use canopus_proto::envoy::config::listener::v3::FilterChain;
 use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
-use canopus_proto::envoy::config::route::v3::{DirectResponseAction, Route, RouteConfiguration};
+use canopus_proto::envoy::config::route::v3::{DirectResponseAction, Route};
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::JwtAuthentication;
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::jwt_provider::JwksSourceSpecifier;
 use canopus_proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
@@ -23,6 +23,7 @@ use canopus_proto::envoy::r#type::matcher::v3::{
 use canopus_proto::{Any, Message};
 
 use crate::jwt::UNKNOWN_KEYS;
+use crate::route_config::Table;
 
 /// Whether resources of this view are repaired.
 fn applies(view: &View) -> bool {
@@ -41,11 +42,13 @@ fn distinct(chains: Vec<FilterChain>) -> Vec<FilterChain> {
 }
 
 /// Routes in which every part means something.
-pub(crate) fn complete_routes(view: &View, mut table: RouteConfiguration) -> RouteConfiguration {
-    if applies(view) {
-        table.virtual_hosts.iter_mut().flat_map(|host| &mut host.routes).for_each(complete);
+pub(crate) fn complete_routes(view: &View, table: Table) -> Table {
+    if !applies(view) {
+        return table;
     }
-    table
+    let mut table = table.into_message();
+    table.virtual_hosts.iter_mut().flat_map(|host| &mut host.routes).for_each(complete);
+    table.into()
 }
 
 fn complete(route: &mut Route) {
