@@ -26,7 +26,7 @@ use canopus_base::tree::{Node, Pos};
 use path::Path;
 use rule::Compiler;
 
-pub(crate) use cel::check as check_expression;
+pub use cel::check as check_expression;
 pub use error::{ErrorKind, FieldError};
 pub use schema::Schema;
 

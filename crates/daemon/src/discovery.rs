@@ -23,9 +23,11 @@ use crate::apply::Applier;
 use crate::control_plane::Mesh;
 use crate::debug::{Debug, Nobody};
 use crate::http;
+use crate::jwks::KeyKeeper;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
-use crate::push::{Dispatcher, Stamp};
+use crate::push::{Cause, Dispatcher, Reason, Revisions, Stamp};
+use crate::secret_access::{self, AccessKeeper};
 use crate::serve::certificates::Certificates;
 use crate::serve::grpc::Grpc;
 use crate::serve::ports::{PortArgs, Ports};
@@ -38,6 +40,7 @@ const SCOPES: &[Scope] = &[
         "canopus_sources",
         "canopus_daemon::apply",
         "canopus_daemon::sources",
+        "canopus_daemon::jwks",
     ]),
 ];
 
@@ -112,7 +115,9 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     engine.apply(batch);
     let registry = registry();
     let metrics = Arc::new(Metrics::new(&registry));
-    let dispatcher = Dispatcher::new(engine, vec![metrics.clone()]);
+    let (wishes, wanted) = secret_access::channel();
+    let (revisions, revision) = Revisions::new(engine.revision().number());
+    let dispatcher = Dispatcher::new(engine, vec![metrics.clone(), Arc::new(revisions), Arc::new(wishes)]);
     crate::metrics::collect_model(&registry, &dispatcher);
 
     let plan = Plan::new(&args.sources, &flags, &settings.settings().mesh)?;
@@ -124,7 +129,19 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         readiness: &readiness,
         tasks: &tasks,
     };
-    let Opened { intake, restored, keeper, guards } = opener.open(plan).await?;
+    let Opened { intake, restored, keeper, guards, cluster } = opener.open(plan).await?;
+    let store = |reason| {
+        let dispatcher = Arc::clone(&dispatcher);
+        move |batch| {
+            tokio::task::block_in_place(|| dispatcher.apply(batch, Cause::reason(reason)));
+        }
+    };
+    let fetched = store(Reason::DependentResource);
+    let keys = KeyKeeper::new(dispatcher.engine().clone(), revision, &flags, &registry, fetched);
+    tasks.spawn("jwks", keys.run());
+    let own = Arc::clone(&settings.settings().cluster);
+    let access = AccessKeeper::new(own, cluster, wanted, store(Reason::Secret));
+    tasks.spawn("secret access", access.run());
     let pace = Pace::new(&flags);
     let mut applier =
         Applier { dispatcher: Arc::clone(&dispatcher), intake, metrics, pace, settings, keeper, guards };

@@ -11,12 +11,15 @@ pub mod control_plane;
 pub mod debug;
 pub mod discovery;
 pub mod http;
+mod jwks;
 pub mod metrics;
 mod pace;
 pub mod push;
+mod secret_access;
 pub mod serve;
 mod settings;
 mod sources;
+mod timer;
 
 /// A proxy that says little about itself.
 #[cfg(test)]

@@ -18,7 +18,7 @@ pub use cause::{Cause, Reason};
 pub use connections::{Connection, ConnectionId, Connections, Message, Rejection, TypeStatus};
 pub use dispatch::Dispatcher;
 pub use ledger::{Fate, Ledger, ObjectState, Push, Recipient, TypeTotal};
-pub use observer::Observer;
+pub use observer::{Observer, Revisions};
 pub use stamp::Stamp;
 
 pub(crate) use beacon::{Beacon, Seat};

@@ -178,6 +178,8 @@ pub(crate) struct Opened {
     pub(crate) keeper: Option<Keeper>,
     /// What the process is not ready without.
     pub(crate) guards: BTreeMap<Box<str>, ReadyGuard>,
+    /// The API server, if there is one.
+    pub(crate) cluster: Option<Cluster>,
 }
 
 /// What sources are opened with.
@@ -200,15 +202,22 @@ impl Opener<'_> {
     /// Starts the sources of a plan.
     pub(crate) async fn open(&self, plan: Plan) -> anyhow::Result<Opened> {
         let store = self.store();
-        let mut opened =
-            Opened { intake: Intake::new(), restored: Vec::new(), keeper: None, guards: BTreeMap::new() };
+        let mut opened = Opened {
+            intake: Intake::new(),
+            restored: Vec::new(),
+            keeper: None,
+            guards: BTreeMap::new(),
+            cluster: None,
+        };
         let mut kept = Vec::new();
         for path in plan.files {
             self.start(Files::new(&path), &format!("files:{}", path.display()), None, &mut opened);
         }
         if let Some((access, kinds)) = plan.kubernetes {
-            let source = self.kubernetes(&access, kinds).await?;
+            let cluster = self.connect(&access).await?;
+            let source = self.kubernetes(cluster.clone(), kinds);
             let name = format!("kubernetes:{}", self.cluster);
+            opened.cluster = Some(cluster);
             kept.push(self.start(source, &name, store.as_ref(), &mut opened));
         }
         if plan.consul {
@@ -221,9 +230,12 @@ impl Opener<'_> {
         Ok(opened)
     }
 
-    async fn kubernetes(&self, access: &Access, kinds: BTreeSet<Kind>) -> anyhow::Result<Kubernetes> {
+    async fn connect(&self, access: &Access) -> anyhow::Result<Cluster> {
         let limit = RateLimit { qps: self.args.kubernetes_api_qps, burst: self.args.kubernetes_api_burst };
-        let cluster = Cluster::connect(access, limit).await.context("cannot reach Kubernetes")?;
+        Cluster::connect(access, limit).await.context("cannot reach Kubernetes")
+    }
+
+    fn kubernetes(&self, cluster: Cluster, kinds: BTreeSet<Kind>) -> Kubernetes {
         let namespace = Some(self.flags.get(ISTIO_WATCH_NAMESPACE)).filter(|namespace| !namespace.is_empty());
         let options = Options {
             namespace: namespace.map(Box::from),
@@ -231,7 +243,7 @@ impl Opener<'_> {
             selection: self.selection.clone(),
             ..Options::new(kinds)
         };
-        Ok(Kubernetes::new(cluster, options))
+        Kubernetes::new(cluster, options)
     }
 
     /// Starts a source behind those that were started before, with what it had in an earlier life.

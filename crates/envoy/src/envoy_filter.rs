@@ -12,7 +12,9 @@ mod list;
 mod listener;
 mod merge;
 mod network_filter;
+mod report;
 mod route;
+mod sound;
 mod virtual_host;
 
 use std::sync::Arc;
@@ -26,6 +28,7 @@ pub(crate) use cluster::{clusters, shared_clusters};
 pub use effect::{Count, Effects, PatchId};
 pub(crate) use extension::extension;
 pub(crate) use listener::listeners;
+pub use report::{Outcome, PatchReport, Report};
 pub(crate) use route::table;
 
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::PatchContext;

@@ -29,7 +29,7 @@ use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NE
 
 use crate::env::{Class, Env};
 use crate::listener::address;
-use crate::telemetry::{access_log, tracing};
+use crate::telemetry::{access_log, metrics, tracing};
 use crate::{durations, names};
 
 /// A connection manager to be built.
@@ -121,6 +121,7 @@ impl Manager<'_> {
             manager.internal_address_config = internal_addresses(env);
         }
         manager.access_log = access_log::http(env, self.class);
+        manager.access_log.extend(metrics::stock::requests(env, self.class));
         let traced = tracing::tracing(env, self.class);
         manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
         manager.tracing = traced.tracing;

@@ -3,6 +3,7 @@
 //! Providers are the mesh's `extensionProviders`; Telemetry objects choose among them, or else `defaultProviders` do.
 
 pub(crate) mod access_log;
+mod expression;
 pub(crate) mod metrics;
 pub(crate) mod peer_metadata;
 pub(crate) mod tracing;

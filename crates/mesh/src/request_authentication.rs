@@ -1,7 +1,8 @@
 //! Which tokens a workload accepts, and where their keys come from.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopus_api::Kind;
 use canopus_api::istio::RequestAuthentication;
@@ -61,13 +62,16 @@ pub fn key_fetcher(ctx: &Ctx<'_>) -> KeyFetcher {
     }
 }
 
-/// The sources that the control plane has to ask.
+/// How long a source may take to answer, unless a rule says otherwise.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The sources that the control plane has to ask, and how long each may take to answer.
 pub struct WantedKeys;
 
 impl Query for WantedKeys {
     const NAME: &'static str = "wanted_keys";
     type Key = ();
-    type Value = BTreeSet<KeySource>;
+    type Value = BTreeMap<KeySource, Duration>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let fetcher = key_fetcher(ctx);
@@ -78,8 +82,21 @@ impl Query for WantedKeys {
         };
         let objects = objects_of::<RequestAuthentication>(ctx);
         let rules = objects.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
-        rules.filter(wanted).map(KeySource::of).collect()
+        let mut sources = BTreeMap::new();
+        for rule in rules.filter(wanted) {
+            let patience = sources.entry(KeySource::of(rule)).or_default();
+            *patience = timeout(rule).max(*patience);
+        }
+        sources
     }
+}
+
+fn timeout(rule: &JwtRule) -> Duration {
+    let written = rule.timeout.as_ref().and_then(|timeout| {
+        let (seconds, nanos) = (u64::try_from(timeout.seconds).ok()?, u32::try_from(timeout.nanos).ok()?);
+        Some(Duration::from_secs(seconds) + Duration::from_nanos(nanos.into()))
+    });
+    written.filter(|timeout| !timeout.is_zero()).unwrap_or(DEFAULT_TIMEOUT)
 }
 
 /// The rules about tokens that a workload has, in the order of their issuers.

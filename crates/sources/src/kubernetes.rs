@@ -10,6 +10,7 @@ mod limit;
 mod lines;
 mod object;
 mod resource;
+mod review;
 mod select;
 mod server;
 mod watch;
@@ -20,6 +21,7 @@ use canopus_api::Kind;
 
 pub use limit::RateLimit;
 pub use resource::{all_kinds, registry_kinds};
+pub use review::ReviewError;
 pub use select::Selection;
 pub use server::{Access, AccessError, Cluster};
 pub use watch::Listing;

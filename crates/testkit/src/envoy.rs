@@ -41,6 +41,8 @@ impl Envoy {
         let mut command = command(directory.path(), bootstrap)?;
         command.args(["--config-yaml", ADMIN, "--concurrency", "1", "--log-level", "info"]);
         command.arg("--admin-address-path").arg(&admin_path);
+        // Connections that were made to a listener before it changed keep its old configuration until they are drained.
+        command.args(["--drain-time-s", "1", "--drain-strategy", "immediate"]);
 
         let mut process = Process::spawn("envoy", &mut command, directory.path())?;
         let opened =

@@ -38,6 +38,9 @@ use stream::Stream;
 
 const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+/// A proxy may ask its agent for secrets alone; the messages are the same.
+const SECRETS_SOTW: &str = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets";
+const SECRETS_DELTA: &str = "/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets";
 
 /// Becomes true when streams have to end.
 type Drain = watch::Receiver<bool>;
@@ -89,8 +92,8 @@ impl<C: ControlPlane> AdsService<C> {
     fn open(&self, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
         check_headers(request.headers())?;
         match request.uri().path() {
-            SOTW => Ok(self.stream::<DiscoveryRequest>(Protocol::Sotw, request)),
-            DELTA => Ok(self.stream::<DeltaDiscoveryRequest>(Protocol::Delta, request)),
+            SOTW | SECRETS_SOTW => Ok(self.stream::<DiscoveryRequest>(Protocol::Sotw, request)),
+            DELTA | SECRETS_DELTA => Ok(self.stream::<DeltaDiscoveryRequest>(Protocol::Delta, request)),
             path => Err(Status::unimplemented(format!("no method {path}"))),
         }
     }

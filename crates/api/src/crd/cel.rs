@@ -18,7 +18,7 @@ mod tests;
 
 pub(super) use error::EvalError;
 pub(super) use meter::Meter;
-pub(crate) use parse::check;
+pub use parse::check;
 pub(super) use program::Program;
 pub(super) use url::Url;
 pub(super) use value::Value;

@@ -1,6 +1,7 @@
 //! Being told what happens on the push path.
 
 use canopus_xds::SessionEvent;
+use tokio::sync::watch;
 
 use super::connections::Connection;
 use super::ledger::Push;
@@ -21,4 +22,21 @@ pub trait Observer: Send + Sync {
 
     /// A proxy is gone.
     fn disconnected(&self, _connection: &Connection) {}
+}
+
+/// Tells the revision of the world to those who look at all of it.
+pub struct Revisions(watch::Sender<u64>);
+
+impl Revisions {
+    /// Tells it from this one on.
+    pub fn new(revision: u64) -> (Self, watch::Receiver<u64>) {
+        let (sender, receiver) = watch::channel(revision);
+        (Self(sender), receiver)
+    }
+}
+
+impl Observer for Revisions {
+    fn applied(&self, push: &Push) {
+        self.0.send_replace(push.revision);
+    }
 }

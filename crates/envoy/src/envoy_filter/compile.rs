@@ -1,5 +1,7 @@
 //! Patches as they are applied: sorted by what they apply to, their values typed, those for other proxies left out.
 
+use std::collections::BTreeSet;
+
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::envoy_filter::EnvoyFilters;
 use canopus_mesh::proxy::{View, metadata_text};
@@ -104,6 +106,37 @@ impl Patches {
         !(self.tables.is_empty() && self.virtual_hosts.is_empty() && self.routes.is_empty())
     }
 
+    /// The patches that may happen to listeners, in the order they apply.
+    pub(super) fn of_listeners(&self) -> Vec<PatchId> {
+        fn ids<M>(patches: &[Patch<M>]) -> impl Iterator<Item = PatchId> {
+            patches.iter().map(|patch| patch.id.clone())
+        }
+        let listeners =
+            ids(&self.listeners).chain(ids(&self.listener_filters)).chain(ids(&self.filter_chains));
+        let filters = ids(&self.network_filters).chain(ids(&self.http_filters));
+        let routes = ids(&self.tables).chain(ids(&self.virtual_hosts)).chain(ids(&self.routes));
+        listeners.chain(filters).chain(routes).collect()
+    }
+
+    /// The same without these.
+    pub(super) fn without(&self, left_out: &BTreeSet<PatchId>) -> Self {
+        fn rest<M: Clone>(patches: &[Patch<M>], left_out: &BTreeSet<PatchId>) -> Vec<Patch<M>> {
+            patches.iter().filter(|patch| !left_out.contains(&patch.id)).cloned().collect()
+        }
+        Self {
+            clusters: rest(&self.clusters, left_out),
+            listeners: rest(&self.listeners, left_out),
+            listener_filters: rest(&self.listener_filters, left_out),
+            filter_chains: rest(&self.filter_chains, left_out),
+            network_filters: rest(&self.network_filters, left_out),
+            http_filters: rest(&self.http_filters, left_out),
+            tables: rest(&self.tables, left_out),
+            virtual_hosts: rest(&self.virtual_hosts, left_out),
+            routes: rest(&self.routes, left_out),
+            extensions: rest(&self.extensions, left_out),
+        }
+    }
+
     fn add(&mut self, id: PatchId, written: &EnvoyConfigObjectPatch) {
         match written.apply_to() {
             ApplyTo::Cluster => self.clusters.extend(compiled(id, written)),
@@ -145,7 +178,7 @@ impl Query for Compiled {
 }
 
 /// Whether a patch is for proxies of this version and metadata.
-fn is_for(wanted: &ProxyMatch, view: &View) -> bool {
+pub(super) fn is_for(wanted: &ProxyMatch, view: &View) -> bool {
     let version = &view.metadata.istio_version;
     let of_version = match wanted.proxy_version.as_str() {
         "" => true,
@@ -195,4 +228,26 @@ fn is_ordered(apply_to: ApplyTo) -> bool {
 /// Fields that this build does not know are left out: the patch may be meant for another version too.
 fn read<M: Message + Name + Default>(value: &Struct) -> Option<M> {
     json::read(&json::write(value), Unknown::Report).ok().map(|read| read.value)
+}
+
+/// Why the value of a patch cannot be read as what it applies to; `None` if it can.
+pub(super) fn problem(written: &EnvoyConfigObjectPatch) -> Option<String> {
+    fn of<M: Message + Name + Default>(value: &Struct) -> Option<String> {
+        let read = json::read::<M>(&json::write(value), Unknown::Report);
+        read.err().map(|error| format!("not a {}: {error}", M::full_name()))
+    }
+    let value = written.patch.as_ref()?.value.as_ref()?;
+    match written.apply_to() {
+        ApplyTo::Cluster => of::<Cluster>(value),
+        ApplyTo::Listener => of::<Listener>(value),
+        ApplyTo::ListenerFilter => of::<ListenerFilter>(value),
+        ApplyTo::FilterChain => of::<FilterChain>(value),
+        ApplyTo::NetworkFilter => of::<Filter>(value),
+        ApplyTo::HttpFilter => of::<HttpFilter>(value),
+        ApplyTo::RouteConfiguration => of::<RouteConfiguration>(value),
+        ApplyTo::VirtualHost => of::<VirtualHost>(value),
+        ApplyTo::HttpRoute => of::<Route>(value),
+        ApplyTo::ExtensionConfig => of::<TypedExtensionConfig>(value),
+        ApplyTo::Bootstrap | ApplyTo::Invalid => None,
+    }
 }

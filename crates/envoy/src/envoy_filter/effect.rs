@@ -27,6 +27,8 @@ pub struct Count {
     pub applied: usize,
     /// Those it was not for, or could not be applied to.
     pub passed_over: usize,
+    /// Those that the proxy would have refused after it, so it was left out.
+    pub refused: usize,
 }
 
 /// The counts of all patches that something was held against.
@@ -43,11 +45,17 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: &Self) {
+    /// Notes that a patch was left out because the proxy would have refused the result.
+    pub(super) fn refuse(&mut self, patch: &PatchId) {
+        self.0.entry(patch.clone()).or_default().refused += 1;
+    }
+
+    pub(super) fn add(&mut self, other: &Self) {
         for (patch, count) in &other.0 {
             let sum = self.0.entry(patch.clone()).or_default();
             sum.applied += count.applied;
             sum.passed_over += count.passed_over;
+            sum.refused += count.refused;
         }
     }
 }

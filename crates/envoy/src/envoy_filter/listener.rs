@@ -1,5 +1,6 @@
 //! Patches of listeners, and of what is in them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_engine::Ctx;
@@ -14,7 +15,7 @@ use canopus_proto::resource::Resource;
 
 use super::compile::{Patch, Patches};
 use super::effect::Tally;
-use super::{Patched, Side, filter_chain, list, merge, patches, route};
+use super::{Patched, Side, filter_chain, list, merge, patches, route, sound};
 
 /// Listeners after their patches; with `additions`, also those that patches add to this side.
 pub(crate) fn listeners(
@@ -28,29 +29,66 @@ pub(crate) fn listeners(
     if !patches.touch_listeners() {
         return Patched::untouched(generated);
     }
-    let mut patching = Patching { patches: &patches, side, tally: Tally::default() };
+    let mut tally = Tally::default();
     let mut resources = Vec::new();
     for resource in generated.iter() {
         match Listener::decode(resource.body.clone()) {
-            Ok(mut listener) => {
-                if side == Side::Inbound {
-                    route::inline_tables(&mut patching, &mut listener);
-                }
-                let kept = patching.listener(&mut listener);
-                resources.extend(kept.then(|| Resource::encode(listener.name.as_str(), &listener)));
+            Ok(listener) => {
+                let patched = patched(&patches, view, side, &listener, &mut tally);
+                resources.extend(patched.map(|listener| Resource::encode(listener.name.as_str(), &listener)));
             }
             Err(_) => resources.push(resource.clone()),
         }
     }
     if additions {
         for patch in &patches.listeners {
-            if let Some(added) = patch.addition(side) {
-                patching.tally.note(&patch.id, true);
+            let Some(added) = patch.addition(side) else { continue };
+            if view.extensions.is_none() || sound::is_sound(view, added) {
+                tally.note(&patch.id, true);
                 resources.push(Resource::encode(added.name.as_str(), added));
+            } else {
+                tally.refuse(&patch.id);
             }
         }
     }
-    Patched { resources: Arc::new(resources), tally: patching.tally }
+    Patched { resources: Arc::new(resources), tally }
+}
+
+/// A listener after its patches, less those after which the proxy would refuse it; `None` if one of them removes it.
+fn patched(
+    patches: &Patches,
+    view: &View,
+    side: Side,
+    generated: &Listener,
+    tally: &mut Tally,
+) -> Option<Listener> {
+    let attempt = |patches: &Patches| {
+        let mut patching = Patching { patches, side, tally: Tally::default() };
+        let mut listener = generated.clone();
+        if side == Side::Inbound {
+            route::inline_tables(&mut patching, &mut listener);
+        }
+        let kept = patching.listener(&mut listener);
+        (kept.then_some(listener), patching.tally)
+    };
+    let (mut listener, mut noted) = attempt(patches);
+    let is_sound =
+        |listener: &Option<Listener>| listener.as_ref().is_none_or(|one| sound::is_sound(view, one));
+    // Parity: a proxy that does not say what it has gets what is asked for.
+    if view.extensions.is_some() && !is_sound(&listener) && sound::is_sound(view, generated) {
+        // One after the other: a patch may need an earlier one, and must not suffer for a later one.
+        let mut left_out: BTreeSet<_> = patches.of_listeners().into_iter().collect();
+        for id in patches.of_listeners() {
+            left_out.remove(&id);
+            if !is_sound(&attempt(&patches.without(&left_out)).0) {
+                left_out.insert(id);
+            }
+        }
+        (listener, noted) = attempt(&patches.without(&left_out));
+        left_out.iter().for_each(|id| noted.refuse(id));
+    }
+    tally.add(&noted);
+    listener
 }
 
 /// The patches of one side, being applied.

@@ -27,7 +27,7 @@ use crate::names;
 use crate::route::Known;
 use crate::route::destination::cluster_name;
 use crate::stat_name::{self, Placeholders};
-use crate::telemetry::access_log;
+use crate::telemetry::{access_log, metrics};
 use crate::{dns_cache, durations};
 
 const NAME: &str = "envoy.filters.network.tcp_proxy";
@@ -66,8 +66,10 @@ fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
     }
 }
 
-fn logged(env: &Env<'_>, class: Class, proxy: TcpProxy) -> Filter {
-    filter(NAME, &TcpProxy { access_log: access_log::tcp(env, class), ..proxy })
+fn logged(env: &Env<'_>, class: Class, mut proxy: TcpProxy) -> Filter {
+    proxy.access_log = access_log::tcp(env, class);
+    metrics::stock::connections(env, class, &mut proxy);
+    filter(NAME, &proxy)
 }
 
 fn idle_timeout(env: &Env<'_>) -> Option<Duration> {

@@ -73,7 +73,12 @@ fn chosen(env: &Env<'_>, class: Class, filter: Option<&AccessLogFilter>) -> Opti
     if known.is_empty() {
         return None;
     }
-    let enabled = known.into_iter().filter(|(_, log)| !log.disabled);
+    // What is to be logged of what cannot be told is nothing: everything might be too much.
+    let is_readable = |log: &logging::Log| {
+        let filter = log.filter.as_ref();
+        filter.is_none_or(|filter| super::expression::is_readable(env.ctx, &filter.expression))
+    };
+    let enabled = known.into_iter().filter(|(_, log)| !log.disabled && is_readable(log));
     let logs = enabled.map(|(log, wanted)| {
         let written = wanted.filter.as_ref().map(|filter| expression(&filter.expression));
         AccessLog { filter: all_of(filter.cloned().into_iter().chain(written).collect()), ..log }
@@ -152,7 +157,8 @@ fn failed() -> AccessLogFilter {
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::StatusCodeFilter(status)) }
 }
 
-fn log<M: Message + Name>(name: &str, config: &M) -> AccessLog {
+/// A logger under its well-known name.
+pub(super) fn log<M: Message + Name>(name: &str, config: &M) -> AccessLog {
     AccessLog {
         name: name.into(),
         config_type: Some(ConfigType::TypedConfig(Any::pack(config))),

@@ -1,5 +1,9 @@
 //! Istio's standard metrics.
 
+pub(crate) mod stock;
+
+use std::collections::BTreeMap;
+
 use canopus_api::node::NodeKind;
 use canopus_mesh::telemetry::metrics::{self, Override, Reported};
 use canopus_proto::envoy::config::listener::v3::Filter;
@@ -26,11 +30,17 @@ pub(crate) fn network(env: &Env<'_>, class: Class) -> Vec<Filter> {
 
 /// One for each provider of metrics, in the order of their names.
 fn configurations(env: &Env<'_>, class: Class) -> impl Iterator<Item = Any> {
-    let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.metrics);
-    let merged = metrics::merge(&super::applicable(env).metrics, defaults);
     let known = env.view.has_extension(&PluginConfig::full_name());
-    let counting = merged.into_iter().filter(move |(name, _)| known && counts(env, name));
-    counting.filter_map(move |(_, reported)| Some(Any::pack(&config(env, class, &reported)?)))
+    let reported = if known { reported(env) } else { BTreeMap::new() };
+    reported.into_values().filter_map(move |reported| Some(Any::pack(&config(env, class, &reported)?)))
+}
+
+/// What the providers get that take metrics from the proxies, by their names.
+fn reported(env: &Env<'_>) -> BTreeMap<String, Reported> {
+    let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.metrics);
+    let mut merged = metrics::merge(&super::applicable(env).metrics, defaults);
+    merged.retain(|name, _| counts(env, name));
+    merged
 }
 
 /// Whether a provider gets its metrics from the proxies themselves.

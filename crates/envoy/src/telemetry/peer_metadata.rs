@@ -1,4 +1,8 @@
-//! Exchange of workload metadata between the proxies at both ends of a connection. Istio's own proxy only.
+//! Exchange of workload metadata between the proxies at both ends of a connection.
+//!
+//! Istio's own proxy has filters for it. Others tell and learn what they can with filters of Envoy's, on requests alone.
+
+pub(crate) mod stock;
 
 use std::collections::BTreeMap;
 
@@ -31,8 +35,11 @@ pub(crate) fn is_known(view: &View) -> bool {
 
 /// Learns the peer's workload from headers, and tells the own.
 pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<HttpFilter> {
-    if !env.flag(PILOT_ENABLE_METADATA_EXCHANGE) || !is_known(env.view) {
+    if !env.flag(PILOT_ENABLE_METADATA_EXCHANGE) {
         return None;
+    }
+    if !is_known(env.view) {
+        return stock::http(env, class, in_mesh_only);
     }
     let method = |name: &str, config: Value| structure([(name, config)]);
     let empty = || Value::from(Struct::default());

@@ -72,10 +72,11 @@ impl Cluster {
 
     /// Gets `path`. The answer may have no end.
     pub(super) async fn stream(&self, path: &str, accept: &str) -> Result<Body, Failure> {
-        let request = Request::get(path)
-            .header(header::ACCEPT, accept)
-            .body(Body::empty())
-            .map_err(|error| Failure::Transport(error.to_string()))?;
+        self.send(Request::get(path).header(header::ACCEPT, accept).body(Body::empty())).await
+    }
+
+    async fn send(&self, request: http::Result<Request<Body>>) -> Result<Body, Failure> {
+        let request = request.map_err(|error| Failure::Transport(error.to_string()))?;
         self.limiter.turn().await;
         let response = self.client.send(request).await.map_err(|error| Failure::Transport(chain(&error)))?;
         if response.status().is_success() {
@@ -87,12 +88,24 @@ impl Cluster {
 
     /// Gets the whole answer of `path`, if it is not larger than this.
     pub(super) async fn get(&self, path: &str, accept: &str, max_bytes: usize) -> Result<Bytes, Failure> {
-        let body = self.stream(path, accept).await?;
-        match Limited::new(body, max_bytes).collect().await {
-            Ok(collected) => Ok(collected.to_bytes()),
-            Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(max_bytes)),
-            Err(error) => Err(Failure::Transport(chain(error.as_ref()))),
-        }
+        whole(self.stream(path, accept).await?, max_bytes).await
+    }
+
+    /// Posts a JSON document to `path` and gets the whole answer, if it is not larger than this.
+    pub(super) async fn post(&self, path: &str, json: String, max_bytes: usize) -> Result<Bytes, Failure> {
+        let request = Request::post(path)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Body::from(json.into_bytes()));
+        whole(self.send(request).await?, max_bytes).await
+    }
+}
+
+async fn whole(body: Body, max_bytes: usize) -> Result<Bytes, Failure> {
+    match Limited::new(body, max_bytes).collect().await {
+        Ok(collected) => Ok(collected.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(max_bytes)),
+        Err(error) => Err(Failure::Transport(chain(error.as_ref()))),
     }
 }
 

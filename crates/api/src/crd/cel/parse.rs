@@ -39,7 +39,7 @@ pub(super) fn parse<T: Send>(
 }
 
 /// Whether a text is an expression, whatever it is about; the error says what is wrong.
-pub(crate) fn check(source: &str) -> Result<(), String> {
+pub fn check(source: &str) -> Result<(), String> {
     parse(source, |_| Ok(()))
 }
 

@@ -1,0 +1,240 @@
+//! A client for documents that users point at: bounded in time and size, and not to every address.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use canopus_runtime::flags::{Flags, JWKS_RESOLVER_INSECURE_SKIP_VERIFY};
+use http::{Request, Uri, header};
+use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::TlsConnector;
+use tracing::warn;
+
+use super::address::Blocked;
+use super::fetch::FetchError;
+
+/// The longest document that is read.
+const MAX_BYTES: usize = 1 << 20;
+
+/// How often a server may send the client elsewhere.
+const MAX_REDIRECTS: usize = 10;
+
+/// Authorities beside those of the system.
+const EXTRA_ROOTS: &str = "/cacerts/extra.pem";
+
+/// The client. Clones share what is costly.
+#[derive(Clone)]
+pub(super) struct Client {
+    blocked: Arc<Blocked>,
+    tls: Option<TlsConnector>,
+}
+
+impl Client {
+    pub(super) fn new(flags: &Flags) -> Self {
+        let tls = tls(flags.get(JWKS_RESOLVER_INSECURE_SKIP_VERIFY));
+        let tls = tls.inspect_err(|error| warn!(%error, "nothing can be fetched over https")).ok();
+        Self { blocked: Arc::new(Blocked::new(flags)), tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))) }
+    }
+
+    /// A client that trusts these authorities, in PEM.
+    #[cfg(test)]
+    pub(super) fn trusting(flags: &Flags, roots: &[u8]) -> Self {
+        let mut store = RootCertStore::empty();
+        store.add_parsable_certificates(CertificateDer::pem_slice_iter(roots).flatten());
+        let config = config(store, false).expect("a configuration");
+        Self { tls: Some(TlsConnector::from(Arc::new(config))), ..Self::new(flags) }
+    }
+
+    /// The document at an address.
+    pub(super) async fn get(&self, uri: &str, timeout: Duration) -> Result<String, FetchError> {
+        match tokio::time::timeout(timeout, self.follow(uri)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(FetchError::Timeout(timeout)),
+        }
+    }
+
+    async fn follow(&self, uri: &str) -> Result<String, FetchError> {
+        let mut uri = absolute(uri)?;
+        for _ in 0..=MAX_REDIRECTS {
+            match self.ask(&uri).await? {
+                Answer::Document(text) => return Ok(text),
+                Answer::Elsewhere(place) => uri = relative_to(&uri, &place)?,
+            }
+        }
+        Err(FetchError::Redirects)
+    }
+
+    async fn ask(&self, uri: &Uri) -> Result<Answer, FetchError> {
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+        let is_secure = uri.scheme_str() == Some("https");
+        let port = uri.port_u16().unwrap_or(if is_secure { 443 } else { 80 });
+        let stream = self.connect(host, port).await?;
+        if !is_secure {
+            return exchange(stream, uri).await;
+        }
+        let tls = self.tls.as_ref().ok_or(FetchError::NoTls)?;
+        let name = ServerName::try_from(host.to_owned()).map_err(|_| FetchError::Uri(uri.to_string()))?;
+        exchange(tls.connect(name, stream).await?, uri).await
+    }
+
+    /// Connects to the first address of a host that may be connected to and answers.
+    async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, FetchError> {
+        let mut last = None;
+        for address in lookup_host((host, port)).await? {
+            // What is resolved is what is connected to: there is no second look that could find something else.
+            if self.blocked.contains(address.ip()) {
+                last = Some(FetchError::Blocked(address.ip()));
+                continue;
+            }
+            match TcpStream::connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = Some(error.into()),
+            }
+        }
+        Err(last.unwrap_or_else(|| FetchError::Unknown(host.to_owned())))
+    }
+}
+
+/// What a server says.
+enum Answer {
+    Document(String),
+    Elsewhere(String),
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    uri: &Uri,
+) -> Result<Answer, FetchError> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    let connection = tokio::spawn(connection);
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let host = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let request = Request::get(path)
+        .header(header::HOST, host)
+        .header(header::USER_AGENT, "canopus")
+        .header(header::CONNECTION, "close")
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| FetchError::Uri(uri.to_string()))?;
+    let answer = read(sender.send_request(request).await?).await;
+    connection.abort();
+    answer
+}
+
+async fn read(response: http::Response<hyper::body::Incoming>) -> Result<Answer, FetchError> {
+    let status = response.status();
+    if status.is_redirection()
+        && let Some(place) = response.headers().get(header::LOCATION)
+    {
+        let place = place.to_str().map_err(|_| FetchError::Status(status))?;
+        return Ok(Answer::Elsewhere(place.to_owned()));
+    }
+    if !status.is_success() {
+        return Err(FetchError::Status(status));
+    }
+    let body =
+        Limited::new(response.into_body(), MAX_BYTES).collect().await.map_err(|error| match error
+            .downcast::<LengthLimitError>(
+        ) {
+            Ok(_) => FetchError::TooLong(MAX_BYTES),
+            Err(error) => FetchError::Body(error.to_string()),
+        })?;
+    String::from_utf8(body.to_bytes().into()).map(Answer::Document).map_err(|_| FetchError::NotJson)
+}
+
+fn absolute(uri: &str) -> Result<Uri, FetchError> {
+    let wrong = || FetchError::Uri(uri.to_owned());
+    let parsed: Uri = uri.parse().map_err(|_| wrong())?;
+    let is_web = matches!(parsed.scheme_str(), Some("http" | "https"));
+    if is_web && parsed.host().is_some() { Ok(parsed) } else { Err(wrong()) }
+}
+
+/// Where a server sends the client: to another server, or to another path of the same.
+fn relative_to(uri: &Uri, place: &str) -> Result<Uri, FetchError> {
+    if !place.starts_with('/') || place.starts_with("//") {
+        return absolute(place);
+    }
+    let (scheme, authority) = (uri.scheme_str().unwrap_or("http"), uri.authority());
+    absolute(&format!("{scheme}://{}{place}", authority.map_or("", |authority| authority.as_str())))
+}
+
+/// The settings of connections to servers that the system's authorities vouch for.
+fn tls(unchecked: bool) -> Result<ClientConfig, rustls::Error> {
+    let mut roots = RootCertStore::empty();
+    roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+    if let Ok(extra) = std::fs::read(EXTRA_ROOTS) {
+        roots.add_parsable_certificates(CertificateDer::pem_slice_iter(&extra).flatten());
+    }
+    config(roots, unchecked)
+}
+
+fn config(roots: RootCertStore, unchecked: bool) -> Result<ClientConfig, rustls::Error> {
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
+    if unchecked {
+        let verifier = Arc::new(Unchecked(provider));
+        return Ok(builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth());
+    }
+    let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+    let verifier = verifier.map_err(|error| rustls::Error::General(error.to_string()))?;
+    Ok(builder.with_webpki_verifier(verifier).with_no_client_auth())
+}
+
+/// Takes any certificate: users may ask for that.
+#[derive(Debug)]
+struct Unchecked(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unchecked {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls12_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        rustls::crypto::verify_tls13_signature(
+            message,
+            certificate,
+            signature,
+            &self.0.signature_verification_algorithms,
+        )
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}

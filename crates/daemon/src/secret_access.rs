@@ -1,0 +1,190 @@
+//! Which proxies may have the Secrets of their namespace: the API server is asked on behalf of the service account that a
+//! proxy has proved to be.
+//!
+//! Without an API server the objects are files, and whoever wrote them there meant them for the proxies of their
+//! namespace: every proxy that has proved who it is may have them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopus_engine::Batch;
+use canopus_mesh::credential::{Account, SecretAccess};
+use canopus_mesh::proxy::Proxy;
+use canopus_sources::kubernetes::{Cluster, ReviewError};
+use canopus_xds::{SessionEvent, types};
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::warn;
+
+use crate::push::{Connection, ConnectionId, Observer};
+use crate::timer::until;
+
+/// How long an answer counts.
+const FRESH: Duration = Duration::from_secs(60);
+
+/// The pause after a question that was not answered.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Who wants secrets, as it is seen on the push path.
+pub(crate) struct Wishes(mpsc::UnboundedSender<Wish>);
+
+/// A change in who wants secrets.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// A connection of this account asks for secrets.
+    Asks(ConnectionId, Account),
+    /// A connection is gone.
+    Gone(ConnectionId),
+}
+
+/// Where wishes are seen, and where they are heard of.
+pub(crate) fn channel() -> (Wishes, mpsc::UnboundedReceiver<Wish>) {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    (Wishes(sender), receiver)
+}
+
+impl Observer for Wishes {
+    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+        let asks = matches!(event, SessionEvent::Subscribed { type_url, .. } if **type_url == *types::SECRET);
+        if let Some(account) = account(&connection.proxy).filter(|_| asks) {
+            // Nobody listens any more when the process ends.
+            let _ = self.0.send(Wish::Asks(connection.id, account));
+        }
+    }
+
+    fn disconnected(&self, connection: &Connection) {
+        if connection.proxy.identity.is_some() {
+            let _ = self.0.send(Wish::Gone(connection.id));
+        }
+    }
+}
+
+/// The account that a proxy has proved to be.
+fn account(proxy: &Proxy) -> Option<Account> {
+    let identity = proxy.identity.as_ref()?;
+    Some(Account {
+        cluster: proxy.metadata.cluster_id.as_str().into(),
+        namespace: identity.namespace.clone(),
+        name: identity.service_account.clone(),
+    })
+}
+
+/// Keeps the answers to who may have secrets.
+pub(crate) struct AccessKeeper<S> {
+    own: Arc<str>,
+    cluster: Option<Cluster>,
+    wishes: mpsc::UnboundedReceiver<Wish>,
+    /// Where changes of inputs go.
+    store: S,
+    users: BTreeMap<ConnectionId, Account>,
+    accounts: BTreeMap<Account, State>,
+    under_way: JoinSet<(Account, Result<bool, ReviewError>)>,
+}
+
+/// What is known of an account.
+#[derive(Debug, Default)]
+struct State {
+    allowed: Option<bool>,
+    /// When to ask; `None` while that is under way.
+    due: Option<Instant>,
+}
+
+impl<S: Fn(Batch) + Send> AccessKeeper<S> {
+    /// Answers for accounts of the cluster `own` by what its API server says, if there is one.
+    pub(crate) fn new(
+        own: Arc<str>,
+        cluster: Option<Cluster>,
+        wishes: mpsc::UnboundedReceiver<Wish>,
+        store: S,
+    ) -> Self {
+        let (users, accounts, under_way) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
+        Self { own, cluster, wishes, store, users, accounts, under_way }
+    }
+
+    /// Answers until nobody can ask any more.
+    pub(crate) async fn run(mut self) {
+        loop {
+            self.ask();
+            let due = self.accounts.values().filter_map(|state| state.due).min();
+            tokio::select! {
+                wish = self.wishes.recv() => match wish {
+                    Some(wish) => self.hear(wish),
+                    None => return,
+                },
+                Some(done) = self.under_way.join_next() => {
+                    if let Ok((account, answer)) = done {
+                        self.take(&account, answer);
+                    }
+                }
+                () = until(due) => {}
+            }
+        }
+    }
+
+    fn hear(&mut self, wish: Wish) {
+        match wish {
+            // Accounts of other clusters are not known here.
+            Wish::Asks(_, account) if account.cluster != self.own => {}
+            Wish::Asks(connection, account) => {
+                let new = || State { allowed: None, due: Some(Instant::now()) };
+                self.accounts.entry(account.clone()).or_insert_with(new);
+                self.users.insert(connection, account);
+            }
+            Wish::Gone(connection) => {
+                let Some(account) = self.users.remove(&connection) else { return };
+                if self.users.values().any(|other| *other == account) {
+                    return;
+                }
+                self.accounts.remove(&account);
+                let mut batch = Batch::new();
+                batch.remove::<SecretAccess>(&account);
+                (self.store)(batch);
+            }
+        }
+    }
+
+    /// Asks what is due.
+    fn ask(&mut self) {
+        let now = Instant::now();
+        for (account, state) in &mut self.accounts {
+            if state.due.is_none_or(|due| due > now) {
+                continue;
+            }
+            state.due = None;
+            let (account, cluster) = (account.clone(), self.cluster.clone());
+            self.under_way.spawn(async move {
+                let answer = match cluster {
+                    Some(cluster) => cluster.may_list_secrets(&account.namespace, &account.name).await,
+                    None => Ok(true),
+                };
+                (account, answer)
+            });
+        }
+    }
+
+    /// Takes an answer. While there is none, the last one counts.
+    fn take(&mut self, account: &Account, answer: Result<bool, ReviewError>) {
+        let Some(state) = self.accounts.get_mut(account) else { return };
+        let allowed = match answer {
+            Ok(allowed) => allowed,
+            Err(error) => {
+                warn!(namespace = %account.namespace, account = %account.name, %error, "secrets are held back");
+                state.due = Some(Instant::now() + RETRY);
+                return;
+            }
+        };
+        state.due = Some(Instant::now() + FRESH);
+        if state.allowed == Some(allowed) {
+            return;
+        }
+        if !allowed {
+            warn!(namespace = %account.namespace, account = %account.name, "may not list the secrets of its namespace");
+        }
+        state.allowed = Some(allowed);
+        let mut batch = Batch::new();
+        batch.set::<SecretAccess>(account.clone(), allowed);
+        (self.store)(batch);
+    }
+}

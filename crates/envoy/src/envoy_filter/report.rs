@@ -1,0 +1,105 @@
+//! What became of every patch that is for a proxy's workload, for users to see.
+
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::envoy_filter::EnvoyFilters;
+use canopus_mesh::proxy::{Proxy, ViewOf};
+
+use super::compile;
+use super::effect::{Count, Effects, PatchId};
+
+/// One patch, and what became of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PatchReport {
+    /// The patch.
+    pub patch: PatchId,
+    /// What it applies to, in the API's words, such as `HTTP_FILTER`.
+    pub apply_to: &'static str,
+    /// What it does, in the API's words, such as `INSERT_BEFORE`.
+    pub operation: &'static str,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// How many objects it was held against.
+    pub count: Count,
+}
+
+/// What became of a patch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It applied to something.
+    Applied,
+    /// It applied to nothing: its match is probably a mistake.
+    Unmatched,
+    /// It is for proxies of another version or with other metadata.
+    OtherProxies,
+    /// Its value cannot be read; this is why.
+    Unreadable(String),
+    /// The proxy would refuse the result, so it is left out: a filter without configuration or of a kind the proxy does not
+    /// have, or one after the last that a chain may have.
+    Refused,
+}
+
+impl Outcome {
+    /// A word for it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Unmatched => "unmatched",
+            Self::OtherProxies => "other-proxies",
+            Self::Unreadable(_) => "unreadable",
+            Self::Refused => "refused",
+        }
+    }
+
+    /// What the author of the patch may do about it; `None` if nothing is wrong.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Applied | Self::OtherProxies => None,
+            Self::Unmatched => Some("compare its match with the proxy's configuration"),
+            Self::Unreadable(_) => Some("give a value of the type that the patch applies to"),
+            Self::Refused => {
+                Some("give the filter a typed_config the proxy knows, and insert it before the last filter")
+            }
+        }
+    }
+}
+
+/// What became of the patches of all EnvoyFilters that select a proxy, in the order they apply.
+pub struct Report;
+
+impl Query for Report {
+    const NAME: &'static str = "envoy_filter_report";
+    type Key = Proxy;
+    type Value = Vec<PatchReport>;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
+        let view = ctx.get::<ViewOf>(proxy);
+        let effects = ctx.get::<Effects>(proxy);
+        let mut reports = Vec::new();
+        for (origin, filter) in ctx.get::<EnvoyFilters>(&view).iter() {
+            for (index, written) in filter.spec.config_patches.iter().enumerate() {
+                let patch = PatchId { filter: origin.clone(), index };
+                let count = effects.get(&patch).copied().unwrap_or_default();
+                let matching = written.r#match.as_ref().and_then(|matching| matching.proxy.as_ref());
+                let outcome = match compile::problem(written) {
+                    Some(problem) => Outcome::Unreadable(problem),
+                    None if matching.is_some_and(|proxy| !compile::is_for(proxy, &view)) => {
+                        Outcome::OtherProxies
+                    }
+                    None if count.refused > 0 => Outcome::Refused,
+                    None if count.applied > 0 => Outcome::Applied,
+                    None => Outcome::Unmatched,
+                };
+                let operation = written.patch.as_ref().map(|patch| patch.operation().as_str_name());
+                let apply_to = written.apply_to().as_str_name();
+                reports.push(PatchReport {
+                    patch,
+                    apply_to,
+                    operation: operation.unwrap_or("INVALID"),
+                    outcome,
+                    count,
+                });
+            }
+        }
+        reports
+    }
+}
