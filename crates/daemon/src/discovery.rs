@@ -22,6 +22,7 @@ use tracing::{info, warn};
 use crate::apply::Applier;
 use crate::control_plane::Mesh;
 use crate::debug::{Debug, Nobody};
+use crate::envoy_filters;
 use crate::http;
 use crate::jwks::KeyKeeper;
 use crate::metrics::Metrics;
@@ -139,6 +140,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let fetched = store(Reason::DependentResource);
     let keys = KeyKeeper::new(dispatcher.engine().clone(), revision, &flags, &registry, fetched);
     tasks.spawn("jwks", keys.run());
+    envoy_filters::register(&registry, &flags, &dispatcher);
     let own = Arc::clone(&settings.settings().cluster);
     let access = AccessKeeper::new(own, cluster, wanted, store(Reason::Secret));
     tasks.spawn("secret access", access.run());

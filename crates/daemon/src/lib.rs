@@ -10,6 +10,7 @@ pub mod command;
 pub mod control_plane;
 pub mod debug;
 pub mod discovery;
+mod envoy_filters;
 pub mod http;
 mod jwks;
 pub mod metrics;

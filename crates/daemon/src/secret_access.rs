@@ -188,3 +188,48 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
         (self.store)(batch);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_engine::Engine;
+    use canopus_xds::session::Protocol;
+
+    use super::*;
+    use crate::push::Dispatcher;
+
+    fn account(cluster: &str) -> Account {
+        Account { cluster: cluster.into(), namespace: "demo".into(), name: "gateway".into() }
+    }
+
+    #[tokio::test]
+    async fn accounts_have_an_answer_while_they_are_connected() {
+        let engine = Engine::new();
+        let dispatcher = Dispatcher::new(engine.clone(), Vec::new());
+        let connections =
+            ["a", "b"].map(|name| dispatcher.connect(crate::test_proxy(name), Protocol::Delta, None).id);
+        let (wishes, heard) = mpsc::unbounded_channel();
+        let (stored, mut changes) = mpsc::unbounded_channel();
+        let store = {
+            let engine = engine.clone();
+            move |batch| {
+                engine.apply(batch);
+                stored.send(()).unwrap();
+            }
+        };
+        let running = tokio::spawn(AccessKeeper::new("own".into(), None, heard, store).run());
+        let may = |cluster| engine.read::<SecretAccess>(&account(cluster)).is_some_and(|allowed| *allowed);
+
+        wishes.send(Wish::Asks(connections[0], account("other"))).unwrap();
+        wishes.send(Wish::Asks(connections[0], account("own"))).unwrap();
+        wishes.send(Wish::Asks(connections[1], account("own"))).unwrap();
+        changes.recv().await.unwrap();
+        assert!(may("own") && !may("other"));
+
+        wishes.send(Wish::Gone(connections[0])).unwrap();
+        wishes.send(Wish::Gone(connections[1])).unwrap();
+        changes.recv().await.unwrap();
+        assert!(!may("own"));
+        drop(wishes);
+        running.await.unwrap();
+    }
+}

@@ -3,7 +3,7 @@
 use std::fs;
 
 use anyhow::{Result, ensure};
-use canopus_testkit::eventually;
+use canopus_testkit::{eventually, http};
 
 use crate::sidecars::{PATIENCE, Sidecars};
 
@@ -55,8 +55,8 @@ async fn script_of_an_envoy_filter_runs_and_is_gone_with_it() -> Result<()> {
     sidecars.check_accepted().await
 }
 
-/// Patches that no proxy could take: a type that does not exist, a filter without configuration, one after the router,
-/// one that only Istio's proxy has, and a listener without its router.
+/// Patches that no proxy could take: a filter without configuration, one after the router, one that only Istio's proxy
+/// has, a listener without its router; and an object that is not even valid, for a type that does not exist.
 const BROKEN: &str = "
 ---
 apiVersion: networking.istio.io/v1alpha3
@@ -68,13 +68,6 @@ spec:
   workloadSelector:
     labels: {app: reviews}
   configPatches:
-  - applyTo: HTTP_FILTER
-    match: {context: SIDECAR_INBOUND}
-    patch:
-      operation: INSERT_FIRST
-      value:
-        name: test.unknown
-        typed_config: {\"@type\": type.googleapis.com/no.such.Type}
   - applyTo: HTTP_FILTER
     match: {context: SIDECAR_INBOUND}
     patch:
@@ -103,19 +96,44 @@ spec:
             name: envoy.filters.network.http_connection_manager
             subFilter: {name: envoy.filters.http.router}
     patch: {operation: REMOVE}
-  - applyTo: CLUSTER
-    match: {context: SIDECAR_OUTBOUND}
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata:
+  name: invalid
+  namespace: shop
+spec:
+  configPatches:
+  - applyTo: HTTP_FILTER
+    match: {context: SIDECAR_INBOUND}
     patch:
-      operation: MERGE
-      value: {connect_timeout: [soon]}
+      operation: INSERT_FIRST
+      value:
+        name: test.unknown
+        typed_config: {\"@type\": type.googleapis.com/no.such.Type}
 ";
 
 #[tokio::test]
 async fn patches_that_no_proxy_could_take_do_not_harm_the_others() -> Result<()> {
-    let sidecars = Sidecars::start(&format!("{SCRIPT}{BROKEN}"), "").await?;
+    let environment = [("PILOT_ENVOY_FILTER_STATS", "true")];
+    let sidecars = Sidecars::start_with(&format!("{SCRIPT}{BROKEN}"), "", &environment).await?;
     let answer = sidecars.answered("/items", 200).await?;
     assert_eq!(answer.headers["x-script"], "was here");
-    sidecars.check_accepted().await
+    sidecars.check_accepted().await?;
+    let metrics = http::get(sidecars.mesh.http, "/metrics").await?.ok()?;
+    for (name, patch, result, value) in [
+        ("script", "httpfilter", "applied", 1),
+        ("broken", "httpfilter", "applied", 0),
+        ("broken", "httpfilter", "error", 1),
+    ] {
+        let labels = format!("{{name=\"shop/{name}\",patch=\"{patch}\",result=\"{result}\"}}");
+        let line = format!("pilot_envoy_filter_status{labels} {value}\n");
+        assert!(metrics.contains(&line), "no {line} in:\n{metrics}");
+    }
+    assert!(!metrics.contains("shop/invalid"), "{metrics}");
+    let log = sidecars.mesh.log();
+    assert!(log.contains("no.such.Type") && log.contains("line"), "the invalid object is reported: {log}");
+    Ok(())
 }
 
 fn plugin(url: &str) -> String {

@@ -27,7 +27,8 @@ impl Cluster {
         });
         let fail = |failure: Failure| ReviewError(failure.to_string());
         let answer = self.post(PATH, review.to_string(), MAX_BYTES).await.map_err(fail)?;
-        let answer: Value = serde_json::from_slice(&answer).map_err(|error| ReviewError(error.to_string()))?;
+        let answer: Value =
+            serde_json::from_slice(&answer).map_err(|error| ReviewError(error.to_string()))?;
         let allowed = answer.pointer("/status/allowed").and_then(Value::as_bool);
         allowed.ok_or_else(|| ReviewError("there is no status.allowed".to_owned()))
     }

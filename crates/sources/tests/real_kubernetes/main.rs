@@ -5,4 +5,5 @@
 mod follow;
 mod mirror;
 mod outage;
+mod review;
 mod select;
