@@ -63,3 +63,49 @@ fn kind(apply_to: &'static str) -> &'static str {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_api::{Options, decode_documents};
+    use canopus_base::tree::Limits;
+    use canopus_engine::{Batch, Engine};
+    use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
+    use canopus_xds::session::Protocol;
+
+    use super::*;
+
+    const FILTERS: &str = "
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: mixed, namespace: default}
+spec:
+  configPatches:
+  - applyTo: CLUSTER
+    patch: {operation: MERGE, value: {connect_timeout: 5s}}
+  - applyTo: HTTP_FILTER
+    patch: {operation: INSERT_FIRST, value: {name: [no, name]}}
+";
+
+    #[test]
+    fn patches_are_counted_as_applied_or_failed() {
+        let engine = Engine::new();
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), MeshSettings::default());
+        for outcome in decode_documents(FILTERS, &Limits::default(), Options::watch()) {
+            let object = outcome.unwrap().value;
+            batch.set::<Objects>(Origin::new("Kubernetes".into(), object.key()), object);
+        }
+        engine.apply(batch);
+        let dispatcher = Dispatcher::new(engine, Vec::new());
+        dispatcher.connect(crate::test_proxy("a"), Protocol::Delta, None);
+        let metrics = Registry::new();
+        register(&metrics, &Flags::read(&[("PILOT_ENVOY_FILTER_STATS", "true")]), &dispatcher);
+        let text = metrics.encode();
+        for (patch, result, value) in
+            [("cluster", "applied", 1), ("httpfilter", "applied", 0), ("httpfilter", "error", 1)]
+        {
+            let labels = format!("{{name=\"default/mixed\",patch=\"{patch}\",result=\"{result}\"}}");
+            assert!(text.contains(&format!("pilot_envoy_filter_status{labels} {value}\n")), "{text}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! What was pushed, why, to whom, and what became of it.
 
 use canopus_engine::QueryError;
-use canopus_envoy::envoy_filter::Effects;
+use canopus_envoy::envoy_filter::{Outcome, Report};
 use canopus_mesh::world::Origin;
 use serde_json::{Map, Value, json};
 
@@ -61,14 +61,24 @@ impl Debug {
         };
         let mut all = Map::new();
         for client in clients {
-            let effects = self.engine().get::<Effects>(&client.proxy)?;
-            let patches = effects.iter().map(|(patch, count)| {
+            let report = self.engine().get::<Report>(&client.proxy)?;
+            let patches = report.iter().map(|one| {
+                let reason = match &one.outcome {
+                    Outcome::Unreadable(reason) => Some(reason),
+                    _ => None,
+                };
                 json!({
-                    "namespace": patch.filter.namespace(),
-                    "name": patch.filter.name(),
-                    "patch": patch.index,
-                    "matched": count.applied,
-                    "unmatched": count.passed_over,
+                    "namespace": one.patch.filter.namespace(),
+                    "name": one.patch.filter.name(),
+                    "patch": one.patch.index,
+                    "applyTo": one.apply_to,
+                    "operation": one.operation,
+                    "outcome": one.outcome.name(),
+                    "reason": reason,
+                    "remedy": one.outcome.remedy(),
+                    "matched": one.count.applied,
+                    "unmatched": one.count.passed_over,
+                    "refused": one.count.refused,
                 })
             });
             all.insert(client.proxy.id.id.clone(), patches.collect());
