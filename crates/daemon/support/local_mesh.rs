@@ -41,7 +41,11 @@ impl LocalMesh {
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         command.arg("--grpcAddr").arg(xds.to_string()).arg("--httpAddr").arg(http.to_string());
         // Ports of others would be in the way of a second mesh on this machine.
-        command.args(["--secureGRPCAddr=", "--httpsAddr=", "--monitoringAddr="]);
+        for closed in ["--secureGRPCAddr=", "--httpsAddr=", "--monitoringAddr="] {
+            if !command.get_args().any(|given| given.to_string_lossy().starts_with(closed)) {
+                command.arg(closed);
+            }
+        }
         let mut mesh = Self { directory, command, process: None, xds, http };
         mesh.restart().await?;
         Ok(mesh)
