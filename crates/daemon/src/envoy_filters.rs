@@ -93,7 +93,7 @@ spec:
         batch.set::<Settings>((), MeshSettings::default());
         for outcome in decode_documents(FILTERS, &Limits::default(), Options::watch()) {
             let object = outcome.unwrap().value;
-            batch.set::<Objects>(Origin::new("Kubernetes".into(), object.key()), object);
+            batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
         }
         engine.apply(batch);
         let dispatcher = Dispatcher::new(engine, Vec::new());

@@ -11,7 +11,6 @@ mod local_mesh;
 #[path = "../../support/sidecars.rs"]
 mod sidecars;
 
-mod credentials;
 mod extensions;
 mod external;
 mod metrics;
