@@ -3,7 +3,10 @@
 mod authz_envoy;
 mod crd_validation;
 mod defaults;
+mod derived;
 mod fuzz_regressions;
+mod gateway_api;
+mod ingress;
 mod live;
 mod live_admission;
 mod live_debug;
@@ -71,6 +74,8 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "crd-validation" => Box::<crd_validation::CrdValidation>::default(),
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
+        "gateway-api" => Box::new(gateway_api::GatewayApi),
+        "ingress" => Box::new(ingress::Ingress),
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
         "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use canopus_api::istio::Gateway;
-use canopus_api::{annotations, gateway_protocol};
+use canopus_api::{Kind, annotations, gateway_protocol};
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as TlsMode;
@@ -45,6 +45,8 @@ pub struct GatewayConfig {
     pub is_listener_set: bool,
     /// Whether it was made from a Gateway API object.
     pub is_gateway_api: bool,
+    /// The SDS resources of other namespaces that it may use.
+    pub granted: BTreeSet<String>,
 }
 
 /// The proxies a Gateway is for.
@@ -62,13 +64,20 @@ impl GatewayConfig {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    fn of(gateway: &Gateway) -> Self {
+    fn of(ctx: &Ctx<'_>, gateway: &Gateway) -> Self {
         let meta = &gateway.meta;
         let annotation = |key: &str| meta.annotation(key).filter(|value| !value.is_empty());
         let services = meta.annotation(annotations::INTERNAL_GATEWAY_SERVICE.name);
         let parents = annotation(annotations::INTERNAL_PARENTS.name);
         let parent_namespace = annotation(annotations::INTERNAL_PARENT_NAMESPACE.name);
+        let is_listener_set = parents.is_some_and(|parents| parents.starts_with("ListenerSet/"));
+        let kind = if is_listener_set { Kind::ListenerSet } else { Kind::KubernetesGateway };
+        let foreign = gateway.spec.servers.iter().filter_map(|server| server.tls.as_ref());
+        let foreign = foreign.flat_map(|tls| reference::foreign(tls, &meta.namespace));
         Self {
+            granted: foreign
+                .filter(|name| gateway_api::is_credential_granted(ctx, kind, &meta.namespace, name))
+                .collect(),
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             spec: gateway.spec.clone(),
@@ -77,7 +86,7 @@ impl GatewayConfig {
             }),
             service_account: annotation(annotations::INTERNAL_SERVICE_ACCOUNT_NAME.name).map(Into::into),
             parent_namespace: parent_namespace.unwrap_or(&meta.namespace).into(),
-            is_listener_set: parents.is_some_and(|parents| parents.starts_with("ListenerSet/")),
+            is_listener_set,
             is_gateway_api: annotation(annotations::INTERNAL_GATEWAY_SEMANTICS.name) == Some("gateway"),
         }
     }
@@ -101,7 +110,7 @@ impl Query for Gateways {
         let derived = gateway_api::gateways(ctx).into_iter().chain(ingress::gateways(ctx));
         let mut gateways: Vec<_> = written.chain(derived).collect();
         gateways.sort_by(|a, b| age(a).cmp(&age(b)));
-        gateways.iter().map(|gateway| Arc::new(GatewayConfig::of(gateway))).collect()
+        gateways.iter().map(|gateway| Arc::new(GatewayConfig::of(ctx, gateway))).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 //! proxy configuration by the same code. Nothing here ever fails: what cannot be used is left out and becomes a condition
 //! in the status of its object.
 
+mod address;
 mod attachment;
 mod backend;
 mod class;
@@ -24,15 +25,18 @@ mod policy;
 mod reference;
 mod route;
 mod server_tls;
+mod status;
 mod world;
 
 pub use derived::{DerivedVirtualService, RouteGroups};
 pub use gateway::{Attachable, Opened, OpenedBy, Parent};
 pub use policy::{BackendPolicy, DerivedRules, PolicyFacts, PolicyOf};
 pub use route::{RouteFacts, RouteOf, Routed};
+pub use status::{Status, StatusOf};
 
 pub(crate) use derived::virtual_services;
 pub(crate) use gateway::gateways;
+pub(crate) use grant::is_credential_granted;
 pub(crate) use policy::destination_rules;
 pub(crate) use reference::references;
 

@@ -141,7 +141,7 @@ fn selector(mesh: &MeshConfig) -> BTreeMap<String, String> {
 }
 
 /// Which Ingresses have rules for a host.
-struct IngressHosts;
+pub struct IngressHosts;
 
 impl Query for IngressHosts {
     const NAME: &'static str = "ingress_hosts";
@@ -214,14 +214,10 @@ fn order(ingress: &Ingress) -> (Option<Timestamp>, &str, &str) {
     (ingress.meta.creation_timestamp, &ingress.meta.name, &ingress.meta.namespace)
 }
 
-/// The hosts that Ingresses have rules for.
-pub fn hosts(ctx: &Ctx<'_>) -> Vec<Arc<str>> {
-    ctx.get::<IngressHosts>(&()).keys().cloned().collect()
-}
-
 /// The VirtualServices that stand for Ingresses.
 pub(crate) fn virtual_services(ctx: &Ctx<'_>) -> Vec<Arc<VirtualService>> {
-    hosts(ctx).iter().filter_map(|host| ctx.get::<Resolved>(host).as_ref().clone()).collect()
+    let hosts = ctx.get::<IngressHosts>(&());
+    hosts.keys().filter_map(|host| ctx.get::<Resolved>(host).as_ref().clone()).collect()
 }
 
 /// The VirtualService of a host as the mesh sees it.

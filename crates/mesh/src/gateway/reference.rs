@@ -9,7 +9,8 @@ use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as 
 
 use super::GatewayConfig;
 
-/// Adds the resources that `tls` refers to and that are in the namespace the Gateway and the proxy share.
+/// Adds the resources that `tls` refers to and that are in the namespace the Gateway and the proxy share, or that their own
+/// namespace has granted.
 ///
 /// Nothing is added for a proxy that has not proved to be the Gateway's: what it says about itself is no proof.
 pub(super) fn add(
@@ -21,10 +22,11 @@ pub(super) fn add(
     let Some(identity) = identity.filter(|identity| runs(identity, gateway)) else { return };
     let namespace = if gateway.is_listener_set { &*gateway.namespace } else { &*identity.namespace };
     let trusted = gateway.is_listener_set || *gateway.namespace == *identity.namespace;
-    let is_allowed = |resource: &str| match Credential::parse(resource, &identity.namespace) {
+    let is_near = |resource: &str| match Credential::parse(resource, &identity.namespace) {
         Ok(Credential::Object { namespace: of_object, .. }) => trusted && *of_object == *namespace,
         _ => false,
     };
+    let is_allowed = |resource: &str| is_near(resource) || gateway.granted.contains(resource);
 
     let checks_clients = matches!(tls.mode(), TlsMode::Mutual | TlsMode::OptionalMutual);
     for name in credential_names(tls) {
@@ -50,6 +52,17 @@ fn runs(identity: &Identity, gateway: &GatewayConfig) -> bool {
     let account = gateway.service_account.as_deref();
     *identity.namespace == *gateway.parent_namespace
         && account.is_none_or(|account| &*identity.service_account == account)
+}
+
+/// The resources of other namespaces that `tls` refers to, each with its name in full.
+pub(super) fn foreign(tls: &ServerTlsSettings, namespace: &str) -> Vec<String> {
+    let shown = credential_names(tls).filter(|name| !name.starts_with(credential::BUILTIN));
+    let names = shown.map(credential::resource_name).chain([tls.ca_cert_credential_name.clone()]);
+    let is_foreign = |resource: &String| match Credential::parse(resource, namespace) {
+        Ok(Credential::Object { namespace: of_object, .. }) => *of_object != *namespace,
+        _ => false,
+    };
+    names.filter(is_foreign).collect()
 }
 
 fn credential_names(tls: &ServerTlsSettings) -> impl Iterator<Item = &str> {

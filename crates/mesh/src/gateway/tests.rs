@@ -29,6 +29,7 @@ fn gateway(name: &str, servers: Vec<Server>) -> GatewayConfig {
         parent_namespace: "ns".into(),
         is_listener_set: false,
         is_gateway_api: false,
+        granted: BTreeSet::new(),
     }
 }
 

@@ -86,6 +86,11 @@ impl Class {
         matches!(self, Self::Waypoint | Self::EastWest)
     }
 
+    /// The sort of address that is reported for gateways that are not reached from outside; both if it says none.
+    pub(super) fn address_type(self) -> Option<AddressType> {
+        matches!(self, Self::Gateway | Self::Remote).then_some(AddressType::Hostname)
+    }
+
     /// The name of what is deployed for a gateway.
     fn deployed_name(self, meta: &Meta, spec: &GatewaySpec) -> String {
         match self {

@@ -50,5 +50,11 @@ pub(super) mod reason {
     pub(in super::super) const PROTOCOL_CONFLICT: &str = "ProtocolConflict";
     pub(in super::super) const CONFLICTED: &str = "Conflicted";
     pub(in super::super) const TARGET_NOT_FOUND: &str = "TargetNotFound";
+    pub(in super::super) const LISTENERS_NOT_VALID: &str = "ListenersNotValid";
+    pub(in super::super) const NOT_ALLOWED: &str = "NotAllowed";
+    pub(in super::super) const ADDRESS_NOT_ASSIGNED: &str = "AddressNotAssigned";
+    pub(in super::super) const ADDRESS_NOT_USABLE: &str = "AddressNotUsable";
+    pub(in super::super) const INVALID_PARAMETERS: &str = "InvalidParameters";
+    pub(in super::super) const INVALID_CLIENT_CERTIFICATE_REF: &str = "InvalidClientCertificateRef";
     pub(in super::super) const IGNORED: &str = "IgnoredByIstio";
 }

@@ -1,10 +1,24 @@
 //! Who may refer to objects of other namespaces.
 
+use canopus_api::credential::{Credential, Source};
 use canopus_api::gateway_api::ReferenceGrant;
 use canopus_api::{Kind, ObjectKey};
+use canopus_engine::Ctx;
 
 use super::reference::kind_of;
 use super::world::World;
+
+/// Whether a ReferenceGrant lets a Gateway or ListenerSet of a namespace use the SDS resource of a name.
+pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &str, resource: &str) -> bool {
+    let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, from_namespace) else {
+        return false;
+    };
+    let kind = match source {
+        Source::ConfigMap => Kind::ConfigMap,
+        Source::Secret | Source::GatewaySecret => Kind::Secret,
+    };
+    is_granted(&World::new(ctx), from, from_namespace, &ObjectKey { kind, namespace, name })
+}
 
 /// Whether a ReferenceGrant lets objects of a kind and namespace refer to an object.
 pub(super) fn is_granted(world: &World<'_>, from: Kind, from_namespace: &str, to: &ObjectKey) -> bool {

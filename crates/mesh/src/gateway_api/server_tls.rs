@@ -168,7 +168,7 @@ fn certificate(world: &World<'_>, owner: Owner<'_>, reference: &SecretReference)
 }
 
 /// What keeps a Secret from holding a certificate and its key.
-fn check_certificate(secret: &Secret) -> Result<(), String> {
+pub(super) fn check_certificate(secret: &Secret) -> Result<(), String> {
     let pairs = [("cert", "key"), ("tls.crt", "tls.key")];
     let has_value = |key: &str| secret.spec.get(key).is_some_and(|value| !value.is_empty());
     let found = pairs.iter().find(|(chain, key)| has_value(chain) && has_value(key));
