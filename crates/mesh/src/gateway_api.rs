@@ -26,6 +26,8 @@ mod reference;
 mod route;
 mod server_tls;
 mod status;
+#[cfg(test)]
+mod tests;
 mod world;
 
 pub use derived::{DerivedVirtualService, RouteGroups};

@@ -1,6 +1,8 @@
 //! Kubernetes Ingresses as the Gateways and VirtualServices they stand for.
 
 mod path;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
