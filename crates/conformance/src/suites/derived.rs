@@ -15,7 +15,8 @@ pub(super) fn by_name(documents: Vec<Node>) -> Node {
 
 /// What a document is called.
 pub(super) fn name(document: &Node) -> String {
-    let text = |pointer: &str| document.pointer(pointer).and_then(Node::as_str).unwrap_or_default().to_owned();
+    let text =
+        |pointer: &str| document.pointer(pointer).and_then(Node::as_str).unwrap_or_default().to_owned();
     format!("{} {}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"))
 }
 

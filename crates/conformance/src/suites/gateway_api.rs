@@ -9,7 +9,9 @@ use canopus_api::gateway_api::GROUP;
 use canopus_api::{Kind, Object, ObjectKey};
 use canopus_base::tree::{Map, Node, Value};
 use canopus_engine::Snapshot;
-use canopus_mesh::gateway_api::{DerivedRules, DerivedVirtualService, OpenedBy, RouteGroups, Status, StatusOf};
+use canopus_mesh::gateway_api::{
+    DerivedRules, DerivedVirtualService, OpenedBy, RouteGroups, Status, StatusOf,
+};
 use canopus_mesh::world::Origin;
 
 use super::Suite;
@@ -52,7 +54,8 @@ fn objects(world: &fixture::World) -> anyhow::Result<Vec<Node>> {
     let mut made = Vec::new();
     for origin in world.of_kinds(&[Kind::KubernetesGateway, Kind::ListenerSet]) {
         let opened = snapshot.get::<OpenedBy>(origin)?;
-        let listeners = opened.iter().flat_map(|opened| &opened.listeners).filter(|listener| listener.is_valid);
+        let listeners =
+            opened.iter().flat_map(|opened| &opened.listeners).filter(|listener| listener.is_valid);
         made.extend(listeners.map(|listener| Object::Gateway(listener.gateway.clone()).to_node()));
     }
     for key in snapshot.get::<RouteGroups>(&())?.keys() {

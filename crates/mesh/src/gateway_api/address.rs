@@ -113,7 +113,13 @@ impl Search<'_> {
     }
 
     /// Why a service that has endpoints has none for a port.
-    fn explain(&mut self, host: &str, service: &Service, number: u32, endpoints: &[std::sync::Arc<Endpoint>]) {
+    fn explain(
+        &mut self,
+        host: &str,
+        service: &Service,
+        number: u32,
+        endpoints: &[std::sync::Arc<Endpoint>],
+    ) {
         let on_workload = service.ports.iter().filter(|port| {
             let of_port = endpoints.iter().filter(|endpoint| endpoint.is_for(&port.name, port.number));
             of_port.into_iter().any(|endpoint| endpoint.port == number)
@@ -130,7 +136,8 @@ impl Search<'_> {
             return;
         }
         // The endpoints of a managed service follow its ports.
-        let will_come = service.labels.contains_key(labels::GATEWAY_MANAGED.name) && service.port(number).is_some();
+        let will_come =
+            service.labels.contains_key(labels::GATEWAY_MANAGED.name) && service.port(number).is_some();
         if !will_come {
             self.is_usable = false;
             self.warnings.push(format!("port {number} not found for hostname {host:?}"));

@@ -10,7 +10,8 @@ use super::world::World;
 
 /// Whether a ReferenceGrant lets a Gateway or ListenerSet of a namespace use the SDS resource of a name.
 pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &str, resource: &str) -> bool {
-    let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, from_namespace) else {
+    let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, from_namespace)
+    else {
         return false;
     };
     let kind = match source {

@@ -6,6 +6,7 @@ use canopus_api::gateway_api::{
     SecretReference, TlsMode,
 };
 use canopus_api::kube::{ConfigMap, Secret};
+use canopus_api::validate::tls::is_cipher_suite;
 use canopus_api::{Kind, ObjectKey, labels};
 use canopus_proto::google::protobuf::BoolValue;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
@@ -48,8 +49,11 @@ pub(super) fn build(
         TlsMode::Passthrough | TlsMode::Other(_) => settings.set_mode(TlSmode::Passthrough),
     }
     if let Some(suites) = tls.options.get(CIPHER_SUITES) {
-        let suites = suites.split(',').map(str::trim).filter(|suite| !suite.is_empty());
-        settings.cipher_suites = suites.map(str::to_owned).collect();
+        for suite in suites.split(',').map(str::trim).filter(|suite| is_cipher_suite(suite)) {
+            if !settings.cipher_suites.iter().any(|known| known == suite) {
+                settings.cipher_suites.push(suite.to_owned());
+            }
+        }
     }
     (Some(settings), None)
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use canopus_api::gateway_api::{
     AddressType, FrontendValidationMode, Gateway, GatewayClass, GatewayClassStatus, GatewayFrontendTls,
-    GatewayStatus, GatewayStatusAddress, GatewayTls, ListenerSet, ListenerSetStatus, ListenerStatus, PolicyStatus,
-    RouteParentStatus, RouteStatus, SecretReference,
+    GatewayStatus, GatewayStatusAddress, GatewayTls, ListenerSet, ListenerSetStatus, ListenerStatus,
+    PolicyStatus, RouteParentStatus, RouteStatus, SecretReference,
 };
 use canopus_api::kube::Secret;
 use canopus_api::{Kind, ObjectKey, annotations};
@@ -171,7 +171,8 @@ fn of_remote(gateway: &Gateway) -> GatewayStatus {
 
 /// What the listener sets of a gateway open, of those that open anything.
 fn sets_on(world: &World<'_>, gateway: &Origin) -> Vec<Opened> {
-    let sets = world.referrers(&gateway.key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
+    let sets =
+        world.referrers(&gateway.key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
     let opened = sets.filter_map(|origin| world.ctx.get::<OpenedBy>(&origin).as_ref().clone());
     let usable = opened.map(|opened| {
         let servers = opened.listeners.iter().flat_map(|listener| listener.gateway.spec.servers.clone());
@@ -213,8 +214,7 @@ fn program(conditions: &mut Conditions, services: &[String], reach: &Reach) {
                 "Assigned to service(s) {assigned}, but failed to assign to all requested addresses: {warnings}"
             )
         };
-        let reason =
-            if reach.is_usable { reason::ADDRESS_NOT_ASSIGNED } else { reason::ADDRESS_NOT_USABLE };
+        let reason = if reach.is_usable { reason::ADDRESS_NOT_ASSIGNED } else { reason::ADDRESS_NOT_USABLE };
         conditions.fail("Programmed", &Fault::new(reason, message));
     }
 }
@@ -240,7 +240,9 @@ fn addresses(gateway: &Gateway, class: Class, reach: &Reach) -> Vec<GatewayStatu
         }
         if wanted != Some(AddressType::IpAddress) {
             for host in reach.internal.iter().filter_map(|host| host.rsplit_once(':')).map(|(host, _)| host) {
-                if !reach.pending.iter().any(|pending| pending == host) && !found.iter().any(|seen| seen == host) {
+                if !reach.pending.iter().any(|pending| pending == host)
+                    && !found.iter().any(|seen| seen == host)
+                {
                     found.push(host.to_owned());
                 }
             }
@@ -259,8 +261,12 @@ fn counted(world: &World<'_>, owner: &ObjectKey, statuses: &[ListenerStatus]) ->
     let routes = [Kind::HttpRoute, Kind::GrpcRoute, Kind::TcpRoute, Kind::TlsRoute];
     for origin in world.referrers(owner).iter().filter(|origin| routes.contains(&origin.key.kind)) {
         let facts = world.ctx.get::<RouteOf>(origin);
-        let mut sections: Vec<_> =
-            facts.attached.iter().filter(|(key, _)| key == owner).map(|(_, section)| section.clone()).collect();
+        let mut sections: Vec<_> = facts
+            .attached
+            .iter()
+            .filter(|(key, _)| key == owner)
+            .map(|(_, section)| section.clone())
+            .collect();
         // A route counts once, however often it refers to a listener.
         sections.sort();
         sections.dedup();
@@ -360,9 +366,8 @@ fn of_set(world: &World<'_>, origin: &Origin, set: &ListenerSet) -> Option<Statu
     let opened = opened.as_ref().as_ref()?;
     let is_refused = opened.services.is_empty() && opened.fault.is_some();
     let reach = address::resolve(world, &gateway.meta.namespace, &opened.services, &opened.servers);
-    let none_valid = (opened.valid == 0 && !is_refused).then(|| {
-        Fault::new(reason::LISTENERS_NOT_VALID, "None of the ListenerSet's listeners are valid")
-    });
+    let none_valid = (opened.valid == 0 && !is_refused)
+        .then(|| Fault::new(reason::LISTENERS_NOT_VALID, "None of the ListenerSet's listeners are valid"));
     if let Some(fault) = &opened.fault {
         let message = format!("Parent not accepted: {}", fault.message);
         conditions.fail("Accepted", &Fault::new(fault.reason, message));

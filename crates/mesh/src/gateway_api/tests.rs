@@ -56,13 +56,21 @@ fn route(name: &str, rules: &str) -> String {
 
 fn virtual_services(world: &Snapshot) -> Vec<Arc<VirtualService>> {
     let groups = world.get::<RouteGroups>(&()).unwrap();
-    groups.keys().filter_map(|key| world.get::<DerivedVirtualService>(key).unwrap().as_ref().clone()).collect()
+    groups
+        .keys()
+        .filter_map(|key| world.get::<DerivedVirtualService>(key).unwrap().as_ref().clone())
+        .collect()
 }
 
 /// Where the routes of a VirtualService lead, by the names of the routes.
 fn destinations(service: &VirtualService) -> Vec<(&str, &str)> {
     let host = |route: &canopus_proto::istio::networking::v1alpha3::HttpRoute| {
-        route.route.first().and_then(|to| to.destination.as_ref()).map(|to| to.host.clone()).unwrap_or_default()
+        route
+            .route
+            .first()
+            .and_then(|to| to.destination.as_ref())
+            .map(|to| to.host.clone())
+            .unwrap_or_default()
     };
     let hosts = service.spec.http.iter().map(|route| (route.name.as_str(), host(route)));
     hosts.map(|(name, host)| (name, if host.is_empty() { "" } else { "somewhere" })).collect()
@@ -190,7 +198,7 @@ apiVersion: gateway.networking.k8s.io/v1
 kind: HTTPRoute
 metadata: {name: lost, namespace: app}
 spec:
-  parentRefs: [{name: nowhere}, {kind: ListenerSet, name: itself, namespace: edge}, {group: x, kind: Y, name: z}]
+  parentRefs: [{name: nowhere}, {kind: ListenerSet, name: itself, namespace: edge}, {group: x, kind: Other, name: z}]
   rules: [{filters: [{type: ExtensionRef}], backendRefs: [{kind: Pod, name: p}]}]
 ---
 apiVersion: gateway.networking.k8s.io/v1

@@ -103,12 +103,18 @@ fn add(objects: &mut BTreeMap<ObjectKey, Object>, document: &Node) -> anyhow::Re
     Ok(())
 }
 
-/// The recorded conversion saw objects as they are written, without the matches that a cluster adds to rules.
+/// The recorded conversion saw objects as they are written, without what a cluster adds to rules.
 fn without_defaults(route: &mut HttpRoute, document: &Node) {
     let written = document.pointer("/spec/rules").and_then(Node::as_list).unwrap_or_default();
     for (rule, written) in route.spec.rules.iter_mut().zip(written) {
         if written.get("matches").is_none() {
             rule.matches.clear();
+        }
+        let filters = written.get("filters").and_then(Node::as_list).unwrap_or_default();
+        for (filter, written) in rule.filters.iter_mut().zip(filters) {
+            if let (Some(cors), None) = (&mut filter.cors, written.pointer("/cors/maxAge")) {
+                cors.max_age = 0;
+            }
         }
     }
 }
@@ -139,8 +145,7 @@ fn register(
         let external = service.pointer("/externalAddresses/Kubernetes").map(Node::to_json);
         let external = external.as_ref().and_then(serde_json::Value::as_array).cloned().unwrap_or_default();
         let external: Vec<_> = external.into_iter().map(|ip| json!({"ip": ip})).collect();
-        let spec: Vec<_> =
-            ports.iter().map(|(name, number)| json!({"name": name, "port": number})).collect();
+        let spec: Vec<_> = ports.iter().map(|(name, number)| json!({"name": name, "port": number})).collect();
         let mut metadata = present.get("metadata").cloned().unwrap_or_default().to_json();
         metadata["labels"] = labels;
         let document = json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
