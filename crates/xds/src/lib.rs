@@ -21,5 +21,5 @@ mod wire;
 pub use interest::Interest;
 pub use names::{NamePool, Names};
 pub use plane::{Code, ControlPlane, Peer, Refusal, Source};
-pub use resource::{Resource, ResourceSet};
+pub use resource::{Resource, ResourceSet, SetPool};
 pub use session::SessionEvent;

@@ -3,8 +3,9 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use canopus_base::FastMap;
 use canopus_base::hash::{ContentHash, Hasher};
 pub use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
@@ -156,9 +157,52 @@ impl fmt::Debug for ResourceSet {
     }
 }
 
+/// Sets in use, so that clients which get the same share one.
+#[derive(Default)]
+pub struct SetPool {
+    sets: Mutex<Sets>,
+}
+
+#[derive(Default)]
+struct Sets {
+    by_digest: FastMap<ContentHash, Weak<Shared>>,
+    /// Size at which unused entries are dropped next.
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 64;
+
+impl SetPool {
+    /// The shared set equal to `set`.
+    pub fn share(&self, set: ResourceSet) -> ResourceSet {
+        let mut sets = self.sets.lock();
+        if let Some(shared) = sets.by_digest.get(&set.digest()).and_then(Weak::upgrade) {
+            return ResourceSet(shared);
+        }
+        if sets.by_digest.len() >= sets.sweep_at {
+            sets.by_digest.retain(|_, set| set.strong_count() > 0);
+            sets.sweep_at = (2 * sets.by_digest.len()).max(SMALLEST_SWEEP);
+        }
+        sets.by_digest.insert(set.digest(), Arc::downgrade(&set.0));
+        set
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pool_has_one_of_equal_sets_and_none_that_nobody_uses() {
+        let pool = SetPool::default();
+        let first = pool.share(set(&[("a", "1")]));
+        assert!(Arc::ptr_eq(&first.0, &pool.share(set(&[("a", "1")])).0));
+        for number in 0..1000 {
+            pool.share(ResourceSet::new([Resource::new(format!("r{number}"), "1")]));
+        }
+        assert!(pool.sets.lock().by_digest.len() <= 2 * SMALLEST_SWEEP);
+        assert!(Arc::ptr_eq(&first.0, &pool.share(set(&[("a", "1")])).0));
+    }
 
     fn set(items: &[(&str, &'static str)]) -> ResourceSet {
         items.iter().map(|(name, body)| Resource::new(*name, *body)).collect()

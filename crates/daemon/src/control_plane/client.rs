@@ -46,12 +46,12 @@ impl Client {
         let Some(key) = Key::new(&self.connection.proxy, &view, type_url, interest) else { return Ok(None) };
         let current = self.shelves.lock().get(type_url).map(|(shelf, _)| Arc::clone(shelf));
         if let Some(shelf) = current.filter(|shelf| shelf.is(&key)) {
-            return shelf.read().map(Some);
+            return shelf.read(&shelves.pool).map(Some);
         }
         let shelf = tokio::task::block_in_place(|| shelves.open(dispatcher, key, interest));
         let seat = shelf.beacon().seat(self.connection.id);
         // The seat is taken before reading: what changes after that wakes the session.
-        let set = shelf.read();
+        let set = shelf.read(&shelves.pool);
         self.shelves.lock().insert(type_url.into(), (shelf, seat));
         set.map(Some)
     }

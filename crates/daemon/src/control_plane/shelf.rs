@@ -16,7 +16,7 @@ use canopus_envoy::route_config::Routes;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::proxy::{Proxy, View};
 use canopus_proto::resource::Resource;
-use canopus_xds::{Interest, ResourceSet, types};
+use canopus_xds::{Interest, ResourceSet, SetPool, types};
 use parking_lot::Mutex;
 
 use crate::push::{Beacon, Dispatcher};
@@ -106,13 +106,13 @@ impl Shelf {
         &self.beacon
     }
 
-    /// What is on it now.
-    pub(super) fn read(&self) -> Result<ResourceSet, QueryError> {
+    /// What is on it now; equal sets of other shelves are shared.
+    pub(super) fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
         let mut set = self.set.lock();
         if self.beacon.take() {
             match self.results.read() {
                 Ok(now) if now == *set => {}
-                Ok(now) => *set = now,
+                Ok(now) => *set = pool.share(now),
                 Err(error) => {
                     self.beacon.light();
                     return Err(error);
@@ -127,6 +127,8 @@ impl Shelf {
 #[derive(Default)]
 pub(super) struct Shelves {
     open: Mutex<Open>,
+    /// What is on them: shelves of many proxies hold the same.
+    pub(super) pool: SetPool,
 }
 
 #[derive(Default)]
