@@ -140,12 +140,7 @@ fn row(name: &str, figures: &Measured) {
     let compared = match peer::figure(name) {
         Some(peer) => {
             let times = peer.seconds / took;
-            let sizes = if peer.resources == 0 {
-                "| |".to_owned()
-            } else {
-                format!("| {} | {} |", peer.kilobytes, peer.resources)
-            };
-            format!("| {} | {times:.1} × {sizes}", shown(peer.seconds))
+            format!("| {} | {times:.1} × | {} | {} |", shown(peer.seconds), peer.kilobytes, peer.resources)
         }
         None => "| | | | |".to_owned(),
     };

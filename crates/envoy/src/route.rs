@@ -79,7 +79,9 @@ impl Known {
 
 /// The routes a VirtualService has at a site, up to the first that matches everything.
 pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> Vec<Route> {
-    let mut routes = Vec::new();
+    // A route is a large message: a list that grows would move it again and again.
+    let most = source.spec.http.iter().map(|http| http.r#match.len().max(1)).sum();
+    let mut routes = Vec::with_capacity(most);
     for http in &source.spec.http {
         if http.r#match.is_empty() {
             routes.push(route(site, source, http, None));

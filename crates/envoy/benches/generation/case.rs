@@ -50,6 +50,13 @@ const CASES: [(&str, usize, usize, &str, &[&str]); 15] = [
 /// Services and endpoints of each, of the endpoint benchmarks.
 const ENDPOINTS: [(usize, usize); 4] = [(100, 1), (10, 10), (10, 100), (1, 1000)];
 
+/// The mesh is ambient, but flags that follow from that are as they would otherwise be.
+const FLAGS: [(&str, &str); 3] = [
+    ("PILOT_ENABLE_AMBIENT", "true"),
+    ("PILOT_ENABLE_SENDING_HBONE", "false"),
+    ("PILOT_ENABLE_SIDECAR_LISTENING_HBONE", "false"),
+];
+
 /// One input.
 pub(crate) struct Case {
     pub(crate) name: String,
@@ -169,7 +176,7 @@ impl Case {
     /// A world of this input that keeps as many results nobody watches.
     pub(crate) fn engine(&self, idle: usize) -> Engine {
         let mut settings = MeshSettings {
-            flags: Arc::new(Flags::read(&[("PILOT_ENABLE_AMBIENT", "true")])),
+            flags: Arc::new(Flags::read(&FLAGS)),
             networks: self.networks.clone(),
             ..MeshSettings::default()
         };
@@ -203,9 +210,8 @@ impl Case {
             ("ISTIO_VERSION".to_owned(), text("1.26.0")),
             ("LABELS".to_owned(), Value::from(labels)),
         ]);
-        let address = if number == 0 { "1.1.1.1".to_owned() } else { format!("1.1.2.{number}") };
         let node = Node {
-            id: format!("{}~{address}~v{number}.default~default.example.org", self.kind),
+            id: format!("{}~1.1.1.1~v{number}.default~default.example.org", self.kind),
             metadata: Some(Struct::from(metadata)),
             ..Default::default()
         };

@@ -165,14 +165,18 @@ impl<'a> Hosts<'a> {
 
 impl Draft {
     fn build(self, sources: &mut Sources, counts_attempts: bool) -> VirtualHost {
-        let routes = self.sources.iter().flat_map(|source| sources.take(*source));
+        let mut routes = Vec::with_capacity(self.sources.iter().map(|source| sources.len(*source)).sum());
         // A route that takes everything would hide those that another VirtualService adds.
-        let (last, first): (Vec<_>, Vec<_>) = routes.partition(route::is_catch_all);
+        let mut last = Vec::new();
+        for route in self.sources.iter().flat_map(|source| sources.take(*source)) {
+            if route::is_catch_all(&route) { &mut last } else { &mut routes }.push(route);
+        }
+        routes.append(&mut last);
         let requirement = if self.requires_tls { TlsRequirementType::All } else { TlsRequirementType::None };
         VirtualHost {
             name: names::domain(self.domains.first().map_or("", String::as_str), self.port),
             domains: self.domains,
-            routes: first.into_iter().chain(last).collect(),
+            routes,
             require_tls: requirement as i32,
             typed_per_filter_config: self
                 .session
@@ -198,6 +202,10 @@ impl Sources {
             uses[*source] += 1;
         }
         Self { routes, uses }
+    }
+
+    fn len(&self, source: usize) -> usize {
+        self.routes[source].len()
     }
 
     /// The routes of a source; the last to have them gets them without a copy.
