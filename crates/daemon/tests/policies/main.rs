@@ -11,6 +11,7 @@ mod local_mesh;
 #[path = "../../support/sidecars.rs"]
 mod sidecars;
 
+mod credentials;
 mod extensions;
 mod external;
 mod metrics;

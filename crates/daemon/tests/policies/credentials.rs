@@ -1,0 +1,207 @@
+//! Certificates of gateways: from Secrets, for those who have proved who they are.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use canopus_testkit::{Authority, Certified, Echo, Envoy, eventually, free_port};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use crate::local_mesh::LocalMesh;
+use crate::sidecars::PATIENCE;
+
+const HOST: &str = "shop.example.com";
+
+fn documents(gateway: u16, upstream: u16, certified: &Certified) -> String {
+    let encoded = |pem: &str| BASE64_STANDARD.encode(pem);
+    format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{name: shop-certificate, namespace: demo}}
+type: kubernetes.io/tls
+data:
+  tls.crt: {}
+  tls.key: {}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {{name: public, namespace: demo}}
+spec:
+  selector: {{istio: ingressgateway}}
+  servers:
+  - port: {{number: {gateway}, name: https, protocol: HTTPS}}
+    hosts: [{HOST}]
+    tls: {{mode: SIMPLE, credentialName: shop-certificate}}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {{name: shop, namespace: demo}}
+spec:
+  hosts: [shop.internal]
+  location: MESH_EXTERNAL
+  resolution: STATIC
+  ports:
+  - {{number: 80, name: http, protocol: HTTP, targetPort: {upstream}}}
+  endpoints:
+  - address: 127.0.0.1
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {{name: shop, namespace: demo}}
+spec:
+  hosts: [{HOST}]
+  gateways: [public]
+  http:
+  - route:
+    - destination: {{host: shop.internal}}
+",
+        encoded(&certified.certificate),
+        encoded(&certified.key)
+    )
+}
+
+/// The certificate that a gateway shows, and its answer to a request.
+async fn visit(gateway: SocketAddr, root: &str) -> Result<(CertificateDer<'static>, String)> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(root.as_bytes())?)?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let stream = TcpStream::connect(gateway).await?;
+    let mut stream =
+        TlsConnector::from(Arc::new(config)).connect(ServerName::try_from(HOST)?, stream).await?;
+    let shown = stream.get_ref().1.peer_certificates().and_then(<[_]>::first).context("no certificate")?;
+    let shown = shown.clone().into_owned();
+    let request = format!("GET /items HTTP/1.1\r\nhost: {HOST}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = Vec::new();
+    // Not every server says goodbye.
+    let _ = tokio::time::timeout(Duration::from_secs(5), stream.read_to_end(&mut answer)).await?;
+    Ok((shown, String::from_utf8_lossy(&answer).into_owned()))
+}
+
+fn der(certified: &Certified) -> Result<CertificateDer<'static>> {
+    Ok(CertificateDer::from_pem_slice(certified.certificate.as_bytes())?)
+}
+
+/// A gateway that shows a certificate of its own to the control plane. Its address is not that of the upstream: a proxy is
+/// what the mesh knows of its address.
+fn bootstrap(xds: SocketAddr, files: &Path) -> String {
+    let (address, port, files) = (xds.ip(), xds.port(), files.display());
+    format!(
+        r#"
+node:
+  id: router~127.0.0.5~gateway.demo~demo.svc.cluster.local
+  cluster: gateway.demo
+  metadata:
+    NAMESPACE: demo
+    SERVICE_ACCOUNT: gateway
+    CLUSTER_ID: Kubernetes
+    LABELS: {{istio: ingressgateway}}
+dynamic_resources:
+  ads_config:
+    api_type: DELTA_GRPC
+    transport_api_version: V3
+    set_node_on_first_message_only: true
+    grpc_services: [{{envoy_grpc: {{cluster_name: xds-grpc}}}}]
+  cds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
+  lds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
+static_resources:
+  clusters:
+  - name: xds-grpc
+    type: STATIC
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {{http2_protocol_options: {{}}}}
+    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+        sni: istiod.istio-system.svc
+        common_tls_context:
+          alpn_protocols: [h2]
+          tls_certificates:
+          - certificate_chain: {{filename: "{files}/gateway.crt"}}
+            private_key: {{filename: "{files}/gateway.key"}}
+          validation_context:
+            trusted_ca: {{filename: "{files}/root.crt"}}
+    load_assignment:
+      cluster_name: xds-grpc
+      endpoints:
+      - lb_endpoints:
+        - endpoint: {{address: {{socket_address: {{address: "{address}", port_value: {port}}}}}}}
+"#
+    )
+}
+
+#[tokio::test]
+async fn gateway_serves_with_the_certificate_of_a_secret_and_follows_it() -> Result<()> {
+    let (mesh_authority, web) = (Authority::new()?, Authority::new()?);
+    let (first, second) = (web.server(HOST)?, web.server(HOST)?);
+    let upstream = Echo::start("shop").await?;
+    let gateway = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+    let secure = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+
+    let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
+    let files = directory.path().to_owned();
+    let server = mesh_authority.server("istiod.istio-system.svc")?;
+    let client = mesh_authority.workload(&["spiffe://cluster.local/ns/demo/sa/gateway"])?;
+    for (name, pem) in [
+        ("root.crt", &mesh_authority.root()),
+        ("server.crt", &server.certificate),
+        ("server.key", &server.key),
+        ("gateway.crt", &client.certificate),
+        ("gateway.key", &client.key),
+    ] {
+        fs::write(files.join(name), pem)?;
+    }
+    fs::create_dir(files.join("objects"))?;
+    let upstream_port = upstream.address().port();
+    fs::write(files.join("objects/shop.yaml"), documents(gateway.port(), upstream_port, &first))?;
+    let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
+    command.arg("discovery").arg("--configDir").arg(files.join("objects"));
+    command.args(["--registries=Mock", "--snapshot="]).arg(format!("--secureGRPCAddr={secure}"));
+    for (flag, file) in
+        [("caCertFile", "root.crt"), ("tlsCertFile", "server.crt"), ("tlsKeyFile", "server.key")]
+    {
+        command.arg(format!("--{flag}={}", files.join(file).display()));
+    }
+    let mesh = LocalMesh::launch(command, directory).await?;
+    let envoy = Envoy::start(&bootstrap(secure, &files)).await;
+    let envoy = envoy.with_context(|| format!("the log of canopusd:\n{}", mesh.log()))?;
+
+    let visited = |expected: CertificateDer<'static>| {
+        let root = web.root();
+        async move {
+            eventually("the certificate", PATIENCE, async || {
+                let (shown, answer) = visit(gateway, &root).await?;
+                ensure!(shown == expected, "another certificate is shown");
+                ensure!(answer.starts_with("HTTP/1.1 200") && answer.contains("shop"), "{answer}");
+                Ok(())
+            })
+            .await
+        }
+    };
+    let explained = || format!("canopusd:\n{}\nenvoy:\n{}", mesh.log(), envoy.log());
+    visited(der(&first)?).await.with_context(explained)?;
+    mesh.write("shop.yaml", &documents(gateway.port(), upstream_port, &second))?;
+    visited(der(&second)?).await.with_context(explained)?;
+    assert!(!mesh.log().contains("PRIVATE KEY"), "keys are not logged");
+    Ok(())
+}
