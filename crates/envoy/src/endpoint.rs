@@ -6,6 +6,7 @@ mod lb_endpoint;
 mod mutual_tls;
 mod priority;
 mod visible;
+mod waypoint;
 
 use std::sync::Arc;
 
@@ -53,9 +54,16 @@ pub(crate) struct Destination<'a> {
     pub(crate) subset: &'a str,
     /// The destination rule that applies.
     pub(crate) rule: Option<Arc<Rule>>,
+    /// Whether the endpoints are those of a waypoint in front of the service.
+    pub(crate) through_waypoint: bool,
 }
 
 impl Destination<'_> {
+    /// Whether the cluster is a waypoint's for a service that it stands in front of.
+    fn is_fronted(&self) -> bool {
+        ClusterName::parse(self.cluster).is_some_and(|name| name.direction == "inbound-vip")
+    }
+
     /// Whether an endpoint belongs to the subset.
     fn selects(&self, endpoint: &Endpoint) -> bool {
         let labels = self.rule.as_ref().map(|rule| rule.subset_labels(self.subset)).unwrap_or_default();
@@ -71,7 +79,13 @@ fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
         return nothing();
     };
     let rule = outbound_rule(env.ctx, env.view, &service.key());
-    let destination = Destination { cluster, service: &service, port, subset: name.subset, rule };
+    let mut destination =
+        Destination { cluster, service: &service, port, subset: name.subset, rule, through_waypoint: false };
+    if let Some(waypoints) = waypoint::in_front_of(env, &service) {
+        destination.through_waypoint = true;
+        let groups = groups(env, &destination, waypoints);
+        return ClusterLoadAssignment { endpoints: into_messages(&groups), ..nothing() };
+    }
     let groups = listed(env, &destination);
     let mut assignment = ClusterLoadAssignment { endpoints: into_messages(&groups), ..nothing() };
     if !groups.is_empty() {
@@ -85,7 +99,10 @@ fn listed(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
     let endpoints = env.ctx.get::<Endpoints>(&destination.service.key());
     let of_port = endpoints.iter().filter(|endpoint| {
         // A name in the place of an address is for proxies that resolve it.
-        let resolved = endpoint.port == 0 || canopus_base::net::parse_ip(endpoint.address()).is_ok();
+        // One without address is behind the gateway of its network.
+        let address = endpoint.address();
+        let resolved =
+            endpoint.port == 0 || address.is_empty() || canopus_base::net::parse_ip(address).is_ok();
         endpoint.port_name == destination.port.name && resolved && destination.selects(endpoint)
     });
     groups(env, destination, of_port.cloned().collect())

@@ -22,6 +22,7 @@ mod namespaces;
 pub mod network;
 pub mod peer_authentication;
 pub mod proxy;
+pub mod registration;
 pub mod request_authentication;
 pub mod scope;
 pub mod service;

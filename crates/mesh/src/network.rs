@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use canopus_api::gateway_api::Gateway;
 use canopus_api::labels as known;
 use canopus_base::labels::Labels;
 use canopus_base::net::{parse_ip, parse_prefix};
@@ -13,7 +14,7 @@ use canopus_proto::istio::mesh::v1alpha1::network::network_endpoints::Ne;
 
 use crate::service::{Service, ServicesByHost, ServicesOf};
 use crate::workload;
-use crate::world::{Objects, Shelf, settings};
+use crate::world::{Objects, Shelf, objects_of, settings};
 
 /// The port of a network gateway that does not say otherwise.
 pub const DEFAULT_GATEWAY_PORT: u32 = 15443;
@@ -85,9 +86,14 @@ impl Query for NetworkGateways {
         for service in origins.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec()) {
             if let Some(network) = service.labels.get(known::TOPOLOGY_NETWORK.name) {
                 let port = service.labels.get(known::GATEWAY_PORT.name).and_then(|port| port.parse().ok());
-                of_service(&service, network, port.unwrap_or(DEFAULT_GATEWAY_PORT), &mut found);
+                let has = |port: u32| service.port(port).map_or(0, |port| port.number);
+                let ports = (has(port.unwrap_or(DEFAULT_GATEWAY_PORT)), has(HBONE_PORT));
+                if ports != (0, 0) {
+                    of_service(&service, network, ports, &mut found);
+                }
             }
         }
+        from_gateways(ctx, &mut found);
         found.into_iter().collect()
     }
 }
@@ -111,7 +117,7 @@ fn from_settings(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
                 Some(Gw::RegistryServiceName(host)) => {
                     let of_host = ctx.get::<ServicesByHost>(&host.as_str().into());
                     for service in of_host.values() {
-                        of_service(service, name, gateway.port, found);
+                        of_service(service, name, (gateway.port, 0), found);
                     }
                 }
                 None => {}
@@ -120,12 +126,43 @@ fn from_settings(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
     }
 }
 
+/// The gateways that Gateways of the Gateway API describe by address; those in places the control plane cannot look into
+/// count in its own cluster only.
+fn from_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
+    let here = settings(ctx).cluster.clone();
+    for (origin, gateway) in objects_of::<Gateway>(ctx) {
+        let network = gateway.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty());
+        let is_remote = &*gateway.spec.gateway_class_name == "istio-remote";
+        let Some(network) = network.filter(|_| !is_remote || origin.cluster == here) else { continue };
+        let tunnels = gateway.spec.listeners.iter().filter(|listener| &*listener.protocol == "HBONE");
+        let ports: Vec<u32> = tunnels.map(|listener| listener.port.into()).collect();
+        for address in gateway.spec.addresses.iter().filter_map(|address| address.value.as_deref()) {
+            found.extend(ports.iter().map(|port| NetworkGateway {
+                network: network.to_owned(),
+                cluster: origin.cluster.clone(),
+                address: address.to_owned(),
+                port: *port,
+                hbone_port: *port,
+                service_account: String::new(),
+            }));
+        }
+    }
+}
+
 /// The addresses from outside of a gateway's service, with the port or the node port that stands for it.
-fn of_service(service: &Service, network: &str, port: u32, found: &mut BTreeSet<NetworkGateway>) {
+fn of_service(
+    service: &Service,
+    network: &str,
+    (port, hbone_port): (u32, u32),
+    found: &mut BTreeSet<NetworkGateway>,
+) {
     let Some(kube) = &service.kube else { return };
     for (cluster, addresses) in &kube.external_addresses {
         let node_ports = kube.node_ports.get(cluster);
-        let port = node_ports.map_or(Some(port), |ports| ports.get(&port).copied());
+        let port = match node_ports {
+            Some(ports) if port != 0 => ports.get(&port).copied(),
+            _ => Some(port),
+        };
         for address in addresses {
             let Some(port) = port else { continue };
             found.insert(NetworkGateway {
@@ -133,7 +170,7 @@ fn of_service(service: &Service, network: &str, port: u32, found: &mut BTreeSet<
                 cluster: cluster.clone(),
                 address: address.clone(),
                 port,
-                hbone_port: 0,
+                hbone_port,
                 service_account: String::new(),
             });
         }

@@ -4,6 +4,7 @@ mod allocation;
 mod entry;
 mod index;
 mod kube;
+mod plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,6 +22,8 @@ use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
 
 pub use index::{AllServices, ServicesByHost, ServicesIn, VisibleServices};
 pub(crate) use index::{Definitions, oldest_first, visible_in};
+
+pub use plan::PlannedAddresses;
 
 /// The address of a service that has none.
 pub const NO_ADDRESS: &str = "0.0.0.0";

@@ -29,8 +29,8 @@ use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHos
 use crate::workload::namespace;
 use crate::world::{Origin, object, settings};
 
-pub use front::{Front, addresses, in_front_of};
-pub use workloads::{OfWorkload, WorkloadsBehind, of_listed};
+pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
+pub use workloads::{Attachment, OfWorkload, WorkloadsBehind, of_listed};
 
 /// What proxies that manage a waypoint are labelled with.
 const WAYPOINT_CONTROLLER: &str = "istio.io-mesh-controller";
@@ -50,8 +50,32 @@ pub struct Waypoint {
     pub address: Option<WaypointAddress>,
     /// What traffic it takes.
     pub traffic: Traffic,
+    /// How ztunnels reach its instances, where that is not through HBONE.
+    pub binding: Option<Binding>,
     /// From where it may be attached to.
     allowed: RouteNamespaces,
+}
+
+/// How ztunnels reach the instances of a waypoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Binding {
+    /// Whether connections begin with a header of the PROXY protocol.
+    pub announces_clients: bool,
+    /// The port; 0 for the one that was called.
+    pub port: u32,
+}
+
+impl Binding {
+    /// Reads `protocol` or `protocol/port`; `None` if it is neither.
+    fn parse(text: &str) -> Option<Self> {
+        let (protocol, port) = text.split_once('/').unwrap_or((text, ""));
+        let announces_clients = match protocol {
+            "PROXY" => true,
+            "NONE" => false,
+            _ => return None,
+        };
+        (!port.contains('/')).then(|| Self { announces_clients, port: port.parse().unwrap_or(0) })
+    }
 }
 
 /// Where a waypoint is.
@@ -133,12 +157,14 @@ impl Query for Waypoints {
         let annotation =
             |meta: &Meta| meta.annotation(annotations::WAYPOINT_INBOUND_BINDING.name).map(str::to_owned);
         let binding = annotation(&gateway.meta).or_else(|| of_class.and_then(annotation));
-        let listener = listener(&gateway.spec.listeners, binding.as_deref());
+        let binding = binding.as_deref().and_then(Binding::parse);
+        let listener = listener(&gateway.spec.listeners, binding);
         Some(Arc::new(Waypoint {
             namespace: origin.namespace().into(),
             name: origin.name().into(),
             address: address(ctx, origin, &gateway),
             traffic: traffic.unwrap_or(Traffic::Services),
+            binding,
             allowed: listener.map(|listener| listener.allowed_routes.namespaces.clone()).unwrap_or_default(),
         }))
     }
@@ -157,14 +183,11 @@ fn address(ctx: &Ctx<'_>, origin: &Origin, gateway: &Gateway) -> Option<Waypoint
 }
 
 /// The listener that decides who may attach: the one a binding such as `PROXY/15088` names, else that of HBONE.
-fn listener<'a>(listeners: &'a [Listener], binding: Option<&str>) -> Option<&'a Listener> {
+fn listener(listeners: &[Listener], binding: Option<Binding>) -> Option<&Listener> {
     let bound = binding.and_then(|binding| {
-        let (protocol, port) = binding.split_once('/').unwrap_or((binding, ""));
-        let port: u32 = port.parse().unwrap_or(0);
-        listeners.iter().find(|listener| match (protocol, port) {
-            ("NONE" | "PROXY", 1..) => u32::from(listener.port) == port,
-            ("PROXY", 0) => &*listener.protocol == "istio.io/PROXY",
-            _ => false,
+        listeners.iter().find(|listener| match binding.port {
+            0 => binding.announces_clients && &*listener.protocol == "istio.io/PROXY",
+            port => u32::from(listener.port) == port,
         })
     });
     let hbone =
@@ -201,6 +224,22 @@ fn canary(meta: &Meta, fallback: &str) -> Wanted {
     wanted(meta, known::USE_WAYPOINT_CANARY.name, known::USE_WAYPOINT_CANARY_NAMESPACE.name, fallback)
 }
 
+/// The waypoints in front of a Service or ServiceEntry.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Bound {
+    /// The one that it or its namespace names.
+    pub primary: Option<Arc<Waypoint>>,
+    /// One that is tried out, and its share of new connections, of a hundred.
+    pub canary: Option<(Arc<Waypoint>, u32)>,
+}
+
+impl Bound {
+    /// All of them, the one that is tried out last.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Waypoint>> {
+        self.primary.iter().chain(self.canary.iter().map(|(waypoint, _)| waypoint))
+    }
+}
+
 /// The waypoints in front of a Service or ServiceEntry: the one it or its namespace names, and one that is tried out.
 pub struct WaypointsOf;
 
@@ -208,11 +247,11 @@ impl Query for WaypointsOf {
     const NAME: &'static str = "waypoints_of";
     /// The object.
     type Key = Origin;
-    type Value = Vec<Arc<Waypoint>>;
+    type Value = Bound;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
-            return Vec::new();
+            return Bound::default();
         }
         match origin.key.kind {
             Kind::Service => {
@@ -227,11 +266,11 @@ impl Query for WaypointsOf {
     }
 }
 
-fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Vec<Arc<Waypoint>> {
+fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Bound {
     // What is in front of services itself has nothing in front of it.
     let managed = meta.label(known::GATEWAY_MANAGED.name);
     if matches!(managed, Some(WAYPOINT_CONTROLLER | EAST_WEST_CONTROLLER)) {
-        return Vec::new();
+        return Bound::default();
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
     let place = Place { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
@@ -240,13 +279,16 @@ fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Vec<Arc<Waypoint>> {
     let own = primary(meta, origin.namespace());
     let inherits = matches!(own, Wanted::Unsaid);
     let of_home = home.as_ref().filter(|_| inherits).map(|home| &home.meta);
-    let Some(first) = find(inherited(own, home.as_deref(), origin.namespace())) else { return Vec::new() };
+    let Some(first) = find(inherited(own, home.as_deref(), origin.namespace())) else {
+        return Bound::default();
+    };
     let second = match canary(meta, origin.namespace()) {
         Wanted::Unsaid => of_home.map_or(Wanted::Unsaid, |home| canary(home, origin.namespace())),
         own => own,
     };
-    let second = find(second).filter(|second| *second != first && has_valid_weight(meta, of_home));
-    std::iter::once(first).chain(second).collect()
+    let second = find(second).filter(|second| *second != first);
+    let canary = second.and_then(|second| Some((second, canary_weight(meta, of_home)?)));
+    Bound { primary: Some(first), canary }
 }
 
 /// What an object of a namespace says, or else the namespace.
@@ -276,12 +318,14 @@ impl Place<'_> {
     }
 }
 
-/// The share of a waypoint that is tried out has to be a percentage.
-fn has_valid_weight(meta: &Meta, home: Option<&Meta>) -> bool {
+/// The share of a waypoint that is tried out; `None` if it is no percentage.
+fn canary_weight(meta: &Meta, home: Option<&Meta>) -> Option<u32> {
     let annotation =
         |meta: &Meta| meta.annotation(annotations::USE_WAYPOINT_CANARY_WEIGHT.name).map(str::to_owned);
-    let weight = annotation(meta).or_else(|| home.and_then(annotation));
-    weight.is_none_or(|weight| weight.parse::<u32>().is_ok_and(|weight| weight <= 100))
+    match annotation(meta).or_else(|| home.and_then(annotation)) {
+        Some(weight) => weight.parse::<u32>().ok().filter(|weight| *weight <= 100),
+        None => Some(0),
+    }
 }
 
 /// The services of every waypoint, by where it is.
@@ -312,7 +356,7 @@ impl Query for AttachedServices {
 }
 
 /// Whether a Service is known in all networks, as the mesh's configuration says by labels of it and of its namespace.
-struct IsGlobal;
+pub struct IsGlobal;
 
 impl Query for IsGlobal {
     const NAME: &'static str = "is_global_service";

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
+use canopus_ambient::{Addresses, Authorizations};
 use canopus_base::FastMap;
 use canopus_base::hash::ContentHash;
 use canopus_engine::{Engine, Query, QueryError, Root, RootId};
@@ -43,6 +44,7 @@ pub(super) struct Key {
 enum Audience {
     Proxy(Proxy),
     View(View),
+    Everyone,
 }
 
 impl Key {
@@ -57,6 +59,7 @@ impl Key {
             types::LISTENER if !library => (own(), None),
             types::LISTENER => (own(), names()),
             types::NAME_TABLE => (shared(), None),
+            types::ADDRESS | types::AUTHORIZATION => (Audience::Everyone, None),
             types::CLUSTER | types::ENDPOINT | types::ROUTE | types::SECRET | types::EXTENSION => {
                 (shared(), names())
             }
@@ -69,6 +72,10 @@ impl Key {
     fn watch(&self, engine: &Engine, interest: &Interest) -> Box<dyn Results> {
         let names = || interest.names().into_iter().flat_map(|names| names.iter());
         match &self.audience {
+            Audience::Everyone => match &*self.type_url {
+                types::ADDRESS => Box::new(Several(vec![engine.watch::<Addresses>(())])),
+                _ => Box::new(Several(vec![engine.watch::<Authorizations>(())])),
+            },
             Audience::Proxy(proxy) => match &*self.type_url {
                 types::CLUSTER => Box::new(Whole(engine.watch::<Clusters>(proxy.clone()))),
                 types::LISTENER if self.names.is_none() => {

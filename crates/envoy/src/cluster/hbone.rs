@@ -209,17 +209,22 @@ pub(super) fn opens_tunnels(env: &Env<'_>) -> bool {
     env.flag(PILOT_ENABLE_SENDING_HBONE) && !env.view.metadata.disable_hbone_send.0
 }
 
+/// Whether a proxy is a gateway into the mesh.
+pub(crate) fn is_ingress(env: &Env<'_>) -> bool {
+    let label = |name| env.view.labels.get(name);
+    env.view.kind == NodeKind::Router
+        && (label(labels::GATEWAY_MANAGED.name) == Some("istio.io-gateway-controller")
+            || label("istio") == Some("ingressgateway"))
+}
+
 /// Whether a proxy reaches what is in other networks through tunnels within tunnels.
 pub(crate) fn crosses_networks(env: &Env<'_>) -> bool {
-    let label = |name| env.view.labels.get(name);
-    let managed = label(labels::GATEWAY_MANAGED.name);
+    let managed = env.view.labels.get(labels::GATEWAY_MANAGED.name);
     match env.view.kind {
         NodeKind::Router => {
-            let is_ingress =
-                managed == Some("istio.io-gateway-controller") || label("istio") == Some("ingressgateway");
             let enabled =
                 env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS);
-            is_ingress && enabled && opens_tunnels(env)
+            is_ingress(env) && enabled && opens_tunnels(env)
         }
         NodeKind::Waypoint => {
             managed == Some("istio.io-mesh-controller") && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT)

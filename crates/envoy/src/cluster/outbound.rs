@@ -214,6 +214,7 @@ impl Builder<'_> {
                     port: &self.request.port,
                     subset,
                     rule: self.rule.clone().filter(|_| !self.request.purpose.is_inbound()),
+                    through_waypoint: false,
                 };
                 let env = Env::new(self.ctx, self.request.near.as_ref()?);
                 dns::hold_endpoints(&mut draft, &env, &destination)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
@@ -12,11 +13,17 @@ use canopus_proto::envoy::config::core::v3::Metadata;
 use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{Endpoint as Target, LbEndpoint};
 use canopus_proto::google::protobuf::Struct;
-use canopus_runtime::flags::{PILOT_ENABLE_TELEMETRY_LABEL, PILOT_ENDPOINT_TELEMETRY_LABEL};
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
+    AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, PILOT_ENABLE_TELEMETRY_LABEL, PILOT_ENDPOINT_TELEMETRY_LABEL,
+};
 
 use super::Destination;
 use super::group::{Group, Member};
-use super::lb_endpoint::{address, description};
+use super::lb_endpoint::{
+    ORIGINAL_DESTINATION, TRANSPORT_SOCKET_MATCH, address, description, field, internal, join,
+};
+use crate::cluster::hbone::{INNER_ORIGINATE, is_ingress};
 use crate::env::Env;
 
 /// Puts gateways in the place of endpoints that the proxy cannot reach directly.
@@ -26,10 +33,23 @@ pub(super) fn through_gateways(
     groups: Vec<Group>,
 ) -> Vec<Group> {
     let known = Known::of(env, destination);
-    if known.gateways.is_empty() {
-        return groups;
+    if known.gateways.is_empty() && !crosses_by_tunnels(env) {
+        return groups.into_iter().map(Group::with_addresses_only).collect();
     }
-    groups.into_iter().map(|group| known.split(env, group)).collect()
+    groups.into_iter().map(|group| known.split(env, destination, group)).collect()
+}
+
+/// Whether a proxy reaches other networks by tunnels within tunnels rather than by mutual TLS.
+fn crosses_by_tunnels(env: &Env<'_>) -> bool {
+    env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.view.kind != NodeKind::Sidecar
+}
+
+/// Whether a proxy is of a sort that was told not to reach other networks.
+fn stays_in_network(env: &Env<'_>) -> bool {
+    let managed = env.view.labels.get(known::GATEWAY_MANAGED.name);
+    let is_waypoint = env.view.kind == NodeKind::Waypoint && managed == Some("istio.io-mesh-controller");
+    (is_waypoint && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT))
+        || (is_ingress(env) && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS))
 }
 
 /// The gateways a proxy may use.
@@ -62,30 +82,37 @@ impl Known {
         if found.is_empty() {
             found = of_network().collect();
         }
-        if env.view.kind == NodeKind::Sidecar {
+        if crosses_by_tunnels(env) {
+            found.retain(|gateway| gateway.hbone_port != 0);
+        } else if env.view.kind == NodeKind::Sidecar {
             found.retain(|gateway| gateway.port != 0);
         }
         found
     }
 
-    fn split(&self, env: &Env<'_>, group: Group) -> Group {
+    fn split(&self, env: &Env<'_>, destination: &Destination<'_>, group: Group) -> Group {
+        let by_tunnels = crosses_by_tunnels(env);
         let mut weights: BTreeMap<(&str, u32, &NetworkGateway), u32> = BTreeMap::new();
         let mut members = Vec::new();
         for mut member in group.members {
             let weight = member.weight().max(1).saturating_mul(self.scale);
             member.message.load_balancing_weight = Some(weight.into());
             let gateways = self.for_endpoint(env, &member);
+            let reachable: Vec<_> =
+                gateways.iter().copied().filter(|gateway| is_reachable(env, gateway)).collect();
+            let is_far = by_tunnels && !env.view.is_in_network(&member.network);
+            if is_far && (stays_in_network(env) || reachable.is_empty()) {
+                continue;
+            }
             // A proxy that does not say its network is in none of those that have gateways.
             let foreign = env.view.metadata.network.is_empty() && !member.network.is_empty();
             let direct = gateways.is_empty() || (!foreign && env.view.is_in_network(&member.network));
             if direct {
-                members.push(member);
+                members.extend(Some(member).filter(Member::has_address));
                 continue;
             }
-            let reachable: Vec<_> =
-                gateways.into_iter().filter(|gateway| is_reachable(env, gateway)).collect();
-            // The gateway finds the endpoint by the SNI of mutual TLS.
-            if reachable.is_empty() || !member.mutual_tls {
+            // The gateway finds the endpoint by the SNI of mutual TLS, or by what a tunnel asks for.
+            if reachable.is_empty() || !(by_tunnels || member.mutual_tls) {
                 continue;
             }
             let share = weight / u32::try_from(reachable.len()).unwrap_or(u32::MAX);
@@ -93,8 +120,9 @@ impl Known {
                 *weights.entry((&gateway.address, gateway.port, gateway)).or_default() += share;
             }
         }
-        let gateways =
-            weights.into_iter().map(|((.., gateway), weight)| of_gateway(env, gateway, weight.max(1)));
+        let gateways = weights
+            .into_iter()
+            .map(|((.., gateway), weight)| of_gateway(env, destination, gateway, weight.max(1)));
         members.extend(gateways);
         Group { locality: group.locality, members }
     }
@@ -107,14 +135,30 @@ fn is_reachable(env: &Env<'_>, gateway: &NetworkGateway) -> bool {
 }
 
 /// A gateway in the place of the endpoints behind it.
-fn of_gateway(env: &Env<'_>, gateway: &NetworkGateway, weight: u32) -> Member {
-    let tls = Struct::from(BTreeMap::from([("tlsMode".to_owned(), TLS_ISTIO.into())]));
-    let mut metadata = BTreeMap::from([("envoy.transport_socket_match".to_owned(), tls)]);
+fn of_gateway(env: &Env<'_>, destination: &Destination<'_>, gateway: &NetworkGateway, weight: u32) -> Member {
+    let by_tunnels = crosses_by_tunnels(env);
+    let mut metadata = BTreeMap::new();
+    if !by_tunnels {
+        metadata.insert(TRANSPORT_SOCKET_MATCH.to_owned(), field("tlsMode", TLS_ISTIO));
+    } else if !destination.is_fronted() {
+        metadata.insert(TRANSPORT_SOCKET_MATCH.to_owned(), field("tunnel", "http"));
+    }
     if env.flag(PILOT_ENABLE_TELEMETRY_LABEL) && env.flag(PILOT_ENDPOINT_TELEMETRY_LABEL) {
         let text = description("", "", &Labels::new(), &gateway.cluster);
         metadata.insert("istio".to_owned(), text);
     }
-    let target = Target { address: Some(address(&gateway.address, gateway.port)), ..Default::default() };
+    let address = if by_tunnels {
+        let own = join(&gateway.address, gateway.hbone_port);
+        metadata.insert(ORIGINAL_DESTINATION.to_owned(), field("local", &own));
+        let target = join(&destination.service.host, destination.port.number);
+        let target = field("hbone_target_address", &target);
+        let istio = metadata.entry("istio".to_owned()).or_insert_with(Struct::default);
+        istio.fields.insert("double_hbone".to_owned(), target.into());
+        internal(INNER_ORIGINATE, &own)
+    } else {
+        address(&gateway.address, gateway.port)
+    };
+    let target = Target { address: Some(address), ..Default::default() };
     Member {
         message: LbEndpoint {
             host_identifier: Some(HostIdentifier::Endpoint(target)),

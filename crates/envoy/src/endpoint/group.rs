@@ -6,7 +6,8 @@ use std::sync::Arc;
 use canopus_base::labels::Labels;
 use canopus_mesh::endpoint::Endpoint;
 use canopus_mesh::locality::Locality as Place;
-use canopus_proto::envoy::config::core::v3::Locality;
+use canopus_proto::envoy::config::core::v3::{Locality, address};
+use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{LbEndpoint, LocalityLbEndpoints};
 
 use super::{Destination, lb_endpoint, mutual_tls};
@@ -32,12 +33,27 @@ pub(crate) struct Member {
 }
 
 impl Member {
+    /// Whether it says where it is.
+    pub(super) fn has_address(&self) -> bool {
+        let Some(HostIdentifier::Endpoint(endpoint)) = &self.message.host_identifier else { return false };
+        match endpoint.address.as_ref().and_then(|address| address.address.as_ref()) {
+            Some(address::Address::SocketAddress(socket)) => !socket.address.is_empty(),
+            _ => true,
+        }
+    }
+
     pub(super) fn weight(&self) -> u32 {
         self.message.load_balancing_weight.as_ref().map_or(0, |weight| weight.value)
     }
 }
 
 impl Group {
+    /// Without what is behind a gateway that nobody knows.
+    pub(super) fn with_addresses_only(mut self) -> Self {
+        self.members.retain(Member::has_address);
+        self
+    }
+
     pub(super) fn with_mutual_tls_only(mut self) -> Self {
         self.members.retain(|member| member.mutual_tls);
         self

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use canopus_api::labels as known;
 use canopus_base::labels::{Labels, canonical};
 use canopus_mesh::endpoint::{Endpoint, Health};
+use canopus_mesh::waypoint::is_east_west_gateway;
 use canopus_mesh::workload::{TLS_DISABLED, TLS_ISTIO};
 use canopus_proto::envoy::config::core::v3::{
     Address, EnvoyInternalAddress, HealthStatus, Metadata, Pipe, SocketAddress, address,
@@ -20,12 +21,13 @@ use canopus_runtime::flags::{
 };
 
 use super::{Destination, visible};
+use crate::cluster::hbone::{CONNECT_ORIGINATE, FORWARD_INNER};
 use crate::env::Env;
 
 /// Where transport sockets are chosen by.
-const TRANSPORT_SOCKET_MATCH: &str = "envoy.transport_socket_match";
-/// The internal listener that wraps connections in HBONE.
-const CONNECT_ORIGINATE: &str = "connect_originate";
+pub(super) const TRANSPORT_SOCKET_MATCH: &str = "envoy.transport_socket_match";
+/// Where a connection that goes through a tunnel is to arrive.
+pub(super) const ORIGINAL_DESTINATION: &str = "envoy.filters.listener.original_dst";
 
 pub(super) fn lb_endpoint(
     env: &Env<'_>,
@@ -38,11 +40,20 @@ pub(super) fn lb_endpoint(
     if !matches!(tls_mode, "" | TLS_DISABLED) {
         metadata.insert(TRANSPORT_SOCKET_MATCH.to_owned(), field("tlsMode", tls_mode));
     }
-    let target = if uses_tunnel(env, endpoint) {
-        let inner = join(endpoint.address(), endpoint.port);
-        metadata.insert("envoy.filters.listener.original_dst".to_owned(), field("local", &inner));
-        metadata.insert(TRANSPORT_SOCKET_MATCH.to_owned(), field("tunnel", "http"));
-        Target { address: Some(internal(CONNECT_ORIGINATE, &inner)), ..Default::default() }
+    let target = if destination.through_waypoint || uses_tunnel(env, destination, endpoint) {
+        let own = join(endpoint.address(), endpoint.port);
+        let passed = if destination.through_waypoint {
+            let service = join(&service_address(destination, endpoint), destination.port.number);
+            fields([("local", service.as_str()), ("waypoint", own.as_str())])
+        } else {
+            field("local", &own)
+        };
+        metadata.insert(ORIGINAL_DESTINATION.to_owned(), passed);
+        if !destination.is_fronted() {
+            metadata.insert(TRANSPORT_SOCKET_MATCH.to_owned(), field("tunnel", "http"));
+        }
+        let listener = if is_east_west_gateway(env.view) { FORWARD_INNER } else { CONNECT_ORIGINATE };
+        Target { address: Some(internal(listener, &own)), ..Default::default() }
     } else {
         let others = endpoint.addresses.iter().skip(1).filter(|_| env.dual_stack());
         let additional =
@@ -70,8 +81,9 @@ fn health_status(health: Health) -> HealthStatus {
     }
 }
 
-/// Whether connections to the endpoint go through HBONE: it can, and mutual TLS cannot or is not preferred.
-fn uses_tunnel(env: &Env<'_>, endpoint: &Endpoint) -> bool {
+/// Whether connections to the endpoint go through HBONE: it can, and mutual TLS cannot or is not preferred. Waypoints have
+/// nothing else.
+fn uses_tunnel(env: &Env<'_>, destination: &Destination<'_>, endpoint: &Endpoint) -> bool {
     let workload = &endpoint.workload;
     let label = |key: &str| workload.labels.get(key).unwrap_or_default();
     let is_waypoint = label(known::GATEWAY_MANAGED.name) == "istio.io-mesh-controller";
@@ -79,7 +91,14 @@ fn uses_tunnel(env: &Env<'_>, endpoint: &Endpoint) -> bool {
     let has_mutual_tls = *workload.tls_mode == *TLS_ISTIO;
     can && !env.view.is_proxyless()
         && !env.view.metadata.disable_hbone_send.0
-        && (!has_mutual_tls || env.flag(PILOT_PREFER_SENDING_HBONE))
+        && (!has_mutual_tls || env.flag(PILOT_PREFER_SENDING_HBONE) || destination.is_fronted())
+}
+
+/// The address by which the waypoint in front of a service knows it.
+fn service_address(destination: &Destination<'_>, waypoint: &Endpoint) -> String {
+    let service = destination.service;
+    let of_cluster = service.cluster_addresses.get(&waypoint.workload.cluster);
+    of_cluster.and_then(|addresses| addresses.first()).unwrap_or(&service.address).clone()
 }
 
 /// What the client's telemetry says about the endpoint, in one text.
@@ -113,11 +132,16 @@ pub(super) fn description(workload: &str, namespace: &str, labels: &Labels, clus
     field("workload", &format!("{workload};{namespace};{name};{revision};{cluster}"))
 }
 
-fn field(key: &str, value: &str) -> Struct {
-    Struct::from(BTreeMap::from([(key.to_owned(), value.into())]))
+pub(super) fn field(key: &str, value: &str) -> Struct {
+    fields([(key, value)])
 }
 
-fn join(address: &str, port: u32) -> String {
+fn fields<const N: usize>(fields: [(&str, &str); N]) -> Struct {
+    let fields = fields.into_iter().map(|(key, value)| (key.to_owned(), value.into()));
+    Struct::from(fields.collect::<BTreeMap<_, _>>())
+}
+
+pub(super) fn join(address: &str, port: u32) -> String {
     if address.contains(':') { format!("[{address}]:{port}") } else { format!("{address}:{port}") }
 }
 
@@ -136,7 +160,7 @@ pub(crate) fn address(text: &str, port: u32) -> Address {
 }
 
 /// A listener of the proxy itself.
-fn internal(listener: &str, endpoint: &str) -> Address {
+pub(super) fn internal(listener: &str, endpoint: &str) -> Address {
     let name = envoy_internal_address::AddressNameSpecifier::ServerListenerName(listener.to_owned());
     Address {
         address: Some(address::Address::EnvoyInternalAddress(EnvoyInternalAddress {

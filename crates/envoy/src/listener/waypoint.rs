@@ -4,6 +4,8 @@
 mod chains;
 mod matcher;
 mod ports;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

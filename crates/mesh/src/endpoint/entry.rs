@@ -22,8 +22,8 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
     let mut round_robin_ports = BTreeSet::new();
     for (origin, entry) in entries {
         let services = ctx.get::<ServicesOf>(&origin);
-        // One service for each address; each has the same endpoints.
-        for service in services.iter().filter(|service| service.host == key.host).take(1) {
+        // Parity: a service with several addresses has its endpoints several times.
+        for service in services.iter().filter(|service| service.host == key.host) {
             for endpoint in of_entry(ctx, &origin, &entry, service) {
                 // A proxy that uses one address at a time takes one endpoint for each port.
                 let repeated = !round_robin_ports.insert(endpoint.port_number);

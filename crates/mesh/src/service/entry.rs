@@ -125,7 +125,7 @@ fn allocated_addresses(ctx: &Ctx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAd
 }
 
 /// Whether addresses are allocated for an entry: it has none, can honour them, and nobody said no.
-fn wants_allocation(ctx: &Ctx<'_>, entry: &ServiceEntry) -> bool {
+pub(super) fn wants_allocation(ctx: &Ctx<'_>, entry: &ServiceEntry) -> bool {
     let spec = &entry.spec;
     let opted = entry.meta.label(labels::ENABLE_AUTOALLOCATE_IP.name);
     settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE)

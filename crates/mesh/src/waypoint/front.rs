@@ -29,9 +29,24 @@ pub struct Front {
 pub fn in_front_of(ctx: &Ctx<'_>, service: &Service) -> Option<Front> {
     let here = settings(ctx).cluster.clone();
     let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
-    let waypoints = ctx.get::<WaypointsOf>(origin);
-    let host = host_of(ctx, waypoints.first()?)?;
+    let bound = ctx.get::<WaypointsOf>(origin);
+    let host = host_of(ctx, bound.primary.as_ref()?)?;
     Some(Front { host, takes_ingress: takes_ingress(ctx, origin) })
+}
+
+/// The hosts of the waypoints that gateways go through to a service, with their shares if there are several; `None` if they
+/// go to the service itself.
+pub fn ingress_waypoints(ctx: &Ctx<'_>, service: &Service) -> Option<Vec<(Arc<str>, Option<u32>)>> {
+    let here = settings(ctx).cluster.clone();
+    let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
+    let bound = ctx.get::<WaypointsOf>(origin);
+    let primary = host_of(ctx, bound.primary.as_ref()?)?;
+    if !takes_ingress(ctx, origin) {
+        return None;
+    }
+    let Some((canary, weight)) = &bound.canary else { return Some(vec![(primary, None)]) };
+    let canary = host_of(ctx, canary).map(|host| (host, Some(*weight)));
+    Some(std::iter::once((primary, Some(100 - weight))).chain(canary).collect())
 }
 
 /// The host of a waypoint: its own, or that of the service at its address.
@@ -51,7 +66,7 @@ pub(super) fn host_of(ctx: &Ctx<'_>, waypoint: &Waypoint) -> Option<Arc<str>> {
 }
 
 /// Whether the object or its namespace says that gateways go through its waypoint.
-pub(super) fn takes_ingress(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+pub fn takes_ingress(ctx: &Ctx<'_>, origin: &Origin) -> bool {
     let own = object::<KubeObject>(ctx, origin).map(|object| label(&object.meta));
     let own = own.or_else(|| object::<ServiceEntry>(ctx, origin).map(|object| label(&object.meta))).flatten();
     let home = || namespace(ctx, &origin.cluster, origin.namespace()).and_then(|home| label(&home.meta));

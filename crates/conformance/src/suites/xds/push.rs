@@ -122,7 +122,7 @@ fn current(
     let generated = Generated::of(&live.scenario)?;
     for recorded in &live.scenario.proxies {
         let following = &proxies[&recorded.name];
-        for kind in recorded.recorded.iter().filter(|kind| generated.covers(**kind)) {
+        for kind in &recorded.recorded {
             let place = format!("{place}/{}/held/{kind}", recorded.name);
             let held: BTreeMap<&str, _> = following.follower.held(&kind.url()).collect();
             let resources = generated.resources(&recorded.name, *kind)?;

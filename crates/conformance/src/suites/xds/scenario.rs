@@ -81,6 +81,8 @@ pub(crate) struct Scenario {
     /// The cluster whose Istio objects count.
     pub(in crate::suites) cluster: String,
     pub(in crate::suites) proxies: Vec<RecordedProxy>,
+    /// Whether the controller runs that gives ServiceEntries their addresses.
+    pub(super) allocates_addresses: bool,
     nondeterministic: Vec<(String, String)>,
 }
 
@@ -138,6 +140,7 @@ impl Scenario {
             proxies: list(&written, "proxies")
                 .map(|entry| proxy(entry, &cluster))
                 .collect::<Result<_, _>>()?,
+            allocates_addresses: written.get("ipAllocator").and_then(Node::as_bool).unwrap_or(false),
             objects,
             cluster,
         })

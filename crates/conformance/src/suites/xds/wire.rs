@@ -189,7 +189,7 @@ impl Client {
     ) -> anyhow::Result<()> {
         let generated = Generated::of(&live.scenario)?;
         let proxy = &live.scenario.proxies[0].name;
-        let kind = Type::of_url(type_url).filter(|kind| generated.covers(*kind));
+        let kind = Type::of_url(type_url);
         let now = kind.map(|kind| generated.resources(proxy, kind)).transpose()?.unwrap_or_default();
         for name in skipped {
             let held = self.held.get(&(type_url.to_owned(), (*name).clone()));

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context;
-use canopus_api::mesh_config;
+use canopus_ambient::{Addresses, Authorizations};
+use canopus_api::istio::{ServiceEntry, WorkloadEntry, WorkloadGroup};
+use canopus_api::{Object, Typed, mesh_config};
 use canopus_base::spiffe::Identity;
 use canopus_engine::{Batch, Engine, Options, QueryError, Snapshot};
 use canopus_envoy::bundle::Bundle;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::registration;
+use canopus_mesh::service::PlannedAddresses;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::Flags;
@@ -20,6 +24,8 @@ use super::scenario::{RecordedProxy, Scenario, Type};
 /// What the proxies of a scenario get.
 pub(crate) struct Generated {
     proxies: BTreeMap<String, Result<Bundle, String>>,
+    addresses: Arc<Vec<Resource>>,
+    authorizations: Arc<Vec<Resource>>,
 }
 
 impl Generated {
@@ -41,21 +47,26 @@ impl Generated {
                 name: identity.service_account,
             };
             batch.set::<SecretAccess>(account, true);
+            if let Some((origin, entry)) = registered(scenario, &proxy) {
+                batch.set::<Objects>(origin, entry);
+            }
             connected.push((recorded, proxy));
         }
         engine.apply(batch);
+        if scenario.allocates_addresses {
+            allocate_addresses(&engine, scenario)?;
+        }
         let world = engine.snapshot();
         let mut proxies = BTreeMap::new();
         for (recorded, proxy) in connected {
             let bundle = bundle(&world, &proxy, recorded).map_err(|error| error.to_string());
             proxies.insert(recorded.name.clone(), bundle);
         }
-        Ok(Self { proxies })
-    }
-
-    /// Whether resources of a type can be generated at all.
-    pub(in crate::suites) fn covers(&self, kind: Type) -> bool {
-        matches!(kind, Type::Cds | Type::Eds | Type::Lds | Type::Rds | Type::Nds | Type::Sds | Type::Ecds)
+        Ok(Self {
+            proxies,
+            addresses: world.get::<Addresses>(&())?,
+            authorizations: world.get::<Authorizations>(&())?,
+        })
     }
 
     /// All that a proxy gets.
@@ -75,9 +86,36 @@ impl Generated {
             Type::Sds => &bundle.secrets,
             Type::Ecds => &bundle.extensions,
             Type::Nds => &bundle.names,
-            _ => &[],
+            Type::Addresses => &self.addresses,
+            Type::Authorizations => &self.authorizations,
         })
     }
+}
+
+/// The WorkloadEntry that the connection of a proxy brings, if it registers itself.
+fn registered(scenario: &Scenario, proxy: &Proxy) -> Option<(Origin, Object)> {
+    let name = &proxy.metadata.auto_register_group;
+    let groups = scenario.objects.iter().filter_map(|(_, object)| object.get::<WorkloadGroup>());
+    let mut groups = groups.filter(|group| *group.meta.namespace == *proxy.metadata.namespace);
+    let group = groups.find(|group| *group.meta.name == **name)?;
+    let entry = registration::entry(&Flags::read(&scenario.features), proxy, group)?;
+    let object = WorkloadEntry::into_object(Arc::new(entry));
+    Some((Origin::new(scenario.cluster.as_str(), object.key()), object))
+}
+
+/// Writes the addresses that ServiceEntries are to have into their status, as the controller does.
+fn allocate_addresses(engine: &Engine, scenario: &Scenario) -> anyhow::Result<()> {
+    let planned = engine.snapshot().get::<PlannedAddresses>(&())?;
+    let mut batch = Batch::new();
+    for (cluster, object) in &scenario.objects {
+        let origin = Origin::new(cluster.as_str(), object.key());
+        let Some(addresses) = planned.get(&origin) else { continue };
+        let Some(mut entry) = object.get::<ServiceEntry>().cloned() else { continue };
+        Arc::make_mut(&mut entry).status.addresses.clone_from(addresses);
+        batch.set::<Objects>(origin, ServiceEntry::into_object(entry));
+    }
+    engine.apply(batch);
+    Ok(())
 }
 
 /// What a proxy gets by following references, and what it asks for by name.

@@ -1,0 +1,88 @@
+//! What ztunnels are told: the workloads and services of the ambient mesh, and the policies on connections between them.
+//!
+//! Everything here is a query over the facts of the mesh. A ztunnel gets all of it; waypoints and sidecars that look
+//! peers up get the same. Names are those by which a ztunnel asks: the unique id of a workload, `namespace/host` of a
+//! service, `namespace/name` of a policy.
+//!
+//! Must not know Envoy's types, sessions or sockets.
+
+mod address;
+mod authorization;
+mod network;
+mod peer_authentication;
+mod policies;
+mod ports;
+mod service;
+mod split_horizon;
+#[cfg(test)]
+mod tests;
+mod workload;
+
+use std::sync::Arc;
+
+use canopus_api::istio::{AuthorizationPolicy, PeerAuthentication};
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::world::{objects_of, settings};
+use canopus_proto::istio::security::Authorization;
+use canopus_proto::istio::workload::{Address, address::Type};
+use canopus_proto::resource::Resource;
+use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
+
+/// Every workload and service, by name.
+pub struct Addresses;
+
+impl Query for Addresses {
+    const NAME: &'static str = "ambient_addresses";
+    type Key = ();
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
+            return Vec::new();
+        }
+        let workloads = workload::all(ctx).into_iter().map(|workload| {
+            let name = workload.uid.clone();
+            (name, Type::Workload(Arc::unwrap_or_clone(workload)))
+        });
+        let services = service::all(ctx).into_iter().map(|service| {
+            let name = format!("{}/{}", service.namespace, service.hostname);
+            (name, Type::Service(service))
+        });
+        let mut addresses: Vec<_> = workloads
+            .chain(services)
+            .map(|(name, kind)| Resource::encode(name, &Address { r#type: Some(kind) }))
+            .collect();
+        addresses.sort_by(|a, b| a.name.cmp(&b.name));
+        addresses
+    }
+}
+
+/// Every policy that ztunnels enforce, by name.
+pub struct Authorizations;
+
+impl Query for Authorizations {
+    const NAME: &'static str = "ambient_authorizations";
+    type Key = ();
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let settings = settings(ctx);
+        if !settings.flags.get(PILOT_ENABLE_AMBIENT) {
+            return Vec::new();
+        }
+        let written = objects_of::<AuthorizationPolicy>(ctx);
+        let mut policies: Vec<Authorization> =
+            written.iter().filter_map(|(_, policy)| authorization::of_policy(&settings, policy)).collect();
+        let peers = objects_of::<PeerAuthentication>(ctx);
+        if !peers.is_empty() {
+            policies.push(peer_authentication::strict(settings.root_namespace()));
+        }
+        policies.extend(peers.iter().filter_map(|(_, policy)| peer_authentication::of_ports(ctx, policy)));
+        policies.extend(policies::of_waypoints(ctx));
+        let name = |policy: &Authorization| format!("{}/{}", policy.namespace, policy.name);
+        let mut resources: Vec<_> =
+            policies.iter().map(|policy| Resource::encode(name(policy), policy)).collect();
+        resources.sort_by(|a, b| a.name.cmp(&b.name));
+        resources
+    }
+}

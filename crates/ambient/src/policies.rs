@@ -1,0 +1,107 @@
+//! Which policies a workload is told to enforce, and those that waypoints bring.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::gateway_api::Gateway;
+use canopus_api::istio::AuthorizationPolicy;
+use canopus_api::kube::Pod;
+use canopus_api::{Kind, labels as known};
+use canopus_base::labels::Labels;
+use canopus_base::spiffe::Identity;
+use canopus_engine::Ctx;
+use canopus_mesh::waypoint::{Waypoint, Waypoints};
+use canopus_mesh::world::{Origin, Shelf, objects_of, objects_on, settings};
+use canopus_proto::istio::security::string_match::MatchType;
+use canopus_proto::istio::security::{Action, Authorization, Group, Match, Rules, Scope, StringMatch};
+use canopus_runtime::flags::PILOT_AUTO_ALLOW_WAYPOINT_POLICY;
+
+use crate::service::Info;
+use crate::{authorization, peer_authentication};
+
+/// The names of the policies that select a workload by its labels. Policies of namespaces and of the mesh are not named.
+pub(crate) fn of_workload(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<String> {
+    let settings = settings(ctx);
+    let mut names = BTreeSet::new();
+    for namespace in BTreeSet::from([settings.root_namespace(), namespace]) {
+        let shelf = Shelf::Namespace(Kind::AuthorizationPolicy, namespace.into());
+        for (origin, policy) in objects_on::<AuthorizationPolicy>(ctx, &shelf) {
+            let selector = policy.spec.selector.iter().flat_map(|selector| &selector.match_labels);
+            let selector: Labels = selector.map(|(key, value)| (key.as_str(), value.as_str())).collect();
+            if selector.selects(labels) && authorization::of_policy(&settings, &policy).is_some() {
+                names.insert(format!("{}/{}", origin.namespace(), origin.name()));
+            }
+        }
+    }
+    names.into_iter().chain(peer_authentication::names_for(ctx, namespace, labels)).collect()
+}
+
+/// The names of the policies that let the waypoints in front of a workload and of its services through.
+pub(crate) fn of_waypoints_before(
+    ctx: &Ctx<'_>,
+    cluster: &Arc<str>,
+    own: Option<&Waypoint>,
+    services: &[Arc<Info>],
+) -> Vec<String> {
+    if !settings(ctx).flags.get(PILOT_AUTO_ALLOW_WAYPOINT_POLICY) {
+        return Vec::new();
+    }
+    let of_services = services.iter().filter_map(|info| info.waypoint.clone());
+    let own = own.map(|waypoint| (waypoint.namespace.to_string(), waypoint.name.to_string()));
+    let mut others: BTreeSet<_> = of_services.collect();
+    if let Some(own) = &own {
+        others.remove(own);
+    }
+    let named = others.into_iter().chain(own);
+    let named = named.filter(|(namespace, name)| !accounts(ctx, cluster, namespace, name).is_empty());
+    named.map(|(namespace, name)| format!("{namespace}/{}", policy_name(&namespace, &name))).collect()
+}
+
+/// The policies that let waypoints through.
+pub(crate) fn of_waypoints(ctx: &Ctx<'_>) -> Vec<Authorization> {
+    let settings = settings(ctx);
+    if !settings.flags.get(PILOT_AUTO_ALLOW_WAYPOINT_POLICY) {
+        return Vec::new();
+    }
+    let gateways = objects_of::<Gateway>(ctx);
+    let own = gateways.iter().filter(|(origin, _)| origin.cluster == settings.cluster);
+    own.filter_map(|(origin, _)| of_waypoint(ctx, origin)).collect()
+}
+
+fn of_waypoint(ctx: &Ctx<'_>, origin: &Origin) -> Option<Authorization> {
+    let waypoint = ctx.get::<Waypoints>(origin).as_ref().clone()?;
+    let accounts = accounts(ctx, &origin.cluster, &waypoint.namespace, &waypoint.name);
+    if accounts.is_empty() {
+        return None;
+    }
+    let settings = settings(ctx);
+    let principal = |account: &String| {
+        let identity = Identity::new(settings.trust_domain(), &waypoint.namespace, account).ok()?.to_string();
+        let exact = identity.strip_prefix("spiffe://").unwrap_or(&identity).to_owned();
+        Some(StringMatch { match_type: Some(MatchType::Exact(exact)) })
+    };
+    let principals = accounts.iter().filter_map(principal).collect();
+    let matches = vec![Match { principals, ..Default::default() }];
+    Some(Authorization {
+        name: policy_name(&waypoint.namespace, &waypoint.name),
+        namespace: waypoint.namespace.to_string(),
+        scope: Scope::WorkloadSelector as i32,
+        action: Action::Allow as i32,
+        groups: vec![Group { rules: vec![Rules { matches }] }],
+        ..Default::default()
+    })
+}
+
+/// No object can have this name.
+fn policy_name(namespace: &str, name: &str) -> String {
+    format!("istio_allow_waypoint_{namespace}_{name}")
+}
+
+/// The service accounts of the pods of a waypoint, one for each pod.
+fn accounts(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str, name: &str) -> Vec<String> {
+    let pods = objects_on::<Pod>(ctx, &Shelf::Cluster(Kind::Pod, cluster.clone(), namespace.into()));
+    let pods = pods.iter().filter(|(_, pod)| pod.meta.label(known::GATEWAY_NAME.name) == Some(name));
+    let mut accounts: Vec<_> = pods.map(|(_, pod)| pod.spec.service_account_name.to_string()).collect();
+    accounts.sort();
+    accounts
+}

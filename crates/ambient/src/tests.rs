@@ -1,0 +1,134 @@
+use std::sync::Arc;
+
+use canopus_api::{Options, decode_documents};
+use canopus_base::tree::Limits;
+use canopus_engine::{Batch, Engine};
+use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
+use canopus_proto::Message;
+use canopus_proto::istio::security::Scope;
+use canopus_proto::istio::workload::{Service, TunnelProtocol, Workload};
+use canopus_runtime::flags::Flags;
+
+use super::*;
+
+fn world(ambient: bool, documents: &[String]) -> Engine {
+    let engine = Engine::new();
+    let mut batch = Batch::new();
+    let flags = Flags::read(&[("PILOT_ENABLE_AMBIENT", if ambient { "true" } else { "false" })]);
+    batch.set::<Settings>((), MeshSettings { flags: Arc::new(flags), ..MeshSettings::default() });
+    for outcome in decode_documents(documents.join("\n---\n"), &Limits::default(), Options::strict()) {
+        let object = outcome.unwrap().value;
+        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+    }
+    engine.apply(batch);
+    engine
+}
+
+fn pod(labels: &str, annotations: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: ns, labels: {{{labels}}}, \
+         annotations: {{{annotations}}}}}, spec: {{serviceAccountName: a, containers: [{{name: c, \
+         ports: [{{name: web, containerPort: 8080}}]}}]}}, status: {{podIP: 10.0.0.1, phase: Running, \
+         conditions: [{{type: Ready, status: 'True'}}]}}}}"
+    )
+}
+
+fn service(target: &str) -> String {
+    format!(
+        "{{apiVersion: v1, kind: Service, metadata: {{name: a, namespace: ns}}, spec: {{clusterIP: 10.1.0.1, \
+         selector: {{app: a}}, ports: [{{name: http, port: 80, targetPort: {target}}}]}}}}"
+    )
+}
+
+fn peer_authentication(name: &str, spec: &str) -> String {
+    format!(
+        "{{apiVersion: security.istio.io/v1, kind: PeerAuthentication, \
+         metadata: {{name: {name}, namespace: ns}}, spec: {{{spec}}}}}"
+    )
+}
+
+fn address(engine: &Engine, name: &str) -> Option<Type> {
+    let all = engine.get::<Addresses>(&()).unwrap();
+    let found = all.iter().find(|resource| *resource.name == *name)?;
+    Address::decode(found.body.clone()).unwrap().r#type
+}
+
+fn workload(engine: &Engine) -> Workload {
+    match address(engine, "Kubernetes//Pod/ns/p") {
+        Some(Type::Workload(workload)) => workload,
+        other => panic!("no workload but {other:?}"),
+    }
+}
+
+fn policies(engine: &Engine) -> Vec<String> {
+    engine.get::<Authorizations>(&()).unwrap().iter().map(|resource| resource.name.to_string()).collect()
+}
+
+#[test]
+fn nothing_is_told_when_the_mesh_is_not_ambient() {
+    let engine = world(false, &[pod("app: a", ""), service("8080")]);
+    assert!(engine.get::<Addresses>(&()).unwrap().is_empty());
+}
+
+#[test]
+fn pod_has_the_ports_of_the_services_that_select_it() {
+    let engine = world(true, &[pod("app: a", ""), service("web")]);
+    let found = workload(&engine);
+    let ports = &found.services["ns/a.ns.svc.cluster.local"].ports;
+    assert_eq!(
+        ports.iter().map(|port| (port.service_port, port.target_port)).collect::<Vec<_>>(),
+        [(80, 8080)]
+    );
+    // A named port that the pod does not have is none of its ports.
+    let engine = world(true, &[pod("app: a", ""), service("other")]);
+    assert!(workload(&engine).services["ns/a.ns.svc.cluster.local"].ports.is_empty());
+    let Some(Type::Service(Service { addresses, canonical, .. })) =
+        address(&engine, "ns/a.ns.svc.cluster.local")
+    else {
+        panic!("the service is told of");
+    };
+    assert!(canonical && addresses.len() == 1);
+}
+
+#[test]
+fn pod_takes_tunnels_when_it_is_redirected() {
+    let engine = world(true, &[pod("app: a", "ambient.istio.io/redirection: enabled")]);
+    assert_eq!(workload(&engine).tunnel_protocol(), TunnelProtocol::Hbone);
+    assert_eq!(workload(&world(true, &[pod("app: a", "")])).tunnel_protocol(), TunnelProtocol::None);
+}
+
+#[test]
+fn strict_workload_refers_to_the_policy_that_denies_strangers() {
+    let documents = [pod("app: a", ""), peer_authentication("p", "mtls: {mode: STRICT}")];
+    let engine = world(true, &documents);
+    assert_eq!(workload(&engine).authorization_policies, ["istio-system/istio_converted_static_strict"]);
+    assert_eq!(policies(&engine), ["istio-system/istio_converted_static_strict"]);
+}
+
+#[test]
+fn port_without_mutual_tls_makes_a_policy_of_its_own() {
+    let spec =
+        "selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: PERMISSIVE}}";
+    let engine = world(true, &[pod("app: a", ""), peer_authentication("p", spec)]);
+    assert_eq!(workload(&engine).authorization_policies, ["ns/converted_peer_authentication_p"]);
+    assert!(policies(&engine).contains(&"ns/converted_peer_authentication_p".to_owned()));
+}
+
+#[test]
+fn policy_about_requests_allows_nothing_and_denies_by_the_rest() {
+    let policy = |action: &str| {
+        format!(
+            "{{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, metadata: {{name: p, namespace: ns}}, \
+             spec: {{action: {action}, rules: [{{to: [{{operation: {{methods: [GET], ports: ['80']}}}}]}}]}}}}"
+        )
+    };
+    let decoded = |action: &str| {
+        let engine = world(true, &[policy(action)]);
+        let found = engine.get::<Authorizations>(&()).unwrap();
+        Authorization::decode(found[0].body.clone()).unwrap()
+    };
+    assert!(decoded("ALLOW").groups.is_empty());
+    let deny = decoded("DENY");
+    assert_eq!(deny.groups[0].rules[0].matches[0].destination_ports, [80]);
+    assert_eq!(deny.scope(), Scope::Namespace);
+}
