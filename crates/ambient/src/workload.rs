@@ -161,11 +161,21 @@ fn of_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Workload> {
         finished(described(ctx, workload, listed, services), &entry.meta, &entry.meta.labels)
     };
     if !spec.endpoints.is_empty() {
-        let of_listed = |listed: &Listed| {
+        // Parity: the network that an endpoint names is also that of those after it which name none.
+        let mut network = String::new();
+        let mut of_endpoint = |listed: &Listed| {
+            if !listed.network.is_empty() {
+                network.clone_from(&listed.network);
+            }
+            let listed = Listed { network: network.clone(), ..listed.clone() };
             let labels = listed.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-            workload(listed, &services, &of_listed(ctx, origin, &labels))
+            workload(&listed, &services, &of_listed(ctx, origin, &labels))
         };
-        return if services.is_empty() { Vec::new() } else { spec.endpoints.iter().map(of_listed).collect() };
+        return if services.is_empty() {
+            Vec::new()
+        } else {
+            spec.endpoints.iter().map(&mut of_endpoint).collect()
+        };
     }
     if !by_name || spec.workload_selector.is_some() {
         return Vec::new();

@@ -127,7 +127,7 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
     }
 }
 
-/// Whether the traffic of a pod goes through the ztunnel of its node, as far as this control plane can tell: of other
+/// Whether the traffic of a pod or of an entry's machine goes through the ztunnel of its node, as far as this control plane can tell: of other
 /// networks it knows the gateways only.
 fn is_behind_ztunnel(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta, network: &str) -> bool {
     let settings = settings(ctx);
@@ -206,7 +206,13 @@ impl Query for EntryWorkload {
             labels.insert(key, value);
         }
         let workload = of_entry(ctx, origin, &entry.meta.name, &entry.spec, labels);
-        Some(Arc::new(Workload { workload_name: name::of_entry(&entry.meta).into(), ..workload }))
+        let takes_tunnels =
+            workload.takes_tunnels || is_behind_ztunnel(ctx, origin, &entry.meta, &workload.network);
+        Some(Arc::new(Workload {
+            workload_name: name::of_entry(&entry.meta).into(),
+            takes_tunnels,
+            ..workload
+        }))
     }
 }
 

@@ -1,11 +1,15 @@
 //! Which endpoints of a service a proxy is told of.
 
 use canopus_api::labels as known;
+use canopus_api::node::NodeKind;
 use canopus_base::host;
 use canopus_mesh::endpoint::{Endpoint, Health};
 use canopus_mesh::service::{Service, TrafficDistribution};
+use canopus_mesh::waypoint::IsGlobal;
 use canopus_mesh::world::MeshSettings;
-use canopus_runtime::flags::{PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_SEND_UNHEALTHY_ENDPOINTS};
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_MULTI_NETWORK, PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_SEND_UNHEALTHY_ENDPOINTS,
+};
 
 use super::Destination;
 use crate::env::Env;
@@ -28,12 +32,22 @@ pub(super) fn is_visible(env: &Env<'_>, destination: &Destination<'_>, endpoint:
     if elsewhere && is_cluster_local(&env.settings, &service.host) {
         return false;
     }
+    if elsewhere && stays_in_cluster(env, service) {
+        return false;
+    }
     match health(endpoint) {
         Health::Unknown | Health::Healthy => true,
         Health::Unhealthy => sends_unhealthy(env, destination),
         Health::Terminating => false,
         Health::Draining => has_persistent_session(service),
     }
+}
+
+/// Whether a service is not known in all networks, and so not outside of its cluster, to a proxy of the ambient mesh.
+fn stays_in_cluster(env: &Env<'_>, service: &Service) -> bool {
+    env.flag(AMBIENT_ENABLE_MULTI_NETWORK)
+        && env.view.kind != NodeKind::Sidecar
+        && !service.origins.iter().any(|origin| *env.ctx.get::<IsGlobal>(origin))
 }
 
 /// How an endpoint is, given that a pod may be marked to get no new sessions.
