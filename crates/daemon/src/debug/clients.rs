@@ -153,7 +153,7 @@ impl Debug {
         let described = self.engine().get::<DescriptionOf>(&client.proxy)?;
         let mut all = connection_json(client);
         if !described.labels.is_empty() {
-            all.insert("labels".to_owned(), described.labels.iter().collect::<BTreeMap<_, _>>().into_json());
+            all.insert("labels".to_owned(), described.labels.iter().collect());
         }
         all.insert("metadata".to_owned(), metadata_json(client));
         let locality = &described.locality;
@@ -175,17 +175,6 @@ impl Debug {
             all.insert("watches".to_owned(), Value::Object(watches));
         }
         Ok(Value::Object(all))
-    }
-}
-
-/// A map of texts as a tree.
-trait IntoJson {
-    fn into_json(self) -> Value;
-}
-
-impl IntoJson for BTreeMap<&str, &str> {
-    fn into_json(self) -> Value {
-        self.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect()
     }
 }
 
