@@ -1,6 +1,7 @@
 //! Where the proxies of a gateway are reached.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use canopus_api::labels;
 use canopus_proto::istio::networking::v1alpha3::Server;
@@ -113,13 +114,7 @@ impl Search<'_> {
     }
 
     /// Why a service that has endpoints has none for a port.
-    fn explain(
-        &mut self,
-        host: &str,
-        service: &Service,
-        number: u32,
-        endpoints: &[std::sync::Arc<Endpoint>],
-    ) {
+    fn explain(&mut self, host: &str, service: &Service, number: u32, endpoints: &[Arc<Endpoint>]) {
         let on_workload = service.ports.iter().filter(|port| {
             let of_port = endpoints.iter().filter(|endpoint| endpoint.is_for(&port.name, port.number));
             of_port.into_iter().any(|endpoint| endpoint.port == number)

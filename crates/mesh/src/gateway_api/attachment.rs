@@ -60,8 +60,8 @@ impl Link {
         if !own.is_empty() && !host::matches(route_host, own) {
             return false;
         }
-        let is_narrower = |other: &&Box<str>| own.len() <= other.len();
-        !self.other_hostnames.iter().filter(is_narrower).any(|other| host::subset_of(route_host, other))
+        let mut narrower = self.other_hostnames.iter().filter(|other| own.len() <= other.len());
+        !narrower.any(|other| host::subset_of(route_host, other))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Listeners of one gateway that cannot be told apart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use canopus_api::gateway_api::{FromNamespaces, Gateway, Listener, ListenerSet};
 use canopus_api::{Kind, ObjectKey};
@@ -38,7 +39,7 @@ pub(super) fn conflicts(world: &World<'_>, gateway: &Gateway) -> Conflicts {
 }
 
 /// The listener sets that a gateway takes, oldest first.
-fn sets_of(world: &World<'_>, gateway: &Gateway) -> Vec<std::sync::Arc<ListenerSet>> {
+fn sets_of(world: &World<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
     let key = ObjectKey::new(Kind::KubernetesGateway, &gateway.meta.namespace, &gateway.meta.name);
     let sets = world.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
     let mut sets: Vec<_> = sets

@@ -8,7 +8,7 @@ use canopus_api::gateway_api::{
 use canopus_base::duration::Duration as GoDuration;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::networking::v1alpha3::{
-    Headers, HttpDirectResponse, HttpRetry, HttpRoute as Route, HttpRouteDestination,
+    Headers, HttpDirectResponse, HttpMatchRequest, HttpRetry, HttpRoute as Route, HttpRouteDestination,
 };
 
 use super::backend::{self, Referrer};
@@ -51,9 +51,7 @@ pub(super) fn convert(world: &World<'_>, route: &HttpRoute, for_mesh: bool) -> C
 }
 
 /// The matches of a rule; without any it takes everything.
-fn split(
-    rule: &HttpRouteRule,
-) -> Result<Vec<Option<canopus_proto::istio::networking::v1alpha3::HttpMatchRequest>>, Fault> {
+fn split(rule: &HttpRouteRule) -> Result<Vec<Option<HttpMatchRequest>>, Fault> {
     if rule.matches.is_empty() {
         return Ok(vec![None]);
     }

@@ -1,5 +1,6 @@
 //! Routes of all kinds: the VirtualServices they stand for, and what is said about them.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -7,6 +8,7 @@ use canopus_api::gateway_api::{
     GrpcRoute, HttpRoute, ParentReference, RouteParentStatus, RouteStatus, TcpRoute, TlsRoute,
 };
 use canopus_api::istio::{self, ServiceEntry};
+use canopus_api::value::Condition;
 use canopus_api::{Kind, Meta, Object, ObjectKey, annotations};
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute as Route, VirtualService};
@@ -324,15 +326,10 @@ impl<'a, R> Bound<'a, R> {
 
     /// The status of the route: one entry for each reference, whichever of its listeners it concerns.
     fn status(&self, world: &World<'_>) -> Vec<RouteParentStatus> {
-        let mut references: Vec<&ParentReference> = Vec::new();
         let mut by_reference: BTreeMap<String, Vec<&Link>> = BTreeMap::new();
         let text = |reference| attachment::reference_text(reference, &self.common.meta.namespace);
         for link in &self.links {
-            let of_reference = by_reference.entry(text(&link.reference)).or_default();
-            if of_reference.is_empty() {
-                references.push(&link.reference);
-            }
-            of_reference.push(link);
+            by_reference.entry(text(&link.reference)).or_default().push(link);
         }
         let controller = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME);
         let mut parents = Vec::new();
@@ -350,12 +347,7 @@ impl<'a, R> Bound<'a, R> {
         parents
     }
 
-    fn parent_status(
-        &self,
-        world: &World<'_>,
-        links: &[&Link],
-        present: &[canopus_api::value::Condition],
-    ) -> RouteParentStatus {
+    fn parent_status(&self, world: &World<'_>, links: &[&Link], present: &[Condition]) -> RouteParentStatus {
         let bound = links.iter().filter(|link| link.denied.is_none()).count();
         let (link, denied) = most_telling(links);
         let mut conditions = Conditions::default();
@@ -397,12 +389,12 @@ fn most_telling<'a>(links: &[&'a Link]) -> (&'a Link, Option<Fault>) {
     let mut fault = best.denied.clone();
     for link in &links[1..] {
         match rank(link).cmp(&rank(best)) {
-            std::cmp::Ordering::Less => {
+            Ordering::Less => {
                 best = link;
                 fault.clone_from(&link.denied);
             }
-            std::cmp::Ordering::Equal => fault = Fault::join(fault, link.denied.clone()),
-            std::cmp::Ordering::Greater => {}
+            Ordering::Equal => fault = Fault::join(fault, link.denied.clone()),
+            Ordering::Greater => {}
         }
     }
     (best, fault)
