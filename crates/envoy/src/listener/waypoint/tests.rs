@@ -29,7 +29,7 @@ fn world(traffic: &str, ports: &str) -> Engine {
     ports: [{{name: hbone, port: 15008}}]}}}}
 ---
 {{apiVersion: v1, kind: Pod, metadata: {{name: w-0, namespace: ns,
-    labels: {{gateway.networking.k8s.io/gateway-name: w}}}},
+    labels: {{gateway.networking.k8s.io/gateway-name: w, gateway.istio.io/managed: istio.io-mesh-controller}}}},
   spec: {{serviceAccountName: w}}, status: {{podIP: 10.0.0.9, phase: Running}}}}
 ---
 {{apiVersion: v1, kind: Service, metadata: {{name: a, namespace: ns, labels: {{istio.io/use-waypoint: w}}}},
