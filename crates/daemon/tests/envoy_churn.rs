@@ -40,7 +40,7 @@ impl Shop {
 
     /// Changes a route of the shop; every number gives another one, half of them to another upstream.
     fn change(&self, number: usize) -> Result<()> {
-        let host = if number % 2 == 0 { "shop.internal" } else { "canary.shop.internal" };
+        let host = if number.is_multiple_of(2) { "shop.internal" } else { "canary.shop.internal" };
         let route = format!("name: everyone\n    timeout: {}s\n", number + 1);
         let documents = self.documents.replace("host: shop.internal", &format!("host: {host}"));
         self.mesh.write("shop.yaml", &documents.replace("name: everyone\n", &route))
@@ -126,7 +126,7 @@ async fn several_proxies_converge_on_the_same_change() -> Result<()> {
     let mut envoys = Vec::new();
     // They share the port: the kernel spreads connections over all of them.
     for number in 0..8 {
-        let variant = if number % 2 == 0 { "DELTA_GRPC" } else { "GRPC" };
+        let variant = if number.is_multiple_of(2) { "DELTA_GRPC" } else { "GRPC" };
         envoys.push(shop.mesh.gateway_over(variant).await?);
     }
     let traffic = Traffic::start(shop.gateway);

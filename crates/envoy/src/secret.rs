@@ -36,7 +36,7 @@ impl Query for Secrets {
                 ..Default::default()
             }),
             Material::Certificate { chain, key, staple } => {
-                let hardware = proxy_config(ctx, view).private_key_provider.clone();
+                let hardware = proxy_config(ctx, view).private_key_provider;
                 let hardware = hardware.filter(|hardware| has_driver(view, hardware));
                 Type::TlsCertificate(certificate(chain, key, staple, hardware.as_ref()))
             }

@@ -1,13 +1,33 @@
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::Result;
 
-/// A TCP port of loopback that nothing listened on a moment ago.
+/// Below what systems hand out by themselves, so that no outgoing connection takes a port between its choice and its use.
+const PORTS: Range<u16> = 20_000..32_000;
+
+/// How many ports this process has chosen.
+static CHOSEN: AtomicU32 = AtomicU32::new(0);
+
+/// A TCP port of loopback that nothing listened on a moment ago, and that this process has not chosen before.
 ///
 /// Another process may take it first, so prefer port 0 where the component can say which port it got.
 pub fn free_port() -> io::Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+    let count = u32::from(PORTS.end - PORTS.start);
+    // Processes that run at once start far from each other.
+    let start = std::process::id().wrapping_mul(7919);
+    let mut refusal = io::ErrorKind::AddrNotAvailable.into();
+    for _ in 0..count {
+        let at = start.wrapping_add(CHOSEN.fetch_add(1, Ordering::Relaxed)) % count;
+        let port = PORTS.start + u16::try_from(at).unwrap_or_default();
+        match TcpListener::bind((Ipv4Addr::LOCALHOST, port)) {
+            Ok(_) => return Ok(port),
+            Err(error) => refusal = error,
+        }
+    }
+    Err(refusal)
 }
 
 /// Starts a component that has to be told its ports, again with others when one was taken in between.
@@ -28,6 +48,12 @@ mod tests {
     use anyhow::bail;
 
     use super::*;
+
+    #[test]
+    fn no_port_is_chosen_twice() {
+        let ports: std::collections::BTreeSet<_> = (0..100).map(|_| free_port().unwrap()).collect();
+        assert_eq!(ports.len(), 100);
+    }
 
     #[tokio::test]
     async fn taken_port_is_tried_again_but_not_for_ever() {

@@ -317,7 +317,7 @@ mod tests {
         let any = Any::pack(&Node { id: "one".to_owned(), ..Node::default() });
         let packed = || [Resource::encode("one", &any)];
         let sotw = message(response_of("istio.io/debug/syncz", Protocol::Sotw, packed()));
-        assert_eq!(DiscoveryResponse::decode(sotw.as_slice()).unwrap().resources, [any.clone()]);
+        assert_eq!(DiscoveryResponse::decode(sotw.as_slice()).unwrap().resources, std::slice::from_ref(&any));
         let delta = message(response_of("istio.io/debug/syncz", Protocol::Delta, packed()));
         let delta = DeltaDiscoveryResponse::decode(delta.as_slice()).unwrap();
         assert_eq!(delta.resources[0].resource, Some(any));

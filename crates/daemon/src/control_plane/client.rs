@@ -11,6 +11,9 @@ use parking_lot::Mutex;
 use super::shelf::{Key, Shelf, Shelves};
 use crate::push::{Beacon, Connection, Dispatcher, Seat};
 
+/// A shelf, and the place from which its changes are noticed.
+type Taken = (Arc<Shelf>, Seat);
+
 /// A connected proxy with what it is served from.
 pub struct Client {
     /// What is known of the connection.
@@ -18,7 +21,7 @@ pub struct Client {
     view: Root<ViewOf>,
     /// Woken when its view is another.
     _seat: Seat,
-    shelves: Mutex<BTreeMap<Box<str>, (Arc<Shelf>, Seat)>>,
+    shelves: Mutex<BTreeMap<Box<str>, Taken>>,
 }
 
 impl Client {

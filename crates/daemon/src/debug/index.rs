@@ -15,9 +15,9 @@ impl Debug {
     pub fn index(&self) -> Answer {
         let mut rows = String::new();
         let mut row = |path: &str, help: &str| {
-            let _ = write!(
+            let _ = writeln!(
                 rows,
-                "<tr><td><a href=\"/debug/{path}\">/debug/{path}</a></td><td>{help}</td></tr>\n"
+                "<tr><td><a href=\"/debug/{path}\">/debug/{path}</a></td><td>{help}</td></tr>"
             );
         };
         for endpoint in self.endpoints() {

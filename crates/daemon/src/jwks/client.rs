@@ -118,7 +118,7 @@ async fn exchange(
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    let host = uri.authority().map(|authority| authority.as_str()).unwrap_or_default();
+    let host = uri.authority().map(http::uri::Authority::as_str).unwrap_or_default();
     let request = Request::get(path)
         .header(header::HOST, host)
         .header(header::USER_AGENT, "canopus")

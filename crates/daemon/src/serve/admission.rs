@@ -29,9 +29,8 @@ impl Turnstile {
 
     /// Waits for a turn, but not for long.
     pub(crate) async fn pass(&self) -> Result<(), Crowded> {
-        match self.turn(Instant::now())? {
-            Some(turn) => sleep_until(turn).await,
-            None => {}
+        if let Some(turn) = self.turn(Instant::now())? {
+            sleep_until(turn).await;
         }
         Ok(())
     }

@@ -218,17 +218,12 @@ impl Watch {
         let completed = completed(&self.held, target);
         let positions = self.uncertain.iter().filter_map(|name| target.set.position(name));
         let uncertain: Vec<u32> = positions.collect();
-        let bereft = bereft(&self.held, target);
-        let is_bereft = |at: &u32| {
-            target.set.get_at(*at as usize).is_some_and(|resource| bereft.contains(&resource.name))
-        };
-        let any_bereft = difference.updated.iter().any(is_bereft);
-        if completed.is_empty() && uncertain.is_empty() && self.kept.is_empty() && !any_bereft {
+        if completed.is_empty() && uncertain.is_empty() && self.kept.is_empty() {
             let matters = removal_matters || !difference.updated.is_empty();
             return (Change { selection: Selection::Shared(difference), removed }, matters);
         }
         let updated = difference.updated.iter().copied();
-        let updated = updated.filter(|at| !self.is_kept(&target.set, *at) && !is_bereft(at));
+        let updated = updated.filter(|at| !self.is_kept(&target.set, *at));
         let mut positions: Vec<u32> = updated.chain(completed).collect();
         let matters = removal_matters || !positions.is_empty();
         positions.extend(uncertain);
@@ -322,17 +317,6 @@ fn completed(held: &State, target: &State) -> Vec<u32> {
     let changed = parents.since(held.parents.as_ref().unwrap_or(&nothing));
     let changed = changed.updated.iter().filter_map(|at| parents.get_at(*at as usize));
     changed.filter_map(|parent| target.set.position(&parent.name)).collect()
-}
-
-/// Names of what the resources of this type complete and what has just ceased to exist.
-///
-/// The client is about to drop the resources of these names by itself, so how they change is no news to it. Should what they
-/// complete come back, they are sent along with it.
-fn bereft(held: &State, target: &State) -> Names {
-    let (Some(before), Some(now)) = (&held.parents, &target.parents) else {
-        return Names::default();
-    };
-    Names::new(now.since(before).removed.iter().cloned())
 }
 
 /// Those of the names asked for that no resource answers to, by its name or an alias.

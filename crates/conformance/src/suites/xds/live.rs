@@ -108,7 +108,7 @@ impl Live {
         let mut written: serde_json::Value = serde_json::from_str(&written.to_json().to_string())?;
         let decode = |value: &serde_json::Value| -> anyhow::Result<Object> {
             let mut outcomes =
-                decode_documents(&value.to_string(), &Limits::default(), DecodeOptions::watch());
+                decode_documents(value.to_string(), &Limits::default(), DecodeOptions::watch());
             match outcomes.pop() {
                 Some(Ok(decoded)) => Ok(decoded.value),
                 Some(Err(error)) if matches!(error.reason, Undecodable::UnknownKind) => {

@@ -80,7 +80,7 @@ fn request(action: &Node, proxy: &RecordedProxy, client: &Client) -> anyhow::Res
         message: message.to_owned(),
         ..Default::default()
     });
-    let introduced = action.get("node").is_some_and(|node| node.to_json().to_string() == "true");
+    let introduced = action.get("node").is_some_and(|node| node.as_bool() == Some(true));
     Ok(Request { type_url, node: introduced.then(|| proxy.node.clone()), nonce, error, wish })
 }
 
