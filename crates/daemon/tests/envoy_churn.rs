@@ -125,7 +125,7 @@ async fn several_proxies_converge_on_the_same_change() -> Result<()> {
     let shop = Shop::open().await?;
     let mut envoys = Vec::new();
     // They share the port: the kernel spreads connections over all of them.
-    for number in 0..8 {
+    for number in 0..8_u32 {
         let variant = if number.is_multiple_of(2) { "DELTA_GRPC" } else { "GRPC" };
         envoys.push(shop.mesh.gateway_over(variant).await?);
     }

@@ -11,10 +11,9 @@ use canopus_mesh::service::{AllServices, Registry as ServiceRegistry, Resolution
 use canopus_mesh::world::{Objects, Origin, Settings, Shelf, objects_of};
 use canopus_runtime::metrics::catalogue::{
     CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
-    CANOPUS_OBJECTS_NOT_CONVERGED, ENDPOINT_NO_POD, ISTIOD_MANAGED_CLUSTERS, PILOT_CONFLICT_INBOUND_LISTENER,
-    PILOT_CONFLICT_OUTBOUND_LISTENER_TCP_OVER_CURRENT_TCP, PILOT_DESTRULE_SUBSETS,
-    PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, PILOT_DUPLICATE_ENVOY_CLUSTERS, PILOT_EDS_NO_INSTANCES,
-    PILOT_ENDPOINT_NOT_READY, PILOT_NO_IP, PILOT_SERVICES, PILOT_VIRT_SERVICES, PILOT_VSERVICE_DUP_DOMAIN,
+    CANOPUS_OBJECTS_NOT_CONVERGED, ENDPOINT_NO_POD, ISTIOD_MANAGED_CLUSTERS, PILOT_DESTRULE_SUBSETS,
+    PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, PILOT_EDS_NO_INSTANCES, PILOT_ENDPOINT_NOT_READY, PILOT_SERVICES,
+    PILOT_VIRT_SERVICES,
 };
 use canopus_runtime::metrics::{Collected, Registry};
 use canopus_xds::types;
@@ -41,16 +40,6 @@ fn collect(collected: &mut Collected, dispatcher: &Dispatcher) {
     collected.push(PILOT_DESTRULE_SUBSETS, [], counts.duplicate_subsets as f64);
     collected.push(PILOT_EDS_NO_INSTANCES, [], empty_assignments(dispatcher, &world) as f64);
     collected.push(PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, [], counts.unresolvable as f64);
-    // A conflict is decided, and told, when configuration is made: nothing is left out without a diagnostic.
-    for metric in [
-        PILOT_NO_IP,
-        PILOT_DUPLICATE_ENVOY_CLUSTERS,
-        PILOT_CONFLICT_INBOUND_LISTENER,
-        PILOT_CONFLICT_OUTBOUND_LISTENER_TCP_OVER_CURRENT_TCP,
-        PILOT_VSERVICE_DUP_DOMAIN,
-    ] {
-        collected.push(metric, [], 0.0);
-    }
     clusters(collected, &world);
     let behind = dispatcher.connections().all().iter().filter(|one| !one.outstanding().is_empty()).count();
     collected.push(CANOPUS_CLIENTS_BEHIND, [], behind as f64);

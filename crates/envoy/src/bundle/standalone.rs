@@ -56,12 +56,14 @@ impl Bundle {
             // Without one Envoy asks for nothing.
             node.cluster.clone_from(&node.id);
         }
-        Ok(map([
+        let mut file = map([
             ("node", json::write(&node)),
             ("bootstrapExtensions", Value::List(vec![internal_listeners()]).into()),
             ("dynamicResources", map([("adsConfig", ads_config())])),
             ("staticResources", map(resources)),
-        ]))
+        ]);
+        leave_out_modules(&mut file);
+        Ok(file)
     }
 }
 
@@ -175,6 +177,26 @@ fn named<M: Message + Default>(resources: &[Resource]) -> Result<BTreeMap<String
         .iter()
         .map(|resource| Ok((resource.name.to_string(), M::decode(resource.body.clone())?)))
         .collect()
+}
+
+/// Leaves out modules that run for access logs: Envoy crashes when it checks a file with one, though not when it gets one sent.
+fn leave_out_modules(node: &mut Node) {
+    let is_module = |item: &Node| {
+        let config = item.get("typedConfig").and_then(|config| config.get("@type")).and_then(Node::as_str);
+        config.is_some_and(|name| name.ends_with(".WasmAccessLog"))
+    };
+    match &mut node.value {
+        Value::List(items) => {
+            items.retain(|item| !is_module(item));
+            items.iter_mut().for_each(leave_out_modules);
+        }
+        Value::Map(map) => {
+            let mut entries = std::mem::take(map).into_entries();
+            entries.iter_mut().for_each(|entry| leave_out_modules(&mut entry.node));
+            *map = entries.into_iter().map(|entry| (entry.key, entry.node)).collect();
+        }
+        _ => {}
+    }
 }
 
 /// Asks the control plane for one secret.
