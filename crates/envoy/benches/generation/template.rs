@@ -26,13 +26,13 @@ fn part<'a>(mut rest: &'a str, scope: &Scope<'a>, rendered: &mut String) -> &'a 
         match words[..] {
             ["end"] => return rest,
             ["range", variable, ":=", "until", limit] => {
-                rest = range(rest, scope, variable, scope[limit], rendered)
+                rest = range(rest, scope, variable, scope[limit], rendered);
             }
             ["div", left, right] => {
-                rendered.push_str(&(number(scope, left) / number(scope, right)).to_string())
+                rendered.push_str(&(number(scope, left) / number(scope, right)).to_string());
             }
             ["mod", left, right] => {
-                rendered.push_str(&(number(scope, left) % number(scope, right)).to_string())
+                rendered.push_str(&(number(scope, left) % number(scope, right)).to_string());
             }
             [variable] => rendered.push_str(&number(scope, variable).to_string()),
             _ => panic!("no input has {{{{{action}}}}}"),
