@@ -62,7 +62,7 @@ impl Bundle {
             ("dynamicResources", map([("adsConfig", ads_config())])),
             ("staticResources", map(resources)),
         ]);
-        leave_out_modules(&mut file);
+        leave_out_uncheckable(&mut file);
         Ok(file)
     }
 }
@@ -179,20 +179,25 @@ fn named<M: Message + Default>(resources: &[Resource]) -> Result<BTreeMap<String
         .collect()
 }
 
-/// Leaves out modules that run for access logs: Envoy crashes when it checks a file with one, though not when it gets one sent.
-fn leave_out_modules(node: &mut Node) {
-    let is_module = |item: &Node| {
+/// Access loggers with which Envoy crashes when it checks a file, though not when they are sent to it.
+const UNCHECKABLE: [&str; 2] = [
+    "type.googleapis.com/envoy.extensions.access_loggers.stats.v3.Config",
+    "type.googleapis.com/envoy.extensions.access_loggers.wasm.v3.WasmAccessLog",
+];
+
+fn leave_out_uncheckable(node: &mut Node) {
+    let is_uncheckable = |item: &Node| {
         let config = item.get("typedConfig").and_then(|config| config.get("@type")).and_then(Node::as_str);
-        config.is_some_and(|name| name.ends_with(".WasmAccessLog"))
+        config.is_some_and(|name| UNCHECKABLE.contains(&name))
     };
     match &mut node.value {
         Value::List(items) => {
-            items.retain(|item| !is_module(item));
-            items.iter_mut().for_each(leave_out_modules);
+            items.retain(|item| !is_uncheckable(item));
+            items.iter_mut().for_each(leave_out_uncheckable);
         }
         Value::Map(map) => {
             let mut entries = std::mem::take(map).into_entries();
-            entries.iter_mut().for_each(|entry| leave_out_modules(&mut entry.node));
+            entries.iter_mut().for_each(|entry| leave_out_uncheckable(&mut entry.node));
             *map = entries.into_iter().map(|entry| (entry.key, entry.node)).collect();
         }
         _ => {}
