@@ -12,6 +12,7 @@ pub mod client;
 mod interest;
 mod names;
 mod plane;
+mod pool;
 mod resource;
 pub mod server;
 pub mod session;

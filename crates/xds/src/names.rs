@@ -5,11 +5,11 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use canopus_base::FastMap;
 use canopus_base::hash::{ContentHash, Hasher};
-use parking_lot::Mutex;
+
+use crate::pool::Pool;
 
 /// A sorted set of names. Clones share it.
 #[derive(Clone)]
@@ -100,44 +100,19 @@ fn digest(names: &[impl AsRef<str>]) -> ContentHash {
 
 /// Sets of names in use, so that sessions with equal interests share one.
 #[derive(Default)]
-pub struct NamePool {
-    sets: Mutex<Sets>,
-}
-
-#[derive(Default)]
-struct Sets {
-    by_digest: FastMap<ContentHash, Weak<Shared>>,
-    /// Size at which unused entries are dropped next.
-    sweep_at: usize,
-}
-
-const SMALLEST_SWEEP: usize = 64;
+pub struct NamePool(Pool<Shared>);
 
 impl NamePool {
     /// The shared set equal to `names`.
     pub fn share(&self, names: Names) -> Names {
-        let mut sets = self.sets.lock();
-        if let Some(shared) = sets.by_digest.get(&names.digest()).and_then(Weak::upgrade) {
-            return Names(shared);
-        }
-        if sets.by_digest.len() >= sets.sweep_at {
-            sets.by_digest.retain(|_, set| set.strong_count() > 0);
-            sets.sweep_at = (2 * sets.by_digest.len()).max(SMALLEST_SWEEP);
-        }
-        sets.by_digest.insert(names.digest(), Arc::downgrade(&names.0));
-        names
-    }
-
-    /// How many sets the pool remembers, in use or not.
-    #[cfg(test)]
-    fn len(&self) -> usize {
-        self.sets.lock().by_digest.len()
+        Names(self.0.share(names.digest(), names.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::SMALLEST_SWEEP;
 
     #[test]
     fn equal_sets_are_equal_in_any_order_and_with_repeats() {
@@ -171,7 +146,7 @@ mod tests {
         for n in 0..10 * SMALLEST_SWEEP {
             pool.share(Names::new([n.to_string()]));
         }
-        assert!(pool.len() <= SMALLEST_SWEEP + 1, "{}", pool.len());
+        assert!(pool.0.len() <= SMALLEST_SWEEP + 1, "{}", pool.0.len());
         assert!(Arc::ptr_eq(&pool.share(Names::new(["kept"])).0, &kept.0));
     }
 }

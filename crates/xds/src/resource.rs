@@ -3,14 +3,14 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use canopus_base::FastMap;
 use canopus_base::hash::{ContentHash, Hasher};
 pub use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
 
 use crate::names::Names;
+use crate::pool::Pool;
 
 /// The state of one type for one client: resources sorted by name, one per name. Clones share it.
 #[derive(Clone)]
@@ -159,38 +159,19 @@ impl fmt::Debug for ResourceSet {
 
 /// Sets in use, so that clients which get the same share one.
 #[derive(Default)]
-pub struct SetPool {
-    sets: Mutex<Sets>,
-}
-
-#[derive(Default)]
-struct Sets {
-    by_digest: FastMap<ContentHash, Weak<Shared>>,
-    /// Size at which unused entries are dropped next.
-    sweep_at: usize,
-}
-
-const SMALLEST_SWEEP: usize = 64;
+pub struct SetPool(Pool<Shared>);
 
 impl SetPool {
     /// The shared set equal to `set`.
     pub fn share(&self, set: ResourceSet) -> ResourceSet {
-        let mut sets = self.sets.lock();
-        if let Some(shared) = sets.by_digest.get(&set.digest()).and_then(Weak::upgrade) {
-            return ResourceSet(shared);
-        }
-        if sets.by_digest.len() >= sets.sweep_at {
-            sets.by_digest.retain(|_, set| set.strong_count() > 0);
-            sets.sweep_at = (2 * sets.by_digest.len()).max(SMALLEST_SWEEP);
-        }
-        sets.by_digest.insert(set.digest(), Arc::downgrade(&set.0));
-        set
+        ResourceSet(self.0.share(set.digest(), set.0))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::SMALLEST_SWEEP;
 
     #[test]
     fn pool_has_one_of_equal_sets_and_none_that_nobody_uses() {
@@ -200,7 +181,7 @@ mod tests {
         for number in 0..1000 {
             pool.share(ResourceSet::new([Resource::new(format!("r{number}"), "1")]));
         }
-        assert!(pool.sets.lock().by_digest.len() <= 2 * SMALLEST_SWEEP);
+        assert!(pool.0.len() <= 2 * SMALLEST_SWEEP);
         assert!(Arc::ptr_eq(&first.0, &pool.share(set(&[("a", "1")])).0));
     }
 
