@@ -57,11 +57,12 @@ impl Snapshot {
     pub fn reads_of<Q: Query>(&self, key: &Q::Key) -> Vec<Read> {
         let stage = &self.stage;
         let query = stage.registry.intern::<Memo<Q>>(key);
-        stage.resolve(&query, None);
         let mut reads: Vec<Read> = Vec::new();
         let mut seen = FxHashSet::default();
         let mut open = VecDeque::from([(query, None, 1)]);
         while let Some((query, via, depth)) = open.pop_front() {
+            // Also for a query that was read: its memo may have gone since.
+            stage.resolve(&query, None);
             for subject in direct_reads(stage, &query) {
                 if !seen.insert(subject.id()) {
                     continue;

@@ -1,5 +1,7 @@
 //! Starting to watch queries.
 
+use std::sync::Arc;
+
 use crate::adopt::Adoption;
 use crate::core::{Core, Writer};
 use crate::graph::Draft;
@@ -34,10 +36,18 @@ impl Core {
             }
         }
         let mut writer = self.writer.lock();
-        let stage = self.current();
+        let stage = self.restart();
         self.resolve_all(&stage, queries);
         self.pin(&mut writer, &stage, queries)
-            .expect("what is evaluated on the current stage can be pinned to it")
+            .expect("what is evaluated anew on the current stage can be pinned to it")
+    }
+
+    /// Shows the same world without the evaluations made on it; for the writer.
+    ///
+    /// They may have read memos that have gone from the world since, as nothing held them, and that no job stands for.
+    fn restart(&self) -> Arc<Stage> {
+        self.publish(self.current().world.clone(), Arc::default());
+        self.current()
     }
 
     /// Adds a guard to each query, given a stage they were evaluated on; not if something they rest on has changed since.

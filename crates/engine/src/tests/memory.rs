@@ -115,6 +115,22 @@ fn idle_result_is_reused_until_something_it_read_changes() {
 }
 
 #[test]
+fn result_can_be_watched_and_explained_when_what_it_read_was_forgotten() {
+    let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
+    set(&engine, 1, Some("x"));
+    let text = engine.watch::<Text>(1);
+    set(&engine, 7, Some("y"));
+    let pair = engine.get::<Pair>(&1).unwrap();
+    drop(text);
+    engine.core.try_tidy();
+    let words =
+        engine.reads_of::<Pair>(&1).into_iter().filter_map(|read| read.subject.input::<Word>().copied());
+    assert_eq!(words.collect::<Vec<_>>(), [1, 2]);
+    assert_eq!(engine.watch::<Pair>(1).value().unwrap(), pair);
+    check(&engine);
+}
+
+#[test]
 fn forks_give_back_what_only_they_used() {
     let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
     (0..200).for_each(|key| set(&engine, key, Some("abc")));
