@@ -3,9 +3,10 @@
 #![allow(missing_docs, reason = "criterion's macros make public functions without any")]
 
 use std::hint::black_box;
+use std::time::{Duration, Instant};
 
-use canopus_engine::{Batch, Ctx, Engine, Input, Query, Root};
-use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use canopus_engine::{Batch, Ctx, Engine, Input, Options, Query, Root};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 
 const ENDPOINTS: u32 = 100_000;
 const SERVICES: u32 = 10_000;
@@ -139,6 +140,66 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
+/// A number, made of nothing.
+struct Double;
+impl Query for Double {
+    const NAME: &'static str = "double";
+    type Key = u64;
+    type Value = u64;
+    fn run(_: &Ctx<'_>, key: &u64) -> u64 {
+        key * 2
+    }
+}
+
+/// Queries that a [`Sum`] needs.
+const PARTS: u64 = 1000;
+
+/// The sum of some doubles; the second part of the key makes it one that has not been asked for.
+struct Sum;
+impl Query for Sum {
+    const NAME: &'static str = "sum";
+    type Key = (u64, u64);
+    type Value = u64;
+    fn run(ctx: &Ctx<'_>, (from, _): &(u64, u64)) -> u64 {
+        (*from..from + PARTS).map(|key| *ctx.get::<Double>(&key)).sum()
+    }
+}
+
+/// The time that one query of many takes which another one asks for: the fixed cost of a query.
+fn queries(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("query");
+    group.throughput(Throughput::Elements(PARTS));
+    let time_sums = |engine: &Engine, count: u64, key: &mut dyn FnMut(u64) -> (u64, u64)| {
+        (0..count).map(|step| time_sum(engine, step, key(step))).sum::<Duration>()
+    };
+    group.bench_function("1000_hits", |bencher| {
+        let engine = Engine::with_options(Options { idle: 4 * PARTS as usize, ..Options::default() });
+        let _doubles = engine.watch_all::<Double>(0..PARTS);
+        bencher.iter_custom(|count| time_sums(&engine, count, &mut |step| (0, step)));
+    });
+    group.bench_function("1000_misses", |bencher| {
+        let engine = Engine::with_options(Options { idle: 4 * PARTS as usize, ..Options::default() });
+        let mut next = 0;
+        let mut fresh = |_| {
+            next += PARTS;
+            (next, 0)
+        };
+        bencher.iter_custom(|count| time_sums(&engine, count, &mut fresh));
+    });
+    group.finish();
+}
+
+/// How long a sum takes, and starts a revision without what was evaluated for it.
+fn time_sum(engine: &Engine, step: u64, key: (u64, u64)) -> Duration {
+    let snapshot = engine.snapshot();
+    let started = Instant::now();
+    let sum = black_box(snapshot.get::<Sum>(&key));
+    let took = started.elapsed();
+    drop((sum, snapshot));
+    set_setting(engine, step as u32);
+    took
+}
+
 fn cold(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cold");
     group.sample_size(10);
@@ -160,5 +221,5 @@ fn cold(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, changes, reads, cold);
+criterion_group!(benches, changes, queries, reads, cold);
 criterion_main!(benches);

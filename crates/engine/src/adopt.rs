@@ -45,7 +45,7 @@ impl<'a> Adoption<'a> {
         while let Some(mut candidate) = open.pop() {
             match self.check(&mut candidate) {
                 Verdict::Holds => {
-                    self.draft.install(&candidate.query, candidate.outcome(), &candidate.reads(self.stage));
+                    candidate.install(self.draft, self.stage);
                     self.adopted.push(candidate.query);
                 }
                 Verdict::Fails => {
@@ -65,10 +65,10 @@ impl<'a> Adoption<'a> {
     /// Goes on checking the reads of a candidate where it was left.
     fn check(&self, candidate: &mut Candidate) -> Verdict {
         while let Some(read) = candidate.read(self.stage) {
-            match self.agrees(&read) {
+            match self.agrees(read) {
                 Some(true) => candidate.checked += 1,
                 Some(false) => return Verdict::Fails,
-                None => return self.candidate(&read).map_or(Verdict::Fails, Verdict::Needs),
+                None => return self.candidate(read).map_or(Verdict::Fails, Verdict::Needs),
             }
         }
         Verdict::Holds
@@ -137,21 +137,28 @@ impl Candidate {
     }
 
     /// The next read to be checked.
-    fn read(&self, stage: &Stage) -> Option<Subject> {
+    fn read<'a>(&'a self, stage: &'a Stage) -> Option<&'a Subject> {
         match &self.source {
-            Source::Memo(node) => stage.subject(*node.memo()?.reads.get(self.checked)?),
-            Source::Job(job) => job.done()?.reads.as_ref()?.get(self.checked).cloned(),
+            Source::Memo(node) => {
+                let read = *node.memo()?.reads.get(self.checked)?;
+                stage.world.node(read).map(|node| &node.subject)
+            }
+            Source::Job(job) => job.done()?.reads.as_ref()?.get(self.checked),
         }
     }
 
-    fn reads(&self, stage: &Stage) -> Vec<Subject> {
+    /// Records the result in a draft.
+    fn install(&self, draft: &mut Draft, stage: &Stage) {
+        let outcome = self.outcome();
         match &self.source {
             Source::Memo(node) => {
                 let reads = node.memo().into_iter().flat_map(|memo| memo.reads.iter());
-                reads.filter_map(|id| stage.subject(*id)).collect()
+                let reads: Vec<Subject> = reads.filter_map(|id| stage.subject(*id)).collect();
+                draft.install(&self.query, outcome, &reads);
             }
             Source::Job(job) => {
-                job.done().and_then(|done| done.reads.as_deref()).unwrap_or_default().to_vec()
+                let reads = job.done().and_then(|done| done.reads.as_deref()).unwrap_or_default();
+                draft.install(&self.query, outcome, reads);
             }
         }
     }

@@ -95,7 +95,7 @@ impl Core {
         let next = AtomicUsize::new(0);
         let work = || {
             while let Some(query) = queries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                stage.resolve(query, None);
+                stage.get(query);
             }
         };
         let helpers = self.options.threads.saturating_sub(1).min(queries.len() / PER_THREAD);

@@ -1,11 +1,11 @@
 //! What a query sees of the world.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::OnceCell;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use crate::eval::Asker;
-use crate::job::Job;
+use crate::frame::Frame;
+use crate::intern::NodeId;
 use crate::stage::Stage;
 use crate::subject::{All, Bucket, Memo, Role, Value};
 use crate::value::{Failure, Outcome, typed};
@@ -14,9 +14,7 @@ use crate::{Input, Query, QueryError, Subject};
 /// A query's only window on the world; every answer it gives is recorded as a read of the query that asked.
 pub struct Ctx<'a> {
     stage: &'a Stage,
-    job: &'a Arc<Job>,
-    depth: u32,
-    hits: Cell<u64>,
+    frame: &'a Frame<'a>,
     /// The cycle the query turned out to be a member of.
     cycle: OnceCell<Arc<Failure>>,
 }
@@ -24,17 +22,17 @@ pub struct Ctx<'a> {
 impl<'a> Ctx<'a> {
     /// The value of an input, or `None` where it is not set; both are recorded.
     pub fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
-        self.stage.input::<I>(&self.record::<Value<I>>(key))
+        self.stage.input::<I>(self.record::<Value<I>>(key))
     }
 
     /// The keys of the inputs in a bucket, sorted; a change to a member's value alone does not touch the reader.
     pub fn members<I: Input>(&self, index: &I::Index) -> Arc<[I::Key]> {
-        self.stage.sorted::<I>(&self.record::<Bucket<I>>(index))
+        self.stage.sorted::<I>(self.record::<Bucket<I>>(index))
     }
 
     /// All keys of an input family, sorted.
     pub fn keys<I: Input>(&self) -> Arc<[I::Key]> {
-        self.stage.sorted::<I>(&self.record::<All<I>>(&()))
+        self.stage.sorted::<I>(self.record::<All<I>>(&()))
     }
 
     /// The value of another query; if that has none, the asking query ends here with the same error.
@@ -47,37 +45,41 @@ impl<'a> Ctx<'a> {
     /// A query that is itself part of a cycle never sees that cycle's error: it ends with it.
     pub fn try_get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
         self.resolve::<Q>(key).map_err(|failure| {
-            if failure.cycle_of(self.job.subject.id()).is_some() {
+            if failure.cycle_of(self.frame.id()).is_some() {
                 resume_unwind(Box::new(Aborted(failure)));
             }
             failure.error.clone()
         })
     }
 
-    pub(crate) fn new(stage: &'a Stage, job: &'a Arc<Job>, depth: u32) -> Self {
-        Self { stage, job, depth, hits: Cell::new(0), cycle: OnceCell::new() }
+    pub(crate) fn new(stage: &'a Stage, frame: &'a Frame<'a>) -> Self {
+        Self { stage, frame, cycle: OnceCell::new() }
     }
 
     /// Gives the cycle the query is a member of, whatever the query made of it.
     pub(crate) fn end(self) -> Option<Arc<Failure>> {
-        self.stage.counters.add_hits(self.hits.get());
         self.cycle.into_inner()
     }
 
-    fn record<R: Role>(&self, key: &R::Key) -> Subject {
-        let subject = self.stage.registry.intern::<R>(key);
-        self.job.update(|progress| progress.reads.record(&subject));
-        subject
+    fn record<R: Role>(&self, key: &R::Key) -> NodeId {
+        let interned = self.stage.registry.interned::<R>(key);
+        let id = interned.id();
+        self.frame.record(Subject(interned));
+        id
     }
 
     fn resolve<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, Arc<Failure>> {
-        let subject = self.record::<Memo<Q>>(key);
-        let resolved = self.stage.resolve(&subject, Some(Asker { job: self.job, depth: self.depth }));
-        self.hits.set(self.hits.get() + u64::from(resolved.hit));
+        let interned = self.stage.registry.interned::<Memo<Q>>(key);
+        let id = interned.id();
+        let subject = Subject(interned);
+        let resolved = self.stage.resolve(id, &subject, Some(self.frame));
+        self.frame.add_hits(u64::from(resolved.hit));
+        // Only now, so that it can be handed over: what is being read is no part of what has been.
+        self.frame.record(subject);
         match resolved.outcome {
             Outcome::Value(value) => Ok(typed(value)),
             Outcome::Failure(failure) => {
-                if failure.cycle_of(self.job.subject.id()).is_some() {
+                if failure.cycle_of(self.frame.id()).is_some() {
                     // A second cycle is not looked for: the first one ends the query.
                     let _ = self.cycle.set(Arc::clone(&failure));
                 }

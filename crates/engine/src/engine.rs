@@ -181,7 +181,7 @@ impl Snapshot {
 
     /// The value of a query, evaluated if need be.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
-        let resolved = self.stage.resolve(&self.stage.registry.intern::<Memo<Q>>(key), None);
+        let resolved = self.stage.get(&self.stage.registry.intern::<Memo<Q>>(key));
         if resolved.hit {
             self.stage.counters.add_hits(1);
         } else {

@@ -1,13 +1,15 @@
 //! Bringing a query up to date: check what it read, run it only if that does not settle the matter.
 
 use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
 use crate::ctx::Aborted;
+use crate::frame::Frame;
 use crate::intern::NodeId;
-use crate::job::{Claim, Done, Job, Reads};
+use crate::job::{Claim, Done, Job};
+use crate::reads::Reads;
 use crate::stage::Stage;
 use crate::value::{Cycle, Failure, Outcome};
 use crate::world::Memo;
@@ -16,13 +18,6 @@ use crate::{Ctx, QueryError, Subject};
 /// Queries nested this deep continue on a stack of their own, so that depth is bounded by memory and not by the stack of
 /// whoever asked.
 const NESTED_PER_STACK: u32 = 64;
-
-/// A query that needs another, and how deep it is nested.
-#[derive(Clone, Copy)]
-pub(crate) struct Asker<'a> {
-    pub(crate) job: &'a Arc<Job>,
-    pub(crate) depth: u32,
-}
 
 /// The up-to-date result of a query.
 pub(crate) struct Resolved {
@@ -40,18 +35,16 @@ impl Resolved {
 }
 
 impl Stage {
-    /// The result of a query, evaluated here or awaited if there is none yet.
-    pub(crate) fn resolve(&self, subject: &Subject, asker: Option<Asker<'_>>) -> Resolved {
-        let memo = self.world.memo(subject.id()).filter(|_| !self.marks.suspects(subject.id()));
-        if let Some(memo) = memo {
+    /// The result of a query, whose id is given apart as it is mostly all that is needed; evaluated here or awaited if
+    /// there is none yet.
+    pub(crate) fn resolve(&self, id: NodeId, subject: &Subject, asker: Option<&Frame<'_>>) -> Resolved {
+        let old = self.world.memo(id);
+        if let Some(memo) = old.filter(|_| !self.marks.suspects(id)) {
             return Resolved { outcome: memo.outcome.clone(), changed: false, hit: true };
         }
         match self.jobs.claim(subject) {
-            Claim::Mine(job) => {
-                let done = self.evaluate(job, asker);
-                Resolved::from_done(done.done().expect("evaluating finishes the job"), false)
-            }
-            Claim::Theirs(job) => match self.jobs.wait(&job, asker.map(|asker| asker.job)) {
+            Claim::Mine(job) => self.evaluate(job, old, asker),
+            Claim::Theirs(job) => match self.jobs.wait(&job, asker) {
                 Ok(done) => Resolved::from_done(done, true),
                 Err(members) => {
                     let outcome = Outcome::Failure(self.cycle(&members));
@@ -61,73 +54,98 @@ impl Stage {
         }
     }
 
-    fn evaluate(&self, job: Arc<Job>, asker: Option<Asker<'_>>) -> Arc<Job> {
-        let Some(asker) = asker else {
-            self.perform(&job, 0);
-            return job;
-        };
-        asker.job.update(|progress| progress.needs = Some(Arc::clone(&job)));
+    /// The result of a query asked for from outside any query.
+    pub(crate) fn get(&self, subject: &Subject) -> Resolved {
+        self.resolve(subject.id(), subject, None)
+    }
+
+    fn evaluate(&self, job: Arc<Job>, old: Option<&Memo>, asker: Option<&Frame<'_>>) -> Resolved {
+        let Some(asker) = asker else { return self.perform(job, old, None, 0) };
         let depth = asker.depth + 1;
         if depth.is_multiple_of(NESTED_PER_STACK) {
-            self.perform_on_new_stack(&job, depth);
+            self.perform_on_new_stack(job, old, asker, depth)
         } else {
-            self.perform(&job, depth);
+            self.perform(job, old, Some(asker), depth)
         }
-        asker.job.update(|progress| progress.needs = None);
-        job
     }
 
-    fn perform_on_new_stack(&self, job: &Arc<Job>, depth: u32) {
+    fn perform_on_new_stack(
+        &self,
+        job: Arc<Job>,
+        old: Option<&Memo>,
+        asker: &Frame<'_>,
+        depth: u32,
+    ) -> Resolved {
+        asker.show();
+        asker.job.needs(&job);
         thread::scope(|scope| {
-            let started = thread::Builder::new().spawn_scoped(scope, || self.perform(job, depth));
-            if let Err(error) = started {
-                let message = format!("nested {depth} deep and no thread to go on: {error}");
-                let outcome = Outcome::Failure(Arc::new(panicked(&job.subject, message)));
-                self.jobs.finish(job, Done { outcome, changed: true, reads: Some(Box::default()) });
+            let own = Arc::clone(&job);
+            let started = thread::Builder::new().spawn_scoped(scope, || self.perform(own, old, None, depth));
+            match started {
+                Ok(running) => running.join().unwrap_or_else(|payload| resume_unwind(payload)),
+                Err(error) => {
+                    let message = format!("nested {depth} deep and no thread to go on: {error}");
+                    let outcome = Outcome::Failure(Arc::new(panicked(&job.subject, message)));
+                    self.conclude(job, Done { outcome, changed: true, reads: Some(Box::default()) })
+                }
             }
-        });
+        })
     }
 
-    fn perform(&self, job: &Arc<Job>, depth: u32) {
-        let old = self.world.memo(job.subject.id());
+    fn perform(
+        &self,
+        job: Arc<Job>,
+        old: Option<&Memo>,
+        asker: Option<&Frame<'_>>,
+        depth: u32,
+    ) -> Resolved {
+        let frame = Frame::new(&job, asker, depth);
         let done = match old {
-            Some(memo) if self.still_holds(job, memo, depth) => {
+            Some(memo) if self.still_holds(&frame, memo) => {
                 self.counters.add_validation();
                 Done { outcome: memo.outcome.clone(), changed: false, reads: None }
             }
-            _ => self.run(job, old, depth),
+            _ => self.run(&frame, old),
         };
+        self.counters.add_hits(frame.end());
+        self.conclude(job, done)
+    }
+
+    fn conclude(&self, job: Arc<Job>, done: Done) -> Resolved {
+        let resolved = Resolved::from_done(&done, false);
         self.jobs.finish(job, done);
+        resolved
     }
 
     /// Whether nothing that a suspected memo read has changed, found out by bringing its reads up to date in the order it
     /// made them: a later read may exist only because of what an earlier one gave.
-    fn still_holds(&self, job: &Arc<Job>, memo: &Memo, depth: u32) -> bool {
-        let Some(suspicions) = self.marks.suspicions(job.subject.id()) else { return true };
+    fn still_holds(&self, frame: &Frame<'_>, memo: &Memo) -> bool {
+        let Some(suspicions) = self.marks.suspicions(frame.id()) else { return true };
         // A member of a cycle is kept with the reads of all members: they are not its own, so it cannot be in the middle
         // of them.
-        let in_cycle = matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(job.subject.id()).is_some());
+        let in_cycle = matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(frame.id()).is_some());
         if in_cycle || suspicions.iter().any(|read| self.marks.changed(*read)) {
             return false;
         }
         let mut sorted = suspicions.clone();
         sorted.sort_unstable();
         let in_doubt = memo.reads.iter().filter(|read| sorted.binary_search(read).is_ok());
-        let holds = in_doubt.copied().all(|read| self.read_holds(job, read, depth));
-        job.update(|progress| progress.checking = None);
+        let holds = in_doubt.copied().all(|read| self.read_holds(frame, read));
+        frame.check(None);
         holds
     }
 
-    fn read_holds(&self, job: &Arc<Job>, read: NodeId, depth: u32) -> bool {
+    fn read_holds(&self, frame: &Frame<'_>, read: NodeId) -> bool {
         let Some(node) = self.world.node(read) else { return false };
-        job.update(|progress| progress.checking = Some(read));
-        !self.resolve(&node.subject, Some(Asker { job, depth })).changed
+        frame.check(Some(read));
+        !self.resolve(read, &node.subject, Some(frame)).changed
     }
 
-    fn run(&self, job: &Arc<Job>, old: Option<&Memo>, depth: u32) -> Done {
-        let query = job.subject.0.as_query().expect("only queries are evaluated");
-        self.counters.add_evaluation(query.family(), job.subject.name());
-        let ctx = Ctx::new(self, job, depth);
+    fn run(&self, frame: &Frame<'_>, old: Option<&Memo>) -> Done {
+        let subject = &frame.job.subject;
+        let query = subject.0.as_query().expect("only queries are evaluated");
+        self.counters.add_evaluation(query.family(), subject.name());
+        let ctx = Ctx::new(self, frame);
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let value = query.run(&ctx);
             match old.map(|memo| &memo.outcome) {
@@ -136,15 +154,15 @@ impl Stage {
             }
         }));
         let cycle = ctx.end();
-        let reads = job.update(|progress| std::mem::take(&mut progress.reads)).into_subjects();
+        let reads = frame.take_reads().into_subjects();
         let failure = match (cycle, ran) {
             (None, Ok((value, changed))) => {
                 return Done { outcome: Outcome::Value(value), changed, reads: Some(reads) };
             }
             (Some(cycle), _) => cycle,
-            (None, Err(payload)) => failure_from(&job.subject, payload),
+            (None, Err(payload)) => failure_from(subject, payload),
         };
-        let reads = failure.cycle_of(job.subject.id()).map_or(reads, |cycle| cycle.reads.clone());
+        let reads = failure.cycle_of(subject.id()).map_or(reads, |cycle| cycle.reads.clone());
         let changed =
             !matches!(old, Some(Memo { outcome: Outcome::Failure(old), .. }) if old.error == failure.error);
         Done { outcome: Outcome::Failure(failure), changed, reads: Some(reads) }
@@ -156,7 +174,7 @@ impl Stage {
         let mut reads = Reads::default();
         for subject in jobs.iter().flat_map(|job| self.reads_so_far(job)) {
             if !members.contains(&subject) {
-                reads.record(&subject);
+                reads.record(subject);
             }
         }
         let mut path: Vec<String> = members.iter().map(shown).collect();
@@ -168,8 +186,7 @@ impl Stage {
 
     /// What a query has read, or would read again up to the read of its old memo that is being checked.
     fn reads_so_far(&self, job: &Job) -> Vec<Subject> {
-        let (mut reads, checking) =
-            job.update(|progress| (progress.reads.iter().cloned().collect::<Vec<_>>(), progress.checking));
+        let (mut reads, checking) = job.shown();
         if let Some((checking, memo)) = checking.zip(self.world.memo(job.subject.id())) {
             let checked = memo.reads.iter().take_while(|read| **read != checking);
             reads.extend(checked.filter_map(|read| self.world.node(*read)).map(|node| node.subject.clone()));

@@ -116,8 +116,11 @@ impl Draft {
 
     /// Replaces the edges of a memo by those to `reads`.
     fn rewire(&mut self, id: NodeId, reads: &[Subject]) -> Arc<[NodeId]> {
-        let old: Arc<[NodeId]> = self.world.memo(id).map(|memo| Arc::clone(&memo.reads)).unwrap_or_default();
         let new: Arc<[NodeId]> = reads.iter().map(Subject::id).collect();
+        let Some(old) = self.world.memo(id).map(|memo| Arc::clone(&memo.reads)) else {
+            reads.iter().for_each(|subject| self.connect(subject, id));
+            return new;
+        };
         let (before, after) = (sorted(&old), sorted(&new));
         for subject in reads {
             if before.binary_search(&subject.id()).is_err() {

@@ -9,11 +9,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use hashbrown::HashTable;
-use parking_lot::{Mutex, RwLock, RwLockReadGuard};
-use rustc_hash::{FxHashMap, FxHasher};
+use hashbrown::hash_table;
+use parking_lot::Mutex;
+use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
 use crate::subject::Role;
+use crate::typemap::TypeMap;
 use crate::{RootId, Subject};
 
 /// Names a key of any family.
@@ -51,7 +53,7 @@ impl<R: Role> Drop for Interned<R> {
 #[derive(Default)]
 pub(crate) struct Registry {
     /// An `Arc<Table<R>>` for each role `R`.
-    tables: RwLock<FxHashMap<TypeId, Box<dyn Any + Send + Sync>>>,
+    tables: TypeMap<Box<dyn Any + Send + Sync>>,
     ids: Arc<Ids>,
     roots: AtomicU64,
 }
@@ -59,12 +61,17 @@ pub(crate) struct Registry {
 impl Registry {
     /// The subject for a key, new or known.
     pub(crate) fn intern<R: Role>(&self, key: &R::Key) -> Subject {
-        self.with_table(|table| Subject(Table::<R>::intern(table, key)))
+        Subject(self.interned::<R>(key))
+    }
+
+    /// The subject for a key, new or known, by its type.
+    pub(crate) fn interned<R: Role>(&self, key: &R::Key) -> Arc<Interned<R>> {
+        Table::intern(self.table::<R>(), key)
     }
 
     /// The subject for a key that something refers to.
     pub(crate) fn find<R: Role>(&self, key: &R::Key) -> Option<Subject> {
-        self.with_table(|table| Some(Subject(Table::<R>::find(table, key)?)))
+        Some(Subject(self.table::<R>().find(key)?))
     }
 
     /// A root id never given out before.
@@ -79,17 +86,10 @@ impl Registry {
         pool.next as usize - pool.free.len()
     }
 
-    fn with_table<R: Role, T>(&self, act: impl FnOnce(&Arc<Table<R>>) -> T) -> T {
-        let known = RwLockReadGuard::try_map(self.tables.read(), |tables| tables.get(&TypeId::of::<R>()));
-        let table = known.unwrap_or_else(|tables| {
-            drop(tables);
-            self.tables
-                .write()
-                .entry(TypeId::of::<R>())
-                .or_insert_with(|| Box::new(Table::<R>::new(&self.ids)));
-            RwLockReadGuard::map(self.tables.read(), |tables| &tables[&TypeId::of::<R>()])
-        });
-        act(table.downcast_ref().expect("tables are kept by role"))
+    fn table<R: Role>(&self) -> &Arc<Table<R>> {
+        let table =
+            self.tables.get_or_insert_with(TypeId::of::<R>(), || Box::new(Table::<R>::new(&self.ids)));
+        table.downcast_ref().expect("tables are kept by role")
     }
 }
 
@@ -149,14 +149,16 @@ impl<R: Role> Table<R> {
         let hash = hash_of(key);
         let mut search = Search::new(hash, key);
         let mut shard = table.shard(hash).lock();
-        if shard.find(hash, |entry| search.matches(entry)).is_some() {
-            return search.held.pop().expect("a match is held");
+        match shard.entry(hash, |entry| search.matches(entry), |entry| entry.hash) {
+            hash_table::Entry::Occupied(_) => search.held.pop().expect("a match is held"),
+            hash_table::Entry::Vacant(place) => {
+                let key = key.clone();
+                let id = table.ids.take();
+                let interned = Arc::new(Interned { id, hash, key, home: Arc::clone(table) });
+                place.insert(Entry { hash, id, interned: Arc::downgrade(&interned) });
+                interned
+            }
         }
-        let id = table.ids.take();
-        let interned = Arc::new(Interned { id, hash, key: key.clone(), home: Arc::clone(table) });
-        let entry = Entry { hash, id, interned: Arc::downgrade(&interned) };
-        shard.insert_unique(hash, entry, |entry| entry.hash);
-        interned
     }
 
     fn forget(&self, hash: u64, id: NodeId) {

@@ -2,29 +2,30 @@
 
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Condvar, Mutex};
-use rustc_hash::{FxHashMap, FxHashSet};
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use parking_lot::Mutex;
 
 use crate::Subject;
+use crate::frame::Frame;
 use crate::intern::NodeId;
 use crate::value::Outcome;
 
 /// The evaluation of one query. Made by whoever needs the query first; everybody else waits for it.
 pub(crate) struct Job {
     pub(crate) subject: Subject,
-    progress: Mutex<Progress>,
     done: OnceLock<Done>,
-    finished: Condvar,
+    progress: Mutex<Option<Box<Progress>>>,
 }
 
-/// Where an unfinished evaluation stands.
+/// What others can see of where an unfinished evaluation stands. Up to date while its thread waits for another.
 #[derive(Default)]
-pub(crate) struct Progress {
-    pub(crate) reads: Reads,
-    /// What it needs before it can go on.
-    pub(crate) needs: Option<Arc<Job>>,
+struct Progress {
+    reads: Vec<Subject>,
+    /// What it needs before it can go on. Once that is finished this says nothing.
+    needs: Option<Arc<Job>>,
     /// The old read being checked, while the old memo is checked.
-    pub(crate) checking: Option<NodeId>,
+    checking: Option<NodeId>,
 }
 
 /// What an evaluation came to.
@@ -38,77 +39,40 @@ pub(crate) struct Done {
 
 impl Job {
     fn new(subject: &Subject) -> Arc<Self> {
-        Arc::new(Self {
-            subject: subject.clone(),
-            progress: Mutex::default(),
-            done: OnceLock::new(),
-            finished: Condvar::new(),
-        })
+        Arc::new(Self { subject: subject.clone(), done: OnceLock::new(), progress: Mutex::new(None) })
     }
 
     pub(crate) fn done(&self) -> Option<&Done> {
         self.done.get()
     }
 
-    /// Changes where the evaluation stands; for the evaluation itself.
-    pub(crate) fn update<T>(&self, act: impl FnOnce(&mut Progress) -> T) -> T {
-        act(&mut self.progress.lock())
-    }
-
-    /// Ends the evaluation and wakes those who wait for it.
-    fn finish(&self, done: Done) {
-        // A job is finished once, by the thread that made it.
-        let _ = self.done.set(done);
-        // Whoever has seen the job unfinished under this lock is asleep once it is free again.
-        *self.progress.lock() = Progress::default();
-        self.finished.notify_all();
-    }
-
-    fn wait(&self) -> &Done {
+    /// Shows what the evaluation has read since it last did, and what it is checking.
+    pub(crate) fn show(&self, news: &[Subject], checking: Option<NodeId>) {
         let mut progress = self.progress.lock();
-        loop {
-            if let Some(done) = self.done.get() {
-                return done;
-            }
-            self.finished.wait(&mut progress);
-        }
-    }
-}
-
-/// Distinct subjects in the order they were first read.
-#[derive(Default)]
-pub(crate) struct Reads {
-    list: Vec<(NodeId, Subject)>,
-    /// The ids in the list once it is too long to be searched.
-    seen: FxHashSet<NodeId>,
-}
-
-impl Reads {
-    const SEARCHED: usize = 16;
-
-    pub(crate) fn record(&mut self, subject: &Subject) {
-        let id = subject.id();
-        if self.list.len() < Self::SEARCHED {
-            if self.list.iter().any(|(known, _)| *known == id) {
-                return;
-            }
-        } else {
-            if self.seen.is_empty() {
-                self.seen.extend(self.list.iter().map(|(id, _)| *id));
-            }
-            if !self.seen.insert(id) {
-                return;
-            }
-        }
-        self.list.push((id, subject.clone()));
+        let progress = progress.get_or_insert_default();
+        progress.reads.extend_from_slice(news);
+        progress.checking = checking;
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Subject> {
-        self.list.iter().map(|(_, subject)| subject)
+    /// Shows what the evaluation waits for.
+    pub(crate) fn needs(&self, job: &Arc<Self>) {
+        self.progress.lock().get_or_insert_default().needs = Some(Arc::clone(job));
     }
 
-    pub(crate) fn into_subjects(self) -> Box<[Subject]> {
-        self.list.into_iter().map(|(_, subject)| subject).collect()
+    /// Forgets what was shown, once the evaluation has ended.
+    pub(crate) fn hide(&self) {
+        // Dropped after the lock is released.
+        let _progress = self.progress.lock().take();
+    }
+
+    /// What the evaluation has shown of its reads, and of what it is checking.
+    pub(crate) fn shown(&self) -> (Vec<Subject>, Option<NodeId>) {
+        let progress = self.progress.lock();
+        progress.as_ref().map_or_else(Default::default, |shown| (shown.reads.clone(), shown.checking))
+    }
+
+    fn needed(&self) -> Option<Arc<Self>> {
+        self.progress.lock().as_ref()?.needs.clone()
     }
 }
 
@@ -117,7 +81,7 @@ const SHARDS: usize = 16;
 /// The evaluations made at one revision.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    shards: [Mutex<FxHashMap<NodeId, Arc<Job>>>; SHARDS],
+    shards: [Mutex<HashTable<(NodeId, Arc<Job>)>>; SHARDS],
     /// Finished jobs not taken yet.
     finished: Mutex<Vec<Arc<Job>>>,
     /// Held while somebody decides whether waiting would close a circle.
@@ -134,47 +98,53 @@ pub(crate) enum Claim {
 
 impl Jobs {
     pub(crate) fn claim(&self, subject: &Subject) -> Claim {
-        let mut shard = self.shard(subject.id()).lock();
-        if let Some(job) = shard.get(&subject.id()) {
-            return Claim::Theirs(Arc::clone(job));
+        let id = subject.id();
+        let mut shard = self.shard(id).lock();
+        match shard.entry(spread(id), |(known, _)| *known == id, |(known, _)| spread(*known)) {
+            Entry::Occupied(known) => Claim::Theirs(Arc::clone(&known.get().1)),
+            Entry::Vacant(place) => {
+                let job = Job::new(subject);
+                place.insert((id, Arc::clone(&job)));
+                Claim::Mine(job)
+            }
         }
-        let job = Job::new(subject);
-        shard.insert(subject.id(), Arc::clone(&job));
-        Claim::Mine(job)
     }
 
     pub(crate) fn find(&self, id: NodeId) -> Option<Arc<Job>> {
-        self.shard(id).lock().get(&id).cloned()
+        let shard = self.shard(id).lock();
+        shard.find(spread(id), |(known, _)| *known == id).map(|(_, job)| Arc::clone(job))
     }
 
-    pub(crate) fn finish(&self, job: &Arc<Job>, done: Done) {
+    /// Ends an evaluation and wakes those who wait for it; for the one who claimed it.
+    pub(crate) fn finish(&self, job: Arc<Job>, done: Done) {
         // Under the lock of the list: nobody finds it there unfinished, nor builds on it before it is there.
         let mut finished = self.finished.lock();
-        finished.push(Arc::clone(job));
-        job.finish(done);
+        // A job is finished once, by the thread that made it.
+        let _ = job.done.set(done);
+        finished.push(job);
     }
 
     /// Waits for a job, unless it in turn waits for `asker`: then gives the members of that cycle, each needing the next.
-    /// They all wait for `asker`, so their progress stands still until it ends.
+    /// They all wait for `asker`, so what they show stands still until it ends.
     pub(crate) fn wait<'a>(
         &self,
         job: &'a Arc<Job>,
-        asker: Option<&Arc<Job>>,
+        asker: Option<&Frame<'_>>,
     ) -> Result<&'a Done, Vec<Arc<Job>>> {
+        if let Some(done) = job.done() {
+            return Ok(done);
+        }
         if let Some(asker) = asker {
-            // Every wait is decided under one lock and entered before it is released, so whoever would close a circle
-            // sees the rest of it.
+            // Every wait is decided under one lock and shown before it is released, so whoever would close a circle sees
+            // the rest of it.
             let _deciding = self.waiting.lock();
-            if let Some(cycle) = chain(job, asker) {
+            asker.show();
+            if let Some(cycle) = chain(job, asker.job) {
                 return Err(cycle);
             }
-            asker.update(|progress| progress.needs = Some(Arc::clone(job)));
+            asker.job.needs(job);
         }
-        let done = job.wait();
-        if let Some(asker) = asker {
-            asker.update(|progress| progress.needs = None);
-        }
-        Ok(done)
+        Ok(job.done.wait())
     }
 
     /// How many evaluations have been made here.
@@ -192,9 +162,14 @@ impl Jobs {
         std::mem::take(&mut *self.finished.lock())
     }
 
-    fn shard(&self, id: NodeId) -> &Mutex<FxHashMap<NodeId, Arc<Job>>> {
+    fn shard(&self, id: NodeId) -> &Mutex<HashTable<(NodeId, Arc<Job>)>> {
         &self.shards[id.0 as usize % SHARDS]
     }
+}
+
+/// The hash of an id: ids are dense, so a multiplication spreads them well over all bits.
+fn spread(id: NodeId) -> u64 {
+    u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
 }
 
 /// The jobs from `first` to `last`, each needing the next, if there are such.
@@ -205,7 +180,11 @@ fn chain(first: &Arc<Job>, last: &Arc<Job>) -> Option<Vec<Arc<Job>>> {
         if Arc::ptr_eq(current, last) {
             return Some(chain);
         }
-        let next = current.update(|progress| progress.needs.clone())?;
+        // What needed a finished job does so no longer. An unfinished one is needed for as long as it is unfinished.
+        if current.done().is_some() {
+            return None;
+        }
+        let next = current.needed()?;
         chain.push(next);
     }
 }

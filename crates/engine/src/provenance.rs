@@ -62,7 +62,7 @@ impl Snapshot {
         let mut open = VecDeque::from([(query, None, 1)]);
         while let Some((query, via, depth)) = open.pop_front() {
             // Also for a query that was read: its memo may have gone since.
-            stage.resolve(&query, None);
+            stage.get(&query);
             for subject in direct_reads(stage, &query) {
                 if !seen.insert(subject.id()) {
                     continue;

@@ -38,7 +38,7 @@ impl<Q: Query> Root<Q> {
 
     /// The value as of the latest revision.
     pub fn value(&self) -> Result<Arc<Q::Value>, QueryError> {
-        self.core.current().resolve(&self.query, None).outcome.into_result()
+        self.core.current().get(&self.query).outcome.into_result()
     }
 }
 

@@ -28,26 +28,26 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
         let subject = self.registry.find::<Value<I>>(key)?;
-        self.input::<I>(&subject)
+        self.input::<I>(subject.id())
     }
 
     pub(crate) fn members<I: Input>(&self, index: &I::Index) -> Arc<[I::Key]> {
         let subject = self.registry.find::<Bucket<I>>(index);
-        subject.map(|subject| self.sorted::<I>(&subject)).unwrap_or_default()
+        subject.map(|subject| self.sorted::<I>(subject.id())).unwrap_or_default()
     }
 
     pub(crate) fn keys<I: Input>(&self) -> Arc<[I::Key]> {
         let subject = self.registry.find::<All<I>>(&());
-        subject.map(|subject| self.sorted::<I>(&subject)).unwrap_or_default()
+        subject.map(|subject| self.sorted::<I>(subject.id())).unwrap_or_default()
     }
 
-    pub(crate) fn input<I: Input>(&self, subject: &Subject) -> Option<Arc<I::Value>> {
-        self.world.input(subject.id()).cloned().map(typed)
+    pub(crate) fn input<I: Input>(&self, id: NodeId) -> Option<Arc<I::Value>> {
+        self.world.input(id).cloned().map(typed)
     }
 
     /// The keys in a bucket of family `I`, sorted.
-    pub(crate) fn sorted<I: Input>(&self, bucket: &Subject) -> Arc<[I::Key]> {
-        let Some(members) = self.world.members(bucket.id()) else { return Arc::default() };
+    pub(crate) fn sorted<I: Input>(&self, bucket: NodeId) -> Arc<[I::Key]> {
+        let Some(members) = self.world.members(bucket) else { return Arc::default() };
         let sorted = members.sorted.get_or_init(|| {
             let nodes = members.ids.iter().filter_map(|id| self.world.node(id));
             let mut keys: Vec<I::Key> =

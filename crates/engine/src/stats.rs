@@ -4,8 +4,7 @@ use std::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::RwLock;
-use rustc_hash::FxHashMap;
+use crate::typemap::TypeMap;
 
 /// Size and work of an engine since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,19 +30,16 @@ pub struct Stats {
 /// Work done by one engine.
 #[derive(Default)]
 pub(crate) struct Counters {
-    evaluations: RwLock<FxHashMap<TypeId, (&'static str, AtomicU64)>>,
+    /// By query family: its name, and how often one of it ran.
+    evaluations: TypeMap<(&'static str, AtomicU64)>,
     validations: AtomicU64,
     hits: AtomicU64,
 }
 
 impl Counters {
     pub(crate) fn add_evaluation(&self, family: TypeId, name: &'static str) {
-        if let Some((_, count)) = self.evaluations.read().get(&family) {
-            count.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        let mut evaluations = self.evaluations.write();
-        evaluations.entry(family).or_insert((name, AtomicU64::new(0))).1.fetch_add(1, Ordering::Relaxed);
+        let (_, count) = self.evaluations.get_or_insert_with(family, || (name, AtomicU64::new(0)));
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn add_validation(&self) {
@@ -51,7 +47,9 @@ impl Counters {
     }
 
     pub(crate) fn add_hits(&self, hits: u64) {
-        self.hits.fetch_add(hits, Ordering::Relaxed);
+        if hits > 0 {
+            self.hits.fetch_add(hits, Ordering::Relaxed);
+        }
     }
 
     pub(crate) fn validations(&self) -> u64 {
@@ -65,7 +63,7 @@ impl Counters {
     /// Evaluations by the name of the query family.
     pub(crate) fn evaluations(&self) -> BTreeMap<&'static str, u64> {
         let mut by_name = BTreeMap::new();
-        for (name, count) in self.evaluations.read().values() {
+        for (name, count) in self.evaluations.values() {
             *by_name.entry(*name).or_default() += count.load(Ordering::Relaxed);
         }
         by_name
