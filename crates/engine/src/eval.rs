@@ -92,13 +92,7 @@ impl Stage {
         })
     }
 
-    fn perform(
-        &self,
-        job: Arc<Job>,
-        old: Option<&Memo>,
-        asker: Option<&Frame<'_>>,
-        depth: u32,
-    ) -> Resolved {
+    fn perform(&self, job: Arc<Job>, old: Option<&Memo>, asker: Option<&Frame<'_>>, depth: u32) -> Resolved {
         let frame = Frame::new(&job, asker, depth);
         let done = match old {
             Some(memo) if self.still_holds(&frame, memo) => {
@@ -123,7 +117,8 @@ impl Stage {
         let Some(suspicions) = self.marks.suspicions(frame.id()) else { return true };
         // A member of a cycle is kept with the reads of all members: they are not its own, so it cannot be in the middle
         // of them.
-        let in_cycle = matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(frame.id()).is_some());
+        let in_cycle =
+            matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(frame.id()).is_some());
         if in_cycle || suspicions.iter().any(|read| self.marks.changed(*read)) {
             return false;
         }

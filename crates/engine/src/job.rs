@@ -78,10 +78,13 @@ impl Job {
 
 const SHARDS: usize = 16;
 
+/// Some of the evaluations, by the ids of their queries.
+type Shard = Mutex<HashTable<(NodeId, Arc<Job>)>>;
+
 /// The evaluations made at one revision.
 #[derive(Default)]
 pub(crate) struct Jobs {
-    shards: [Mutex<HashTable<(NodeId, Arc<Job>)>>; SHARDS],
+    shards: [Shard; SHARDS],
     /// Finished jobs not taken yet.
     finished: Mutex<Vec<Arc<Job>>>,
     /// Held while somebody decides whether waiting would close a circle.
@@ -162,7 +165,7 @@ impl Jobs {
         std::mem::take(&mut *self.finished.lock())
     }
 
-    fn shard(&self, id: NodeId) -> &Mutex<HashTable<(NodeId, Arc<Job>)>> {
+    fn shard(&self, id: NodeId) -> &Shard {
         &self.shards[id.0 as usize % SHARDS]
     }
 }

@@ -48,9 +48,9 @@ fn place(subject: &Subject) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Input;
     use crate::intern::Registry;
     use crate::subject::Value;
-    use crate::Input;
 
     struct Number;
     impl Input for Number {
