@@ -137,6 +137,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
     if arguments.diagnostics {
         // What cannot be read is part of the findings.
         words = diagnose::objects(&input::find(&arguments.files.config), global);
+        words.extend(diagnose::world(&snapshot)?);
         words.extend(diagnose::left_out(&snapshot, &proxy)?);
     }
     Ok(Generated { text, words })

@@ -101,6 +101,11 @@ const ENDPOINTS: &[Endpoint] = &[
     endpoint("configz", "All configuration objects", Debug::configz),
     endpoint("connections", "Clients, by connection", Debug::connections),
     own("convergence", "Objects whose last change some client does not have yet", Debug::convergence),
+    own(
+        "diagnostics",
+        "Objects that are valid and yet wrong: dangling references, conflicts",
+        Debug::diagnostics,
+    ),
     endpoint("ecdsz", "Extensions a proxy gets", Debug::ecdsz),
     endpoint("edsz", "Endpoints a proxy gets", Debug::edsz),
     endpoint("endpointShardz", "Endpoints by service and registry", Debug::endpoint_shardz),

@@ -4,7 +4,6 @@
 //! Tokens of an issuer whose keys are not known are refused. Keys that were known stay in use while their server cannot be
 //! reached, though not for ever.
 
-mod address;
 mod client;
 mod fetch;
 

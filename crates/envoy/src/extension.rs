@@ -2,6 +2,7 @@
 //!
 //! Scripts are part of the listeners. Modules are not: the proxy asks for them by name, and its agent fetches them.
 
+mod unfetched;
 mod wasm;
 
 use std::sync::Arc;
@@ -53,10 +54,15 @@ impl Query for Extensions {
 fn module(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<TypedExtensionConfig> {
     let (namespace, object) = name.strip_prefix(PREFIX)?.split_once('.')?;
     let extension = extension::named(ctx, view, namespace, object)?;
-    let config = Some(wasm::config(ctx, view, &extension)?);
-    let typed_config = match extension.layer() {
-        Layer::Http => Any::pack(&HttpWasm { config }),
-        Layer::Network => Any::pack(&NetworkWasm { config }),
+    let typed_config = match extension.blocked_address(ctx) {
+        Some(address) => unfetched::in_place_of(&extension, address),
+        None => {
+            let config = Some(wasm::config(ctx, view, &extension)?);
+            match extension.layer() {
+                Layer::Http => Any::pack(&HttpWasm { config }),
+                Layer::Network => Any::pack(&NetworkWasm { config }),
+            }
+        }
     };
     Some(TypedExtensionConfig { name: name.to_owned(), typed_config: Some(typed_config) })
 }

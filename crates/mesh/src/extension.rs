@@ -2,21 +2,25 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use canopus_api::Kind;
 use canopus_api::credential::{Credential, resource_name};
 use canopus_api::istio::{TrafficExtension, WasmPlugin};
 use canopus_api::url::Url;
+use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::{ExecutionPhase, FilterConfig};
 use canopus_proto::istio::extensions::v1alpha1::{
     PluginType, TrafficExtension as Spec, TrafficSelector, WasmConfig,
 };
 use canopus_proto::istio::r#type::v1beta1::WorkloadMode;
+use canopus_runtime::flags::BLOCKED_CIDRS_IN_WASM_FETCH;
 use jiff::Timestamp;
 
 use crate::attachment::{Claim, Subject};
+use crate::blocked::Blocked;
 use crate::proxy::View;
 use crate::service::{self, Service, ServiceKey};
 use crate::telemetry::Side;
@@ -98,6 +102,11 @@ impl Extension {
             Ok(Credential::Object { name, .. }) => Some(name.into_string()),
             _ => None,
         }
+    }
+
+    /// The address its module would have to be fetched from, and is not.
+    pub fn blocked_address(&self, ctx: &Ctx<'_>) -> Option<IpAddr> {
+        blocked_address(ctx, &self.wasm()?.url)
     }
 
     /// Whether there is something to run.
@@ -247,4 +256,14 @@ fn of_plugin(plugin: &WasmPlugin) -> Spec {
             verification_key: String::new(),
         })),
     }
+}
+
+/// The address of a module's URL, if that is one nobody is to connect to. Names are for whoever resolves them to check.
+pub(crate) fn blocked_address(ctx: &Ctx<'_>, url: &str) -> Option<IpAddr> {
+    let parsed = Url::parse(url).ok()?;
+    // What has no scheme is an image, and begins with where it is.
+    let host = if parsed.scheme.is_empty() { url.split('/').next().unwrap_or(url) } else { parsed.host };
+    let address = parse_ip(host).ok()?;
+    let (blocked, _) = Blocked::new(settings(ctx).flags.get(BLOCKED_CIDRS_IN_WASM_FETCH));
+    blocked.contains(address).then_some(address)
 }

@@ -24,6 +24,8 @@ use crate::proxy::{Proxy, View};
 use crate::target::{Target, Targets};
 use crate::world::{objects_of, settings};
 
+use select::Selected;
+
 pub use merge::claim as claim_hosts;
 
 /// A Gateway as the merge sees it, whether a user wrote it or it was made from another kind of object.
@@ -288,18 +290,21 @@ pub enum Reason {
 
 impl fmt::Display for Rejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Gateway {} server {}: ", self.gateway, self.server)?;
-        match &self.reason {
-            Reason::NoPort => f.write_str("it has no port"),
-            Reason::DuplicateHosts(hosts) => {
+        write!(f, "Gateway {} server {}: {}", self.gateway, self.server, self.reason)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoPort => f.write_str("it has no port"),
+            Self::DuplicateHosts(hosts) => {
                 write!(f, "another server of the port has the hosts {}", hosts.join(", "))
             }
-            Reason::ProtocolConflict { older } => write!(f, "an older server speaks {older} on the port"),
-            Reason::PortTaken => f.write_str("an older server has the port"),
-            Reason::DuplicatePortName => {
-                f.write_str("another HTTPS server of the port has the same port name")
-            }
-            Reason::Foreign => f.write_str("the proxy is managed for Gateways of another namespace"),
+            Self::ProtocolConflict { older } => write!(f, "an older server speaks {older} on the port"),
+            Self::PortTaken => f.write_str("an older server has the port"),
+            Self::DuplicatePortName => f.write_str("another HTTPS server of the port has the same port name"),
+            Self::Foreign => f.write_str("the proxy is managed for Gateways of another namespace"),
         }
     }
 }
@@ -320,4 +325,14 @@ impl Query for Merged {
         merged.rejected = rejected;
         merged
     }
+}
+
+/// Servers left out where a proxy runs a Gateway and all others with the same selector.
+pub(crate) fn rejected_among(ctx: &Ctx<'_>, gateway: &GatewayConfig) -> Vec<Rejection> {
+    let all = ctx.get::<Gateways>(&());
+    let of_its_proxies = all.iter().filter(|other| {
+        other.attachment == Attachment::Selector && other.spec.selector == gateway.spec.selector
+    });
+    let selected: Vec<_> = of_its_proxies.map(|other| Selected::by_selector(other.clone())).collect();
+    merge::merge(&selected, None, &settings(ctx).flags).rejected
 }

@@ -7,8 +7,10 @@
 
 pub mod attachment;
 pub mod authorization;
+pub mod blocked;
 pub mod credential;
 pub mod destination_rule;
+pub mod diagnostic;
 mod discovery;
 pub mod dump;
 pub mod endpoint;

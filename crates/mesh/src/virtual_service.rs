@@ -179,15 +179,20 @@ fn with_delegates(
         let namespace = if delegate.namespace.is_empty() { origin.namespace() } else { &delegate.namespace };
         let key = ObjectKey::new(Kind::VirtualService, namespace, &delegate.name);
         let Some(found) = object::<Object>(ctx, &Origin::new(origin.cluster.clone(), key)) else { continue };
-        let visible = visibility(&found.spec.export_to, settings, namespace);
-        let seen = visible.contains(&Visibility::Public)
-            || visible.contains(&Visibility::Namespace(origin.namespace().into()));
-        if found.spec.hosts.is_empty() && seen {
+        if may_delegate(&found, namespace, origin.namespace(), settings) {
             let resolved = names::resolve(&found.spec, namespace, &settings.domain);
             spec.http.extend(delegate::merge(&http, resolved.http));
         }
     }
     spec
+}
+
+/// Whether an object of `namespace` can be the delegate of one of namespace `of`.
+pub(crate) fn may_delegate(object: &Object, namespace: &str, of: &str, settings: &MeshSettings) -> bool {
+    let visible = visibility(&object.spec.export_to, settings, namespace);
+    let is_seen =
+        visible.contains(&Visibility::Public) || visible.contains(&Visibility::Namespace(of.into()));
+    object.spec.hosts.is_empty() && is_seen
 }
 
 fn oldest_first(services: &mut [Arc<VirtualService>]) {

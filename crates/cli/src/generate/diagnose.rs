@@ -1,6 +1,7 @@
 //! What is wrong with the objects, and what had to be left out for it.
 
 use canopus_engine::{QueryError, Snapshot};
+use canopus_mesh::diagnostic::{self, Severity};
 use canopus_mesh::gateway::Merged;
 use canopus_mesh::proxy::{Proxy, ViewOf};
 use indicatif::ProgressBar;
@@ -18,6 +19,15 @@ pub(super) fn objects(inputs: &[Input], global: &Global) -> Vec<Word> {
     noteworthy
         .map(|file| Word { is_error: !file.is_valid(), text: report::text(std::slice::from_ref(&file)) })
         .collect()
+}
+
+/// What is wrong with the objects together.
+pub(super) fn world(world: &Snapshot) -> Result<Vec<Word>, QueryError> {
+    let found = diagnostic::all(world)?;
+    Ok(found
+        .iter()
+        .map(|found| Word { text: format!("{found}\n"), is_error: found.severity == Severity::Error })
+        .collect())
 }
 
 /// Servers of Gateways that the proxy does not run.

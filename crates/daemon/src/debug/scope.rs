@@ -6,6 +6,7 @@ use std::sync::Arc;
 use canopus_api::Object;
 use canopus_engine::{Ctx, Engine, Query, QueryError};
 use canopus_mesh::destination_rule::{Rule, RulesFor};
+use canopus_mesh::diagnostic;
 use canopus_mesh::dump::{self, Selection};
 use canopus_mesh::proxy::{View, ViewOf};
 use canopus_mesh::scope::{Scope, scope};
@@ -37,6 +38,18 @@ impl Debug {
         };
         let world = dump::world(self.engine(), &selection)?;
         Ok(Answer::json(question, &serde_json::to_value(world).unwrap_or_default()))
+    }
+
+    /// What is wrong with objects that are valid by themselves; `namespace` and `severity` narrow it.
+    pub(super) fn diagnostics(&self, question: &Question) -> Result<Answer, QueryError> {
+        let mut found = diagnostic::all(&self.engine().snapshot())?;
+        if let Some(namespace) = question.parameters.get("namespace").filter(|text| !text.is_empty()) {
+            found.retain(|one| *one.object.namespace == *namespace);
+        }
+        if let Some(severity) = question.parameters.get("severity").filter(|text| !text.is_empty()) {
+            found.retain(|one| one.severity.name() == severity);
+        }
+        Ok(Answer::json(question, &serde_json::to_value(found).unwrap_or_default()))
     }
 
     /// What the Sidecar of a proxy lets it see.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use canopus_runtime::flags::{Flags, JWKS_RESOLVER_INSECURE_SKIP_VERIFY};
+use canopus_mesh::blocked::Blocked;
+use canopus_runtime::flags::{BLOCKED_CIDRS_IN_JWKS_URIS, Flags, JWKS_RESOLVER_INSECURE_SKIP_VERIFY};
 use http::{Request, Uri, header};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::client::conn::http1;
@@ -20,7 +21,6 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::TlsConnector;
 use tracing::warn;
 
-use super::address::Blocked;
 use super::fetch::FetchError;
 
 /// The longest document that is read.
@@ -43,7 +43,9 @@ impl Client {
     pub(super) fn new(flags: &Flags) -> Self {
         let tls = tls(flags.get(JWKS_RESOLVER_INSECURE_SKIP_VERIFY));
         let tls = tls.inspect_err(|error| warn!(%error, "nothing can be fetched over https")).ok();
-        Self { blocked: Arc::new(Blocked::new(flags)), tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))) }
+        let (blocked, errors) = Blocked::new(flags.get(BLOCKED_CIDRS_IN_JWKS_URIS));
+        errors.iter().for_each(|error| warn!(%error, "BLOCKED_CIDRS_IN_JWKS_URIS"));
+        Self { blocked: Arc::new(blocked), tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))) }
     }
 
     /// A client that trusts these authorities, in PEM.

@@ -1,6 +1,7 @@
 //! Which objects a fact rests on, and what rests on objects.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 
 use canopus_engine::{Engine, Query, ReadKind, Snapshot};
 use serde::Serialize;
@@ -33,6 +34,12 @@ impl From<&Origin> for ObjectRef {
             cluster: origin.cluster.as_ref().into(),
             origin: origin.clone(),
         }
+    }
+}
+
+impl fmt::Display for ObjectRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.origin.key.fmt(f)
     }
 }
 

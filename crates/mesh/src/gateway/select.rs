@@ -20,6 +20,13 @@ pub(super) struct Selected {
     pub(super) by_selector: bool,
 }
 
+impl Selected {
+    /// A Gateway on a proxy that its selector picks, and that is behind no service.
+    pub(super) fn by_selector(gateway: Arc<GatewayConfig>) -> Self {
+        Self { gateway, targets: Vec::new(), by_selector: true }
+    }
+}
+
 /// The Gateways of a view, oldest first, and the servers of those that are kept away from it.
 pub(super) fn for_view(ctx: &Ctx<'_>, view: &View) -> (Vec<Selected>, Vec<Rejection>) {
     let flags = settings(ctx).flags.clone();
