@@ -36,11 +36,16 @@ fn route(namespace: &str, timeout: u32, version: u32) -> String {
     )
 }
 
-fn sidecar(namespace: &str) -> String {
+fn sidecar(namespace: &str, name: &str) -> String {
     format!(
-        "{{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {{name: d, namespace: {namespace}}}, \
+        "{{apiVersion: networking.istio.io/v1, kind: Sidecar, metadata: {{name: {name}, namespace: {namespace}}}, \
          spec: {{egress: [{{hosts: [./*]}}]}}}}"
     )
+}
+
+fn scope(namespace: &str, sidecar: &str) -> ScopeKey {
+    let sidecar = Origin::new("Kubernetes", ObjectKey::new(Kind::Sidecar, namespace, sidecar));
+    ScopeKey::Sidecars(namespace.into(), Some(sidecar))
 }
 
 /// Three namespaces of one service each, whose proxies see their own namespace alone.
@@ -59,17 +64,13 @@ impl Mesh {
                 service(namespace, 80, ""),
                 slice(namespace, true),
                 route(namespace, 1, 1),
-                sidecar(namespace),
+                sidecar(namespace, "d"),
             ];
             documents.iter().for_each(|document| drop(set(&engine, document)));
         }
-        let scope = |namespace: &str| {
-            let sidecar = Origin::new("Kubernetes", ObjectKey::new(Kind::Sidecar, namespace, "d"));
-            ScopeKey::Sidecars(namespace.into(), Some(sidecar))
-        };
         let key = |namespace: &str| ServiceKey::new(format!("s.{namespace}.svc.cluster.local"), namespace);
         Self {
-            scopes: engine.watch_all::<Scopes>(NAMESPACES.map(scope)),
+            scopes: engine.watch_all::<Scopes>(NAMESPACES.map(|namespace| scope(namespace, "d"))),
             hosts: engine.watch_all::<ServicesByHost>(NAMESPACES.map(|namespace| key(namespace).host)),
             endpoints: engine.watch_all::<Endpoints>(NAMESPACES.map(key)),
             engine,
@@ -122,7 +123,31 @@ fn changed_route_concerns_those_who_import_it() {
     let mesh = Mesh::new();
     let (applied, ran) = mesh.apply(&route("b", 2, 2));
     assert_eq!(applied.changed, [mesh.scopes[1].id()]);
-    assert_eq!(ran, BTreeMap::from([("scopes", 1), ("virtual_service", 1), ("virtual_services_in", 1)]));
+    let expected = [
+        ("imported_route_targets", 1),
+        ("imported_routes", 1),
+        ("scopes", 1),
+        ("virtual_service", 1),
+        ("virtual_services_in", 1),
+    ];
+    assert_eq!(ran, BTreeMap::from(expected));
+}
+
+#[test]
+fn changed_objects_are_imported_once_for_all_sidecars_that_import_the_same() {
+    let mesh = Mesh::new();
+    for name in ["e", "f"] {
+        set(&mesh.engine, &sidecar("b", name));
+    }
+    let more = mesh.engine.watch_all::<Scopes>(["e", "f"].map(|name| scope("b", name)));
+    let mut scopes = vec![mesh.scopes[1].id(), more[0].id(), more[1].id()];
+    scopes.sort();
+    let (applied, ran) = mesh.apply(&route("b", 2, 2));
+    assert_eq!(applied.changed, scopes);
+    assert_eq!((ran["imported_routes"], ran["scopes"]), (1, 3), "{ran:?}");
+    assert!(!ran.contains_key("services_in_sight"), "{ran:?}");
+    let (_, ran) = mesh.apply(&service("b", 81, ""));
+    assert_eq!((ran["imported_services"], ran["services_in_sight"], ran["scopes"]), (1, 1, 3), "{ran:?}");
 }
 
 #[test]

@@ -83,7 +83,7 @@ impl Query for Visible {
 
     fn run(ctx: &Ctx<'_>, view: &View) -> Sight {
         let scope = scope(ctx, view);
-        let rules = scope.services.iter().map(|service| {
+        let rules = scope.services().iter().map(|service| {
             let rules = ctx.get::<RulesFor>(&(view.namespace.clone(), service.key()));
             (service.host.clone(), rules.as_ref().clone())
         });
@@ -100,7 +100,8 @@ struct Shown<'a> {
 impl Shown<'_> {
     fn scope(&self, sight: &Sight, view: &View, version: String) -> Value {
         let scope = &sight.scope;
-        let by_host = scope.services.iter().map(|service| (service.host.to_string(), self.service(service)));
+        let by_host =
+            scope.services().iter().map(|service| (service.host.to_string(), self.service(service)));
         let by_host: Map<String, Value> = by_host.collect();
         let listeners: Vec<Value> =
             scope.listeners.iter().map(|listener| self.services(&listener.services)).collect();
@@ -116,7 +117,7 @@ impl Shown<'_> {
             "name": name,
             "namespace": namespace,
             "outboundTrafficPolicy": json::write(&scope.outbound_policy).to_json(),
-            "services": self.services(&scope.services),
+            "services": self.services(scope.services()),
             "egressListenerServices": listeners,
             "servicesByHostname": by_host,
             "sidecar": scope.sidecar.as_ref().map(|sidecar| json::write(&sidecar.spec).to_json()),

@@ -92,7 +92,7 @@ impl Query for EndpointAddresses {
     fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
         let env = Env::new(ctx, view);
         let scope = scope::scope(ctx, view);
-        let services = scope.listeners.iter().flat_map(|listener| &listener.services);
+        let services = scope.listeners.iter().flat_map(|listener| listener.services.iter());
         let ports = services.flat_map(|service| service.ports.iter().map(move |port| (service, port)));
         ports
             .filter(|(service, port)| plan::listens_per_endpoint(service, view, &env, port))

@@ -112,7 +112,7 @@ pub(super) struct Seen {
 impl Seen {
     /// The services in scope.
     pub(super) fn services(&self) -> &[Arc<Service>] {
-        &self.scope.services
+        self.scope.services()
     }
 }
 
@@ -128,7 +128,7 @@ impl Query for SeenBy {
         let scope = scope(ctx, view);
         let gateways = if view.is_gateway() { gateways(ctx, view) } else { Vec::new() };
         let virtual_services = match gateways.is_empty() {
-            true => scope.listeners.iter().flat_map(|listener| listener.virtual_services.clone()).collect(),
+            true => scope.listeners.iter().flat_map(|listener| listener.virtual_services.to_vec()).collect(),
             false => gateways.iter().flat_map(|(name, _)| for_gateway(ctx, &view.namespace, name)).collect(),
         };
         let rule = |service: &Arc<Service>| {
@@ -136,7 +136,7 @@ impl Query for SeenBy {
             Some((service.host.clone(), outbound_rule(ctx, view, &key)?.from.clone()))
         };
         Seen {
-            rules: scope.services.iter().filter_map(rule).collect(),
+            rules: scope.services().iter().filter_map(rule).collect(),
             sidecar: sidecar_of(ctx, view),
             gateways: gateways.into_iter().flat_map(|(_, origins)| origins).collect(),
             virtual_services: each_once(virtual_services),

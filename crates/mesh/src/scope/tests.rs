@@ -85,7 +85,7 @@ fn shown(services: &[Arc<Service>]) -> Vec<String> {
 #[test]
 fn everything_visible_is_known_when_no_sidecar_says_otherwise() {
     let scope = scope("");
-    assert_eq!(shown(&scope.services), ["a.com 80,81", "b.com 80,443"]);
+    assert_eq!(shown(scope.services()), ["a.com 80,81", "b.com 80,443"]);
     assert_eq!(scope.listeners[0].virtual_services.len(), 1);
     assert!(scope.allows_any());
     assert!(scope.service("b.com").is_some() && scope.service("hidden.com").is_none());
@@ -104,7 +104,7 @@ spec:
 ",
     );
     assert_eq!(shown(&scope.listeners[0].services), ["a.com 80,81"]);
-    assert_eq!(shown(&scope.services), ["a.com 80,81", "b.com 443"]);
+    assert_eq!(shown(scope.services()), ["a.com 80,81", "b.com 443"]);
     assert!(!scope.allows_any());
 }
 
@@ -127,7 +127,7 @@ spec:
     assert_eq!(of(81), ["a.com 81"]);
     assert_eq!(of(9000), ["b.com 80,443"]);
     assert!(scope.listener_for(443, "").is_none());
-    assert_eq!(shown(&scope.services), ["a.com 80,81", "b.com 80,443"]);
+    assert_eq!(shown(scope.services()), ["a.com 80,81", "b.com 80,443"]);
 }
 
 #[test]

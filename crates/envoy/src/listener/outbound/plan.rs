@@ -143,7 +143,7 @@ impl Planner<'_> {
         if let Some(written) = written {
             let port = sidecar_port(written);
             if self.allows(&binding, &port) {
-                for service in &listener.services {
+                for service in listener.services.iter() {
                     self.add(Request::new(service, &port, binding.clone(), &listener.virtual_services));
                 }
             }
@@ -151,7 +151,7 @@ impl Planner<'_> {
         }
         // Who is on a port that the Sidecar lists is decided; this is for all other ports.
         self.entries.values_mut().for_each(|entry| entry.locked = true);
-        for service in &listener.services {
+        for service in listener.services.iter() {
             for port in &service.ports {
                 if !self.allows(&binding, port) {
                     continue;

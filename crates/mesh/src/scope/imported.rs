@@ -1,0 +1,127 @@
+//! What egress listeners import. Listeners of one namespace that ask for the same share it, whatever Sidecar they are of.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_engine::{Ctx, Query};
+
+use super::imports::Imports;
+use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible, visible_in};
+use crate::virtual_service::{self, VirtualService, destinations};
+
+/// What an egress listener asks for.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Import {
+    /// Where routes and services may come from.
+    pub(super) entries: Entries,
+    /// The port that services count with, if not with all.
+    pub(super) port: Option<u32>,
+}
+
+/// The `namespace/name` entries of an egress listener.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Entries {
+    /// The namespace that imports.
+    pub(super) importer: Arc<str>,
+    pub(super) hosts: Arc<[String]>,
+}
+
+impl Entries {
+    fn parse(&self) -> Imports {
+        Imports::new(&self.hosts, &self.importer)
+    }
+}
+
+impl Import {
+    pub(super) fn importer(&self) -> &Arc<str> {
+        &self.entries.importer
+    }
+
+    /// A service as the listener has it; `None` if it has nothing of it.
+    fn trim(&self, service: Arc<Service>) -> Option<Arc<Service>> {
+        match self.port {
+            Some(wanted) => with_ports(&service, |port| port == wanted),
+            None => Some(service),
+        }
+    }
+
+    /// The service that a route leads to, with the ports that it leads to.
+    pub(super) fn target(&self, service: Arc<Service>, ports: &BTreeSet<u32>) -> Option<Arc<Service>> {
+        if self.port.is_some() {
+            self.trim(service)
+        } else if ports.is_empty() || ports.contains(&0) {
+            Some(service)
+        } else {
+            with_ports(&service, |port| ports.contains(&port))
+        }
+    }
+}
+
+/// The VirtualServices that entries let in, in the order in which they count.
+pub(super) struct ImportedRoutes;
+
+impl Query for ImportedRoutes {
+    const NAME: &'static str = "imported_routes";
+    type Key = Entries;
+    type Value = Vec<Arc<VirtualService>>;
+
+    fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
+        let imports = entries.parse();
+        let owners = imports.namespaces();
+        imports.virtual_services(virtual_service::for_sidecars(ctx, &entries.importer, owners.as_deref()))
+    }
+}
+
+/// Where the routes that entries let in lead to, in their order: it stays as it is when they change in other ways.
+pub(super) struct RouteTargets;
+
+impl Query for RouteTargets {
+    const NAME: &'static str = "imported_route_targets";
+    type Key = Entries;
+    /// Hosts with the ports of theirs that are meant.
+    type Value = Vec<(String, BTreeSet<u32>)>;
+
+    fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
+        let routes = ctx.get::<ImportedRoutes>(entries);
+        routes.iter().flat_map(|route| destinations(&route.spec, Some(&entries.importer))).collect()
+    }
+}
+
+/// The services that an egress listener imports, with the ports that it imports.
+pub(super) struct ImportedServices;
+
+impl Query for ImportedServices {
+    const NAME: &'static str = "imported_services";
+    type Key = Import;
+    type Value = Vec<Arc<Service>>;
+
+    fn run(ctx: &Ctx<'_>, import: &Import) -> Self::Value {
+        let (imports, importer) = (import.entries.parse(), import.importer());
+        let trim = |service| import.trim(service);
+        match (imports.all_named(), imports.namespaces()) {
+            (Some(named), _) => imports.services(&named_services(ctx, importer, named), trim),
+            (None, Some(owners)) => imports.services(&visible_in(ctx, importer, &owners), trim),
+            (None, None) => imports.services(&ctx.get::<VisibleServices>(importer), trim),
+        }
+    }
+}
+
+/// The visible services of namespaces and hosts, oldest first. Parity: of a service at several addresses only the first
+/// counts where it is imported by name.
+fn named_services(ctx: &Ctx<'_>, namespace: &str, named: Vec<(&str, &str)>) -> Vec<Arc<Service>> {
+    let owned = |(owner, host): (&str, &str)| ctx.get::<ServicesByHost>(&host.into()).get(owner).cloned();
+    let mut services: Vec<_> = named.into_iter().filter_map(owned).collect();
+    services.retain(|service| is_visible(ctx, service, namespace));
+    service::oldest_first(&mut services);
+    services
+}
+
+/// The service with those of its ports that are wanted; `None` if none is.
+fn with_ports(service: &Arc<Service>, wanted: impl Fn(u32) -> bool) -> Option<Arc<Service>> {
+    let ports: Vec<_> = service.ports.iter().filter(|port| wanted(port.number)).cloned().collect();
+    match ports.len() {
+        0 => None,
+        all if all == service.ports.len() => Some(service.clone()),
+        _ => Some(Arc::new(Service { ports, ..Service::clone(service) })),
+    }
+}
