@@ -1,21 +1,39 @@
+use std::path::PathBuf;
+use std::process::Command;
+
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::MetadataCommand;
+use canopus_parts::{Part, ensure as ensure_parts};
+use cargo_metadata::{Metadata, MetadataCommand};
 
 use crate::shell::{cargo, root, run};
 
-/// Runs the benchmarks of the crates that have some.
+/// The name under which the load rig is asked for.
+const RIG: &str = "rig";
+
+/// Runs the benchmarks of the crates that have some, or the load rig.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:
   cargo xtask bench                     every benchmark
   cargo xtask bench proto               those of one crate
-  cargo xtask bench -- --save-baseline before")]
+  cargo xtask bench -- --save-baseline before
+  cargo xtask bench --quick             the load rig, canopusd alone, in minutes
+  cargo xtask bench --quick --peer PATH the same, beside a program with the flags of pilot-discovery
+  cargo xtask bench rig -- --help       the load rig with flags of its own")]
 pub(crate) struct Arguments {
-    /// Crates (`proto`) or benchmarks (`encode`) to run; all when none is named.
+    /// Crates (`proto`) or benchmarks (`encode`) to run, or `rig`; all but the rig when none is named.
     #[arg(value_name = "NAME")]
     names: Vec<String>,
 
-    /// Arguments for the benchmarks themselves.
+    /// Runs the load rig with few proxies and events.
+    #[arg(long)]
+    quick: bool,
+
+    /// Runs the load rig also against this program, which takes the flags of `pilot-discovery`.
+    #[arg(long, value_name = "PATH")]
+    peer: Option<PathBuf>,
+
+    /// Arguments for the benchmarks themselves, or for the rig.
     #[arg(last = true, value_name = "ARGUMENT")]
     arguments: Vec<String>,
 }
@@ -28,6 +46,9 @@ struct Bench {
 }
 
 pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
+    if arguments.quick || arguments.peer.is_some() || arguments.names == [RIG] {
+        return run_rig(arguments);
+    }
     let chosen = choose(benches()?, &arguments.names)?;
     for bench in chosen {
         let mut command = cargo();
@@ -37,12 +58,33 @@ pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
     Ok(())
 }
 
+/// Builds canopusd and the rig as they would be released, and runs the rig.
+fn run_rig(arguments: &Arguments) -> Result<()> {
+    ensure!(
+        arguments.names.iter().all(|name| name == RIG),
+        "--quick and --peer are for the load rig alone, which `{}` is not part of",
+        arguments.names.join(" ")
+    );
+    ensure_parts(&[Part::Kube])?;
+    let programs = ["--package", "canopus-daemon", "--package", "canopus-bench"];
+    let names = ["--bin", "canopusd", "--bin", "canopus-bench"];
+    run(cargo().args(["build", "--release"]).args(programs).args(names))?;
+    let mut rig = Command::new(metadata()?.target_directory.join("release/canopus-bench"));
+    rig.args(arguments.quick.then_some("--quick"));
+    if let Some(peer) = &arguments.peer {
+        rig.arg("--peer").arg(std::path::absolute(peer)?);
+    }
+    run(rig.args(&arguments.arguments))
+}
+
+fn metadata() -> Result<Metadata> {
+    let mut command = MetadataCommand::new();
+    command.manifest_path(root().join("Cargo.toml")).no_deps();
+    command.exec().context("asking cargo for the workspace")
+}
+
 fn benches() -> Result<Vec<Bench>> {
-    let metadata = MetadataCommand::new()
-        .manifest_path(root().join("Cargo.toml"))
-        .no_deps()
-        .exec()
-        .context("asking cargo for the workspace")?;
+    let metadata = metadata()?;
     let benches = metadata.workspace_packages().into_iter().flat_map(|package| {
         let benches = package.targets.iter().filter(|target| target.is_bench());
         benches.map(|target| Bench { package: package.name.to_string(), name: target.name.clone() })

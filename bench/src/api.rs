@@ -1,0 +1,112 @@
+//! Writes to the Kubernetes API server, over one connection.
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result, ensure};
+use bytes::Bytes;
+use canopus_testkit::KubeApi;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use serde_json::Value;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+use tokio_rustls::TlsConnector;
+
+/// Answers longer than this are not read.
+const ANSWER_LIMIT: usize = 4 << 20;
+
+/// Requests of a bulk load that are under way at once.
+const AT_ONCE: usize = 16;
+
+/// The administrator's connection to an API server.
+#[derive(Clone)]
+pub(crate) struct Api {
+    sender: SendRequest<Full<Bytes>>,
+    authority: String,
+    authorization: String,
+}
+
+impl Api {
+    /// Connects to a running API server.
+    pub(crate) async fn connect(kube: &KubeApi) -> Result<Self> {
+        let mut roots = RootCertStore::empty();
+        roots.add(CertificateDer::from_pem_slice(kube.ca_pem()?.as_bytes())?)?;
+        let mut config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let stream = TcpStream::connect(kube.address()).await?;
+        stream.set_nodelay(true)?;
+        let name = ServerName::from(kube.address().ip());
+        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
+        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let authorization = format!("Bearer {}", kube.token());
+        Ok(Self { sender, authority: kube.address().to_string(), authorization })
+    }
+
+    /// Creates an object in a collection; one that is there already is left as it is.
+    pub(crate) async fn create(&self, collection: &str, object: &Value) -> Result<()> {
+        let status = self.send(Method::POST, collection, "application/json", object).await?;
+        ensure!(status.is_success() || status == StatusCode::CONFLICT, "POST {collection}: {status}");
+        Ok(())
+    }
+
+    /// Creates many objects.
+    pub(crate) async fn create_all(&self, objects: impl IntoIterator<Item = (String, Value)>) -> Result<()> {
+        let mut under_way = JoinSet::new();
+        for (collection, object) in objects {
+            if under_way.len() >= AT_ONCE
+                && let Some(done) = under_way.join_next().await
+            {
+                done??;
+            }
+            let api = self.clone();
+            under_way.spawn(async move { api.create(&collection, &object).await });
+        }
+        while let Some(done) = under_way.join_next().await {
+            done??;
+        }
+        Ok(())
+    }
+
+    /// Changes some fields of an object.
+    pub(crate) async fn merge(&self, path: &str, patch: &Value) -> Result<()> {
+        let status = self.send(Method::PATCH, path, "application/merge-patch+json", patch).await?;
+        ensure!(status.is_success(), "PATCH {path}: {status}");
+        Ok(())
+    }
+
+    /// Deletes an object, if it is there.
+    pub(crate) async fn delete(&self, path: &str) -> Result<()> {
+        let status = self.send(Method::DELETE, path, "application/json", &Value::Null).await?;
+        ensure!(status.is_success() || status == StatusCode::NOT_FOUND, "DELETE {path}: {status}");
+        Ok(())
+    }
+
+    async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> Result<StatusCode> {
+        let body = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
+        let what = format!("{method} {path}");
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("https://{}{path}", self.authority))
+            .header(header::AUTHORIZATION, &self.authorization)
+            .header(header::CONTENT_TYPE, content)
+            .body(Full::new(body))?;
+        let response = self.sender.clone().send_request(request).await.with_context(|| what.clone())?;
+        let status = response.status();
+        let answer = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
+        let answer = answer.map_err(anyhow::Error::from_boxed)?.to_bytes();
+        // A conflict and an absence mean something to the caller; anything else is told with what the server says.
+        let expected = matches!(status, StatusCode::CONFLICT | StatusCode::NOT_FOUND);
+        ensure!(status.is_success() || expected, "{what}: {status}: {}", String::from_utf8_lossy(&answer));
+        Ok(status)
+    }
+}

@@ -1,0 +1,85 @@
+//! The ratios of a report as a picture.
+
+use std::fmt::Write as _;
+
+use crate::report::{Report, Row};
+
+/// Figures that are drawn, by scenario and name; the others stand in the table.
+const DRAWN: [(&str, &str); 14] = [
+    ("S1", "process start to ready"),
+    ("S2", "last proxy has all it asked for"),
+    ("S2", "processor time of the subject"),
+    ("S3", "with all proxies"),
+    ("S3", "each further proxy"),
+    ("S4", "write to last ACK, p50"),
+    ("S4", "write to last ACK, p99"),
+    ("S4", "processor time of the subject, each change"),
+    ("S5", "50 a second, cores of the subject"),
+    ("S6", "seen by all, write to last ACK, p50"),
+    ("S6", "seen by all, processor time of the subject, each edit"),
+    ("S7", "service added, write to last ACK, p50"),
+    ("S8", "write to last ACK, p50"),
+    ("S9", "processor time of the subject"),
+];
+
+const LINE: f64 = 26.0;
+const TOP: f64 = 64.0;
+const LEFT: f64 = 380.0;
+/// The width of a factor of ten.
+const DECADE: f64 = 120.0;
+const WIDTH: f64 = LEFT + 3.6 * DECADE;
+
+/// A bar for each ratio, on a logarithmic scale: how many times canopusd's figure the peer's is.
+pub(crate) fn draw(report: &Report) -> String {
+    let rows: Vec<(Row, f64)> = report
+        .rows()
+        .into_iter()
+        .filter(is_drawn)
+        .filter_map(|row| row.ratio.map(|ratio| (row, ratio)))
+        .collect();
+    let height = TOP + LINE * rows.len() as f64 + 16.0;
+    let mut svg = format!(
+        r##"<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" font-family="sans-serif" font-size="13" fill="#777">
+<text x="12" y="22" font-size="15">Peer ÷ canopusd: how many times as much (longer is better for canopusd)</text>
+<text x="12" y="42">{}</text>
+"##,
+        escape(&report.heading())
+    );
+    for (decade, label) in ["1×", "10×", "100×", "1000×"].iter().enumerate() {
+        let x = LEFT + decade as f64 * DECADE;
+        let _ = writeln!(svg, r##"<path d="M{x} {TOP}V{height}" stroke="#bbb" stroke-dasharray="2 3"/>"##);
+        let _ = writeln!(svg, r#"<text x="{x}" y="{}" text-anchor="middle">{label}</text>"#, TOP - 4.0);
+    }
+    for (at, (row, ratio)) in rows.iter().enumerate() {
+        draw_row(&mut svg, TOP + LINE * at as f64, row, *ratio);
+    }
+    svg + "</svg>\n"
+}
+
+fn draw_row(svg: &mut String, y: f64, row: &Row, ratio: f64) {
+    let length = (ratio.max(1e-3).log10() * DECADE).clamp(-DECADE / 2.0, 3.2 * DECADE);
+    let (x, width) = if length < 0.0 { (LEFT + length, -length) } else { (LEFT, length.max(1.0)) };
+    let colour = if ratio < 1.0 { "#c44e52" } else { "#4c72b0" };
+    let label = format!("{}: {}", row.scenario.title(), row.name);
+    let values = [&row.ours, &row.theirs].map(|value| value.clone().unwrap_or_default());
+    let text = y + 17.0;
+    let _ =
+        writeln!(svg, r#"<text x="{}" y="{text}" text-anchor="end">{}</text>"#, LEFT - 8.0, escape(&label));
+    let _ = writeln!(
+        svg,
+        r#"<rect x="{x:.1}" y="{}" width="{width:.1}" height="18" fill="{colour}"><title>{} and {}</title></rect>"#,
+        y + 4.0,
+        values[0],
+        values[1]
+    );
+    let shown = if ratio < 10.0 { format!("{ratio:.1}×") } else { format!("{ratio:.0}×") };
+    let _ = writeln!(svg, r#"<text x="{:.1}" y="{text}">{shown}</text>"#, LEFT + length.max(0.0) + 6.0);
+}
+
+fn is_drawn(row: &Row) -> bool {
+    DRAWN.iter().any(|(scenario, name)| row.scenario.title().starts_with(scenario) && row.name == *name)
+}
+
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;")
+}
