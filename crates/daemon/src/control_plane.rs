@@ -3,14 +3,18 @@
 mod client;
 mod shelf;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use axum::extract::ConnectInfo;
 use canopus_base::spiffe::Identity;
 use canopus_engine::QueryError;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::Settings;
 use canopus_proto::envoy::config::core::v3::Node;
-use canopus_runtime::flags::{Flag, PILOT_ENABLE_XDS_IDENTITY_CHECK, XDS_AUTH, types::Bool};
+use canopus_runtime::flags::{
+    Flag, PILOT_ENABLE_XDS_IDENTITY_CHECK, XDS_AUTH, XDS_AUTH_PLAINTEXT, types::Bool,
+};
 use canopus_runtime::ready::Readiness;
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
 use tokio::sync::watch;
@@ -18,12 +22,13 @@ use tracing::{info, warn};
 
 pub use self::client::Client;
 use self::shelf::Shelves;
+use crate::authentication::{Authenticators, Door, Presented};
 use crate::debug::Debug;
 use crate::push::Dispatcher;
 use crate::serve::Turnstile;
 use crate::serve::grpc::Caller;
 
-/// The identities the transport proved for a stream, in the peer's extensions; absent if there was no way to prove any.
+/// The identities that were proved for a stream, in the peer's extensions; absent if none had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proven(pub Vec<String>);
 
@@ -35,15 +40,17 @@ pub struct Mesh {
     dispatcher: Arc<Dispatcher>,
     shelves: Shelves,
     debug: Debug,
+    authenticators: Arc<Authenticators>,
     turnstile: Turnstile,
     readiness: Option<Readiness>,
 }
 
 impl Mesh {
-    /// Serves what the dispatcher's engine knows.
+    /// Serves what the dispatcher's engine knows, to whoever has a certificate where that is asked for.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
         Self {
             debug: Debug::new(Arc::clone(&dispatcher)),
+            authenticators: Arc::new(Authenticators::certificates(dispatcher.engine().clone())),
             dispatcher,
             shelves: Shelves::default(),
             turnstile: Turnstile::new(0.0),
@@ -55,6 +62,12 @@ impl Mesh {
     #[must_use]
     pub fn guarded(self, readiness: Readiness, streams_per_second: f64) -> Self {
         Self { turnstile: Turnstile::new(streams_per_second), readiness: Some(readiness), ..self }
+    }
+
+    /// The same, for whoever these authenticators recognise.
+    #[must_use]
+    pub fn recognising(self, authenticators: Arc<Authenticators>) -> Self {
+        Self { authenticators, ..self }
     }
 
     /// What the process has to wait for before it serves, if anything.
@@ -69,7 +82,7 @@ impl Mesh {
 
     /// Whether a feature is on.
     fn flag(&self, flag: Flag<Bool>) -> bool {
-        self.dispatcher.engine().read::<Settings>(&()).is_none_or(|settings| settings.flags.get(flag))
+        self.dispatcher.engine().read::<Settings>(&()).unwrap_or_default().flags.get(flag)
     }
 
     /// Who a proxy is, as far as its credentials fit what it says.
@@ -123,18 +136,33 @@ impl ControlPlane for Mesh {
             let message = "request rate limit exceeded: too many new streams";
             return Err(Refusal::new(Code::ResourceExhausted, message));
         }
-        let Some(Caller { address, identities }) = peer.extensions.get::<Caller>().cloned() else {
+        let caller = peer.extensions.get::<Caller>().cloned();
+        let of_web_port =
+            peer.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address);
+        let of_transport = caller.as_ref().and_then(|caller| caller.address);
+        peer.address = of_transport.or(peer.address).or(of_web_port);
+        let certified = caller.and_then(|caller| caller.identities);
+        // Parity: nobody proves anything over a connection that anybody could listen to, unless it is said to be safe.
+        if !self.flag(XDS_AUTH) || (certified.is_none() && !self.flag(XDS_AUTH_PLAINTEXT)) {
             return Ok(());
-        };
-        peer.address = address;
-        let Some(identities) = identities.filter(|_| self.flag(XDS_AUTH)) else { return Ok(()) };
-        if identities.is_empty() {
-            // Parity: why is not said to somebody nobody knows.
-            let message = "authentication failure";
-            return Err(Refusal::new(Code::Unauthenticated, message));
         }
-        peer.extensions.insert(Proven(identities));
-        Ok(())
+        let presented = Presented {
+            address: peer.address,
+            certified: certified.as_deref().unwrap_or_default(),
+            headers: &peer.headers,
+            door: Door::Grpc,
+        };
+        match self.authenticators.identities(&presented).await {
+            Ok(identities) => {
+                peer.extensions.insert(Proven(identities));
+                Ok(())
+            }
+            Err(reasons) => {
+                warn!(peer = ?peer.address, %reasons, "a client is not authenticated");
+                // Parity: why is not said to somebody nobody knows.
+                Err(Refusal::new(Code::Unauthenticated, "authentication failure"))
+            }
+        }
     }
 
     async fn connect(&self, peer: &Peer, node: Node) -> Result<Arc<Client>, Refusal> {

@@ -28,7 +28,7 @@ use canopus_engine::{Engine, QueryError};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::UNSAFE_ENABLE_ADMIN_ENDPOINTS;
 
-pub use access::{Authenticator, Caller, Nobody};
+pub use access::{Authenticator, Caller};
 pub use answer::Answer;
 pub use http::routes;
 pub use query::Parameters;

@@ -20,8 +20,9 @@ use clap::Args;
 use tracing::{info, warn};
 
 use crate::apply::Applier;
+use crate::authentication::{Authenticators, TokenCluster};
 use crate::control_plane::Mesh;
-use crate::debug::{Debug, Nobody};
+use crate::debug::Debug;
 use crate::envoy_filters;
 use crate::http;
 use crate::jwks::KeyKeeper;
@@ -43,6 +44,8 @@ const SCOPES: &[Scope] = &[
         "canopus_daemon::sources",
         "canopus_daemon::jwks",
     ]),
+    Scope::new("security", "Who clients are")
+        .covering(&["canopus_daemon::authentication", "canopus_daemon::serve::tls"]),
 ];
 
 /// Flags of `canopusd discovery`. Names are pilot-discovery's.
@@ -67,6 +70,9 @@ pub struct DiscoveryArgs {
     /// Name of the cluster this control plane belongs to; without, $CLUSTER_ID or Kubernetes.
     #[arg(long = "clusterID", value_name = "NAME")]
     cluster_id: Option<String>,
+    /// Other names of clusters, such as alias=Kubernetes, separated by commas: clients may say either.
+    #[arg(long = "clusterAliases", value_name = "ALIAS=NAME", value_delimiter = ',')]
+    cluster_aliases: Vec<String>,
     #[command(flatten)]
     log: LogFlags,
 }
@@ -142,6 +148,9 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     tasks.spawn("jwks", keys.run());
     envoy_filters::register(&registry, &flags, &dispatcher);
     let own = Arc::clone(&settings.settings().cluster);
+    let tokens =
+        cluster.clone().map(|cluster| TokenCluster { cluster, names: names_of(&own, &args.cluster_aliases) });
+    let authenticators = Arc::new(Authenticators::new(dispatcher.engine().clone(), &flags, tokens)?);
     let access = AccessKeeper::new(own, cluster, wanted, store(Reason::Secret));
     tasks.spawn("secret access", access.run());
     let pace = Pace::new(&flags);
@@ -153,7 +162,9 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     tasks.spawn("apply", applier.run(shutdown.register(Phase::Last, "apply")));
 
     let streams_per_second = flags.get(PILOT_MAX_REQUESTS_PER_SECOND);
-    let mesh = Mesh::new(Arc::clone(&dispatcher)).guarded(readiness.clone(), streams_per_second);
+    let mesh = Mesh::new(Arc::clone(&dispatcher))
+        .guarded(readiness.clone(), streams_per_second)
+        .recognising(Arc::clone(&authenticators));
     let ports = Ports {
         args: &args.ports,
         grpc: Grpc::new(Arc::new(mesh), args.ports.options()),
@@ -162,7 +173,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
             readiness: readiness.clone(),
             metrics: registry,
             debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
-            authenticator: Arc::new(Nobody),
+            authenticator: authenticators,
         },
         shutdown: &shutdown,
     };
@@ -194,6 +205,13 @@ fn mesh_settings(args: &DiscoveryArgs, flags: &Arc<Flags>) -> MeshSettings {
         flags: Arc::clone(flags),
         ..default
     }
+}
+
+/// The names that a cluster goes by: its own, and the aliases that stand for it.
+fn names_of(cluster: &Arc<str>, aliases: &[String]) -> Vec<Arc<str>> {
+    let pairs = aliases.iter().filter_map(|alias| alias.split_once('='));
+    let own = pairs.filter(|(_, name)| name.trim() == &**cluster).map(|(alias, _)| Arc::from(alias.trim()));
+    [Arc::clone(cluster)].into_iter().chain(own).collect()
 }
 
 /// The names the control plane is called by, for a certificate of its own.

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use self::client::Client;
-use self::fetch::FetchError;
+pub(crate) use self::fetch::FetchError;
 use crate::timer::until;
 
 /// The pause after a first failure to fetch keys of which none are known; it doubles with each that follows.
@@ -34,6 +34,21 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60 * 60);
 
 /// How long keys stay in use that cannot be fetched anew.
 const LONGEST_USE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Asks servers for keys.
+pub(crate) struct KeyServer(Client);
+
+impl KeyServer {
+    /// Asks as the flags allow.
+    pub(crate) fn new(flags: &Flags) -> Self {
+        Self(Client::new(flags))
+    }
+
+    /// The keys of a source, as its server sent them.
+    pub(crate) async fn keys(&self, source: &KeySource, patience: Duration) -> Result<String, FetchError> {
+        fetch::keys(&self.0, source, patience).await
+    }
+}
 
 /// Keeps the keys of a mesh.
 pub(crate) struct KeyKeeper<S> {

@@ -6,6 +6,7 @@
 //! Must not know the command line tool.
 
 mod apply;
+pub mod authentication;
 pub mod command;
 pub mod control_plane;
 pub mod debug;
@@ -21,6 +22,7 @@ pub mod serve;
 mod settings;
 mod sources;
 mod timer;
+mod wire;
 
 /// A proxy that says little about itself.
 #[cfg(test)]

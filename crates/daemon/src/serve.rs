@@ -1,10 +1,12 @@
 //! Ports: what listens, and what answers there.
 
 mod admission;
+mod call;
 pub(crate) mod certificates;
 pub mod grpc;
 mod health;
 pub(crate) mod ports;
+mod reflection;
 pub mod tls;
 pub(crate) mod web;
 pub(crate) mod webhook;

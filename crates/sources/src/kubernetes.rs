@@ -13,6 +13,7 @@ mod resource;
 mod review;
 mod select;
 mod server;
+mod token;
 mod watch;
 
 use std::collections::BTreeSet;
@@ -24,6 +25,7 @@ pub use resource::{all_kinds, registry_kinds};
 pub use review::ReviewError;
 pub use select::Selection;
 pub use server::{Access, AccessError, Cluster};
+pub use token::{TokenError, TokenOwner};
 pub use watch::Listing;
 
 use crate::feed::{Feed, Source};

@@ -154,6 +154,11 @@ impl KubeApi {
             .context("reading the authority's certificate")
     }
 
+    /// The key by which tokens of service accounts are signed: PKCS #8 for the curve P-256, in PEM.
+    pub fn token_key_pem(&self) -> Result<String> {
+        fs::read_to_string(self.directory.path().join("sa.key")).context("reading the key of tokens")
+    }
+
     /// A bearer token that gives every right.
     pub fn token(&self) -> &'static str {
         TOKEN

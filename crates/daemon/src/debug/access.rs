@@ -3,6 +3,7 @@
 //! Whoever is on this machine may ask everything. Others have to prove who they are; what they may ask then depends on the
 //! namespace they belong to.
 
+use std::net::SocketAddr;
 use std::pin::Pin;
 
 use axum::http::HeaderMap;
@@ -26,23 +27,12 @@ pub enum Caller {
 
 /// Finds out who sends a request.
 pub trait Authenticator: Send + Sync + 'static {
-    /// Who the headers of a request prove its sender to be; `None` if they do not.
+    /// Who the headers of a request from this address prove its sender to be; `None` if they do not.
     fn authenticate<'a>(
         &'a self,
+        address: Option<SocketAddr>,
         headers: &'a HeaderMap,
     ) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send + 'a>>;
-}
-
-/// Recognises nobody: only whoever is on this machine gets answers.
-pub struct Nobody;
-
-impl Authenticator for Nobody {
-    fn authenticate<'a>(
-        &'a self,
-        _: &'a HeaderMap,
-    ) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send + 'a>> {
-        Box::pin(std::future::ready(None))
-    }
 }
 
 impl Debug {

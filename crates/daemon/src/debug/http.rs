@@ -62,5 +62,5 @@ async fn caller(served: &Served, peer: Option<SocketAddr>, headers: &HeaderMap) 
     if peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
         return Some(Caller::Trusted);
     }
-    served.authenticator.authenticate(headers).await.map(Caller::Proven)
+    served.authenticator.authenticate(peer, headers).await.map(Caller::Proven)
 }

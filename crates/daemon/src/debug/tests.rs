@@ -59,6 +59,7 @@ struct Tokens;
 impl Authenticator for Tokens {
     fn authenticate<'a>(
         &'a self,
+        _: Option<SocketAddr>,
         headers: &'a HeaderMap,
     ) -> Pin<Box<dyn Future<Output = Option<Identity>> + Send + 'a>> {
         let namespace = headers.get("authorization").and_then(|token| token.to_str().ok());

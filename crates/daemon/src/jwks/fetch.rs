@@ -14,7 +14,7 @@ const DISCOVERY: &str = "/.well-known/openid-configuration";
 
 /// Why keys could not be fetched.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum FetchError {
+pub(crate) enum FetchError {
     /// The address cannot be used.
     #[error("{0:?} is not an http or https address")]
     Uri(String),

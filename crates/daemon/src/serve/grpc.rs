@@ -8,10 +8,10 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::http::{Request, Response, Version, header};
-use canopus_runtime::ready::Readiness;
 use canopus_xds::server::{AdsService, Options, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpListener;
+use tokio::sync::watch;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::body::Body;
@@ -19,7 +19,8 @@ use tonic::transport::Error;
 use tonic::transport::server::Connected;
 use tower_service::Service;
 
-use super::health;
+use super::health::{self, Health};
+use super::reflection;
 use super::tls::{self, Acceptor};
 use crate::control_plane::Mesh;
 
@@ -36,15 +37,18 @@ pub struct Caller {
 #[derive(Clone)]
 pub struct Grpc {
     ads: AdsService<Mesh>,
-    readiness: Option<Readiness>,
+    health: Health,
+    stopping: Arc<watch::Sender<bool>>,
     options: Options,
 }
 
 impl Grpc {
     /// The services of a mesh.
     pub fn new(mesh: Arc<Mesh>, options: Options) -> Self {
-        let readiness = mesh.readiness().cloned();
-        Self { ads: AdsService::new(mesh, options.clone()), readiness, options }
+        let stopping = watch::Sender::new(false);
+        let health = Health { readiness: mesh.readiness().cloned(), stopping: stopping.subscribe() };
+        let ads = AdsService::new(mesh, options.clone());
+        Self { ads, health, stopping: Arc::new(stopping), options }
     }
 
     /// Serves without TLS until `shutdown`, then ends the streams and waits for them.
@@ -73,6 +77,7 @@ impl Grpc {
 
     /// Ends all streams and refuses new ones.
     pub(crate) fn drain(&self) {
+        self.stopping.send_replace(true);
         self.ads.drain();
     }
 
@@ -117,9 +122,13 @@ impl Service<Request<Body>> for Grpc {
     }
 
     fn call(&mut self, request: Request<Body>) -> Answer<Body> {
-        if request.uri().path().starts_with(health::PREFIX) {
-            let readiness = self.readiness.clone();
-            return Box::pin(async move { Ok(health::answer(request, readiness.as_ref()).await) });
+        let path = request.uri().path();
+        if path.starts_with(health::PREFIX) {
+            let health = self.health.clone();
+            return Box::pin(async move { Ok(health::answer(request, health).await) });
+        }
+        if path.starts_with(reflection::PREFIX) {
+            return Box::pin(async move { Ok(reflection::answer(request).await) });
         }
         Box::pin(self.ads.call(request))
     }

@@ -1,98 +1,215 @@
 //! `grpc.health.v1.Health`, as load balancers and `grpc_health_probe` ask it.
 
-use axum::http::{HeaderMap, HeaderValue, Request, Response, header};
-use bytes::{BufMut as _, Bytes, BytesMut};
+use std::time::Duration;
+
+use axum::http::{Request, Response};
+use bytes::Bytes;
 use canopus_runtime::ready::Readiness;
-use http_body_util::{BodyExt as _, Full, Limited};
-use tonic::Status;
+use tokio::sync::watch;
+use tokio::time::sleep;
 use tonic::body::Body;
+use tonic::{Status, Streaming};
+
+use super::call::{self, Answers};
+use crate::wire::{self, Writer};
 
 /// What its methods start with.
 pub(super) const PREFIX: &str = "/grpc.health.v1.Health/";
 
-/// The longest question that is read.
-const LONGEST: usize = 4096;
-
 /// Services a client may ask for by name; the empty name is the whole server.
 const SERVICES: [&str; 2] = ["", "envoy.service.discovery.v3.AggregatedDiscoveryService"];
 
-const SERVING: u8 = 1;
-const NOT_SERVING: u8 = 2;
+/// How often a server that was ready is looked at by whoever watches it.
+const PERIOD: Duration = Duration::from_secs(1);
 
-/// Answers a question about the health of the server.
-pub(super) async fn answer(request: Request<Body>, readiness: Option<&Readiness>) -> Response<Body> {
-    match check(request, readiness).await {
-        Ok(status) => response(status),
-        Err(status) => status.into_http(),
+/// The numbers of states.
+const SERVING: u64 = 1;
+const NOT_SERVING: u64 = 2;
+const SERVICE_UNKNOWN: u64 = 3;
+
+/// What is known of the health of the server.
+#[derive(Clone)]
+pub(super) struct Health {
+    /// What the process has to wait for before it serves, if anything.
+    pub(super) readiness: Option<Readiness>,
+    /// Becomes true when the server stops.
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+impl Health {
+    fn is_good(&self) -> bool {
+        !*self.stopping.borrow() && self.readiness.as_ref().is_none_or(Readiness::is_ready)
+    }
+
+    fn status(&self) -> u64 {
+        if self.is_good() { SERVING } else { NOT_SERVING }
+    }
+
+    /// Waits until the health is other than it was; false if it will not be any more.
+    async fn changes(&mut self, status: u64) -> bool {
+        while self.status() == status {
+            if *self.stopping.borrow() {
+                return false;
+            }
+            let ready = async {
+                match self.readiness.as_ref().filter(|_| status == NOT_SERVING) {
+                    Some(readiness) => readiness.wait().await,
+                    // A process rarely stops being ready: it is not worth telling at once.
+                    None => sleep(PERIOD).await,
+                }
+            };
+            tokio::select! {
+                () = ready => {}
+                stopping = self.stopping.changed() => if stopping.is_err() { return false },
+            }
+        }
+        true
     }
 }
 
-async fn check(request: Request<Body>, readiness: Option<&Readiness>) -> Result<u8, Status> {
-    if request.uri().path() != "/grpc.health.v1.Health/Check" {
-        // Clients that would rather watch take this for good health.
-        return Err(Status::unimplemented("only Check is served"));
+/// Answers a question about the health of the server.
+pub(super) async fn answer(request: Request<Body>, health: Health) -> Response<Body> {
+    match request.uri().path().strip_prefix(PREFIX) {
+        Some("Check") => call::answer(request, |asked, answers| check(asked, answers, health)).await,
+        Some("List") => call::answer(request, |_, answers| list(answers, health)).await,
+        Some("Watch") => call::answer(request, |asked, answers| watch(asked, answers, health)).await,
+        _ => Status::unimplemented("there is no such method").into_http(),
     }
-    let body = Limited::new(request.into_body(), LONGEST).collect().await;
-    let body = body.map_err(|_| Status::invalid_argument("the question cannot be read"))?.to_bytes();
-    let service = service(&body).ok_or_else(|| Status::invalid_argument("the question cannot be read"))?;
-    if !SERVICES.iter().any(|known| known.as_bytes() == service) {
-        return Err(Status::not_found("there is no such service"));
+}
+
+async fn check(asked: Streaming<Bytes>, answers: Answers, health: Health) {
+    let answer = service(asked).await.and_then(|service| match SERVICES.contains(&service.as_str()) {
+        true => Ok(message(health.status())),
+        false => Err(Status::not_found("there is no such service")),
+    });
+    // A caller that is gone does not care.
+    let _ = answers.send(answer).await;
+}
+
+async fn list(answers: Answers, health: Health) {
+    let entry = |service| Writer::new().bytes(1, service).bytes(2, message(health.status()));
+    let all = SERVICES.into_iter().fold(Writer::new(), |all, service| all.bytes(1, entry(service)));
+    let _ = answers.send(Ok(all.finish())).await;
+}
+
+/// Tells the health at once, and again whenever it changes. What is not known stays unknown.
+async fn watch(asked: Streaming<Bytes>, answers: Answers, mut health: Health) {
+    let service = match service(asked).await {
+        Ok(service) => service,
+        Err(status) => {
+            let _ = answers.send(Err(status)).await;
+            return;
+        }
+    };
+    if !SERVICES.contains(&service.as_str()) {
+        let _ = answers.send(Ok(message(SERVICE_UNKNOWN))).await;
+        tokio::select! {
+            () = answers.closed() => {}
+            _ = health.stopping.wait_for(|stopping| *stopping) => {}
+        }
+        return;
     }
-    Ok(if readiness.is_none_or(Readiness::is_ready) { SERVING } else { NOT_SERVING })
+    loop {
+        let status = health.status();
+        if answers.send(Ok(message(status))).await.is_err() {
+            return;
+        }
+        tokio::select! {
+            () = answers.closed() => return,
+            changed = health.changes(status) => if !changed { return },
+        }
+    }
 }
 
 /// The name in a question: its only field.
-fn service(frame: &[u8]) -> Option<&[u8]> {
-    const NAME: u8 = 0x0a;
-    match frame.get(5..)? {
-        [] => Some(&[]),
-        [NAME, length, name @ ..] if *length < 0x80 && usize::from(*length) == name.len() => Some(name),
-        _ => None,
-    }
+async fn service(mut asked: Streaming<Bytes>) -> Result<String, Status> {
+    let unreadable = || Status::invalid_argument("the question cannot be read");
+    let message = asked.message().await?.ok_or_else(unreadable)?;
+    let fields = wire::fields(message).ok_or_else(unreadable)?;
+    wire::text(&fields, 1).map(str::to_owned).ok_or_else(unreadable)
 }
 
-fn response(status: u8) -> Response<Body> {
-    const STATUS: u8 = 0x08;
-    let mut frame = BytesMut::new();
-    frame.put_u8(0);
-    frame.put_u32(2);
-    frame.put_slice(&[STATUS, status]);
-    let trailers =
-        HeaderMap::from_iter([(header::HeaderName::from_static("grpc-status"), HeaderValue::from(0))]);
-    let body = Full::new(Bytes::from(frame)).with_trailers(async move { Some(Ok(trailers)) });
-    let mut response = Response::new(Body::new(body));
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
-    response
+fn message(status: u64) -> Bytes {
+    Writer::new().number(1, status).finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::{BodyExt as _, Full};
+
     use super::*;
 
-    async fn ask(path: &str, frame: &'static [u8], readiness: &Readiness) -> (Vec<u8>, Option<String>) {
-        let request = Request::builder().uri(path).body(Body::new(Full::from(frame))).unwrap();
-        let response = answer(request, Some(readiness)).await;
-        let failed = response.headers().get("grpc-status").map(|code| code.to_str().unwrap().to_owned());
-        (response.into_body().collect().await.unwrap().to_bytes().to_vec(), failed)
+    const SERVING_FRAME: &[u8] = &[0, 0, 0, 0, 2, 8, 1];
+    const NOT_SERVING_FRAME: &[u8] = &[0, 0, 0, 0, 2, 8, 2];
+
+    fn health(readiness: &Readiness) -> (watch::Sender<bool>, Health) {
+        let (stop, stopping) = watch::channel(false);
+        (stop, Health { readiness: Some(readiness.clone()), stopping })
+    }
+
+    async fn ask(method: &str, frame: &'static [u8], health: &Health) -> Body {
+        let request = Request::builder().uri(format!("{PREFIX}{method}")).body(Body::new(Full::from(frame)));
+        answer(request.unwrap(), health.clone()).await.into_body()
+    }
+
+    /// All there is in a body, and the status behind it.
+    async fn whole(body: Body) -> (Vec<u8>, Option<String>) {
+        let collected = body.collect().await.unwrap();
+        let status = collected.trailers().and_then(|trailers| trailers.get("grpc-status"));
+        let status = status.map(|status| status.to_str().unwrap().to_owned());
+        (collected.to_bytes().to_vec(), status)
     }
 
     #[tokio::test]
     async fn health_is_readiness() {
         let readiness = Readiness::new();
         let guard = readiness.register("something");
-        let check = "/grpc.health.v1.Health/Check";
-        assert_eq!(ask(check, &[0, 0, 0, 0, 0], &readiness).await.0, [0, 0, 0, 0, 2, 8, 2]);
+        let (_stop, health) = health(&readiness);
+        let check = async || whole(ask("Check", &[0; 5], &health).await).await.0;
+        assert_eq!(check().await, NOT_SERVING_FRAME);
         guard.ready();
-        assert_eq!(ask(check, &[0, 0, 0, 0, 0], &readiness).await.0, [0, 0, 0, 0, 2, 8, 1]);
+        assert_eq!(check().await, SERVING_FRAME);
+    }
+
+    #[tokio::test]
+    async fn whoever_watches_is_told_of_changes_until_the_server_stops() {
+        let readiness = Readiness::new();
+        let guard = readiness.register("something");
+        let (stop, health) = health(&readiness);
+        let mut watched = ask("Watch", &[0; 5], &health).await;
+        let mut next = async || watched.frame().await.unwrap().unwrap().into_data().ok();
+        assert_eq!(next().await.as_deref(), Some(NOT_SERVING_FRAME));
+        guard.ready();
+        assert_eq!(next().await.as_deref(), Some(SERVING_FRAME));
+        stop.send_replace(true);
+        assert_eq!(next().await.as_deref(), Some(NOT_SERVING_FRAME));
+        assert_eq!(next().await, None, "the end of the stream");
+    }
+
+    #[tokio::test]
+    async fn list_tells_the_health_of_each_service() {
+        let (_stop, health) = health(&Readiness::new());
+        let listed = whole(ask("List", &[0; 5], &health).await).await.0;
+        let entries = wire::fields(Bytes::from(listed).slice(5..)).unwrap();
+        let names: Vec<_> = entries
+            .into_iter()
+            .map(|(_, entry)| {
+                let wire::Value::Bytes(entry) = entry else { panic!("an entry is a message") };
+                wire::text(&wire::fields(entry).unwrap(), 1).unwrap().to_owned()
+            })
+            .collect();
+        assert_eq!(names, SERVICES);
     }
 
     #[tokio::test]
     async fn what_is_not_served_has_a_status() {
-        let readiness = Readiness::new();
-        let check = "/grpc.health.v1.Health/Check";
-        let unknown = ask(check, &[0, 0, 0, 0, 3, 0x0a, 1, b'x'], &readiness).await;
-        assert_eq!(unknown.1.as_deref(), Some("5"));
-        assert_eq!(ask(check, b"nonsense", &readiness).await.1.as_deref(), Some("3"));
-        assert_eq!(ask("/grpc.health.v1.Health/Watch", &[], &readiness).await.1.as_deref(), Some("12"));
+        let (_stop, health) = health(&Readiness::new());
+        let status = async |method: &str, frame| {
+            let body = ask(method, frame, &health).await;
+            whole(body).await.1
+        };
+        assert_eq!(status("Check", &[0, 0, 0, 0, 3, 0x0a, 1, b'x']).await.as_deref(), Some("5"));
+        assert_eq!(status("Check", &[0, 0, 0, 0, 1, 0x0a]).await.as_deref(), Some("3"));
+        assert_eq!(status("Check", &[]).await.as_deref(), Some("3"));
     }
 }

@@ -70,6 +70,12 @@ impl Cluster {
         Ok(Self { client, limiter: Arc::new(Limiter::new(limit)) })
     }
 
+    /// The same server, with a limit of its own: what is asked by one handle keeps nobody waiting who asks by another.
+    #[must_use]
+    pub fn limited(&self, limit: RateLimit) -> Self {
+        Self { client: self.client.clone(), limiter: Arc::new(Limiter::new(limit)) }
+    }
+
     /// Gets `path`. The answer may have no end.
     pub(super) async fn stream(&self, path: &str, accept: &str) -> Result<Body, Failure> {
         self.send(Request::get(path).header(header::ACCEPT, accept).body(Body::empty())).await

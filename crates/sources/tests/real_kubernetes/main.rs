@@ -7,3 +7,4 @@ mod mirror;
 mod outage;
 mod review;
 mod select;
+mod token;

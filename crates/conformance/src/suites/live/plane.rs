@@ -214,6 +214,7 @@ struct Tokens;
 impl Authenticator for Tokens {
     fn authenticate<'a>(
         &'a self,
+        _: Option<SocketAddr>,
         headers: &'a HeaderMap,
     ) -> Pin<Box<dyn Future<Output = Option<spiffe::Identity>> + Send + 'a>> {
         let identity = headers.get(header::AUTHORIZATION).and_then(|value| {

@@ -1,5 +1,7 @@
 //! Whoever comes to the xDS ports with something else than a proper request is told so, and nobody else notices.
 
+mod tokens;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +14,7 @@ use canopus_daemon::serve::tls::{self, Acceptor, Material, Policy};
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_proto::envoy::config::core::v3::Node;
+use canopus_runtime::flags::Flags;
 use canopus_runtime::ready::Readiness;
 use canopus_testkit::{Authority, Certified};
 use canopus_xds::client::{AdsStream, Update};
@@ -45,9 +48,13 @@ impl Server {
     }
 
     async fn start_with(guard: impl FnOnce(Mesh) -> Mesh) -> Result<Self> {
+        Self::start_as(&Arc::new(Flags::defaults()), guard).await
+    }
+
+    async fn start_as(flags: &Arc<Flags>, guard: impl FnOnce(Mesh) -> Mesh) -> Result<Self> {
         let engine = Engine::new();
         let mut batch = Batch::new();
-        batch.set::<Settings>((), MeshSettings::default());
+        batch.set::<Settings>((), MeshSettings { flags: Arc::clone(flags), ..MeshSettings::default() });
         engine.apply(batch);
         let authority = Authority::new()?;
         let Certified { certificate, key } = authority.server(NAME)?;
@@ -93,8 +100,13 @@ fn request(node: Option<Node>) -> Request {
 
 /// The first answer to a request for all clusters.
 async fn ask(channel: Channel, node: Option<Node>) -> Result<Update, Status> {
+    ask_with(channel, node, MetadataMap::new()).await
+}
+
+/// The same, with these headers.
+async fn ask_with(channel: Channel, node: Option<Node>, headers: MetadataMap) -> Result<Update, Status> {
     let asked = async {
-        let mut stream = AdsStream::open(channel, Protocol::Delta, MetadataMap::new(), request(node)).await?;
+        let mut stream = AdsStream::open(channel, Protocol::Delta, headers, request(node)).await?;
         stream.next().await?.ok_or_else(|| Status::ok("the stream ended"))
     };
     timeout(PATIENCE, asked).await.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")))

@@ -1,0 +1,185 @@
+//! Who a client is, by what it presents: a certificate, a token, or the word of a gateway that is believed.
+//!
+//! Whatever proves an identity first counts. Why nothing did is logged and told to nobody: who has proved nothing learns
+//! nothing. Tokens are never logged, and never kept but as digests.
+
+mod bearer;
+mod forwarded;
+mod jwt;
+mod kubernetes;
+mod oidc;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use axum::http::HeaderMap;
+use canopus_base::spiffe::Identity;
+use canopus_engine::Engine;
+use canopus_mesh::world::Settings;
+use canopus_runtime::flags::{
+    AUDIENCE, Flags, JWT_RULE, TOKEN_AUDIENCES, TOKEN_ISSUER, TRUSTED_GATEWAY_CIDR, XDS_AUTH,
+};
+use canopus_sources::kubernetes::{Cluster, TokenOwner};
+use tracing::{info, warn};
+
+pub use self::bearer::Door;
+use self::forwarded::Gateways;
+use self::kubernetes::KubernetesTokens;
+use self::oidc::{IssuedTokens, Rule};
+use crate::debug::Authenticator;
+
+/// What a client presents.
+#[derive(Clone, Copy, Debug)]
+pub struct Presented<'a> {
+    /// Where it connected from.
+    pub address: Option<SocketAddr>,
+    /// The identities of its certificate, which was verified in the handshake.
+    pub certified: &'a [String],
+    /// The headers of its request.
+    pub headers: &'a HeaderMap,
+    /// How it came.
+    pub door: Door,
+}
+
+/// The cluster whose service accounts have tokens.
+pub struct TokenCluster {
+    /// Its API server.
+    pub cluster: Cluster,
+    /// Its name and other names it goes by.
+    pub names: Vec<Arc<str>>,
+}
+
+/// Why a client is nobody, for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", .0.join("; "))]
+pub struct Unproven(Vec<String>);
+
+/// Finds out who clients are.
+pub struct Authenticators {
+    engine: Engine,
+    /// Whether clients over HTTP can prove anything at all.
+    over_http: bool,
+    issued: Vec<IssuedTokens>,
+    kubernetes: Option<KubernetesTokens>,
+    gateways: Option<Gateways>,
+}
+
+impl Authenticators {
+    /// Believes certificates alone. The identities of service accounts are those of the mesh in `engine`.
+    pub fn certificates(engine: Engine) -> Self {
+        Self { engine, over_http: true, issued: Vec::new(), kubernetes: None, gateways: None }
+    }
+
+    /// Believes what flags say: tokens of the issuer of `JWT_RULE`, those of a cluster's service accounts, and gateways.
+    ///
+    /// Without a cluster, tokens of `TOKEN_ISSUER` take the place of its own.
+    pub fn new(engine: Engine, flags: &Flags, cluster: Option<TokenCluster>) -> anyhow::Result<Self> {
+        let mut authenticators = Self::certificates(engine);
+        authenticators.over_http = flags.get(XDS_AUTH);
+        let rule = flags.get(JWT_RULE);
+        if !rule.is_empty() {
+            let rule = Rule::parse(rule).context("JWT_RULE")?;
+            info!(issuer = rule.issuer, "tokens of an outside issuer are accepted");
+            authenticators.issued.push(IssuedTokens::new(rule, flags));
+        }
+        let issuer = flags.get(TOKEN_ISSUER);
+        match cluster {
+            Some(cluster) => {
+                let audiences = flags.get(TOKEN_AUDIENCES).to_vec();
+                authenticators.kubernetes = Some(KubernetesTokens::new(cluster, audiences));
+            }
+            None if !issuer.is_empty() => {
+                let audiences = match flags.get(AUDIENCE) {
+                    "" => flags.get(TOKEN_AUDIENCES).to_vec(),
+                    audience => vec![audience.to_owned()],
+                };
+                info!(issuer, "there is no cluster: tokens are checked by the keys of TOKEN_ISSUER");
+                authenticators.issued.push(IssuedTokens::new(Rule::of_issuer(issuer, audiences), flags));
+            }
+            None if authenticators.issued.is_empty() => info!(
+                "there is neither a cluster nor a JWT_RULE nor a TOKEN_ISSUER: no token is accepted, and clients \
+                 of the TLS port need a certificate"
+            ),
+            None => {}
+        }
+        let trusted = flags.get(TRUSTED_GATEWAY_CIDR);
+        authenticators.gateways = (!trusted.is_empty()).then(|| Gateways::new(trusted));
+        Ok(authenticators)
+    }
+
+    /// The identities a client proves, by the first way that proves any.
+    pub async fn identities(&self, presented: &Presented<'_>) -> Result<Vec<String>, Unproven> {
+        if !presented.certified.is_empty() {
+            return Ok(presented.certified.to_vec());
+        }
+        let mut reasons = vec!["there is no client certificate".to_owned()];
+        match bearer::token(presented.headers, presented.door) {
+            Ok(token) => match self.owner(token, presented.headers, &mut reasons).await {
+                Some(owner) => match self.identity(&owner) {
+                    Ok(identity) => return Ok(vec![identity.to_string()]),
+                    Err(error) => reasons.push(error.to_string()),
+                },
+                None if reasons.len() == 1 => reasons.push("no tokens are accepted".to_owned()),
+                None => {}
+            },
+            Err(error) => reasons.push(error.to_string()),
+        }
+        if let Some(gateways) = &self.gateways {
+            match gateways.identities(presented.address, presented.headers) {
+                Ok(identities) => return Ok(identities),
+                Err(error) => reasons.push(error.to_string()),
+            }
+        }
+        Err(Unproven(reasons))
+    }
+
+    /// The owner of a token, or else why it has none.
+    async fn owner(&self, token: &str, headers: &HeaderMap, reasons: &mut Vec<String>) -> Option<TokenOwner> {
+        for issued in &self.issued {
+            match issued.owner(token).await {
+                Ok(owner) => return Some(owner),
+                Err(error) => reasons.push(format!("token of {}: {error}", issued.issuer())),
+            }
+        }
+        match self.kubernetes.as_ref()?.owner(token, headers).await {
+            Ok(owner) => Some(owner),
+            Err(error) => {
+                reasons.push(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// The identity of a service account in the mesh as it is configured at the time.
+    fn identity(&self, owner: &TokenOwner) -> Result<Identity, canopus_base::spiffe::IdentityError> {
+        let settings = self.engine.read::<Settings>(&()).unwrap_or_default();
+        Identity::new(settings.trust_domain(), &owner.namespace, &owner.service_account)
+    }
+}
+
+impl Authenticator for Authenticators {
+    fn authenticate<'a>(
+        &'a self,
+        address: Option<SocketAddr>,
+        headers: &'a HeaderMap,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Option<Identity>> + Send + 'a>> {
+        Box::pin(async move {
+            // Parity: where xDS takes everybody, the debug endpoints take nobody from elsewhere.
+            if !self.over_http {
+                return None;
+            }
+            let presented = Presented { address, certified: &[], headers, door: Door::Http };
+            match self.identities(&presented).await {
+                Ok(identities) => identities.iter().find_map(|identity| identity.parse().ok()),
+                Err(reasons) => {
+                    warn!(peer = ?address, %reasons, "a question from elsewhere is refused");
+                    None
+                }
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+//! Tokens of service accounts, checked by the API server that issued them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use axum::http::HeaderMap;
+use canopus_sources::kubernetes::{Cluster, RateLimit, TokenError, TokenOwner};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout};
+
+use super::TokenCluster;
+use super::jwt::expiry;
+
+/// The header by which a client says which cluster its token is from.
+const CLUSTER: &str = "clusterid";
+
+/// How long the API server's yes counts, so that a proxy that connects again is not asked about again.
+const ACCEPTED: Duration = Duration::from_secs(60);
+
+/// How long its no counts.
+const REFUSED: Duration = Duration::from_secs(10);
+
+/// How many answers of either kind are kept.
+const KEPT: usize = 4096;
+
+/// How many questions may be under way.
+const AT_ONCE: usize = 32;
+
+/// How long an answer may take, the wait for a turn included.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why a token of a service account proves nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("the client says it is in cluster {named:?}, but only {known} is known")]
+    Cluster { named: String, known: Arc<str> },
+    #[error("the token has expired")]
+    Expired,
+    #[error("the API server has not answered in time")]
+    Late,
+    #[error(transparent)]
+    Token(#[from] TokenError),
+}
+
+/// Checks the tokens of one cluster.
+pub(super) struct KubernetesTokens {
+    cluster: Cluster,
+    names: Vec<Arc<str>>,
+    audiences: Vec<String>,
+    turns: Semaphore,
+    verdicts: Mutex<Verdicts>,
+}
+
+impl KubernetesTokens {
+    /// Takes tokens that are meant for one of these audiences.
+    pub(super) fn new(cluster: TokenCluster, audiences: Vec<String>) -> Self {
+        Self {
+            // Whoever tries tokens must not slow down what is read from the API server.
+            cluster: cluster.cluster.limited(RateLimit::default()),
+            names: cluster.names,
+            audiences,
+            turns: Semaphore::new(AT_ONCE),
+            verdicts: Mutex::default(),
+        }
+    }
+
+    /// The owner of a token.
+    pub(super) async fn owner(&self, token: &str, headers: &HeaderMap) -> Result<TokenOwner, Refused> {
+        self.check_cluster(headers)?;
+        let expires = expiry(token);
+        if expires.is_some_and(|expires| expires <= SystemTime::now()) {
+            return Err(Refused::Expired);
+        }
+        let digest = fingerprint(token);
+        if let Some(verdict) = self.verdicts.lock().get(&digest, Instant::now()) {
+            return verdict.map_err(Refused::from);
+        }
+        let asked = async {
+            // The semaphore is never closed.
+            let _turn = self.turns.acquire().await;
+            self.cluster.owner_of_token(token, &self.audiences).await
+        };
+        let verdict = timeout(PATIENCE, asked).await.map_err(|_| Refused::Late)?;
+        let left = expires.and_then(|expires| expires.duration_since(SystemTime::now()).ok());
+        self.verdicts.lock().keep(digest, &verdict, left, Instant::now());
+        Ok(verdict?)
+    }
+
+    /// Parity: a header that is there several times does not count.
+    fn check_cluster(&self, headers: &HeaderMap) -> Result<(), Refused> {
+        let mut named = headers.get_all(CLUSTER).iter();
+        let (Some(name), None) = (named.next(), named.next()) else { return Ok(()) };
+        let name = name.to_str().unwrap_or_default();
+        if name.is_empty() || self.names.iter().any(|known| **known == *name) {
+            return Ok(());
+        }
+        let known = self.names.first().cloned().unwrap_or_default();
+        Err(Refused::Cluster { named: name.to_owned(), known })
+    }
+}
+
+type Digest = [u8; 32];
+
+fn fingerprint(token: &str) -> Digest {
+    let mut bytes = Digest::default();
+    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes
+}
+
+/// What the API server said of tokens, for a while. Yes and no have their own place: no number of bad tokens drives out a
+/// good one.
+#[derive(Debug, Default)]
+struct Verdicts {
+    accepted: BTreeMap<Digest, (Instant, TokenOwner)>,
+    refused: BTreeMap<Digest, (Instant, TokenError)>,
+}
+
+impl Verdicts {
+    fn get(&self, token: &Digest, now: Instant) -> Option<Result<TokenOwner, TokenError>> {
+        if let Some((_, owner)) = self.accepted.get(token).filter(|(until, _)| *until > now) {
+            return Some(Ok(owner.clone()));
+        }
+        let (_, error) = self.refused.get(token).filter(|(until, _)| *until > now)?;
+        Some(Err(error.clone()))
+    }
+
+    /// Keeps an answer about a token that has this long to live. That there was none is not worth keeping.
+    fn keep(
+        &mut self,
+        token: Digest,
+        verdict: &Result<TokenOwner, TokenError>,
+        left: Option<Duration>,
+        now: Instant,
+    ) {
+        match verdict {
+            Ok(owner) => {
+                let until = now + left.map_or(ACCEPTED, |left| left.min(ACCEPTED));
+                make_room(&mut self.accepted, now);
+                self.accepted.insert(token, (until, owner.clone()));
+            }
+            Err(TokenError::Unanswered(_)) => {}
+            Err(error) => {
+                make_room(&mut self.refused, now);
+                self.refused.insert(token, (now + REFUSED, error.clone()));
+            }
+        }
+    }
+}
+
+/// Forgets what counts no longer, and if there is still no room, what would be the next.
+fn make_room<T>(kept: &mut BTreeMap<Digest, (Instant, T)>, now: Instant) {
+    if kept.len() < KEPT {
+        return;
+    }
+    kept.retain(|_, (until, _)| *until > now);
+    if kept.len() >= KEPT {
+        let next = kept.iter().min_by_key(|(_, (until, _))| *until).map(|(token, _)| *token);
+        next.and_then(|token| kept.remove(&token));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner() -> TokenOwner {
+        TokenOwner { namespace: "shop".into(), service_account: "cart".into() }
+    }
+
+    #[test]
+    fn answers_count_for_a_while_and_never_longer_than_the_token() {
+        let (mut verdicts, now) = (Verdicts::default(), Instant::now());
+        let second = Duration::from_secs(1);
+        verdicts.keep([1; 32], &Ok(owner()), None, now);
+        verdicts.keep([2; 32], &Ok(owner()), Some(second), now);
+        let refused = TokenError::Refused("expired".to_owned());
+        verdicts.keep([3; 32], &Err(refused.clone()), None, now);
+        verdicts.keep([4; 32], &Err(TokenError::Unanswered("gone".to_owned())), None, now);
+
+        let at = |token: u8, later| verdicts.get(&[token; 32], now + later);
+        assert_eq!(at(1, ACCEPTED - second), Some(Ok(owner())));
+        assert_eq!(at(1, ACCEPTED), None);
+        assert_eq!(at(2, second / 2), Some(Ok(owner())));
+        assert_eq!(at(2, second), None);
+        assert_eq!(at(3, REFUSED - second), Some(Err(refused)));
+        assert_eq!(at(3, REFUSED), None);
+        assert_eq!(at(4, Duration::ZERO), None);
+    }
+
+    #[test]
+    fn bad_tokens_are_bounded_and_drive_out_no_good_one() {
+        let (mut verdicts, now) = (Verdicts::default(), Instant::now());
+        verdicts.keep(fingerprint("good"), &Ok(owner()), None, now);
+        for n in 0..KEPT + 10 {
+            let refused = Err(TokenError::Refused(String::new()));
+            verdicts.keep(fingerprint(&n.to_string()), &refused, None, now);
+        }
+        assert_eq!(verdicts.refused.len(), KEPT);
+        assert_eq!(verdicts.get(&fingerprint("good"), now), Some(Ok(owner())));
+    }
+}
