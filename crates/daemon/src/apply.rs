@@ -17,6 +17,7 @@ use tracing::{debug, info, warn};
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::push::{Cause, Dispatcher, Reason, Stamp};
+use crate::quarantine::Warden;
 use crate::settings::SettingsKeeper;
 
 /// How long what a snapshot says is held back for sources to answer: better the truth a little later than the past first.
@@ -32,6 +33,7 @@ pub(crate) struct Applier {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) pace: Pace,
     pub(crate) settings: SettingsKeeper,
+    pub(crate) warden: Warden,
     pub(crate) keeper: Option<Keeper>,
     /// What the process is not ready without, by source.
     pub(crate) guards: BTreeMap<Box<str>, ReadyGuard>,
@@ -60,6 +62,9 @@ impl Applier {
                 () = sleep_until(grace), if !grace_is_over => {
                     grace_is_over = true;
                     self.release(true);
+                }
+                () = self.warden.due() => {
+                    tokio::task::block_in_place(|| self.warden.act(Instant::now()));
                 }
                 () = sleep_until(look) => {
                     look = Instant::now() + FILES;
@@ -123,21 +128,26 @@ impl Applier {
         let started = Instant::now();
         self.metrics.updated(self.dispatcher.engine(), &update);
         let mut batch = Batch::new();
-        let origins =
-            update.changes.keys().map(|(cluster, key)| Origin::new(Arc::clone(cluster), key.clone()));
-        let mut cause = Cause::objects(seen, origins);
-        if let Some(settings) = self.settings.take(&update) {
-            batch.set::<Settings>((), settings.clone());
-            cause = cause.and(Reason::Global);
-        }
+        let settings = self.settings.take(&update).cloned();
+        let mut origins = Vec::new();
         for ((cluster, key), object) in update.changes {
             let origin = Origin::new(cluster, key);
+            if !self.warden.admit(&origin, object.as_ref()) {
+                continue;
+            }
+            origins.push(origin.clone());
             match object {
                 Some(object) => batch.set::<Objects>(origin, object),
                 None => batch.remove::<Objects>(&origin),
             };
         }
-        self.dispatcher.apply(batch, cause);
+        let mut cause = Cause::objects(seen, origins);
+        if let Some(settings) = settings {
+            batch.set::<Settings>((), settings);
+            cause = cause.and(Reason::Global);
+        }
+        let revision = self.dispatcher.apply(batch, cause);
+        self.warden.applied(revision);
         self.pace.applied(started, Instant::now());
     }
 }

@@ -207,7 +207,7 @@ impl ControlPlane for Mesh {
 
     fn observe(&self, client: &Client, event: SessionEvent) {
         if let SessionEvent::Nacked { type_url, message, .. } = &event {
-            warn!(proxy = client.connection.proxy.node_id, %type_url, %message, "rejected by the proxy");
+            warn!(proxy = client.connection.proxy.node_id, %type_url, reason = %message, "rejected by the proxy");
         }
         self.dispatcher.note(&client.connection, &event);
     }

@@ -11,15 +11,16 @@ mod http;
 mod index;
 mod objects;
 mod pushes;
+mod quarantine;
 mod query;
 mod redact;
 mod registry;
-mod resources;
+pub(crate) mod resources;
 mod scope;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod why;
+pub(crate) mod why;
 mod xds;
 
 use std::sync::Arc;
@@ -123,6 +124,7 @@ const ENDPOINTS: &[Endpoint] = &[
     endpoint("networkz", "Gateways between networks", Debug::networkz),
     endpoint("push_status", "Problems found by the last push", Debug::push_status),
     endpoint("pushcontext", "Policies and networks in force", Debug::pushcontext),
+    own("quarantine", "Objects held back because proxies reject their effect; rejections", Debug::quarantine),
     endpoint("registryz", "All services", Debug::registryz),
     endpoint("resourcesz", "Kinds of objects that are read", Debug::resourcesz),
     endpoint("sidecarz", "What a proxy can see", Debug::sidecarz),

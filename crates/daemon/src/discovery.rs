@@ -8,7 +8,8 @@ use anyhow::Context as _;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::{
-    CLUSTER_ID, Flags, ISTIOD_CUSTOM_HOST, PILOT_MAX_REQUESTS_PER_SECOND, POD_NAMESPACE, REVISION,
+    CANOPUS_QUARANTINE, CLUSTER_ID, Flags, ISTIOD_CUSTOM_HOST, PILOT_MAX_REQUESTS_PER_SECOND, POD_NAMESPACE,
+    REVISION,
 };
 use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
 use canopus_runtime::metrics::{self, Registry, catalogue::PILOT_INFO};
@@ -29,6 +30,7 @@ use crate::jwks::KeyKeeper;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::push::{Cause, Dispatcher, Reason, Revisions, Stamp};
+use crate::quarantine::Warden;
 use crate::secret_access::{self, AccessKeeper};
 use crate::serve::certificates::Certificates;
 use crate::serve::grpc::Grpc;
@@ -37,7 +39,11 @@ use crate::settings::SettingsKeeper;
 use crate::sources::{Opened, Opener, Plan, SourceArgs};
 
 const SCOPES: &[Scope] = &[
-    Scope::new("ads", "Streams of proxies").covering(&["canopus_xds", "canopus_daemon::control_plane"]),
+    Scope::new("ads", "Streams of proxies").covering(&[
+        "canopus_xds",
+        "canopus_daemon::control_plane",
+        "canopus_daemon::quarantine",
+    ]),
     Scope::new("model", "Objects and what they add up to").covering(&[
         "canopus_sources",
         "canopus_daemon::apply",
@@ -73,6 +79,10 @@ pub struct DiscoveryArgs {
     /// Other names of clusters, such as alias=Kubernetes, separated by commas: clients may say either.
     #[arg(long = "clusterAliases", value_name = "ALIAS=NAME", value_delimiter = ',')]
     cluster_aliases: Vec<String>,
+    /// Whether an object whose effect proxies reject is held at the value they last accepted; without, $CANOPUS_QUARANTINE
+    /// or true.
+    #[arg(long, value_name = "BOOL")]
+    quarantine: Option<bool>,
     #[command(flatten)]
     log: LogFlags,
 }
@@ -154,8 +164,18 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let access = AccessKeeper::new(own, cluster, wanted, store(Reason::Secret));
     tasks.spawn("secret access", access.run());
     let pace = Pace::new(&flags);
-    let mut applier =
-        Applier { dispatcher: Arc::clone(&dispatcher), intake, metrics, pace, settings, keeper, guards };
+    let quarantine = args.quarantine.unwrap_or_else(|| flags.get(CANOPUS_QUARANTINE));
+    let warden = Warden::new(Arc::clone(&dispatcher), quarantine);
+    let mut applier = Applier {
+        dispatcher: Arc::clone(&dispatcher),
+        intake,
+        metrics,
+        pace,
+        settings,
+        warden,
+        keeper,
+        guards,
+    };
     for update in restored {
         applier.apply(update, Stamp::now());
     }

@@ -17,6 +17,7 @@ mod jwks;
 pub mod metrics;
 mod pace;
 pub mod push;
+pub mod quarantine;
 mod secret_access;
 pub mod serve;
 mod settings;

@@ -15,7 +15,7 @@ mod observer;
 mod stamp;
 
 pub use cause::{Cause, Reason};
-pub use connections::{Connection, ConnectionId, Connections, Message, Rejection, TypeStatus};
+pub use connections::{Accepted, Connection, ConnectionId, Connections, Message, Rejection, TypeStatus};
 pub use dispatch::Dispatcher;
 pub use ledger::{Fate, Ledger, ObjectState, Push, Recipient, TypeTotal};
 pub use observer::{Observer, Revisions};

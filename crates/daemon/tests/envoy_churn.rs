@@ -4,17 +4,17 @@
 
 #[path = "../support/local_mesh.rs"]
 mod local_mesh;
+#[path = "../support/traffic.rs"]
+mod traffic;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use canopus_testkit::{Echo, Envoy, eventually, free_port, http};
+use canopus_testkit::{Echo, Envoy, eventually, free_port};
 use local_mesh::LocalMesh;
-use tokio::task::JoinHandle;
+use traffic::Traffic;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -61,38 +61,6 @@ impl Shop {
 async fn rejections(envoy: &Envoy) -> Result<u64> {
     let stats = envoy.stats().await?;
     Ok(stats.iter().filter(|(name, _)| name.ends_with("update_rejected")).map(|(_, count)| count).sum())
-}
-
-/// Requests in a row until it is stopped; each has to be answered with 200.
-struct Traffic {
-    running: Arc<AtomicBool>,
-    answered: Arc<AtomicUsize>,
-    task: JoinHandle<Result<()>>,
-}
-
-impl Traffic {
-    fn start(gateway: SocketAddr) -> Self {
-        let running = Arc::new(AtomicBool::new(true));
-        let answered = Arc::new(AtomicUsize::new(0));
-        let (go_on, count) = (Arc::clone(&running), Arc::clone(&answered));
-        let task = tokio::spawn(async move {
-            while go_on.load(Ordering::Relaxed) {
-                let request = http::request(http::Method::GET, gateway, "/items").host("shop.example.com");
-                request.send().await?.ok()?;
-                count.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-            Ok(())
-        });
-        Self { running, answered, task }
-    }
-
-    /// How many requests were answered; an error if one was not, or not well.
-    async fn stop(self) -> Result<usize> {
-        self.running.store(false, Ordering::Relaxed);
-        self.task.await??;
-        Ok(self.answered.load(Ordering::Relaxed))
-    }
 }
 
 async fn changes_go_unnoticed_by_traffic(variant: &str) -> Result<()> {

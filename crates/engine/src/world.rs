@@ -83,6 +83,13 @@ pub(crate) struct Watch {
 }
 
 impl World {
+    /// The same facts, none of them watched.
+    pub(crate) fn unwatched(mut self) -> Self {
+        self.watches = IdMap::default();
+        self.totals.roots = 0;
+        self
+    }
+
     pub(crate) fn node(&self, id: NodeId) -> Option<&Arc<Node>> {
         self.nodes.get(id)
     }

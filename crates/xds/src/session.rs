@@ -110,8 +110,13 @@ impl Session {
             match step {
                 Step::Quiet => {}
                 Step::Current => {
-                    let version = watch.held().version();
-                    self.events.push(SessionEvent::Current { type_url, version });
+                    let (version, accepted) = (watch.held().version(), watch.accepted());
+                    self.events.push(SessionEvent::Current {
+                        type_url,
+                        version,
+                        revision: self.revision,
+                        accepted,
+                    });
                     self.check_dependents(at);
                 }
                 Step::Send(change, pushed) => {
@@ -163,11 +168,14 @@ impl Session {
     fn subscription(&mut self, request: Request, rules: Rules, source: &impl Source) -> Result<(), Refusal> {
         let at = self.position(&request.type_url);
         if let Some(error) = &request.error {
+            let (accepted, refused) = at.map(|at| self.watches[at].contested()).unwrap_or_default();
             self.events.push(SessionEvent::Nacked {
                 type_url: request.type_url.as_str().into(),
                 nonce: request.nonce.clone(),
                 code: error.code,
-                message: error.message.clone(),
+                message: event::reason(&error.message),
+                accepted,
+                refused,
             });
         }
         match (request.wish, at) {
@@ -266,7 +274,8 @@ impl Session {
         if !was_last {
             self.events.push(SessionEvent::Expired { type_url, nonce });
         } else if !refused {
-            self.events.push(SessionEvent::Acked { type_url, nonce });
+            let accepted = watch.accepted();
+            self.events.push(SessionEvent::Acked { type_url, nonce, accepted });
         }
         was_last
     }

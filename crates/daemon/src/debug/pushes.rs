@@ -42,10 +42,12 @@ impl Debug {
                 })
             })
             .collect();
+        let held = self.dispatcher.quarantine().holds();
         let all = json!({
             "revision": self.engine().revision().number(),
-            "converged": open.is_empty(),
+            "converged": open.is_empty() && held.is_empty(),
             "objects": open,
+            "quarantined": held.iter().map(|(origin, _)| name_of(origin)).collect::<Vec<_>>(),
             "clients": clients,
         });
         Ok(Answer::json(question, &all))

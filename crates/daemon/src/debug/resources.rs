@@ -17,7 +17,7 @@ use canopus_xds::{Interest, types};
 use crate::push::Connection;
 
 /// What a client gets of one type it watches; nothing if it does not watch it.
-pub(super) fn of_client(
+pub(crate) fn of_client(
     world: &Snapshot,
     client: &Connection,
     type_url: &str,

@@ -43,6 +43,8 @@ impl Debug {
     /// What is wrong with objects that are valid by themselves; `namespace` and `severity` narrow it.
     pub(super) fn diagnostics(&self, question: &Question) -> Result<Answer, QueryError> {
         let mut found = diagnostic::all(&self.engine().snapshot())?;
+        found.extend(self.held());
+        found.sort();
         if let Some(namespace) = question.parameters.get("namespace").filter(|text| !text.is_empty()) {
             found.retain(|one| *one.object.namespace == *namespace);
         }

@@ -17,7 +17,7 @@ use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_runtime::flags::Flags;
 use canopus_testkit::http::{self, Method, StatusCode};
-use canopus_xds::{Code, Interest, Names, Refusal, SessionEvent, types};
+use canopus_xds::{Code, Interest, Names, Refusal, ResourceSet, SessionEvent, types};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower_service::Service as _;
@@ -126,12 +126,14 @@ impl Lab {
         );
         let nonce = nonce.to_owned();
         let event = match error {
-            None => SessionEvent::Acked { type_url, nonce },
+            None => SessionEvent::Acked { type_url, nonce, accepted: ResourceSet::default() },
             Some(message) => SessionEvent::Nacked {
                 type_url,
                 nonce,
                 code: Code::Internal as i32,
                 message: message.to_owned(),
+                accepted: ResourceSet::default(),
+                refused: ResourceSet::default(),
             },
         };
         self.dispatcher.note(connection, &event);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
+use canopus_api::Kind;
 use canopus_engine::{Query, QueryError, Read, ReadKind, Snapshot};
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::extension::Extensions;
@@ -61,16 +62,25 @@ fn find(
 }
 
 /// What a resource rests on.
-fn reads_of(world: &Snapshot, proxy: &Proxy, type_url: &str, name: &str) -> Result<Vec<Read>, QueryError> {
+pub(crate) fn reads_of(
+    world: &Snapshot,
+    proxy: &Proxy,
+    type_url: &str,
+    name: &str,
+) -> Result<Vec<Read>, QueryError> {
     let view = world.get::<ViewOf>(proxy)?;
     let library = view.is_proxyless();
     Ok(match type_url {
         types::CLUSTER if library => named::<proxyless::Clusters>(world, &view, name),
-        types::CLUSTER => cluster::reads_of(world, proxy, name),
+        types::CLUSTER => {
+            patched(cluster::reads_of(world, proxy, name), world.reads_of::<cluster::Clusters>(proxy))
+        }
         types::LISTENER if library => {
             world.reads_of::<proxyless::Listeners>(&(proxy.clone(), name.to_owned()))
         }
-        types::LISTENER => listener::reads_of(world, proxy, name),
+        types::LISTENER => {
+            patched(listener::reads_of(world, proxy, name), world.reads_of::<listener::Listeners>(proxy))
+        }
         types::ENDPOINT => named::<Assignment>(world, &view, name),
         types::ROUTE if library => named::<proxyless::Routes>(world, &view, name),
         types::ROUTE => named::<Routes>(world, &view, name),
@@ -83,6 +93,18 @@ fn reads_of(world: &Snapshot, proxy: &Proxy, type_url: &str, name: &str) -> Resu
 
 fn named<Q: Query<Key = (View, String)>>(world: &Snapshot, view: &View, name: &str) -> Vec<Read> {
     world.reads_of::<Q>(&(view.clone(), name.to_owned()))
+}
+
+/// What a resource rests on, given what it was made from and what all resources of its type were: patches by EnvoyFilters come
+/// after it was made.
+fn patched(made: Vec<Read>, all: Vec<Read>) -> Vec<Read> {
+    let is_filter = |read: &Read| {
+        read.subject.input::<Objects>().is_some_and(|origin| origin.key.kind == Kind::EnvoyFilter)
+    };
+    let is_new = |read: &Read| made.iter().all(|known| known.subject != read.subject);
+    let patches = all.into_iter().filter(|read| is_filter(read) && is_new(read));
+    let patches: Vec<Read> = patches.map(|read| Read { depth: 1, via: None, ..read }).collect();
+    made.into_iter().chain(patches).collect()
 }
 
 /// The objects that were read with the shortest way to each, those that were looked for in vain, and the settings.

@@ -11,9 +11,9 @@ use canopus_mesh::service::{AllServices, Registry as ServiceRegistry, Resolution
 use canopus_mesh::world::{Objects, Origin, Settings, Shelf, objects_of};
 use canopus_runtime::metrics::catalogue::{
     CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
-    CANOPUS_OBJECTS_NOT_CONVERGED, ENDPOINT_NO_POD, ISTIOD_MANAGED_CLUSTERS, PILOT_DESTRULE_SUBSETS,
-    PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, PILOT_EDS_NO_INSTANCES, PILOT_ENDPOINT_NOT_READY, PILOT_SERVICES,
-    PILOT_VIRT_SERVICES,
+    CANOPUS_OBJECTS_NOT_CONVERGED, CANOPUS_QUARANTINE_TOTAL, CANOPUS_QUARANTINED_OBJECTS, ENDPOINT_NO_POD,
+    ISTIOD_MANAGED_CLUSTERS, PILOT_DESTRULE_SUBSETS, PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS,
+    PILOT_EDS_NO_INSTANCES, PILOT_ENDPOINT_NOT_READY, PILOT_SERVICES, PILOT_VIRT_SERVICES,
 };
 use canopus_runtime::metrics::{Collected, Registry};
 use canopus_xds::types;
@@ -44,6 +44,8 @@ fn collect(collected: &mut Collected, dispatcher: &Dispatcher) {
     let behind = dispatcher.connections().all().iter().filter(|one| !one.outstanding().is_empty()).count();
     collected.push(CANOPUS_CLIENTS_BEHIND, [], behind as f64);
     collected.push(CANOPUS_OBJECTS_NOT_CONVERGED, [], dispatcher.ledger().unconverged().len() as f64);
+    collected.push(CANOPUS_QUARANTINED_OBJECTS, [], dispatcher.quarantine().len() as f64);
+    collected.push(CANOPUS_QUARANTINE_TOTAL, [], dispatcher.quarantine().total() as f64);
     let stats = dispatcher.engine().stats();
     collected.push(CANOPUS_ENGINE_INPUTS, [], stats.inputs as f64);
     collected.push(CANOPUS_ENGINE_RESULTS, [], stats.memos as f64);

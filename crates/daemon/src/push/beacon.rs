@@ -77,6 +77,17 @@ impl Beacons {
         }
     }
 
+    /// The sessions before the beacons of these results.
+    pub(super) fn watchers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
+        let index = self.index.lock();
+        let beacons = roots.into_iter().filter_map(|root| index.by_root.get(&root)).flatten();
+        let mut watchers = BTreeSet::new();
+        for beacon in beacons.filter_map(Weak::upgrade) {
+            watchers.extend(beacon.watchers.lock().iter().copied());
+        }
+        watchers
+    }
+
     /// Lights the beacons of results that changed; the sessions before them.
     pub(super) fn light(&self, changed: &[RootId]) -> BTreeSet<ConnectionId> {
         let mut index = self.index.lock();

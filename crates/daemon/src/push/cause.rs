@@ -30,6 +30,13 @@ impl Cause {
         Self { seen, objects, reasons }
     }
 
+    /// These objects are served at another value than their owners gave them, or no longer so.
+    pub fn quarantine(objects: impl IntoIterator<Item = Origin>) -> Self {
+        let objects: Arc<[Origin]> = objects.into_iter().collect();
+        let reasons = BTreeMap::from([(Reason::Quarantine, objects.len())]);
+        Self { seen: Stamp::now(), objects, reasons }
+    }
+
     /// Something that is no object, such as a key set that was fetched.
     pub fn reason(reason: Reason) -> Self {
         Self { seen: Stamp::now(), objects: Arc::default(), reasons: BTreeMap::from([(reason, 1)]) }
@@ -66,6 +73,8 @@ pub enum Reason {
     DependentResource,
     /// Somebody asked for it.
     Debug,
+    /// An object is held at an earlier value, or no longer; Istio has no such reason.
+    Quarantine,
 }
 
 impl Reason {
@@ -95,6 +104,7 @@ impl Reason {
             // Parity: dashboards know the label as Istio spells it.
             Self::DependentResource => "depdendentresource",
             Self::Debug => "debug",
+            Self::Quarantine => "quarantine",
         }
     }
 }

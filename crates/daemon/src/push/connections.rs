@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use canopus_base::hash::ContentHash;
 use canopus_mesh::proxy::Proxy;
 use canopus_xds::session::Protocol;
-use canopus_xds::{Interest, SessionEvent};
+use canopus_xds::{Interest, ResourceSet, SessionEvent};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::watch;
 
@@ -68,6 +68,15 @@ pub struct Message {
     pub bytes: usize,
 }
 
+/// What a proxy certainly has of a type.
+#[derive(Clone, Debug)]
+pub struct Accepted {
+    /// The resources.
+    pub set: ResourceSet,
+    /// The revision of the world they show.
+    pub revision: u64,
+}
+
 /// A message a proxy did not accept.
 #[derive(Clone, Debug)]
 pub struct Rejection {
@@ -90,6 +99,8 @@ pub struct TypeStatus {
     pub sent: Option<Message>,
     /// What it last accepted, with the time it said so.
     pub acked: Option<Message>,
+    /// What it certainly has.
+    pub accepted: Option<Accepted>,
     /// What it last rejected; gone once it accepts something.
     pub rejected: Option<Rejection>,
     /// Messages it was sent so far.
@@ -122,6 +133,23 @@ impl Connection {
     /// What it is about, for one type.
     pub fn status(&self, type_url: &str) -> Option<TypeStatus> {
         self.state.lock().types.get(type_url).cloned()
+    }
+
+    /// Whether it has accepted these very bytes: a resource of this type, name and version.
+    pub fn has_accepted(&self, type_url: &str, name: &str, version: ContentHash) -> bool {
+        let state = self.state.lock();
+        let accepted = state.types.get(type_url).and_then(|status| status.accepted.as_ref());
+        accepted.and_then(|accepted| accepted.set.get(name)).is_some_and(|held| held.version == version)
+    }
+
+    /// Whether it has rejected something of this type since it last accepted anything of it.
+    pub fn rejects(&self, type_url: &str) -> bool {
+        self.state.lock().types.get(type_url).is_some_and(|status| status.rejected.is_some())
+    }
+
+    /// Whether it has an answer to this revision of the world, as far as that concerns it.
+    pub fn has_answered(&self, revision: u64) -> bool {
+        self.state.lock().outstanding.first().is_none_or(|oldest| *oldest > revision)
     }
 
     /// The last revision of the world it has acknowledged everything of.
@@ -192,13 +220,18 @@ impl Connection {
                     bytes: *bytes,
                 });
             }
-            SessionEvent::Acked { type_url, nonce } => {
+            SessionEvent::Acked { type_url, nonce, accepted } => {
                 let status = state.of(type_url);
                 let last = status.sent.as_ref().filter(|sent| *sent.nonce == **nonce);
                 status.acked = last.map(|sent| Message { time: Stamp::now(), ..sent.clone() });
+                status.accepted =
+                    last.map(|sent| Accepted { set: accepted.clone(), revision: sent.revision });
                 status.rejected = None;
             }
-            SessionEvent::Nacked { type_url, nonce, code, message } => {
+            SessionEvent::Current { type_url, revision, accepted, .. } => {
+                state.of(type_url).accepted = Some(Accepted { set: accepted.clone(), revision: *revision });
+            }
+            SessionEvent::Nacked { type_url, nonce, code, message, .. } => {
                 let status = state.of(type_url);
                 status.rejections += 1;
                 status.rejected = Some(Rejection {
@@ -208,10 +241,7 @@ impl Connection {
                     time: Stamp::now(),
                 });
             }
-            SessionEvent::Current { .. }
-            | SessionEvent::Expired { .. }
-            | SessionEvent::Reported { .. }
-            | SessionEvent::Settled { .. } => {}
+            SessionEvent::Expired { .. } | SessionEvent::Reported { .. } | SessionEvent::Settled { .. } => {}
         }
     }
 }

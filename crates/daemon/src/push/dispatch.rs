@@ -1,5 +1,6 @@
 //! Takes batches to the engine and wakes the sessions they concern.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,10 +13,11 @@ use parking_lot::Mutex;
 
 use super::beacon::{Beacon, Beacons};
 use super::cause::Cause;
-use super::connections::{Connection, Connections};
+use super::connections::{Connection, ConnectionId, Connections};
 use super::ledger::{Fate, KEPT, Ledger, Push, TypeTotal};
 use super::observer::Observer;
 use super::stamp::Stamp;
+use crate::quarantine::Quarantine;
 
 /// The way from a batch of changes to the sessions, with the record of it.
 pub struct Dispatcher {
@@ -23,6 +25,7 @@ pub struct Dispatcher {
     beacons: Beacons,
     ledger: Ledger,
     connections: Connections,
+    quarantine: Quarantine,
     observers: Vec<Arc<dyn Observer>>,
     /// Pushes are written down in the order of their revisions.
     writing: Mutex<()>,
@@ -36,6 +39,7 @@ impl Dispatcher {
             beacons: Beacons::default(),
             ledger: Ledger::default(),
             connections: Connections::default(),
+            quarantine: Quarantine::default(),
             observers,
             writing: Mutex::new(()),
         })
@@ -54,6 +58,11 @@ impl Dispatcher {
     /// Who is connected.
     pub fn connections(&self) -> &Connections {
         &self.connections
+    }
+
+    /// What proxies reject, and what is held back for that.
+    pub fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     /// Applies a batch and wakes the sessions it concerns; the revision it led to.
@@ -136,7 +145,13 @@ impl Dispatcher {
             }
             _ => {}
         }
+        self.quarantine.note(connection, event);
         self.observe(|observer| observer.happened(connection, event));
+    }
+
+    /// The sessions that look at one of these results.
+    pub(crate) fn watchers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
+        self.beacons.watchers(roots)
     }
 
     /// From now on `beacon` lights up when one of these results changes.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{Batch, Ctx, Engine, Query, Root};
 use canopus_mesh::world::{MeshSettings, Origin, Settings};
-use canopus_xds::SessionEvent;
+use canopus_xds::{ResourceSet, SessionEvent};
 use parking_lot::Mutex;
 
 use super::*;
@@ -153,8 +153,14 @@ fn rejection_stays_visible_until_the_object_changes_again() {
     let (connection, _seat) = world.connect("a");
     let revision = world.change("shop");
     world.dispatcher.note(&connection, &sent("1", revision));
-    let refusal =
-        SessionEvent::Nacked { type_url: "t".into(), nonce: "1".into(), code: 3, message: "no".into() };
+    let refusal = SessionEvent::Nacked {
+        type_url: "t".into(),
+        nonce: "1".into(),
+        code: 3,
+        message: "no".into(),
+        accepted: ResourceSet::default(),
+        refused: ResourceSet::default(),
+    };
     world.dispatcher.note(&connection, &refusal);
     world.settle(&connection, revision);
     let state = &world.dispatcher.ledger().unconverged()[0];

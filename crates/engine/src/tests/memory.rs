@@ -131,6 +131,21 @@ fn result_can_be_watched_and_explained_when_what_it_read_was_forgotten() {
 }
 
 #[test]
+fn sketch_computes_only_what_is_asked_of_it() {
+    let engine = Engine::new();
+    (0..20).for_each(|key| set(&engine, key, Some("abc")));
+    let roots = engine.watch_all::<Pair>(0..20);
+    let before = roots[4].value().unwrap();
+    let sketch = engine.sketch();
+    let evaluated = sketch.stats().evaluations;
+    (0..20).for_each(|key| set(&sketch, key, Some("xyz")));
+    assert_eq!(sketch.stats().evaluations, evaluated);
+    assert_ne!(sketch.get::<Pair>(&4).unwrap(), before);
+    assert_eq!(roots[4].value().unwrap(), before, "the engine it was made from is as it was");
+    check(&sketch);
+}
+
+#[test]
 fn forks_give_back_what_only_they_used() {
     let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
     (0..200).for_each(|key| set(&engine, key, Some("abc")));

@@ -5,6 +5,10 @@ use std::sync::Arc;
 use canopus_base::hash::ContentHash;
 
 use crate::interest::Interest;
+use crate::resource::ResourceSet;
+
+/// The longest reason for a refusal that is passed on, in bytes; a client may write megabytes.
+const LONGEST_REASON: usize = 8 * 1024;
 
 /// Something that happened in a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,10 @@ pub enum SessionEvent {
         type_url: Arc<str>,
         /// The version it has.
         version: ContentHash,
+        /// The revision of the world that is.
+        revision: u64,
+        /// What it has.
+        accepted: ResourceSet,
     },
     /// The client accepted a response.
     Acked {
@@ -48,6 +56,8 @@ pub enum SessionEvent {
         type_url: Arc<str>,
         /// The nonce of the response.
         nonce: String,
+        /// What it certainly has now.
+        accepted: ResourceSet,
     },
     /// The client refused a response.
     Nacked {
@@ -57,8 +67,12 @@ pub enum SessionEvent {
         nonce: String,
         /// The gRPC code of the refusal.
         code: i32,
-        /// The client's reason.
+        /// The client's reason, shortened if it is very long.
         message: String,
+        /// What it certainly had before.
+        accepted: ResourceSet,
+        /// What it would have, had it accepted everything it was sent.
+        refused: ResourceSet,
     },
     /// A request answered a response that is not the last one.
     Expired {
@@ -79,4 +93,21 @@ pub enum SessionEvent {
         /// The revision.
         revision: u64,
     },
+}
+
+/// The beginning of a client's reason, whole characters of it.
+pub(super) fn reason(text: &str) -> String {
+    text[..text.floor_char_boundary(LONGEST_REASON)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reason_is_cut_between_characters_when_it_is_too_long() {
+        assert_eq!(reason("bad cluster"), "bad cluster");
+        let long = "é".repeat(LONGEST_REASON);
+        assert_eq!(reason(&format!("x{long}")).len(), LONGEST_REASON - 1);
+    }
 }

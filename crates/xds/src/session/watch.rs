@@ -113,6 +113,17 @@ impl Watch {
         self.unsettled.is_some()
     }
 
+    /// What the client certainly has, if nothing is on its way to it.
+    pub(super) fn accepted(&self) -> ResourceSet {
+        self.held.set.without(&self.uncertain)
+    }
+
+    /// What the client certainly had before what it has not settled yet, and what that leads to.
+    pub(super) fn contested(&self) -> (ResourceSet, ResourceSet) {
+        let before = self.unsettled.as_ref().map_or(&self.held.set, |unsettled| &unsettled.before);
+        (before.without(&self.uncertain), self.held.set.clone())
+    }
+
     /// Has another look at the state of the world, without forgetting an answer the client is owed.
     pub(super) fn check(&mut self) {
         if matches!(self.due, Due::Nothing) {

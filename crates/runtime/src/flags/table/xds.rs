@@ -3,6 +3,9 @@
 super::flags! {
     Xds
 
+    /// Whether an object whose effect proxies reject is held at the value they last accepted, while everything else flows.
+    CANOPUS_QUARANTINE: Bool = "true";
+
     /// Whether mirrored requests keep their host name instead of getting the suffix `-shadow`.
     DISABLE_SHADOW_HOST_SUFFIX: Bool = "true";
 

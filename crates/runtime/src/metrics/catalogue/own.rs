@@ -22,6 +22,12 @@ super::metrics! {
     /// Objects whose last change some client does not have yet, or has refused.
     Gauge CANOPUS_OBJECTS_NOT_CONVERGED = "canopus_objects_not_converged"[];
 
+    /// Objects that are held at an earlier value because proxies rejected what follows from them.
+    Gauge CANOPUS_QUARANTINED_OBJECTS = "canopus_quarantined_objects"[];
+
+    /// Times an object was found to be what proxies rejected, and held.
+    Counter CANOPUS_QUARANTINE_TOTAL = "canopus_quarantine_total"[];
+
     /// Objects the mesh is made from.
     Gauge CANOPUS_ENGINE_INPUTS = "canopus_engine_inputs"[];
 

@@ -1,0 +1,178 @@
+//! From resources that are rejected to the objects that may be why: what they rest on, tried out on copies of the world.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use canopus_api::{Kind, Object};
+use canopus_base::hash::ContentHash;
+use canopus_engine::{Batch, Engine, Snapshot};
+use canopus_mesh::world::{Objects, Origin};
+
+use super::history::is_written;
+use super::nack::Contested;
+use crate::debug::{resources, why};
+use crate::push::{Connection, Dispatcher};
+
+/// Objects that are tried out for one rejection.
+const MOST_TRIED: usize = 64;
+
+/// Objects that are held one after the other for a proxy that has accepted nothing yet.
+const MOST_HELD_IN_TURN: usize = 16;
+
+/// The value an object is held at: what was accepted, or nothing.
+pub(super) type Served = Option<Arc<Object>>;
+
+/// A rejection to be explained.
+pub(super) struct Question<'a> {
+    pub(super) dispatcher: &'a Dispatcher,
+    pub(super) client: &'a Connection,
+    pub(super) type_url: &'a str,
+    pub(super) resources: &'a [Contested],
+}
+
+/// What becomes of the contested resources if an object is another.
+struct Effect {
+    /// One of them is another.
+    changes: bool,
+    /// All of them are what was accepted.
+    restores: bool,
+    /// All of them exist.
+    keeps: bool,
+}
+
+impl Question<'_> {
+    fn engine(&self) -> &Engine {
+        self.dispatcher.engine()
+    }
+
+    /// Whether the resources are still those that were rejected.
+    pub(super) fn is_current(&self) -> bool {
+        let versions = self.versions(&self.engine().snapshot());
+        self.resources.iter().all(|one| versions.get(&one.name) == Some(&one.rejected))
+    }
+
+    /// The resources with the versions they have now, those that still exist.
+    pub(super) fn as_they_are(&self) -> Vec<Contested> {
+        let versions = self.versions(&self.engine().snapshot());
+        let now = |one: &Contested| {
+            versions.get(&one.name).map(|version| Contested { rejected: *version, ..one.clone() })
+        };
+        self.resources.iter().filter_map(now).collect()
+    }
+
+    /// Those of the changed objects without whose change the resources would be others, with what they were before.
+    ///
+    /// If undoing one change alone brings back what was accepted, it is only that one. If it takes more than those that make a
+    /// difference by themselves, as one may hide another, it is all of them.
+    pub(super) fn among(&self, mut before: BTreeMap<Origin, Served>) -> BTreeMap<Origin, Served> {
+        let read = self.reads();
+        before.retain(|origin, _| read.contains(origin));
+        let all: BTreeMap<Origin, Served> = before.into_iter().take(MOST_TRIED).collect();
+        let mut suspects = BTreeMap::new();
+        let mut restoring = Vec::new();
+        for (origin, served) in &all {
+            let effect = self.effect([(origin, served)]);
+            if effect.restores {
+                restoring.push(origin);
+            }
+            if effect.changes {
+                suspects.insert(origin.clone(), served.clone());
+            }
+        }
+        if let [one] = restoring[..] {
+            suspects.retain(|origin, _| origin == one);
+        } else if !self.effect(&suspects).restores && self.effect(&all).restores {
+            return all;
+        }
+        suspects
+    }
+
+    /// The objects without which the resources would be others, the likeliest first, less those whose effect somebody else has
+    /// accepted. Objects without which a resource would not exist come last.
+    pub(super) fn all(&self) -> Vec<Origin> {
+        let mut tried: Vec<Origin> = self.reads().into_iter().collect();
+        tried.sort_by_key(|origin| rank(origin.key.kind));
+        tried.truncate(MOST_TRIED);
+        let mut suspects: Vec<(bool, Origin)> = Vec::new();
+        for origin in tried {
+            let effect = self.effect([(&origin, &None)]);
+            if effect.changes && !self.is_proven(&origin) {
+                suspects.push((!effect.keeps, origin));
+            }
+        }
+        suspects.sort_by_key(|(removes, _)| *removes);
+        suspects.into_iter().map(|(_, origin)| origin).take(MOST_HELD_IN_TURN).collect()
+    }
+
+    /// The objects the resources rest on that somebody wrote and that are not held already.
+    fn reads(&self) -> BTreeSet<Origin> {
+        let world = self.engine().snapshot();
+        let mut origins = BTreeSet::new();
+        for one in self.resources {
+            let reads = why::reads_of(&world, &self.client.proxy, self.type_url, &one.name);
+            for read in reads.unwrap_or_default() {
+                if let Some(origin) = read.subject.input::<Objects>()
+                    && is_written(origin.key.kind)
+                    && world.read::<Objects>(origin).is_some()
+                {
+                    origins.insert(origin.clone());
+                }
+            }
+        }
+        origins.retain(|origin| self.dispatcher.quarantine().hold(origin).is_none());
+        origins
+    }
+
+    /// What becomes of the resources if these objects have these values.
+    fn effect<'b>(&self, values: impl IntoIterator<Item = (&'b Origin, &'b Served)>) -> Effect {
+        let sketch = self.engine().sketch();
+        let mut batch = Batch::new();
+        for (origin, served) in values {
+            match served {
+                Some(object) => batch.set_shared::<Objects>(origin.clone(), Arc::clone(object)),
+                None => batch.remove::<Objects>(origin),
+            };
+        }
+        sketch.apply(batch);
+        let versions = self.versions(&sketch.snapshot());
+        let of = |one: &Contested| versions.get(&one.name).copied();
+        Effect {
+            changes: self.resources.iter().any(|one| of(one) != Some(one.rejected)),
+            restores: self.resources.iter().all(|one| of(one) == one.accepted),
+            keeps: self.resources.iter().all(|one| of(one).is_some()),
+        }
+    }
+
+    /// The versions the contested resources have in a world.
+    fn versions(&self, world: &Snapshot) -> BTreeMap<Arc<str>, ContentHash> {
+        let names: BTreeSet<&str> = self.resources.iter().map(|one| &*one.name).collect();
+        let all = resources::of_client(world, self.client, self.type_url).unwrap_or_default();
+        let contested = all.into_iter().filter(|resource| names.contains(&*resource.name));
+        contested.map(|resource| (resource.name, resource.version)).collect()
+    }
+
+    /// Whether another client has accepted everything it was sent, of which some follows from this object.
+    fn is_proven(&self, origin: &Origin) -> bool {
+        let dependents = self.engine().dependents_of::<Objects>(origin);
+        let watchers = self.dispatcher.watchers(dependents.iter().filter_map(|dependent| dependent.root));
+        let others = watchers.into_iter().filter(|id| *id != self.client.id);
+        others.filter_map(|id| self.dispatcher.connections().get(id)).any(|other| {
+            let types = other.types();
+            let accepted = types.get(self.type_url).is_some_and(|status| status.accepted.is_some());
+            accepted && types.values().all(|status| status.rejected.is_none())
+        })
+    }
+}
+
+/// How likely an object of a kind is to be what a proxy rejects, the likeliest first: what says most about the proxy's own
+/// configuration and is least checked.
+fn rank(kind: Kind) -> u8 {
+    match kind {
+        Kind::EnvoyFilter => 0,
+        Kind::WasmPlugin | Kind::Telemetry => 1,
+        Kind::VirtualService | Kind::DestinationRule => 2,
+        Kind::Service => 5,
+        Kind::ServiceEntry | Kind::WorkloadEntry => 4,
+        _ => 3,
+    }
+}

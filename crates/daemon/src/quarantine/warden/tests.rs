@@ -1,0 +1,370 @@
+//! A small mesh and proxies that reject every cluster with poison in it.
+
+use canopus_api::{Options, decode_documents};
+use canopus_base::tree::Limits;
+use canopus_engine::{Engine, Root};
+use canopus_envoy::cluster::Clusters;
+use canopus_mesh::world::{MeshSettings, Settings};
+use canopus_xds::{Code, Interest, ResourceSet, SessionEvent, types};
+
+use super::*;
+use crate::debug::resources;
+use crate::push::{Beacon, Connection, Seat};
+
+const SERVICE: &str = "
+apiVersion: v1
+kind: Service
+metadata: {name: cart, namespace: default}
+spec: {clusterIP: 10.1.0.1, selector: {app: cart}, ports: [{name: http, port: 80}]}
+";
+
+const FILTER: &str = "EnvoyFilter default/stats";
+const RULE: &str = "DestinationRule default/cart";
+
+fn filter(text: &str) -> String {
+    format!(
+        "
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {{name: stats, namespace: default}}
+spec:
+  configPatches:
+  - applyTo: CLUSTER
+    match: {{cluster: {{service: cart.default.svc.cluster.local}}}}
+    patch: {{operation: MERGE, value: {{alt_stat_name: {text}}}}}
+"
+    )
+}
+
+fn rule(connections: u32) -> String {
+    format!(
+        "
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {{name: cart, namespace: default}}
+spec: {{host: cart, trafficPolicy: {{connectionPool: {{tcp: {{maxConnections: {connections}}}}}}}}}
+"
+    )
+}
+
+struct Mesh {
+    dispatcher: Arc<Dispatcher>,
+    warden: Warden,
+    clock: Instant,
+    proxies: Vec<Proxy>,
+}
+
+/// A client that is sent clusters and answers.
+struct Proxy {
+    connection: Arc<Connection>,
+    root: Root<Clusters>,
+    _seat: Seat,
+    rejects_poison: bool,
+    last: ResourceSet,
+    messages: u32,
+}
+
+impl Mesh {
+    fn new(enabled: bool) -> Self {
+        let dispatcher = Dispatcher::new(Engine::new(), Vec::new());
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), MeshSettings::default());
+        dispatcher.apply(batch, Cause::quarantine([]));
+        let warden = Warden::new(Arc::clone(&dispatcher), enabled);
+        Self { dispatcher, warden, clock: Instant::now(), proxies: Vec::new() }
+    }
+
+    fn connect(&mut self, name: &str, rejects_poison: bool) {
+        let connection = self.dispatcher.connect(crate::test_proxy(name), Default::default(), None);
+        let subscribed =
+            SessionEvent::Subscribed { type_url: types::CLUSTER.into(), interest: Interest::Wildcard };
+        self.dispatcher.note(&connection, &subscribed);
+        let root = self.dispatcher.engine().watch::<Clusters>(connection.proxy.clone());
+        let beacon = Arc::new(Beacon::default());
+        self.dispatcher.light([root.id()], &beacon);
+        let seat = beacon.seat(connection.id);
+        let last = ResourceSet::default();
+        self.proxies.push(Proxy { connection, root, _seat: seat, rejects_poison, last, messages: 0 });
+    }
+
+    /// Applies documents as the apply loop does.
+    fn write(&mut self, documents: &str) {
+        let mut batch = Batch::new();
+        let mut origins = Vec::new();
+        for outcome in decode_documents(documents, &Limits::default(), Options::watch()) {
+            let object = outcome.unwrap().value;
+            let origin = Origin::new("Kubernetes", object.key());
+            if self.warden.admit(&origin, Some(&object)) {
+                origins.push(origin.clone());
+                batch.set::<Objects>(origin, object);
+            }
+        }
+        let revision = self.dispatcher.apply(batch, Cause::objects(Stamp::now(), origins));
+        self.warden.applied(revision);
+    }
+
+    fn send(&mut self) -> bool {
+        let dispatcher = &self.dispatcher;
+        self.proxies.iter_mut().fold(false, |sent, proxy| proxy.send(dispatcher) || sent)
+    }
+
+    /// Lets proxies and warden go on until nothing moves any more.
+    fn settle(&mut self) {
+        for _ in 0..40 {
+            let sent = self.send();
+            self.clock += Duration::from_millis(100);
+            self.warden.act(self.clock);
+            if !sent && self.warden.case.is_none() && self.warden.gathered.is_none() {
+                return;
+            }
+        }
+        panic!("it never settles");
+    }
+
+    fn held(&self) -> Vec<String> {
+        let holds = self.dispatcher.quarantine().holds();
+        assert!(holds.iter().all(|(_, hold)| hold.is_guilty));
+        holds.iter().map(|(origin, _)| origin.key.to_string()).collect()
+    }
+
+    /// Whether the cluster of a proxy contains a text.
+    fn serves(&self, proxy: usize, text: &str) -> bool {
+        let last = &self.proxies[proxy].last;
+        last.iter().any(|cluster| contains(&cluster.body, text))
+    }
+}
+
+impl Proxy {
+    /// Sends what is new, if anything is, and has it answered.
+    fn send(&mut self, dispatcher: &Dispatcher) -> bool {
+        let world = dispatcher.engine().snapshot();
+        let revision = world.revision().number();
+        assert!(self.root.value().is_ok());
+        let now: ResourceSet =
+            resources::of_client(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
+        let is_new = now != self.last || self.messages == 0;
+        if is_new {
+            self.messages += 1;
+            self.exchange(dispatcher, revision, now);
+        }
+        dispatcher.note(&self.connection, &SessionEvent::Settled { revision });
+        is_new
+    }
+
+    fn exchange(&mut self, dispatcher: &Dispatcher, revision: u64, now: ResourceSet) {
+        let type_url: Arc<str> = types::CLUSTER.into();
+        let nonce = self.messages.to_string();
+        let sent = SessionEvent::Sent {
+            type_url: Arc::clone(&type_url),
+            nonce: nonce.clone(),
+            version: now.digest(),
+            revision,
+            pushed: true,
+            resources: now.len(),
+            removed: 0,
+            bytes: 0,
+        };
+        dispatcher.note(&self.connection, &sent);
+        let poisoned = now.iter().find(|cluster| contains(&cluster.body, "poison"));
+        let event = match poisoned.filter(|_| self.rejects_poison) {
+            None => SessionEvent::Acked { type_url, nonce, accepted: now.clone() },
+            Some(cluster) => SessionEvent::Nacked {
+                type_url,
+                nonce,
+                code: Code::Internal as i32,
+                message: format!("Error adding/updating cluster(s) {}: poison", cluster.name),
+                accepted: ResourceSet::default(),
+                refused: now.clone(),
+            },
+        };
+        self.last = now;
+        dispatcher.note(&self.connection, &event);
+    }
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[test]
+fn guilty_object_is_held_and_what_changed_with_it_is_served() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good"), &rule(7)].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    assert!(mesh.serves(0, "good") && mesh.held().is_empty());
+    let before = mesh.proxies[0].last.clone();
+
+    mesh.write(&[filter("poison"), rule(8)].join("---"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    assert!(mesh.serves(0, "good") && !mesh.serves(0, "poison"));
+    assert_ne!(mesh.proxies[0].last, before, "the rule has an effect");
+    assert_eq!(mesh.dispatcher.quarantine().total(), 1);
+    let holds = mesh.dispatcher.quarantine().holds();
+    let hold = &holds[0].1;
+    assert!(hold.served.is_some() && hold.grounds.proxies.contains("a.default"));
+    assert_eq!(&*hold.grounds.resources[0].name, "outbound|80||cart.default.svc.cluster.local");
+
+    let held = mesh.proxies[0].last.clone();
+    mesh.write(&rule(9));
+    mesh.settle();
+    assert_ne!(mesh.proxies[0].last, held, "what changes later is served too");
+    assert_eq!(mesh.held(), [FILTER]);
+}
+
+#[test]
+fn hold_ends_when_the_owner_changes_the_object_and_comes_back_if_that_is_no_better() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+
+    let revision = mesh.dispatcher.engine().revision();
+    mesh.write(&filter("poison"));
+    assert_eq!(mesh.dispatcher.engine().revision(), revision, "the same again changes nothing");
+
+    mesh.write(&filter("more-poison"));
+    assert!(mesh.held().is_empty());
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    assert!(mesh.serves(0, "good"), "it is still the value that was accepted");
+
+    mesh.write(&filter("better"));
+    mesh.settle();
+    assert!(mesh.held().is_empty() && mesh.serves(0, "better"));
+}
+
+#[test]
+fn new_object_is_held_absent() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(SERVICE);
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&[filter("poison"), rule(8)].join("---"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    let holds = mesh.dispatcher.quarantine().holds();
+    assert!(holds[0].1.served.is_none());
+}
+
+#[test]
+fn deletion_ends_the_hold() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(SERVICE);
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    let origin = mesh.dispatcher.quarantine().holds()[0].0.clone();
+    assert!(mesh.warden.admit(&origin, None));
+    assert!(mesh.held().is_empty());
+}
+
+#[test]
+fn nothing_is_held_for_what_another_proxy_accepts() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("picky", true);
+    mesh.connect("plain", false);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert!(mesh.held().is_empty());
+    assert!(mesh.serves(1, "poison"));
+    assert_eq!(mesh.dispatcher.quarantine().nacks().len(), 1);
+}
+
+#[test]
+fn hold_ends_for_good_when_another_proxy_accepts_later() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("picky", true);
+    mesh.connect("slow", false);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    let slow = mesh.proxies.pop().unwrap();
+    let poisoned: ResourceSet = {
+        let world = mesh.dispatcher.engine().snapshot();
+        resources::of_client(&world, &slow.connection, types::CLUSTER).unwrap().into_iter().collect()
+    };
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    // What was on its way to the slow one all the time arrives.
+    let mut slow = slow;
+    slow.messages += 1;
+    slow.exchange(&mesh.dispatcher, 0, poisoned);
+    mesh.proxies.push(slow);
+    mesh.settle();
+    assert!(mesh.held().is_empty() && mesh.serves(1, "poison"));
+}
+
+#[test]
+fn first_value_can_be_guilty_too() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &rule(7), &filter("poison")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    assert!(mesh.serves(0, "cart.default") && !mesh.serves(0, "poison"));
+}
+
+#[test]
+fn newcomer_that_rejects_what_others_live_with_gets_nothing_held() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &rule(7), &filter("poison")].join("---"));
+    mesh.connect("old", false);
+    mesh.settle();
+    mesh.connect("new", true);
+    mesh.settle();
+    assert!(mesh.held().is_empty(), "{:?}", mesh.held());
+}
+
+#[test]
+fn two_guilty_objects_are_both_held() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(SERVICE);
+    mesh.connect("a", true);
+    mesh.settle();
+    let other = filter("more-poison").replace("name: stats", "name: other");
+    mesh.write(&[filter("poison"), other, rule(8)].join("---"));
+    mesh.settle();
+    assert_eq!(mesh.held(), ["EnvoyFilter default/other", FILTER]);
+    assert!(!mesh.held().contains(&RULE.to_owned()));
+}
+
+#[test]
+fn rejection_is_recorded_and_nothing_held_when_quarantine_is_off() {
+    let mut mesh = Mesh::new(false);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
+    let nacks = mesh.dispatcher.quarantine().nacks();
+    assert_eq!((nacks.len(), &*nacks[0].proxy), (1, "a.default"));
+    assert!(nacks[0].resources[0].accepted.is_some());
+}
+
+#[test]
+fn case_is_dropped_when_its_judge_leaves() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&[filter("poison"), rule(8)].join("---"));
+    mesh.send();
+    for _ in 0..3 {
+        mesh.clock += Duration::from_millis(100);
+        mesh.warden.act(mesh.clock);
+    }
+    assert!(mesh.warden.case.is_some());
+    let proxy = mesh.proxies.pop().unwrap();
+    mesh.dispatcher.disconnect(&proxy.connection);
+    mesh.settle();
+    assert!(mesh.held().is_empty());
+}
