@@ -23,7 +23,6 @@ use canopus_proto::envoy::r#type::matcher::v3::{
 use canopus_proto::{Any, Message};
 
 use crate::jwt::UNKNOWN_KEYS;
-use crate::route_config::Table;
 
 /// Whether resources of this view are repaired.
 fn applies(view: &View) -> bool {
@@ -41,14 +40,11 @@ fn distinct(chains: Vec<FilterChain>) -> Vec<FilterChain> {
     chains.into_iter().filter(|chain| seen.insert(matched(chain))).collect()
 }
 
-/// Routes in which every part means something.
-pub(crate) fn complete_routes(view: &View, table: Table) -> Table {
-    if !applies(view) {
-        return table;
+/// Makes every part of a route mean something.
+pub(crate) fn complete_route(view: &View, route: &mut Route) {
+    if applies(view) {
+        complete(route);
     }
-    let mut table = table.into_message();
-    table.virtual_hosts.iter_mut().flat_map(|host| &mut host.routes).for_each(complete);
-    table.into()
 }
 
 fn complete(route: &mut Route) {

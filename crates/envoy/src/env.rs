@@ -2,10 +2,14 @@
 
 use std::sync::Arc;
 
-use canopus_engine::Ctx;
+use canopus_engine::{Ctx, Query};
 use canopus_mesh::attachment::Protected;
+use canopus_mesh::authorization::PoliciesOf;
+use canopus_mesh::extension::Extensions;
 use canopus_mesh::proxy::{self, View};
-use canopus_mesh::service::Service;
+use canopus_mesh::request_authentication::TokenRules;
+use canopus_mesh::service::{self, Service, ServiceKey};
+use canopus_mesh::telemetry::Telemetries;
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use canopus_runtime::flags::{Flag, FlagType, ISTIO_DUAL_STACK};
@@ -32,14 +36,15 @@ impl<'a> Env<'a> {
         Self { ctx, view, settings: settings(ctx), proxy_config, service: None }
     }
 
-    /// The same, for the traffic of a service.
+    /// The same, for the traffic of a service. If nobody says anything about that service, it is traffic like all other.
     pub(crate) fn for_service(&self, service: &'a Service) -> Self {
+        let singled_out = self.ctx.get::<SingledOut>(&(self.view.clone(), service.key()));
         Self {
             ctx: self.ctx,
             view: self.view,
             settings: self.settings.clone(),
             proxy_config: self.proxy_config.clone(),
-            service: Some(service),
+            service: singled_out.then_some(service),
         }
     }
 
@@ -62,6 +67,26 @@ impl<'a> Env<'a> {
     /// Whether one listener may have addresses of both IP families.
     pub(crate) fn dual_stack(&self) -> bool {
         self.flag(ISTIO_DUAL_STACK)
+    }
+}
+
+/// Whether policies, telemetry or extensions for the traffic of a service are others than for the proxy's traffic at large.
+struct SingledOut;
+
+impl Query for SingledOut {
+    const NAME: &'static str = "service_singled_out";
+    type Key = (View, ServiceKey);
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, (view, key): &Self::Key) -> bool {
+        let Some(service) = service::service(ctx, key) else { return true };
+        let (of_view, of_service) = ((view.clone(), None), (view.clone(), Some(key.clone())));
+        let proxy = Protected::of(view);
+        let guarded = proxy.clone().with_service(&service);
+        ctx.get::<Telemetries>(&of_view) != ctx.get::<Telemetries>(&of_service)
+            || ctx.get::<Extensions>(&of_view) != ctx.get::<Extensions>(&of_service)
+            || ctx.get::<PoliciesOf>(&proxy) != ctx.get::<PoliciesOf>(&guarded)
+            || ctx.get::<TokenRules>(&proxy) != ctx.get::<TokenRules>(&guarded)
     }
 }
 

@@ -23,6 +23,7 @@ pub mod listener;
 pub mod name_table;
 pub mod names;
 mod network;
+mod pieces;
 mod provider;
 mod proximity;
 pub mod proxyless;

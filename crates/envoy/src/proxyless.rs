@@ -57,7 +57,7 @@ impl Query for Routes {
     type Value = Option<Resource>;
 
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Option<Resource> {
-        route::table(ctx, view, name).map(|table| Resource::encode(name.as_str(), &table))
+        route::table(ctx, view, name).map(|table| Resource::new(name.as_str(), table.encode()))
     }
 }
 

@@ -6,6 +6,7 @@ pub(crate) mod destination;
 mod fault;
 pub(crate) mod hash;
 mod headers;
+mod list;
 mod matching;
 mod redirect;
 mod retry;
@@ -28,9 +29,9 @@ use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteMatch};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 
-use crate::names;
+use crate::{acceptable, names};
 
-pub(crate) use matching::is_catch_all;
+pub(crate) use list::RouteList;
 
 /// The filter that a route's faults are for.
 const FAULT_FILTER: &str = "envoy.filters.http.fault";
@@ -78,20 +79,21 @@ impl Known {
 }
 
 /// The routes a VirtualService has at a site, up to the first that matches everything.
-pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> Vec<Route> {
-    // A route is a large message: a list that grows would move it again and again.
-    let most = source.spec.http.iter().map(|http| http.r#match.len().max(1)).sum();
-    let mut routes = Vec::with_capacity(most);
+pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList {
+    let mut routes = RouteList::default();
     for http in &source.spec.http {
         if http.r#match.is_empty() {
-            routes.push(route(site, source, http, None));
+            routes.push(Draft::new(site, source, http).matching(None));
             break;
         }
-        for condition in http.r#match.iter().filter(|condition| applies(site, condition)) {
-            let route = route(site, source, http, Some(condition));
-            let last = is_catch_all(&route);
-            routes.push(route);
-            if last {
+        let mut applying = http.r#match.iter().filter(|condition| applies(site, condition)).peekable();
+        if applying.peek().is_none() {
+            continue;
+        }
+        let mut draft = Draft::new(site, source, http);
+        for condition in applying {
+            routes.push(draft.matching(Some(condition)));
+            if routes.is_complete() {
                 return routes;
             }
         }
@@ -118,41 +120,55 @@ fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
         && (namespace.is_empty() || *namespace == site.view.metadata.namespace)
 }
 
-fn route(
-    site: &Site<'_>,
-    source: &VirtualService,
-    http: &HttpRoute,
-    condition: Option<&HttpMatchRequest>,
-) -> Route {
-    let condition_name = condition.map_or("", |condition| &condition.name);
-    let name =
-        if condition_name.is_empty() { http.name.clone() } else { format!("{}.{condition_name}", http.name) };
-    let mut route = Route {
-        name,
-        r#match: Some(matching::route_match(source.semantics, condition)),
-        metadata: Some(config_metadata(source)),
-        stat_prefix: condition.map(|condition| condition.stat_prefix.clone()).unwrap_or_default(),
-        ..Default::default()
-    };
-    let operations = headers::Operations::of(http.headers.as_ref());
-    let authority = operations.authority.clone();
-    operations.extend_route(&mut route);
+/// The routes of one [`HttpRoute`], which differ only in what they match.
+struct Draft<'a> {
+    site: &'a Site<'a>,
+    source: &'a VirtualService,
+    http: &'a HttpRoute,
+    route: Route,
+}
 
-    let mut destinations = Vec::new();
-    if let Some(to) = &http.redirect {
-        route.action = redirect::redirect(to, site.port, site.tls);
-    } else if let Some(response) = &http.direct_response {
-        route.action = Some(Action::DirectResponse(redirect::direct_response(response)));
-    } else {
-        destinations = destination::apply(site, source, http, authority, &mut route);
+impl<'a> Draft<'a> {
+    fn new(site: &'a Site<'a>, source: &'a VirtualService, http: &'a HttpRoute) -> Self {
+        let mut route = Route { metadata: Some(config_metadata(source)), ..Default::default() };
+        let operations = headers::Operations::of(http.headers.as_ref());
+        let authority = operations.authority.clone();
+        operations.extend_route(&mut route);
+
+        let mut destinations = Vec::new();
+        if let Some(to) = &http.redirect {
+            route.action = redirect::redirect(to, site.port, site.tls);
+        } else if let Some(response) = &http.direct_response {
+            route.action = Some(Action::DirectResponse(redirect::direct_response(response)));
+        } else {
+            destinations = destination::apply(site, source, http, authority, &mut route);
+        }
+        route.typed_per_filter_config = filter_configs(site, http, &destinations);
+        if site.http3 {
+            route.response_headers_to_add.push(alternative_service(site.port));
+        }
+        Self { site, source, http, route }
     }
-    route.decorator =
-        Some(Decorator { operation: operation(&route, source.name(), site.port), ..Default::default() });
-    route.typed_per_filter_config = filter_configs(site, http, &destinations);
-    if site.http3 {
-        route.response_headers_to_add.push(alternative_service(site.port));
+
+    /// The route of requests that meet a condition.
+    fn matching(&mut self, condition: Option<&HttpMatchRequest>) -> &Route {
+        let (http, source, route) = (self.http, self.source, &mut self.route);
+        let condition_name = condition.map_or("", |condition| &condition.name);
+        route.name = match condition_name {
+            "" => http.name.clone(),
+            own => format!("{}.{own}", http.name),
+        };
+        route.stat_prefix = condition.map(|condition| condition.stat_prefix.clone()).unwrap_or_default();
+        let matched = matching::route_match(source.semantics, condition);
+        if let (Some(Action::Route(action)), Some(rewrite)) = (&mut route.action, &http.rewrite) {
+            destination::rewrite_path(action, rewrite, source, &matched);
+        }
+        let operation = operation(&matched, only_cluster(route), source.name(), self.site.port);
+        route.decorator = Some(Decorator { operation, ..Default::default() });
+        route.r#match = Some(matched);
+        acceptable::complete_route(self.site.view, route);
+        route
     }
-    route
 }
 
 /// What filters are told about one route.
@@ -174,17 +190,18 @@ fn filter_configs(
     configs
 }
 
-/// The name of the span of a request on this route: where it leads, if that is one place, or whose route it is.
-fn operation(route: &Route, source: &str, port: u32) -> String {
-    let path = match route.r#match.as_ref().and_then(|condition| condition.path_specifier.as_ref()) {
-        Some(PathSpecifier::Prefix(prefix)) => format!("{prefix}*"),
-        Some(PathSpecifier::Path(path)) => path.clone(),
-        Some(PathSpecifier::SafeRegex(regex)) => regex.regex.clone(),
-        _ => "/*".to_owned(),
+/// The name of the span of a request on a route: where it leads, if that is one place, or whose route it is.
+fn operation(matched: &RouteMatch, cluster: Option<&str>, source: &str, port: u32) -> String {
+    let (path, rest) = match &matched.path_specifier {
+        Some(PathSpecifier::Prefix(prefix)) => (prefix.as_str(), "*"),
+        Some(PathSpecifier::Path(path)) => (path.as_str(), ""),
+        Some(PathSpecifier::SafeRegex(regex)) => (regex.regex.as_str(), ""),
+        _ => ("/*", ""),
     };
-    match only_cluster(route).map(|cluster| cluster.split('|').collect::<Vec<_>>()).as_deref() {
-        Some([_, port, _, host]) => format!("{host}:{port}{path}"),
-        _ => format!("{source}:{port}{path}"),
+    let mut parts = cluster.unwrap_or_default().split('|');
+    match [(); 5].map(|()| parts.next()) {
+        [Some(_), Some(port), Some(_), Some(host), None] => format!("{host}:{port}{path}{rest}"),
+        _ => format!("{source}:{port}{path}{rest}"),
     }
 }
 

@@ -3,6 +3,7 @@
 pub(crate) mod catch_all;
 pub(crate) mod domains;
 pub(crate) mod headers;
+mod host;
 pub(crate) mod inbound;
 mod sidecar;
 mod table;
@@ -17,7 +18,8 @@ use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
 
 use crate::envoy_filter::{self, Patched};
-use crate::{acceptable, gateway};
+use crate::gateway;
+pub(crate) use host::Host;
 pub(crate) use sidecar::virtual_hosts as sidecar_virtual_hosts;
 pub(crate) use table::Table;
 
@@ -47,14 +49,24 @@ impl Query for PatchedTables {
 
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
         let table = match view.kind {
-            NodeKind::Router => gateway::route_table(ctx, view, name).map(Table::from),
+            NodeKind::Router => gateway::route_table(ctx, view, name),
             NodeKind::Sidecar | NodeKind::Waypoint => sidecar::table(ctx, view, name),
             NodeKind::Ztunnel | NodeKind::Agentgateway => return Patched::default(),
         };
         match table {
-            Some(table) => envoy_filter::table(ctx, view, name, acceptable::complete_routes(view, table)),
+            Some(table) => envoy_filter::table(ctx, view, name, table),
             None => Patched::untouched(Arc::new(vec![Resource::encode(name.as_str(), &unused(name))])),
         }
+    }
+}
+
+/// What the tables of outbound and gateway listeners say besides their virtual hosts.
+pub(crate) fn settings() -> RouteConfiguration {
+    RouteConfiguration {
+        validate_clusters: Some(false.into()),
+        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
+        ignore_port_in_host_matching: true,
+        ..Default::default()
     }
 }
 

@@ -7,10 +7,10 @@ use canopus_api::gateway_protocol as server_kind;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::gateway::{BoundServer, MergedGateway, PortServers};
 use canopus_proto::envoy::config::listener::v3::Filter;
-use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 
 use super::listener::Transport;
-use super::{manager, passthrough, tcp, tls};
+use super::tls::{Termination, Terminations};
+use super::{manager, passthrough, tcp};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
 
@@ -22,7 +22,7 @@ pub(super) struct Chain {
     /// The protocols of the TLS connections it is for; none for all.
     pub(super) application_protocols: &'static [&'static str],
     /// How TLS ends here, if it does.
-    pub(super) tls: Option<DownstreamTlsContext>,
+    pub(super) tls: Option<Termination>,
     /// What is done with the bytes.
     pub(super) filters: Vec<Filter>,
 }
@@ -33,11 +33,12 @@ pub(super) struct Site<'a> {
     merged: &'a MergedGateway,
     /// The server names of TLS routes and the address they are on, by port: no two chains may have the same.
     sni_hosts: RefCell<BTreeMap<u32, BTreeMap<String, String>>>,
+    terminations: Terminations,
 }
 
 impl<'a> Site<'a> {
     pub(super) fn new(env: &'a Env<'a>, merged: &'a MergedGateway) -> Self {
-        Self { env, merged, sni_hosts: RefCell::default() }
+        Self { env, merged, sni_hosts: RefCell::default(), terminations: Terminations::default() }
     }
 
     /// The chains that a port's servers add to the listener of this name.
@@ -69,7 +70,7 @@ impl<'a> Site<'a> {
     fn https(&self, server: &BoundServer, at: (Transport, u32), listener: &str) -> Chain {
         Chain {
             server_names: server.sni_hosts.clone(),
-            tls: tls::context(self.env, server, at.0),
+            tls: self.terminations.of(self.env, server, at.0),
             filters: vec![manager::terminating(self.env, server, at, listener)],
             ..Default::default()
         }
@@ -90,7 +91,7 @@ impl<'a> Site<'a> {
         }
         vec![Chain {
             server_names: server.sni_hosts.clone(),
-            tls: tls::context(self.env, server, Transport::Tcp),
+            tls: self.terminations.of(self.env, server, Transport::Tcp),
             filters,
             ..Default::default()
         }]

@@ -16,7 +16,6 @@ use canopus_proto::envoy::config::listener::v3::{
     UdpListenerConfig,
 };
 use canopus_proto::envoy::extensions::filters::listener::proxy_protocol::v3::ProxyProtocol;
-use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use canopus_proto::google::protobuf::{Duration, UInt32Value};
 use canopus_runtime::flags::{
     MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP, PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT,
@@ -28,10 +27,9 @@ use crate::env::{Class, Env};
 use crate::http::settings;
 use crate::listener::{address, inspect};
 use crate::telemetry::access_log;
-use crate::tls;
 
 /// What carries the bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Transport {
     /// TCP.
     Tcp,
@@ -102,8 +100,7 @@ impl Draft {
                 });
             }
         }
-        let transport = self.transport;
-        let chains = self.chains.into_iter().map(|chain| filter_chain(env, transport, chain)).collect();
+        let chains = self.chains.into_iter().map(|chain| filter_chain(env, chain)).collect();
         listener.filter_chains = distinct_chains(env.view, chains);
         listener
     }
@@ -123,8 +120,7 @@ impl Draft {
         let topology = env.proxy_config.gateway_topology.as_ref();
         let proxied = topology.is_some_and(|topology| topology.proxy_protocol.is_some());
         let inspects = self.chains.iter().any(|chain| {
-            let offers = chain.tls.as_ref().and_then(|tls| tls.common_tls_context.as_ref());
-            !chain.server_names.is_empty() || offers.is_some_and(|common| !common.alpn_protocols.is_empty())
+            !chain.server_names.is_empty() || chain.tls.as_ref().is_some_and(|tls| tls.offers)
         });
         let proxied = proxied.then(proxy_protocol);
         proxied.into_iter().chain(inspects.then(inspect::tls_inspector)).collect()
@@ -151,22 +147,12 @@ fn buffer_limit(env: &Env<'_>) -> Option<UInt32Value> {
     u32::try_from(bytes.value).ok().map(Into::into)
 }
 
-fn filter_chain(env: &Env<'_>, transport: Transport, chain: Chain) -> FilterChain {
+fn filter_chain(env: &Env<'_>, chain: Chain) -> FilterChain {
     // A client that never finishes its handshake must not hold memory.
     let handshake = env.flag(PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT);
-    let socket = chain.tls.as_ref().map(|context| match transport {
-        Transport::Tcp => tls::socket(tls::SOCKET, context),
-        Transport::Quic => {
-            let quic = QuicDownstreamTransport {
-                downstream_tls_context: Some(context.clone()),
-                ..Default::default()
-            };
-            tls::socket("envoy.transport_sockets.quic", &quic)
-        }
-    });
     FilterChain {
         filter_chain_match: chain_match(&chain),
-        transport_socket: socket,
+        transport_socket: chain.tls.map(|tls| tls.socket),
         transport_socket_connect_timeout: (!handshake.is_zero()).then(|| Duration::from(handshake)),
         filters: chain.filters,
         ..Default::default()

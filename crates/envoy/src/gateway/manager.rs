@@ -2,9 +2,8 @@
 
 use canopus_base::protocol::Protocol;
 use canopus_mesh::gateway::{BoundServer, PortServers};
-use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::Http1ProtocolOptions;
-use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
+use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     ForwardClientCertDetails, SetCurrentClientCertDetails,
@@ -35,20 +34,16 @@ pub(super) fn terminating(
     manager.port = port;
     manager.protocol = server.protocol();
     manager.http3 = transport == Transport::Quic;
-    let mut built = manager.build(env);
     if !server.server.name.is_empty() {
         // Parity: a prefix that the user chose has no delimiter after it.
-        built.stat_prefix.clone_from(&server.server.name);
+        manager.stat_prefix.clone_from(&server.server.name);
     }
-    Filter {
-        name: "envoy.filters.network.http_connection_manager".into(),
-        config_type: Some(ConfigType::TypedConfig(Any::pack(&built))),
-    }
+    manager.filter(env)
 }
 
 fn base<'a>(env: &Env<'_>, routes: &str, listener: &str) -> Manager<'a> {
     let stat_prefix = format!("outbound_{listener}");
-    let mut manager = Manager::new(Class::Gateway, stat_prefix, Routes::Named(routes.to_owned()));
+    let mut manager = Manager::new(Class::Gateway, &stat_prefix, Routes::Named(routes.to_owned()));
     manager.use_remote_address = true;
     manager.base = HttpConnectionManager {
         http_protocol_options: Some(Http1ProtocolOptions {

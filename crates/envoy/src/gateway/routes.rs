@@ -15,15 +15,15 @@ use canopus_mesh::virtual_service::{self, VirtualService};
 use canopus_mesh::world::settings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
-use canopus_proto::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_runtime::flags::PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION;
 
 use crate::names;
-use crate::route::{self, Known, Site, session};
-use crate::route_config::{MAX_DIRECT_RESPONSE_BYTES, headers};
+use crate::route::{self, Known, RouteList, Site, session};
+use crate::route_config::{self, Host, Table, headers};
 
 /// A route table by its name; `None` if no server has it, as when a listener that is gone still drains.
-pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<RouteConfiguration> {
+pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
     let merged = ctx.get::<Merged>(view);
     let servers = merged.servers_of_route(name)?;
     let mut hosts = Hosts::new(ctx, view, merged.http3_routes.contains(name));
@@ -31,14 +31,7 @@ pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<RouteConfi
         hosts.add(server);
     }
     let first_port = servers.first().map_or(0, |server| server.port_number());
-    Some(RouteConfiguration {
-        name: name.to_owned(),
-        virtual_hosts: hosts.into_virtual_hosts(first_port),
-        validate_clusters: Some(false.into()),
-        ignore_port_in_host_matching: true,
-        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
-        ..Default::default()
-    })
+    Some(Table::new(name, hosts.into_virtual_hosts(first_port), route_config::settings()))
 }
 
 /// A virtual host in the making.
@@ -63,7 +56,7 @@ struct Hosts<'a> {
     /// By name, in lower case.
     drafts: BTreeMap<String, Draft>,
     /// The routes that one VirtualService has at one Gateway.
-    sources: Vec<Vec<Route>>,
+    sources: Vec<RouteList>,
     /// The position in `sources`, by Gateway and VirtualService.
     known: BTreeMap<(Arc<str>, String), usize>,
 }
@@ -147,7 +140,7 @@ impl<'a> Hosts<'a> {
         session::per_route(self.ctx, &service)
     }
 
-    fn into_virtual_hosts(self, first_port: u32) -> Vec<VirtualHost> {
+    fn into_virtual_hosts(self, first_port: u32) -> Vec<Host> {
         if self.drafts.is_empty() {
             return vec![nowhere(first_port)];
         }
@@ -155,72 +148,36 @@ impl<'a> Hosts<'a> {
         let drafts =
             if collapses { collapse::collapse(self.drafts) } else { self.drafts.into_values().collect() };
         let counts_attempts = headers::counts_attempts(self.ctx, self.view);
-        let mut sources = Sources::new(self.sources, &drafts);
-        let mut hosts: Vec<_> =
-            drafts.into_iter().map(|draft| draft.build(&mut sources, counts_attempts)).collect();
+        let build = |draft: Draft| draft.build(&self.sources, counts_attempts);
+        let mut hosts: Vec<_> = drafts.into_iter().map(build).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         hosts
     }
 }
 
 impl Draft {
-    fn build(self, sources: &mut Sources, counts_attempts: bool) -> VirtualHost {
-        let mut routes = Vec::with_capacity(self.sources.iter().map(|source| sources.len(*source)).sum());
+    fn build(self, sources: &[RouteList], counts_attempts: bool) -> Host {
         // A route that takes everything would hide those that another VirtualService adds.
-        let mut last = Vec::new();
-        for route in self.sources.iter().flat_map(|source| sources.take(*source)) {
-            if route::is_catch_all(&route) { &mut last } else { &mut routes }.push(route);
-        }
-        routes.append(&mut last);
+        let split: Vec<_> = self.sources.iter().map(|source| sources[*source].split()).collect();
+        let specific = split.iter().map(|(specific, _)| *specific);
+        let routes = specific.chain(split.iter().map(|(_, rest)| *rest));
         let requirement = if self.requires_tls { TlsRequirementType::All } else { TlsRequirementType::None };
-        VirtualHost {
-            name: names::domain(self.domains.first().map_or("", String::as_str), self.port),
-            domains: self.domains,
-            routes,
+        let session = self.session.map(|config| (session::FILTER.to_owned(), config));
+        let other = VirtualHost {
             require_tls: requirement as i32,
-            typed_per_filter_config: self
-                .session
-                .map(|config| (session::FILTER.to_owned(), config))
-                .into_iter()
-                .collect(),
+            typed_per_filter_config: session.into_iter().collect(),
             include_request_attempt_count: counts_attempts,
             ..Default::default()
-        }
-    }
-}
-
-/// The routes of VirtualServices, and how many virtual hosts are still to have each.
-struct Sources {
-    routes: Vec<Vec<Route>>,
-    uses: Vec<usize>,
-}
-
-impl Sources {
-    fn new(routes: Vec<Vec<Route>>, drafts: &[Draft]) -> Self {
-        let mut uses = vec![0; routes.len()];
-        for source in drafts.iter().flat_map(|draft| &draft.sources) {
-            uses[*source] += 1;
-        }
-        Self { routes, uses }
-    }
-
-    fn len(&self, source: usize) -> usize {
-        self.routes[source].len()
-    }
-
-    /// The routes of a source; the last to have them gets them without a copy.
-    fn take(&mut self, source: usize) -> Vec<Route> {
-        self.uses[source] -= 1;
-        if self.uses[source] == 0 {
-            return std::mem::take(&mut self.routes[source]);
-        }
-        self.routes[source].clone()
+        };
+        let name = names::domain(self.domains.first().map_or("", String::as_str), self.port);
+        Host::of_parts(name, self.domains, routes, &other)
     }
 }
 
 /// The only host of a table that leads nowhere: every request is answered with 404.
-fn nowhere(port: u32) -> VirtualHost {
-    VirtualHost { name: names::domain("blackhole", port), domains: vec!["*".into()], ..Default::default() }
+fn nowhere(port: u32) -> Host {
+    let (name, domains) = (names::domain("blackhole", port), vec!["*".into()]);
+    VirtualHost { name, domains, ..Default::default() }.into()
 }
 
 /// The service a destination means: of the VirtualService's own namespace, if the proxy may see it, else the proxy's choice.

@@ -1,8 +1,14 @@
 //! How TLS ends at a gateway.
 
+use std::cell::RefCell;
+
 use canopus_api::gateway_protocol as server_kind;
+use canopus_base::FastMap;
 use canopus_mesh::gateway::BoundServer;
-use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
+use canopus_proto::Message;
+use canopus_proto::envoy::config::core::v3::TransportSocket;
+use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
+use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as Mode;
 use canopus_runtime::flags::PILOT_DISABLE_MX_ALPN;
 
@@ -15,15 +21,50 @@ const HTTP3: &[&str] = &["h3"];
 /// TCP from workloads of the mesh.
 const MESH_TCP: &[&str] = &["istio-peer-exchange", "h2", "http/1.1"];
 
-/// The context of a server at which TLS ends; `None` if it does not.
-pub(super) fn context(
+/// How TLS ends at a server.
+#[derive(Clone)]
+pub(super) struct Termination {
+    /// The socket that does it.
+    pub(super) socket: TransportSocket,
+    /// Whether clients are offered protocols.
+    pub(super) offers: bool,
+}
+
+/// The terminations made so far: servers with equal settings share one.
+#[derive(Default)]
+pub(super) struct Terminations {
+    made: RefCell<FastMap<(Vec<u8>, Transport, &'static [&'static str]), Termination>>,
+}
+
+impl Terminations {
+    /// How TLS ends at a server; `None` if it does not.
+    pub(super) fn of(&self, env: &Env<'_>, server: &BoundServer, transport: Transport) -> Option<Termination> {
+        let settings = server.tls().filter(|_| !server_kind::is_passthrough(&server.server))?;
+        let offered = offered(env, server, transport);
+        let mut made = self.made.borrow_mut();
+        let known = made.entry((settings.encode_to_vec(), transport, offered));
+        Some(known.or_insert_with(|| terminate(env, settings, offered, transport)).clone())
+    }
+}
+
+fn terminate(
     env: &Env<'_>,
-    server: &BoundServer,
+    settings: &ServerTlsSettings,
+    offered: &[&str],
     transport: Transport,
-) -> Option<DownstreamTlsContext> {
-    let settings = server.tls().filter(|_| !server_kind::is_passthrough(&server.server))?;
-    let offered = offered(env, server, transport);
-    Some(tls::terminating(env, settings, offered, transport == Transport::Tcp))
+) -> Termination {
+    let context = tls::terminating(env, settings, offered, transport == Transport::Tcp);
+    let common = context.common_tls_context.as_ref();
+    let offers = common.is_some_and(|common| !common.alpn_protocols.is_empty());
+    let socket = match transport {
+        Transport::Tcp => tls::socket(tls::SOCKET, &context),
+        Transport::Quic => {
+            let quic =
+                QuicDownstreamTransport { downstream_tls_context: Some(context), ..Default::default() };
+            tls::socket("envoy.transport_sockets.quic", &quic)
+        }
+    };
+    Termination { socket, offers }
 }
 
 fn offered(env: &Env<'_>, server: &BoundServer, transport: Transport) -> &'static [&'static str] {

@@ -1,7 +1,6 @@
 //! The chain of HTTP filters, in Istio's order.
 
 use canopus_api::node::NodeKind;
-use canopus_base::protocol::Protocol;
 use canopus_proto::envoy::config::common::mutation_rules::v3::{HeaderMutation as Mutation, header_mutation};
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
@@ -29,7 +28,7 @@ use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhas
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
 
-use super::Manager;
+use super::shared::Traits;
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
@@ -44,7 +43,7 @@ const CLIENT_IDENTITY: &str = "ambient.istio.io/xfcc-include-client-identity";
 /// What policies add stands between the exchange of peer metadata and the protocol filters, in this order: CUSTOM
 /// authorization, extensions of the phase AUTHN, token authentication, extensions of AUTHZ, authorization, extensions of
 /// STATS and of no phase, inference. Waypoints have the last of them after the protocol filters.
-pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
+pub(super) fn pipeline(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
     let class = manager.class;
     let is_waypoint = env.view.kind == NodeKind::Waypoint;
     let mut filters = Vec::new();
@@ -82,10 +81,10 @@ pub(super) fn pipeline(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> 
 }
 
 /// The filters that every manager has, whatever policies there are.
-fn protocol_filters(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
+fn protocol_filters(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
     let mut filters = Vec::new();
     // Parity: services that share a port share a manager, so the port's first service decides.
-    if manager.protocol == Protocol::GrpcWeb {
+    if manager.grpc_web {
         filters.push(filter("envoy.filters.http.grpc_web", &GrpcWeb::default()));
     }
     filters.push(grpc_stats());
@@ -168,11 +167,10 @@ fn alpn(env: &Env<'_>) -> Option<HttpFilter> {
 }
 
 /// Filters that resolve the host of a request themselves.
-fn forward_proxies(env: &Env<'_>, manager: &Manager<'_>) -> Vec<HttpFilter> {
+fn forward_proxies(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
     let mut caches = Vec::new();
-    let wildcard = manager.service.filter(|service| dns_cache::is_for(env, manager.class, service));
-    if let Some(service) = wildcard {
-        caches.push(dns_cache::of_host(env, &service.host));
+    if let Some(host) = &manager.resolved_below {
+        caches.push(dns_cache::of_host(env, host));
     }
     let is_sidecar = env.view.kind == NodeKind::Sidecar && manager.class == Class::Outbound;
     if is_sidecar && dns_cache::resolves_unknown_hosts(env) {

@@ -3,7 +3,7 @@
 use canopus_mesh::scope;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, Listener};
-use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode;
 use canopus_runtime::flags::{
     ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS, PILOT_SIDECAR_USE_REMOTE_ADDRESS,
@@ -17,7 +17,7 @@ use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, http10_options};
 use crate::network::tcp;
 use crate::route::destination::cluster_name;
-use crate::route_config::{self, MAX_DIRECT_RESPONSE_BYTES};
+use crate::route_config::{self, Table};
 use crate::telemetry::{access_log, metrics};
 use crate::{dns_cache, names};
 
@@ -104,7 +104,7 @@ fn resolving(env: &Env<'_>) -> FilterChain {
     let headers = ProxyHeaders::new(env, Class::Outbound);
     let routes = Routes::Inline(Box::new(to_any_host(env, &headers)));
     let mut manager =
-        headers.on(Manager::new(Class::Outbound, format!("outbound_{NAME}_{ANY_HOST}"), routes));
+        headers.on(Manager::new(Class::Outbound, &format!("outbound_{NAME}_{ANY_HOST}"), routes));
     manager.use_remote_address = env.flag(PILOT_SIDECAR_USE_REMOTE_ADDRESS);
     manager.base.http_protocol_options = http10_options(env);
     FilterChain {
@@ -118,17 +118,11 @@ fn resolving(env: &Env<'_>) -> FilterChain {
     }
 }
 
-fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> RouteConfiguration {
+fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> Table {
     let policy = &scope::terms(env.ctx, env.view).outbound_policy;
-    RouteConfiguration {
-        name: ANY_HOST.into(),
-        virtual_hosts: vec![VirtualHost {
-            include_request_attempt_count: headers.attempt_count,
-            ..route_config::catch_all::virtual_host(policy, headers.forwarded_host)
-        }],
-        validate_clusters: Some(false.into()),
-        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
-        ignore_port_in_host_matching: true,
-        ..Default::default()
-    }
+    let host = VirtualHost {
+        include_request_attempt_count: headers.attempt_count,
+        ..route_config::catch_all::virtual_host(policy, headers.forwarded_host)
+    };
+    Table::new(ANY_HOST, vec![host.into()], route_config::settings())
 }

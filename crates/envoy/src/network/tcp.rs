@@ -2,9 +2,11 @@
 
 use canopus_api::node::NodeKind;
 use canopus_base::protocol::Protocol;
+use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{Rule, outbound_rule};
+use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
-use canopus_mesh::service::{Port, Service};
+use canopus_mesh::service::{self, Port, Service, ServiceKey};
 use canopus_mesh::world::Origin;
 use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
@@ -67,9 +69,28 @@ fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
 }
 
 fn logged(env: &Env<'_>, class: Class, mut proxy: TcpProxy) -> Filter {
-    proxy.access_log = access_log::tcp(env, class);
-    metrics::stock::connections(env, class, &mut proxy);
+    let logs = env.ctx.get::<Logs>(&(env.view.clone(), env.service.map(Service::key), class));
+    proxy.access_log.clone_from(&logs.access_log);
+    proxy.access_log_options.clone_from(&logs.access_log_options);
     filter(NAME, &proxy)
+}
+
+/// What TCP proxies log, and nothing else of them.
+struct Logs;
+
+impl Query for Logs {
+    const NAME: &'static str = "tcp_proxy_logs";
+    /// The service whose traffic is handled, where that makes a difference.
+    type Key = (View, Option<ServiceKey>, Class);
+    type Value = TcpProxy;
+
+    fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> TcpProxy {
+        let service = service.as_ref().and_then(|key| service::service(ctx, key));
+        let env = Env { service: service.as_deref(), ..Env::new(ctx, view) };
+        let mut proxy = TcpProxy { access_log: access_log::tcp(&env, *class), ..Default::default() };
+        metrics::stock::connections(&env, *class, &mut proxy);
+        proxy
+    }
 }
 
 fn idle_timeout(env: &Env<'_>) -> Option<Duration> {

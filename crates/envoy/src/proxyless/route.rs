@@ -3,24 +3,20 @@
 use canopus_base::host;
 use canopus_engine::Ctx;
 use canopus_mesh::proxy::View;
-use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 
 use crate::names::ClusterName;
-use crate::route_config;
+use crate::route_config::{self, Host, Table};
 
-pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<RouteConfiguration> {
+pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
     let wanted = ClusterName::parse(name)?;
     let all = route_config::sidecar_virtual_hosts(ctx, view, wanted.port);
     let about = all.iter().filter(|found| is_about(found, wanted.host, wanted.port));
-    Some(RouteConfiguration {
-        name: name.to_owned(),
-        virtual_hosts: about.cloned().collect(),
-        ..Default::default()
-    })
+    Some(Table::new(name, about.cloned().collect(), RouteConfiguration::default()))
 }
 
 /// Whether a domain of a virtual host is the wanted host, with that port or without one.
-fn is_about(found: &VirtualHost, wanted: &str, port: u32) -> bool {
+fn is_about(found: &Host, wanted: &str, port: u32) -> bool {
     let wanted = wanted.to_ascii_lowercase();
     found.domains.iter().any(|domain| {
         let domain = domain.to_ascii_lowercase();

@@ -3,21 +3,63 @@
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::envoy::config::route::v3::route::Action;
-use canopus_proto::envoy::config::route::v3::route_action::{ClusterSpecifier, MaxStreamDuration};
+use canopus_proto::envoy::config::route::v3::route_action::{
+    ClusterSpecifier, HashPolicy, MaxStreamDuration,
+};
 use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteAction};
 use canopus_proto::google::protobuf::Duration;
 
-use super::{any_path, destination, retry};
+use super::{RouteList, any_path, destination, retry};
+use crate::pieces::Pieces;
 
 const NAME: &str = "default";
 const NO_TIMEOUT: Option<Duration> = Some(Duration::from_secs(0));
 
-/// The route to a service, with the mesh's retries.
-pub(crate) fn outbound(cluster: &str, operation: String, settings: &MeshSettings) -> Route {
-    let mut action = to_cluster(cluster);
-    action.retry_policy = retry::policy(settings.mesh.default_http_retry_policy.as_ref(), false);
-    destination::set_timeout(&mut action, None, false);
-    route(operation, action)
+/// The fields of routes and their actions.
+mod field {
+    pub(super) const MATCH: u32 = 1;
+    pub(super) const ACTION: u32 = 2;
+    pub(super) const DECORATOR: u32 = 5;
+    pub(super) const NAME: u32 = 14;
+    pub(super) const CLUSTER: u32 = 1;
+}
+
+/// Routes to services, with the mesh's retries: all alike but for where they lead.
+pub(crate) struct Outbound {
+    matched: Pieces,
+    action: RouteAction,
+    encoded_action: Pieces,
+}
+
+impl Outbound {
+    /// What they have in common.
+    pub(crate) fn new(settings: &MeshSettings) -> Self {
+        let retry_policy = retry::policy(settings.mesh.default_http_retry_policy.as_ref(), false);
+        let mut action = RouteAction { retry_policy, ..Default::default() };
+        destination::set_timeout(&mut action, None, false);
+        let mut matched = Pieces::default();
+        matched.message(field::MATCH, &any_path());
+        Self { matched, encoded_action: Pieces::of(&action), action }
+    }
+
+    /// The route to a cluster; `hash` says how its endpoints are chosen, if that is said.
+    pub(crate) fn route(&self, cluster: &str, operation: String, hash: Option<HashPolicy>) -> RouteList {
+        let mut action = Pieces::default();
+        action.text(field::CLUSTER, cluster);
+        match hash {
+            Some(policy) => {
+                action.fields(&RouteAction { hash_policy: vec![policy], ..self.action.clone() });
+            }
+            None => action.append(self.encoded_action.as_slice()),
+        }
+        let mut route = self.matched.clone();
+        route.body(field::ACTION, action.as_slice());
+        route.message(field::DECORATOR, &Decorator { operation, ..Default::default() });
+        route.text(field::NAME, NAME);
+        let mut routes = RouteList::default();
+        routes.push_catch_all(&route);
+        routes
+    }
 }
 
 /// The route to the application itself.
@@ -29,6 +71,7 @@ pub(crate) fn inbound(
 ) -> Route {
     let wanted = settings.mesh.default_inbound_http_retry_policy.as_ref();
     let action = RouteAction {
+        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.to_owned())),
         timeout: NO_TIMEOUT,
         // Without it, a gRPC client's own deadline would not count.
         max_stream_duration: Some(MaxStreamDuration {
@@ -38,19 +81,8 @@ pub(crate) fn inbound(
         }),
         // A stream of messages cannot be tried again from its start.
         retry_policy: if protocol.is_grpc() { None } else { retry::inbound_policy(wanted) },
-        ..to_cluster(cluster)
-    };
-    route(operation, action)
-}
-
-fn to_cluster(cluster: &str) -> RouteAction {
-    RouteAction {
-        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.to_owned())),
         ..Default::default()
-    }
-}
-
-fn route(operation: String, action: RouteAction) -> Route {
+    };
     Route {
         name: NAME.into(),
         r#match: Some(any_path()),

@@ -13,7 +13,7 @@ use canopus_proto::envoy::config::route::v3::route_action::{
 };
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::weighted_cluster::{ClusterWeight, cluster_weight};
-use canopus_proto::envoy::config::route::v3::{Route, RouteAction, WeightedCluster};
+use canopus_proto::envoy::config::route::v3::{Route, RouteAction, RouteMatch, WeightedCluster};
 use canopus_proto::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
 use canopus_proto::envoy::r#type::v3::FractionalPercent;
 use canopus_proto::google::protobuf::Duration;
@@ -48,7 +48,6 @@ pub(super) fn apply(
     let mut authority = authority;
     if let Some(rewrite) = &http.rewrite {
         action.append_x_forwarded_host = forwards_host(site.ctx, site.view);
-        rewrite_path(&mut action, rewrite, source, route);
         authority = Some(rewrite.authority.clone()).filter(|host| !host.is_empty()).or(authority);
     }
     action.host_rewrite_specifier = authority.map(HostRewriteSpecifier::HostRewriteLiteral);
@@ -80,7 +79,13 @@ pub(crate) fn set_timeout(action: &mut RouteAction, timeout: Option<Duration>, p
     }
 }
 
-fn rewrite_path(action: &mut RouteAction, rewrite: &HttpRewrite, source: &VirtualService, route: &Route) {
+/// Gives requests another path, which may depend on what was matched of theirs.
+pub(super) fn rewrite_path(
+    action: &mut RouteAction,
+    rewrite: &HttpRewrite,
+    source: &VirtualService,
+    matched: &RouteMatch,
+) {
     let substitute = |pattern: &str, substitution: &str| {
         Some(RegexMatchAndSubstitute {
             pattern: Some(regex_matcher(pattern)),
@@ -91,7 +96,7 @@ fn rewrite_path(action: &mut RouteAction, rewrite: &HttpRewrite, source: &Virtua
         action.regex_rewrite = substitute(&regex.r#match, &regex.rewrite);
     } else if rewrite.uri == "/" && source.is_gateway_api() {
         // Replacing `/a` of `/a/b` by `/` would leave `//b`.
-        let prefix = match route.r#match.as_ref().and_then(|condition| condition.path_specifier.as_ref()) {
+        let prefix = match &matched.path_specifier {
             Some(PathSpecifier::PathSeparatedPrefix(prefix)) => prefix,
             _ => "",
         };

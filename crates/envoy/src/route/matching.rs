@@ -139,7 +139,7 @@ pub(super) fn regex_matcher(regex: &str) -> RegexMatcher {
 }
 
 /// Whether a route matches every request, so that later ones can never be reached.
-pub(crate) fn is_catch_all(route: &Route) -> bool {
+pub(super) fn is_catch_all(route: &Route) -> bool {
     let Some(condition) = &route.r#match else { return false };
     let every_path = match &condition.path_specifier {
         Some(PathSpecifier::Prefix(prefix) | PathSpecifier::PathSeparatedPrefix(prefix)) => prefix == "/",

@@ -4,6 +4,7 @@ use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 
+use super::Table;
 use crate::names;
 use crate::route::default;
 
@@ -14,17 +15,14 @@ pub(crate) fn table(
     port: u32,
     protocol: Protocol,
     settings: &MeshSettings,
-) -> RouteConfiguration {
+) -> Table {
     let route = default::inbound(cluster, names::operation(host, port), protocol, settings);
-    RouteConfiguration {
-        name: cluster.to_owned(),
-        virtual_hosts: vec![VirtualHost {
-            name: format!("inbound|http|{port}"),
-            domains: vec!["*".into()],
-            routes: vec![route],
-            ..Default::default()
-        }],
-        validate_clusters: Some(false.into()),
+    let host = VirtualHost {
+        name: format!("inbound|http|{port}"),
+        domains: vec!["*".into()],
+        routes: vec![route],
         ..Default::default()
-    }
+    };
+    let settings = RouteConfiguration { validate_clusters: Some(false.into()), ..Default::default() };
+    Table::new(cluster, vec![host.into()], settings)
 }

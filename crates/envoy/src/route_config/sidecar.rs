@@ -3,14 +3,16 @@
 mod groups;
 mod hosts;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use canopus_base::FastMap;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{scope, terms};
-use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::VirtualHost;
 
-use super::{MAX_DIRECT_RESPONSE_BYTES, Table, catch_all, headers};
+use super::{Host, Table, catch_all, headers};
 
 /// The table of the listener that is an HTTP proxy for everything.
 const HTTP_PROXY: &str = "http_proxy";
@@ -40,52 +42,50 @@ fn parse(name: &str) -> Option<TableName<'_>> {
 pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
     let wanted = parse(name)?;
     let bind = if wanted.port == 0 { name } else { "" };
-    let hosts = ctx.get::<VirtualHosts>(&(view.clone(), wanted.port, bind.into()));
-    let (shared, virtual_hosts) = match wanted.host {
-        Some(host) => (Arc::default(), of_service(&hosts, host, name)),
-        None => (hosts, vec![last(ctx, view)]),
+    let key = (view.clone(), wanted.port, bind.into());
+    let (shared, own) = match wanted.host {
+        Some(host) => {
+            let (hosts, owners) = (ctx.get::<VirtualHosts>(&key), ctx.get::<Owners>(&key));
+            (Arc::default(), of_service(&hosts, &owners, host, name))
+        }
+        None => (ctx.get::<VirtualHosts>(&key), vec![last(ctx, view)]),
     };
-    let own = RouteConfiguration {
-        name: name.to_owned(),
-        virtual_hosts,
-        validate_clusters: Some(false.into()),
-        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
-        ignore_port_in_host_matching: true,
-        ..Default::default()
-    };
-    Some(Table { shared, own })
+    Some(Table { name: name.to_owned(), shared, own, settings: super::settings() })
 }
 
-fn last(ctx: &Ctx<'_>, view: &View) -> VirtualHost {
-    VirtualHost {
+fn last(ctx: &Ctx<'_>, view: &View) -> Host {
+    let host = VirtualHost {
         include_request_attempt_count: headers::counts_attempts(ctx, view),
         ..catch_all::virtual_host(&terms(ctx, view).outbound_policy, headers::forwards_host(ctx, view))
-    }
+    };
+    host.into()
 }
 
 /// The virtual hosts of a port, without the one for everything else.
-pub(crate) fn virtual_hosts(ctx: &Ctx<'_>, view: &View, port: u32) -> Arc<Vec<VirtualHost>> {
+pub(crate) fn virtual_hosts(ctx: &Ctx<'_>, view: &View, port: u32) -> Arc<Vec<Host>> {
     ctx.get::<VirtualHosts>(&(view.clone(), port, "".into()))
 }
 
 /// The part of a port's table that is one service's; whatever host a request there names, that service is meant.
-fn of_service(hosts: &[VirtualHost], host: &str, name: &str) -> Vec<VirtualHost> {
-    let is_named = |found: &&VirtualHost| found.domains.iter().any(|domain| domain == name || domain == host);
-    let mut found: Vec<_> = hosts.iter().filter(is_named).cloned().collect();
+fn of_service(hosts: &[Host], owners: &FastMap<String, usize>, host: &str, name: &str) -> Vec<Host> {
+    let positions: BTreeSet<_> = [host, name].into_iter().filter_map(|domain| owners.get(domain)).collect();
+    let mut found: Vec<_> = positions.into_iter().filter_map(|at| hosts.get(*at)).cloned().collect();
     if let [only] = &mut found[..] {
         only.domains = vec!["*".into()];
     }
     found
 }
 
+/// A view, the port of one of its egress listeners and, if that has none, the listener's address.
+type Listener = (View, u32, Box<str>);
+
 /// The virtual hosts of an egress listener, by name: those of one port, or of all for port 0.
 struct VirtualHosts;
 
 impl Query for VirtualHosts {
     const NAME: &'static str = "sidecar_virtual_hosts";
-    /// The listener's port and, if it has none, its address.
-    type Key = (View, u32, Box<str>);
-    type Value = Vec<VirtualHost>;
+    type Key = Listener;
+    type Value = Vec<Host>;
 
     fn run(ctx: &Ctx<'_>, (view, port, bind): &Self::Key) -> Self::Value {
         let scope = scope(ctx, view);
@@ -96,6 +96,24 @@ impl Query for VirtualHosts {
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         hosts
     }
+}
+
+/// The position of the virtual host that has a domain; no two have the same.
+struct Owners;
+
+impl Query for Owners {
+    const NAME: &'static str = "sidecar_domain_owners";
+    type Key = Listener;
+    type Value = FastMap<String, usize>;
+
+    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
+        owners(&ctx.get::<VirtualHosts>(key))
+    }
+}
+
+fn owners(hosts: &[Host]) -> FastMap<String, usize> {
+    let domains = hosts.iter().map(|host| &host.domains).enumerate();
+    domains.flat_map(|(at, domains)| domains.iter().map(move |domain| (domain.clone(), at))).collect()
 }
 
 #[cfg(test)]
@@ -116,14 +134,17 @@ mod tests {
 
     #[test]
     fn sniffed_service_answers_to_every_name_but_only_if_it_is_alone() {
-        let host = |name: &str, domains: &[&str]| VirtualHost {
-            name: name.into(),
-            domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
-            ..Default::default()
+        let host = |name: &str, domains: &[&str]| {
+            Host::from(VirtualHost {
+                name: name.into(),
+                domains: domains.iter().map(|domain| (*domain).to_owned()).collect(),
+                ..Default::default()
+            })
         };
-        let hosts = [host("a", &["a.b", "a"]), host("c", &["c.d"]), host("e", &["c.d"])];
-        assert_eq!(of_service(&hosts, "a.b", "a.b:80"), [host("a", &["*"])]);
-        assert_eq!(of_service(&hosts, "c.d", "c.d:80"), hosts[1..]);
-        assert_eq!(of_service(&hosts, "x", "x:80"), []);
+        let hosts = [host("a", &["a.b", "a"]), host("c", &["c.d"]), host("e", &["c.d:80"])];
+        let of = |name: &str, table: &str| of_service(&hosts, &owners(&hosts), name, table);
+        assert_eq!(of("a.b", "a.b:80"), [host("a", &["*"])]);
+        assert_eq!(of("c.d", "c.d:80"), hosts[1..]);
+        assert_eq!(of("x", "x:80"), []);
     }
 }

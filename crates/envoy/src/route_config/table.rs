@@ -3,65 +3,83 @@
 use std::sync::Arc;
 
 use canopus_proto::Message;
-use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 
-/// How a virtual host begins in an encoded table: field 2, with its length before it.
-const VIRTUAL_HOST: u8 = 2 << 3 | 2;
+use super::Host;
+use crate::pieces::Pieces;
+
+/// The fields of a table that stand before all others.
+mod field {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const VIRTUAL_HOSTS: u32 = 2;
+}
 
 /// A route table, of which some virtual hosts may be shared with other tables.
 pub(crate) struct Table {
+    /// Its name.
+    pub(crate) name: String,
     /// The first virtual hosts.
-    pub(crate) shared: Arc<Vec<VirtualHost>>,
-    /// The other virtual hosts, and all else.
-    pub(crate) own: RouteConfiguration,
+    pub(crate) shared: Arc<Vec<Host>>,
+    /// The other virtual hosts.
+    pub(crate) own: Vec<Host>,
+    /// Everything else.
+    pub(crate) settings: RouteConfiguration,
 }
 
 impl Table {
-    /// The encoded table. An encoded list is its entries one after the other, so nothing need be copied to be encoded.
-    pub(crate) fn encode(mut self) -> Vec<u8> {
-        let name = std::mem::take(&mut self.own.name);
-        let mut bytes = RouteConfiguration { name, ..Default::default() }.encode_to_vec();
-        for host in self.shared.iter() {
-            bytes.push(VIRTUAL_HOST);
-            host.encode_length_delimited(&mut bytes).expect("a vector grows as needed");
+    /// A table that shares nothing.
+    pub(crate) fn new(name: &str, own: Vec<Host>, settings: RouteConfiguration) -> Self {
+        Self { name: name.to_owned(), shared: Arc::default(), own, settings }
+    }
+
+    /// The encoded table.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut table = Pieces::default();
+        table.text(field::NAME, &self.name);
+        for host in self.shared.iter().chain(&self.own) {
+            table.body(field::VIRTUAL_HOSTS, host.encode().as_slice());
         }
-        self.own.encode(&mut bytes).expect("a vector grows as needed");
-        bytes
+        table.fields(&self.settings);
+        table.into_vec()
     }
 
     /// The table as one message.
-    pub(crate) fn into_message(mut self) -> RouteConfiguration {
-        let own = std::mem::take(&mut self.own.virtual_hosts);
-        self.own.virtual_hosts = self.shared.iter().cloned().chain(own).collect();
-        self.own
-    }
-}
-
-impl From<RouteConfiguration> for Table {
-    fn from(own: RouteConfiguration) -> Self {
-        Self { shared: Arc::default(), own }
+    pub(crate) fn into_message(self) -> RouteConfiguration {
+        RouteConfiguration::decode(self.encode().as_slice()).expect("what was just encoded")
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use canopus_proto::envoy::config::route::v3::VirtualHost;
+
     use super::*;
 
     #[test]
     fn table_is_encoded_as_the_message_it_stands_for() {
-        let host = |name: &str| VirtualHost { name: name.into(), ..Default::default() };
-        let table = || Table {
-            shared: Arc::new(vec![host("a"), host("b")]),
-            own: RouteConfiguration {
-                name: "80".into(),
-                virtual_hosts: vec![host("c")],
-                validate_clusters: Some(false.into()),
-                ignore_port_in_host_matching: true,
-                ..Default::default()
-            },
+        let host = |name: &str| VirtualHost {
+            name: name.into(),
+            domains: vec![name.into(), String::new()],
+            require_tls: 1,
+            ..Default::default()
         };
-        let message = table().into_message();
-        assert_eq!(message.virtual_hosts.len(), 3);
-        assert_eq!(table().encode(), message.encode_to_vec());
+        let settings = RouteConfiguration {
+            validate_clusters: Some(false.into()),
+            ignore_port_in_host_matching: true,
+            ..Default::default()
+        };
+        let table = Table {
+            name: "80".into(),
+            shared: Arc::new(vec![host("a").into(), host("b").into()]),
+            own: vec![host("c").into()],
+            settings: settings.clone(),
+        };
+        let message = RouteConfiguration {
+            name: "80".into(),
+            virtual_hosts: vec![host("a"), host("b"), host("c")],
+            ..settings
+        };
+        assert_eq!(table.encode(), message.encode_to_vec());
+        assert_eq!(table.into_message(), message);
     }
 }

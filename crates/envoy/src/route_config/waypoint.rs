@@ -9,19 +9,18 @@ use canopus_mesh::scope::scope;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_mesh::virtual_service::{MESH, VirtualService};
 use canopus_mesh::waypoint::ServicesBehind;
-use canopus_proto::envoy::config::route::v3::route::Action;
-use canopus_proto::envoy::config::route::v3::{Route, RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 use canopus_proto::istio::networking::v1alpha3::{
     L4MatchAttributes, RouteDestination, TcpRoute, TlsMatchAttributes, TlsRoute,
 };
 
-use super::MAX_DIRECT_RESPONSE_BYTES;
+use super::{Host, MAX_DIRECT_RESPONSE_BYTES, Table};
 use crate::env::Env;
 use crate::names;
-use crate::route::{self, Known, Site, default, hash};
+use crate::route::{self, Known, RouteList, Site, default, hash};
 
 /// The routes of requests to a port of a service.
-pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> RouteConfiguration {
+pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> Table {
     let scope = scope(env.ctx, env.view);
     let fronted = env.ctx.get::<ServicesBehind>(env.view);
     let known = |host: &str| scope.service(host).cloned().map(Known::whole);
@@ -35,32 +34,26 @@ pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster:
         service: &known,
         fronted: Some(&fronted),
     };
-    let sources = virtual_services(env, service);
-    let routes: Vec<_> = sources.iter().flat_map(|source| route::http_routes(&site, source)).collect();
-    if !routes.is_empty() {
-        return table(cluster, port.number, domains(service), routes);
+    let mut routes = RouteList::default();
+    for source in virtual_services(env, service) {
+        routes.append(&route::http_routes(&site, &source));
     }
-    let mut route = default::outbound(cluster, names::operation(&service.host, port.number), &env.settings);
+    if !routes.is_empty() {
+        return table(cluster, port.number, domains(service), &routes, None);
+    }
     let rule =
         scope.service(&service.host).and_then(|seen| inbound_rule(env.ctx, &scope.namespace, &seen.key()));
     let policy = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
     let hashed = policy.and_then(hash::of_policy).and_then(hash::policy);
-    if let (Some(Action::Route(action)), Some(hashed)) = (&mut route.action, hashed) {
-        action.hash_policy.push(hashed);
-    }
-    RouteConfiguration {
-        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
-        ..table(cluster, port.number, domains(service), vec![route])
-    }
+    let operation = names::operation(&service.host, port.number);
+    let routes = default::Outbound::new(&env.settings).route(cluster, operation, hashed);
+    table(cluster, port.number, domains(service), &routes, Some(MAX_DIRECT_RESPONSE_BYTES))
 }
 
 /// The route of requests to workloads by their own addresses.
-pub(crate) fn of_workloads(env: &Env<'_>, cluster: &str) -> RouteConfiguration {
-    let route = default::outbound(cluster, names::operation("", 0), &env.settings);
-    RouteConfiguration {
-        max_direct_response_body_size_bytes: Some(MAX_DIRECT_RESPONSE_BYTES.into()),
-        ..table(cluster, 0, vec!["*".into()], vec![route])
-    }
+pub(crate) fn of_workloads(env: &Env<'_>, cluster: &str) -> Table {
+    let routes = default::Outbound::new(&env.settings).route(cluster, names::operation("", 0), None);
+    table(cluster, 0, vec!["*".into()], &routes, Some(MAX_DIRECT_RESPONSE_BYTES))
 }
 
 /// Where connections to a port of a service go instead, if a VirtualService says so: TLS routes come before TCP routes.
@@ -116,16 +109,18 @@ fn domains(service: &Service) -> Vec<String> {
     }
 }
 
-fn table(cluster: &str, port: u32, domains: Vec<String>, routes: Vec<Route>) -> RouteConfiguration {
-    RouteConfiguration {
-        name: cluster.to_owned(),
-        virtual_hosts: vec![VirtualHost {
-            name: format!("inbound|http|{port}"),
-            domains,
-            routes,
-            ..Default::default()
-        }],
+fn table(
+    cluster: &str,
+    port: u32,
+    domains: Vec<String>,
+    routes: &RouteList,
+    max_direct_response: Option<u32>,
+) -> Table {
+    let name = format!("inbound|http|{port}");
+    let settings = RouteConfiguration {
         validate_clusters: Some(false.into()),
+        max_direct_response_body_size_bytes: max_direct_response.map(Into::into),
         ..Default::default()
-    }
+    };
+    Table::new(cluster, vec![Host::new(name, domains, routes, &VirtualHost::default())], settings)
 }

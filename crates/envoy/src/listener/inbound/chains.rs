@@ -164,7 +164,7 @@ fn manager<'a>(env: &Env<'_>, site: &Site) -> Manager<'a> {
         Some(name) => format!("inbound_{name}"),
         None => site.cluster.clone(),
     };
-    let manager = Manager::new(Class::Inbound, stat_prefix, Routes::Inline(Box::new(table)));
+    let manager = Manager::new(Class::Inbound, &stat_prefix, Routes::Inline(Box::new(table)));
     let headers = ProxyHeaders::new(env, Class::Inbound);
     let mut manager = headers.on(manager);
     manager.peer_headers_in_mesh_only = false;

@@ -120,7 +120,7 @@ fn filters(
 
 fn manager<'a>(env: &Env<'_>, http: &'a Http, listener: &str) -> Manager<'a> {
     let routes = Routes::Named(http.table.clone());
-    let manager = Manager::new(Class::Outbound, format!("outbound_{listener}"), routes);
+    let manager = Manager::new(Class::Outbound, &format!("outbound_{listener}"), routes);
     let mut manager = ProxyHeaders::new(env, Class::Outbound).on(manager);
     manager.protocol = http.protocol;
     manager.service = http.service.as_deref();

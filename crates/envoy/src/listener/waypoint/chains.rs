@@ -8,7 +8,6 @@ use canopus_mesh::service::{Port, Service};
 use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
 use canopus_proto::envoy::config::core::v3::Http2ProtocolOptions;
 use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain};
-use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::ForwardClientCertDetails;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
 use canopus_proto::istio::networking::v1alpha3::{Destination, RouteDestination};
@@ -23,7 +22,7 @@ use crate::names;
 use crate::network::{protocols, tcp};
 use crate::route::Known;
 use crate::route::destination::fronted_cluster_name;
-use crate::route_config::waypoint as routes;
+use crate::route_config::{Table, waypoint as routes};
 use crate::stat_name::Placeholders;
 
 /// The name of a chain, which is that of its cluster, and its filters.
@@ -113,10 +112,10 @@ fn manager<'a>(
     env: &Env<'_>,
     port: &Port,
     service: Option<&'a Service>,
-    table: RouteConfiguration,
+    table: Table,
 ) -> Manager<'a> {
     let stat_prefix = format!("inbound_{}", names::listener("0.0.0.0", port.number));
-    let manager = Manager::new(Class::Inbound, stat_prefix, Routes::Inline(Box::new(table)));
+    let manager = Manager::new(Class::Inbound, &stat_prefix, Routes::Inline(Box::new(table)));
     let mut manager = ProxyHeaders::new(env, Class::Inbound).on(manager);
     manager.protocol = port.protocol;
     manager.service = service;

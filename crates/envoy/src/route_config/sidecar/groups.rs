@@ -10,11 +10,9 @@ use canopus_mesh::scope::EgressListener;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_mesh::virtual_service::{HostOwners, MESH, VirtualService};
 use canopus_mesh::world::settings;
-use canopus_proto::envoy::config::route::v3::Route;
-use canopus_proto::envoy::config::route::v3::route::Action;
 
 use crate::names;
-use crate::route::{self, Known, Site, default, hash};
+use crate::route::{self, Known, RouteList, Site, default, hash};
 
 /// The port on which VirtualServices also route hosts that are no service's.
 const HTTP_PORT: u32 = 80;
@@ -38,7 +36,7 @@ pub(super) struct Group {
     pub(super) services: Vec<Candidate>,
     /// Hosts that are no service's.
     pub(super) hosts: Vec<String>,
-    pub(super) routes: Arc<[Route]>,
+    pub(super) routes: Arc<RouteList>,
 }
 
 /// The groups of an egress listener: those of VirtualServices in their order, then the services left over.
@@ -55,9 +53,10 @@ pub(super) fn build(ctx: &Ctx<'_>, view: &View, listener: &EgressListener, port:
     let rest = candidates.values().filter(|candidate| {
         !routed.contains(&candidate.host) && candidate.service.resolution != Resolution::Alias
     });
+    let default = default::Outbound::new(&settings(ctx));
     for candidate in rest {
         let ports = candidate.ports.iter().filter(|port| port.protocol.is_http_or_sniffed());
-        groups.extend(ports.map(|port| of_service(ctx, view, candidate, port.number)));
+        groups.extend(ports.map(|port| of_service(ctx, view, candidate, port.number, &default)));
     }
     groups
 }
@@ -107,7 +106,7 @@ fn of_virtual_service(
     let known = |host: &str| candidates.get(host).map(Candidate::known);
     let site =
         Site { ctx, view, gateway: MESH, port, tls: false, http3: false, service: &known, fronted: None };
-    let routes: Arc<[Route]> = route::http_routes(&site, source).into();
+    let routes = Arc::new(route::http_routes(&site, source));
     if routes.is_empty() {
         return Vec::new();
     }
@@ -179,13 +178,16 @@ fn split_hosts(
 }
 
 /// The default route of a service.
-fn of_service(ctx: &Ctx<'_>, view: &View, candidate: &Candidate, port: u32) -> Group {
+fn of_service(
+    ctx: &Ctx<'_>,
+    view: &View,
+    candidate: &Candidate,
+    port: u32,
+    default: &default::Outbound,
+) -> Group {
     let cluster = names::outbound_cluster(&candidate.host, port, "");
-    let mut route = default::outbound(&cluster, names::operation(&candidate.host, port), &settings(ctx));
     let rule = hash::rule(ctx, view, &candidate.host);
-    let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port));
-    if let (Some(Action::Route(action)), Some(policy)) = (&mut route.action, hash.and_then(hash::policy)) {
-        action.hash_policy.push(policy);
-    }
-    Group { port, services: vec![candidate.clone()], hosts: Vec::new(), routes: [route].into() }
+    let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port)).and_then(hash::policy);
+    let routes = default.route(&cluster, names::operation(&candidate.host, port), hash);
+    Group { port, services: vec![candidate.clone()], hosts: Vec::new(), routes: Arc::new(routes) }
 }

@@ -7,11 +7,12 @@ use canopus_engine::Ctx;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, address_for, addresses_for};
 use canopus_mesh::world::settings;
+use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_runtime::flags::PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN;
 
 use super::super::domains::{self, Ports};
-use super::super::headers;
+use super::super::{Host, headers};
 use super::groups::{Candidate, Group};
 use crate::names;
 use crate::route::session;
@@ -19,9 +20,9 @@ use crate::route::session;
 const HTTP_PORT: u32 = 80;
 
 /// The virtual hosts of a table for one port, or for all ports if that is 0.
-pub(super) fn assemble(ctx: &Ctx<'_>, view: &View, port: u32, groups: Vec<Group>) -> Vec<VirtualHost> {
+pub(super) fn assemble(ctx: &Ctx<'_>, view: &View, port: u32, groups: Vec<Group>) -> Vec<Host> {
     let mut assembly = Assembly::new(ctx, view, port, &groups);
-    let mut by_port: BTreeMap<u32, Vec<VirtualHost>> = BTreeMap::new();
+    let mut by_port: BTreeMap<u32, Vec<Host>> = BTreeMap::new();
     for group in groups.iter().filter(|group| !group.routes.is_empty()) {
         let hosts = by_port.entry(group.port).or_default();
         hosts.extend(group.hosts.iter().filter_map(|host| assembly.of_host(&host.to_lowercase(), group)));
@@ -31,7 +32,7 @@ pub(super) fn assemble(ctx: &Ctx<'_>, view: &View, port: u32, groups: Vec<Group>
 }
 
 /// Without a port, a request means port 80.
-fn all_ports(by_port: BTreeMap<u32, Vec<VirtualHost>>) -> Vec<VirtualHost> {
+fn all_ports(by_port: BTreeMap<u32, Vec<Host>>) -> Vec<Host> {
     let mut all = Vec::new();
     for (port, mut hosts) in by_port {
         if port != HTTP_PORT {
@@ -76,32 +77,36 @@ impl<'a> Assembly<'a> {
     }
 
     /// The virtual host of a host that is no service's.
-    fn of_host(&mut self, host: &str, group: &Group) -> Option<VirtualHost> {
+    fn of_host(&mut self, host: &str, group: &Group) -> Option<Host> {
         let name = self.take_name(host, group.port)?;
         let ports = if self.view.is_proxyless() { Ports::Named(group.port) } else { Ports::Ignored };
         let domains = self.take_domains(domains::with_port(host, ports), &[]);
-        self.virtual_host(name, domains, group)
+        self.virtual_host(name, domains, group, None)
     }
 
     /// The virtual host of a service.
-    fn of_service(&mut self, service: &Candidate, group: &Group) -> Option<VirtualHost> {
+    fn of_service(&mut self, service: &Candidate, group: &Group) -> Option<Host> {
         let name = self.take_name(&service.host, group.port)?;
         let (domains, alternatives) = self.service_domains(service, group.port);
         let domains = self.take_domains(domains, &alternatives);
-        let mut host = self.virtual_host(name, domains, group)?;
         let session = session::per_route(self.ctx, &service.service);
-        host.typed_per_filter_config.extend(session.map(|config| (session::FILTER.to_owned(), config)));
-        Some(host)
+        self.virtual_host(name, domains, group, session)
     }
 
-    fn virtual_host(&self, name: String, domains: Vec<String>, group: &Group) -> Option<VirtualHost> {
-        (!domains.is_empty()).then(|| VirtualHost {
-            name,
-            domains,
-            routes: group.routes.to_vec(),
+    fn virtual_host(
+        &self,
+        name: String,
+        domains: Vec<String>,
+        group: &Group,
+        session: Option<Any>,
+    ) -> Option<Host> {
+        let session = session.map(|config| (session::FILTER.to_owned(), config));
+        let other = || VirtualHost {
             include_request_attempt_count: self.counts_attempts,
+            typed_per_filter_config: session.into_iter().collect(),
             ..Default::default()
-        })
+        };
+        (!domains.is_empty()).then(|| Host::new(name, domains, &group.routes, &other()))
     }
 
     /// The name of a virtual host, unless another one has it.

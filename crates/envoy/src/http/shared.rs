@@ -1,0 +1,162 @@
+//! What connection managers of a view have in common: everything but the names of their statistics and their routes.
+
+use bytes::Bytes;
+use canopus_base::protocol::Protocol;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::extension::Extensions;
+use canopus_mesh::proxy::View;
+use canopus_mesh::service::{self, Service, ServiceKey};
+use canopus_proto::envoy::config::core::v3::http1_protocol_options::{
+    HeaderKeyFormat, header_key_format::HeaderFormat,
+};
+use canopus_proto::envoy::config::core::v3::{
+    CidrRange, Http3ProtocolOptions, HttpProtocolOptions, TypedExtensionConfig,
+};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
+    InternalAddressConfig, PathWithEscapedSlashesAction, UpgradeConfig,
+};
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
+    HttpConnectionManager, RequestIdExtension,
+};
+use canopus_proto::envoy::extensions::http::header_formatters::preserve_case::v3::PreserveCaseFormatterConfig;
+use canopus_proto::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
+use canopus_proto::google::protobuf::Duration;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::proxy_path_normalization::NormalizationType;
+use canopus_proto::{Any, Message};
+use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NETWORKS};
+
+use super::{Manager, filters, headers, settings};
+use crate::env::{Class, Env};
+use crate::listener::address;
+use crate::telemetry::{access_log, metrics, tracing};
+use crate::{dns_cache, durations};
+
+/// What decides the common part of a connection manager.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Traits {
+    view: View,
+    /// The service whose policies apply, where those of the proxy do not.
+    service: Option<ServiceKey>,
+    pub(super) class: Class,
+    pub(super) grpc_web: bool,
+    use_remote_address: bool,
+    pub(super) suppress_debug_headers: bool,
+    pub(super) peer_headers_in_mesh_only: bool,
+    http3: bool,
+    pub(super) tunnelled: bool,
+    /// The host that the names in requests are looked up below.
+    pub(super) resolved_below: Option<Box<str>>,
+    /// The port that extensions know it by; 0 where there are none.
+    pub(super) port: u32,
+    /// What is particular to its listener, encoded.
+    base: Bytes,
+}
+
+impl Traits {
+    pub(super) fn of(env: &Env<'_>, manager: &Manager<'_>) -> Self {
+        let service = env.service.map(Service::key);
+        let extensible = !env.ctx.get::<Extensions>(&(env.view.clone(), service.clone())).is_empty();
+        let resolved = manager.service.filter(|service| dns_cache::is_for(env, manager.class, service));
+        Self {
+            view: env.view.clone(),
+            service,
+            class: manager.class,
+            grpc_web: manager.protocol == Protocol::GrpcWeb,
+            use_remote_address: manager.use_remote_address,
+            suppress_debug_headers: manager.suppress_debug_headers,
+            peer_headers_in_mesh_only: manager.peer_headers_in_mesh_only,
+            http3: manager.http3,
+            tunnelled: manager.tunnelled,
+            resolved_below: resolved.map(|service| (&*service.host).into()),
+            port: if extensible { manager.port } else { 0 },
+            base: manager.base.encode_to_vec().into(),
+        }
+    }
+}
+
+/// The common part of the managers with these traits, encoded.
+pub(super) struct Shared;
+
+impl Query for Shared {
+    const NAME: &'static str = "shared_connection_manager";
+    type Key = Traits;
+    type Value = Bytes;
+
+    fn run(ctx: &Ctx<'_>, traits: &Traits) -> Bytes {
+        let service = traits.service.as_ref().and_then(|key| service::service(ctx, key));
+        let env = Env { service: service.as_deref(), ..Env::new(ctx, &traits.view) };
+        build(&env, traits).encode_to_vec().into()
+    }
+}
+
+fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
+    let mut manager = HttpConnectionManager::decode(traits.base.clone()).expect("what was just encoded");
+    manager.http3_protocol_options = traits.http3.then(Http3ProtocolOptions::default);
+    manager.use_remote_address = Some(traits.use_remote_address.into());
+    manager.upgrade_configs = vec![UpgradeConfig { upgrade_type: "websocket".into(), ..Default::default() }];
+    manager.stream_idle_timeout = Some(Duration::from_secs(0));
+    manager.proxy_100_continue = env.flag(ENABLE_100_CONTINUE_HEADERS);
+    headers::apply(env, &mut manager);
+    preserve_header_case(env, &mut manager);
+    normalise_paths(env, &mut manager);
+    if let Some(timeout) = durations::go(&env.view.metadata.idle_timeout) {
+        let options = HttpProtocolOptions { idle_timeout: Some(timeout), ..Default::default() };
+        manager.common_http_protocol_options = Some(options);
+    }
+    settings::apply(env, &mut manager);
+    if env.flag(ENABLE_HCM_INTERNAL_NETWORKS) || traits.use_remote_address {
+        manager.internal_address_config = internal_addresses(env);
+    }
+    manager.access_log = access_log::http(env, traits.class);
+    manager.access_log.extend(metrics::stock::requests(env, traits.class));
+    let traced = tracing::tracing(env, traits.class);
+    manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
+    manager.tracing = traced.tracing;
+    manager.http_filters = filters::pipeline(env, traits);
+    manager
+}
+
+fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {
+    let headers = env.proxy_config.proxy_headers.as_ref();
+    let wanted = headers.and_then(|headers| headers.preserve_http1_header_case);
+    if !wanted.is_some_and(|wanted| wanted.value) {
+        return;
+    }
+    let formatter = TypedExtensionConfig {
+        name: "preserve_case".into(),
+        typed_config: Some(Any::pack(&PreserveCaseFormatterConfig::default())),
+    };
+    manager.http_protocol_options.get_or_insert_default().header_key_format =
+        Some(HeaderKeyFormat { header_format: Some(HeaderFormat::StatefulFormatter(formatter)) });
+}
+
+fn normalise_paths(env: &Env<'_>, manager: &mut HttpConnectionManager) {
+    let said = env.mesh().path_normalization.unwrap_or_default();
+    let wanted = said.normalization();
+    let merges = matches!(wanted, NormalizationType::MergeSlashes | NormalizationType::DecodeAndMergeSlashes);
+    let slashes = match wanted {
+        NormalizationType::DecodeAndMergeSlashes => PathWithEscapedSlashesAction::UnescapeAndForward,
+        _ => PathWithEscapedSlashesAction::KeepUnchanged,
+    };
+    manager.normalize_path = Some((wanted != NormalizationType::None).into());
+    manager.merge_slashes = merges;
+    manager.path_with_escaped_slashes_action = slashes as i32;
+}
+
+/// The CIDRs of the mesh's networks, whose peers are trusted to send Envoy's own headers.
+fn internal_addresses(env: &Env<'_>) -> Option<InternalAddressConfig> {
+    let networks = env.settings.networks.networks.values();
+    let mut prefixes: Vec<_> =
+        networks.flat_map(|network| &network.endpoints).filter_map(address::network_prefix).collect();
+    prefixes.sort_by_key(|prefix| (prefix.addr(), prefix.prefix_len()));
+    let cidr_ranges: Vec<CidrRange> = prefixes.into_iter().map(address::cidr).collect();
+    (!cidr_ranges.is_empty()).then(|| InternalAddressConfig { cidr_ranges, ..Default::default() })
+}
+
+fn request_id_extension(samples_traces: bool) -> RequestIdExtension {
+    let config = UuidRequestIdConfig {
+        use_request_id_for_trace_sampling: Some(samples_traces.into()),
+        ..Default::default()
+    };
+    RequestIdExtension { typed_config: Some(Any::pack(&config)) }
+}
