@@ -18,13 +18,15 @@ use canopus_mesh::endpoint::Endpoints;
 use canopus_mesh::scope::{ScopeKey, Scopes};
 use canopus_mesh::service::ServicesByHost;
 
-use edit::{EDITS, Edit, Random};
+use edit::{EDITS, Edit, Random, SEEN_BY_ALL};
 use objects::{Model, SIDECARS_PER_NAMESPACE};
 
 /// The size whose build has a budget.
 const BUDGETED: usize = 10_000;
 /// Edits of a kind that a figure is the median of.
 const REPEATS: usize = 200;
+/// Namespaces with proxies that no Sidecar narrows, for the edits that are made once more with them.
+const UNLIMITED: usize = 10;
 
 /// What a control plane with connected proxies keeps up to date.
 struct Watched {
@@ -50,15 +52,21 @@ impl Watched {
     }
 
     fn agrees_with(&self, other: &Self) -> bool {
-        fn same<Q: canopus_engine::Query>(one: &[Root<Q>], other: &[Root<Q>]) -> bool {
-            let mut pairs = one.iter().zip(other);
-            one.len() == other.len()
-                && pairs.all(|(one, other)| one.value().unwrap() == other.value().unwrap())
-        }
         same(&self.endpoints, &other.endpoints)
             && same(&self.hosts, &other.hosts)
             && same(&self.scopes, &other.scopes)
     }
+}
+
+fn same<Q: canopus_engine::Query>(one: &[Root<Q>], other: &[Root<Q>]) -> bool {
+    let mut pairs = one.iter().zip(other);
+    one.len() == other.len() && pairs.all(|(one, other)| one.value().unwrap() == other.value().unwrap())
+}
+
+/// The scopes of proxies that see the whole mesh.
+fn unlimited(engine: &Engine) -> Vec<Root<Scopes>> {
+    let namespaces = (0..UNLIMITED).map(|at| format!("edge-{at}"));
+    engine.watch_all::<Scopes>(namespaces.map(|namespace| ScopeKey::Sidecars(namespace.into(), None)))
 }
 
 fn build(model: &Model) -> (Engine, Watched, Duration) {
@@ -124,18 +132,27 @@ fn tables(sizes: &[usize]) {
             stats.edges
         );
         let mut random = Random::new(1);
-        columns.push(EDITS.map(|edit| measure(&engine, &mut model, edit, &mut random)));
-        let (_, scratch, _) = build(&model);
+        let mut column: Vec<_> =
+            EDITS.iter().map(|edit| measure(&engine, &mut model, *edit, &mut random)).collect();
+        let whole = unlimited(&engine);
+        column.extend(SEEN_BY_ALL.iter().map(|edit| measure(&engine, &mut model, *edit, &mut random)));
+        columns.push(column);
+        let (fresh, scratch, _) = build(&model);
         assert!(watched.agrees_with(&scratch), "a world of {size} services is not what its edits lead to");
+        assert!(same(&whole, &unlimited(&fresh)), "a mesh of {size} services is not seen as it is");
     }
     println!();
     let heads: Vec<_> = sizes.iter().map(|size| format!("{size} services")).collect();
     println!("| edit (median of {REPEATS}) | {} | roots changed |", heads.join(" | "));
     println!("|---|{}---|", "---|".repeat(sizes.len()));
-    for (row, edit) in EDITS.iter().enumerate() {
+    let beside = SEEN_BY_ALL.iter().map(|edit| {
+        format!("{}, with proxies of {UNLIMITED} namespaces that no Sidecar narrows", edit.name())
+    });
+    let names = EDITS.iter().map(|edit| edit.name().to_owned()).chain(beside);
+    for (row, name) in names.enumerate() {
         let times: Vec<_> = columns.iter().map(|column| format!("{:.0} µs", column[row].0)).collect();
         let roots = columns.last().map_or(0, |column| column[row].1);
-        println!("| {} | {} | {roots} |", edit.name(), times.join(" | "));
+        println!("| {name} | {} | {roots} |", times.join(" | "));
     }
 }
 

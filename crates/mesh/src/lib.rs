@@ -22,6 +22,7 @@ pub mod ingress;
 pub mod locality;
 mod namespaces;
 pub mod network;
+mod order;
 pub mod peer_authentication;
 pub mod proxy;
 pub mod registration;

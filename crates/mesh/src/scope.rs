@@ -24,7 +24,7 @@ use self::imported::{Entries, Import, ImportedRoutes, ImportedServices};
 use self::sight::{Outlook, Sight, Sights};
 use crate::proxy::View;
 use crate::service::{Definitions, Service, is_visible};
-use crate::virtual_service::{self, MESH, VirtualService};
+use crate::virtual_service::{self, VirtualService};
 use crate::world::{Origin, object, settings};
 
 pub(crate) use self::choice::sidecar_of;
@@ -221,33 +221,20 @@ impl Query for Scopes {
         let terms = ctx.get::<TermsOf>(key);
         let listeners = match key {
             ScopeKey::Gateways(namespace) => vec![EgressListener {
-                virtual_services: ctx.get::<GatewayRoutes>(namespace),
+                virtual_services: virtual_service::of_mesh_for_gateways(ctx, namespace),
                 ..EgressListener::default()
             }],
             ScopeKey::Sidecars(..) => terms.egress.iter().map(|egress| listener(ctx, egress)).collect(),
         };
-        Scope { listeners, sight: ctx.get::<Sights>(&terms.outlook), terms }
+        Scope { listeners, sight: ctx.get::<Sights>(&terms.outlook).as_ref().clone(), terms }
     }
 }
 
 fn listener(ctx: &Ctx<'_>, (written, import): &(Arc<IstioEgressListener>, Import)) -> EgressListener {
     EgressListener {
         written: Some(written.clone()),
-        services: ctx.get::<ImportedServices>(import),
-        virtual_services: ctx.get::<ImportedRoutes>(&import.entries),
-    }
-}
-
-/// The VirtualServices for sidecars that gateways of a namespace see.
-struct GatewayRoutes;
-
-impl Query for GatewayRoutes {
-    const NAME: &'static str = "mesh_routes_of_gateways";
-    type Key = Arc<str>;
-    type Value = Vec<Arc<VirtualService>>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        virtual_service::for_gateway(ctx, namespace, MESH)
+        services: ctx.get::<ImportedServices>(import).as_ref().clone(),
+        virtual_services: ctx.get::<ImportedRoutes>(&import.entries).as_ref().clone(),
     }
 }
 

@@ -21,7 +21,7 @@ use crate::proxy::View;
 use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
 
 pub use index::{AllServices, ServicesByHost, ServicesIn, VisibleServices};
-pub(crate) use index::{Definitions, oldest_first, visible_in};
+pub(crate) use index::{Definitions, oldest_first, public, visible_in};
 
 pub use plan::PlannedAddresses;
 

@@ -22,6 +22,7 @@ use jiff::Timestamp;
 use crate::gateway_api;
 use crate::ingress;
 use crate::namespaces::NamespacesWith;
+use crate::order::{Order, Rank};
 use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
 
 pub use delegate::merge as merge_delegate;
@@ -97,6 +98,11 @@ impl VirtualService {
             export_to: visibility(&object.spec.export_to, &settings, &meta.namespace),
             spec: object.spec.clone(),
         }
+    }
+
+    /// Whether everybody may see it.
+    fn is_public(&self) -> bool {
+        self.export_to.contains(&Visibility::Public)
     }
 
     /// A Gateway API route that the consumer of a service wrote in its own namespace.
@@ -287,6 +293,37 @@ fn with_derived(
     written
 }
 
+/// Where the VirtualServices of a namespace come in order among all.
+struct RanksIn;
+
+impl Query for RanksIn {
+    const NAME: &'static str = "virtual_service_ranks_in";
+    type Key = Arc<str>;
+    type Value = Vec<Rank>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let rank = |one: &Arc<VirtualService>| Rank { created: one.created, name: one.name().into() };
+        ctx.get::<VirtualServicesIn>(namespace).iter().map(rank).collect()
+    }
+}
+
+/// The order of all VirtualServices.
+struct VirtualServiceOrder;
+
+impl Query for VirtualServiceOrder {
+    const NAME: &'static str = "virtual_service_order";
+    type Key = ();
+    type Value = Order;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Order {
+        let (written, derived) = (ctx.get::<NamespacesWith>(&Kind::VirtualService), ctx.get::<Derived>(&()));
+        let mut namespaces: Vec<_> = written.iter().chain(derived.by_namespace.keys()).cloned().collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        Order::new(namespaces, |namespace| ctx.get::<RanksIn>(namespace))
+    }
+}
+
 /// Every VirtualService that has hosts, whether written or derived from another kind of object, oldest first.
 pub struct AllVirtualServices;
 
@@ -296,11 +333,7 @@ impl Query for AllVirtualServices {
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let (written, derived) = (ctx.get::<NamespacesWith>(&Kind::VirtualService), ctx.get::<Derived>(&()));
-        let mut namespaces: Vec<_> = written.iter().chain(derived.by_namespace.keys()).cloned().collect();
-        namespaces.sort_unstable();
-        namespaces.dedup();
-        of_namespaces(ctx, &namespaces)
+        ctx.get::<VirtualServiceOrder>(&()).gather(|namespace| ctx.get::<VirtualServicesIn>(namespace))
     }
 }
 
@@ -314,23 +347,51 @@ fn of_namespaces(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualServi
     services
 }
 
-/// The VirtualServices of one gateway that a namespace may see, by how they are visible; each part oldest first.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bound {
+/// VirtualServices that a namespace may see, by how they are visible; each part oldest first.
+#[derive(Clone, Debug, PartialEq)]
+struct Bound {
     /// Those of the namespace that nobody else need see.
-    pub own: Vec<Arc<VirtualService>>,
+    own: Vec<Arc<VirtualService>>,
     /// Those that others export to the namespace by name.
-    pub exported: Vec<Arc<VirtualService>>,
+    exported: Vec<Arc<VirtualService>>,
     /// Those that everybody sees.
-    pub public: Vec<Arc<VirtualService>>,
+    public: Arc<Vec<Arc<VirtualService>>>,
+}
+
+impl Bound {
+    /// What a namespace may see of a list.
+    fn of(services: &[Arc<VirtualService>], namespace: &str) -> Self {
+        let (public, restricted): (Vec<_>, Vec<_>) =
+            services.iter().cloned().partition(|service| service.is_public());
+        Self::new(&restricted, Arc::new(public), namespace)
+    }
+
+    fn new(
+        restricted: &[Arc<VirtualService>],
+        public: Arc<Vec<Arc<VirtualService>>>,
+        namespace: &str,
+    ) -> Self {
+        let wanted = Visibility::Namespace(namespace.into());
+        let is_seen = |service: &&Arc<VirtualService>| {
+            service.export_to.contains(&wanted) && !service.export_to.contains(&Visibility::None)
+        };
+        let seen = restricted.iter().filter(is_seen).cloned();
+        let (own, exported) = seen.partition(|service| service.namespace() == namespace);
+        Self { own, exported, public }
+    }
+
+    /// Whether there is nothing but what everybody sees.
+    fn is_everybodys(&self) -> bool {
+        self.own.is_empty() && self.exported.is_empty()
+    }
 }
 
 /// What is bound to a gateway, for proxies of a namespace.
-pub struct BoundTo;
+struct BoundTo;
 
 impl Query for BoundTo {
     const NAME: &'static str = "virtual_services_bound_to";
-    /// Namespace of the proxy; `namespace/name` of the gateway, or [`MESH`].
+    /// Namespace of the proxy; `namespace/name` of the gateway.
     type Key = (Arc<str>, Arc<str>);
     type Value = Bound;
 
@@ -339,20 +400,37 @@ impl Query for BoundTo {
     }
 }
 
-impl Bound {
-    /// What a namespace may see of a list.
-    fn of(services: &[Arc<VirtualService>], namespace: &str) -> Self {
-        let mut bound = Self::default();
-        for service in services {
-            let sees = |visibility: &Visibility| service.export_to.contains(visibility);
-            if sees(&Visibility::Public) {
-                bound.public.push(service.clone());
-            } else if !sees(&Visibility::None) && sees(&Visibility::Namespace(namespace.into())) {
-                let own = service.namespace() == namespace;
-                if own { &mut bound.own } else { &mut bound.exported }.push(service.clone());
-            }
-        }
-        bound
+/// All VirtualServices for sidecars by who may see them, each part oldest first.
+#[derive(Clone, Debug, PartialEq)]
+struct MeshRoutes {
+    public: Arc<Vec<Arc<VirtualService>>>,
+    restricted: Vec<Arc<VirtualService>>,
+    /// The namespaces with public routes of the Gateway API, which their own proxies see in another order.
+    consumers: BTreeSet<Arc<str>>,
+}
+
+impl MeshRoutes {
+    /// What a namespace may see.
+    fn bound(&self, namespace: &str) -> Bound {
+        Bound::new(&self.restricted, self.public.clone(), namespace)
+    }
+}
+
+/// All of [`MeshRoutes`].
+struct ForMesh;
+
+impl Query for ForMesh {
+    const NAME: &'static str = "mesh_routes";
+    type Key = ();
+    type Value = MeshRoutes;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> MeshRoutes {
+        let all = ctx.get::<ByGateway>(&Arc::from(MESH));
+        let (public, restricted): (Vec<_>, Vec<_>) =
+            all.iter().cloned().partition(|service| service.is_public());
+        let of_consumers = public.iter().filter(|service| service.is_gateway_api());
+        let consumers = of_consumers.map(|service| service.namespace().into()).collect();
+        MeshRoutes { public: Arc::new(public), restricted, consumers }
     }
 }
 
@@ -398,26 +476,59 @@ pub(crate) fn gateways_of(object: &Object) -> Vec<String> {
 
 /// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
 pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<VirtualService>> {
-    let bound = ctx.get::<BoundTo>(&(namespace.into(), gateway.into()));
+    of_gateway(&ctx.get::<BoundTo>(&(namespace.into(), gateway.into())), namespace)
+}
+
+fn of_gateway(bound: &Bound, namespace: &str) -> Vec<Arc<VirtualService>> {
     let (overrides, rest): (Vec<_>, Vec<_>) =
         bound.public.iter().partition(|service| service.is_consumer_override(namespace));
     bound.own.iter().chain(&bound.exported).chain(overrides).chain(rest).cloned().collect()
 }
 
-/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count; `owners` are the
-/// namespaces whose VirtualServices are wanted if not all are.
-pub(crate) fn for_sidecars(
+/// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.
+pub(crate) fn of_mesh_for_gateways(ctx: &Ctx<'_>, namespace: &str) -> Arc<Vec<Arc<VirtualService>>> {
+    let routes = ctx.get::<ForMesh>(&());
+    let bound = routes.bound(namespace);
+    if bound.is_everybodys() && !routes.consumers.contains(namespace) {
+        return bound.public;
+    }
+    Arc::new(of_gateway(&bound, namespace))
+}
+
+/// The VirtualServices for sidecars that everybody sees, oldest first.
+pub(crate) fn public_of_mesh(ctx: &Ctx<'_>) -> Arc<Vec<Arc<VirtualService>>> {
+    ctx.get::<ForMesh>(&()).public.clone()
+}
+
+/// The namespaces with VirtualServices, sorted.
+pub(crate) fn namespaces(ctx: &Ctx<'_>) -> Vec<Arc<str>> {
+    ctx.get::<VirtualServiceOrder>(&()).namespaces.clone()
+}
+
+/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
+pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &str) -> Arc<Vec<Arc<VirtualService>>> {
+    let routes = ctx.get::<ForMesh>(&());
+    let bound = routes.bound(namespace);
+    let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
+    if bound.is_everybodys() && !(overrides_first && routes.consumers.contains(namespace)) {
+        return bound.public;
+    }
+    Arc::new(of_sidecar(&bound, namespace, overrides_first))
+}
+
+/// Those of [`for_sidecars`] that some namespaces have.
+pub(crate) fn for_sidecars_from(
     ctx: &Ctx<'_>,
     namespace: &str,
-    owners: Option<&[Arc<str>]>,
+    owners: &[Arc<str>],
 ) -> Vec<Arc<VirtualService>> {
-    let bound = match owners {
-        Some(owners) => Arc::new(Bound::of(&of_sidecars(&of_namespaces(ctx, owners)), namespace)),
-        None => ctx.get::<BoundTo>(&(namespace.into(), MESH.into())),
-    };
-    let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
+    let bound = Bound::of(&of_sidecars(&of_namespaces(ctx, owners)), namespace);
+    of_sidecar(&bound, namespace, settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE))
+}
+
+fn of_sidecar(bound: &Bound, namespace: &str, overrides_first: bool) -> Vec<Arc<VirtualService>> {
     let mut ordered = Vec::with_capacity(bound.own.len() + bound.exported.len() + bound.public.len());
-    for part in [&bound.own, &bound.exported, &bound.public] {
+    for part in [&bound.own, &bound.exported, &*bound.public] {
         let first =
             |service: &&Arc<VirtualService>| overrides_first && service.is_consumer_override(namespace);
         ordered.extend(part.iter().filter(first).cloned());

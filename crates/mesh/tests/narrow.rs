@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its world has failed")]
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use canopus_api::{Kind, ObjectKey, Options, decode_documents};
 use canopus_base::tree::Limits;
@@ -148,6 +149,26 @@ fn changed_objects_are_imported_once_for_all_sidecars_that_import_the_same() {
     assert!(!ran.contains_key("services_in_sight"), "{ran:?}");
     let (_, ran) = mesh.apply(&service("b", 81, ""));
     assert_eq!((ran["imported_services"], ran["services_in_sight"], ran["scopes"]), (1, 1, 3), "{ran:?}");
+}
+
+#[test]
+fn namespaces_that_see_what_everybody_sees_share_it() {
+    let mesh = Mesh::new();
+    let everything = |namespace: &str| ScopeKey::Sidecars(namespace.into(), None);
+    let edges = mesh.engine.watch_all::<Scopes>(["x", "y"].map(everything));
+    let (applied, ran) = mesh.apply(&route("b", 2, 2));
+    assert!(edges.iter().all(|edge| applied.changed.contains(&edge.id())));
+    for settled in ["virtual_service_order", "all_services", "common_services_in_sight", "stray_hosts"] {
+        assert!(!ran.contains_key(settled), "{settled} of {ran:?}");
+    }
+    let scopes = edges.iter().map(|edge| edge.value().unwrap()).collect::<Vec<_>>();
+    let [x, y] = &scopes[..] else { panic!("two are watched") };
+    assert_eq!(x.services().len(), NAMESPACES.len());
+    assert!(std::ptr::eq(x.services(), y.services()));
+    assert!(Arc::ptr_eq(&x.listeners[0].virtual_services, &y.listeners[0].virtual_services));
+    let (_, ran) = mesh.apply(&service("b", 81, ""));
+    assert_eq!(ran["common_services_in_sight"], 1, "{ran:?}");
+    assert!(!ran.contains_key("service_order"), "{ran:?}");
 }
 
 #[test]

@@ -26,6 +26,9 @@ pub(crate) const EDITS: [Edit; 7] = [
     Edit::ResourceVersion,
 ];
 
+/// Those that change what a proxy sees that no Sidecar narrows.
+pub(crate) const SEEN_BY_ALL: [Edit; 3] = [Edit::Route, Edit::Ports, Edit::Existence];
+
 impl Edit {
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use canopus_base::FastMap;
 use canopus_engine::{Ctx, Query};
 
-use super::imports::Imports;
+use super::imports::{Imports, one_namespace_each};
 use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible, visible_in};
 use crate::virtual_service::{self, VirtualService, destinations};
 
@@ -57,18 +58,27 @@ impl Import {
     }
 }
 
-/// The VirtualServices that entries let in, in the order in which they count.
+/// The VirtualServices that entries let in, in the order in which they count. Namespaces that import everything and see
+/// just what everybody sees share the list.
 pub(super) struct ImportedRoutes;
 
 impl Query for ImportedRoutes {
     const NAME: &'static str = "imported_routes";
     type Key = Entries;
-    type Value = Vec<Arc<VirtualService>>;
+    type Value = Arc<Vec<Arc<VirtualService>>>;
 
     fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
         let imports = entries.parse();
-        let owners = imports.namespaces();
-        imports.virtual_services(virtual_service::for_sidecars(ctx, &entries.importer, owners.as_deref()))
+        match imports.namespaces() {
+            Some(owners) => {
+                let offered = virtual_service::for_sidecars_from(ctx, &entries.importer, &owners);
+                Arc::new(imports.virtual_services(&offered))
+            }
+            None => {
+                let offered = virtual_service::for_sidecars(ctx, &entries.importer);
+                if imports.is_everything() { offered } else { Arc::new(imports.virtual_services(&offered)) }
+            }
+        }
     }
 }
 
@@ -93,18 +103,79 @@ pub(super) struct ImportedServices;
 impl Query for ImportedServices {
     const NAME: &'static str = "imported_services";
     type Key = Import;
-    type Value = Vec<Arc<Service>>;
+    type Value = Arc<Vec<Arc<Service>>>;
 
     fn run(ctx: &Ctx<'_>, import: &Import) -> Self::Value {
         let (imports, importer) = (import.entries.parse(), import.importer());
         let trim = |service| import.trim(service);
-        match (imports.all_named(), imports.namespaces()) {
+        Arc::new(match (imports.all_named(), imports.namespaces()) {
             (Some(named), _) => imports.services(&named_services(ctx, importer, named), trim),
             (None, Some(owners)) => imports.services(&visible_in(ctx, importer, &owners), trim),
+            (None, None) if imports.is_everything() && import.port.is_none() => {
+                return everything(ctx, importer);
+            }
             (None, None) => imports.services(&ctx.get::<VisibleServices>(importer), trim),
-        }
+        })
     }
 }
+
+/// All services that a namespace sees, those of one namespace for each host.
+fn everything(ctx: &Ctx<'_>, importer: &Arc<str>) -> Arc<Vec<Arc<Service>>> {
+    let visible = ctx.get::<VisibleServices>(importer);
+    let common = ctx.get::<Common>(&());
+    if common.is_all_of(&visible) && !common.contestants.contains(importer) {
+        return common.services.clone();
+    }
+    Arc::new(one_namespace_each(visible.to_vec(), importer))
+}
+
+/// What of all public services counts for a namespace that defines none of them itself.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct CommonServices {
+    /// What was chosen from.
+    public: Arc<Vec<Arc<Service>>>,
+    /// Those of one namespace for each host.
+    pub(super) services: Arc<Vec<Arc<Service>>>,
+    /// The namespaces with a host that others define too: their own definition is what counts for them.
+    contestants: BTreeSet<Arc<str>>,
+}
+
+impl CommonServices {
+    fn is_all_of(&self, visible: &Arc<Vec<Arc<Service>>>) -> bool {
+        Arc::ptr_eq(&self.public, visible)
+    }
+}
+
+/// All of [`CommonServices`].
+pub(super) struct Common;
+
+impl Query for Common {
+    const NAME: &'static str = "common_services";
+    type Key = ();
+    type Value = CommonServices;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> CommonServices {
+        let public = service::public(ctx);
+        let mut owners: FastMap<&Arc<str>, &Arc<str>> = FastMap::default();
+        owners.reserve(public.len());
+        let mut contestants = BTreeSet::new();
+        for service in public.iter() {
+            let first = owners.entry(&service.host).or_insert(&service.namespace);
+            if **first != service.namespace {
+                contestants.extend([(*first).clone(), service.namespace.clone()]);
+            }
+        }
+        let services = if contestants.is_empty() {
+            public.clone()
+        } else {
+            Arc::new(one_namespace_each(public.to_vec(), NO_NAMESPACE))
+        };
+        CommonServices { public, services, contestants }
+    }
+}
+
+/// The name of no namespace.
+const NO_NAMESPACE: &str = "";
 
 /// The visible services of namespaces and hosts, oldest first. Parity: of a service at several addresses only the first
 /// counts where it is imported by name.

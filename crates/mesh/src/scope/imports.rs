@@ -88,7 +88,7 @@ impl Imports {
     }
 
     /// Whether everything is let in.
-    fn is_everything(&self) -> bool {
+    pub(super) fn is_everything(&self) -> bool {
         let any = self.by_namespace.get(ANY_NAMESPACE);
         self.by_namespace.len() == 1
             && any.is_some_and(|hosts| hosts.excluded.is_empty() && hosts.all == [ANY_NAMESPACE])
@@ -104,11 +104,8 @@ impl Imports {
     }
 
     /// The VirtualServices with a host that is let in, in the order given.
-    pub(super) fn virtual_services(&self, offered: Vec<Arc<VirtualService>>) -> Vec<Arc<VirtualService>> {
-        if self.is_everything() {
-            return offered;
-        }
-        let admitted = |service: &Arc<VirtualService>| {
+    pub(super) fn virtual_services(&self, offered: &[Arc<VirtualService>]) -> Vec<Arc<VirtualService>> {
+        let admitted = |service: &&Arc<VirtualService>| {
             // Parity: a VirtualService for all of `*.com` is let in by `a.com`, a route of the Gateway API is not.
             let covers = if service.is_gateway_api() { host::subset_of } else { host::matches };
             self.for_namespace(service.namespace()).any(|hosts| {
@@ -116,7 +113,7 @@ impl Imports {
                 names.any(|name| hosts.admits(name, covers) && !self.excludes(service.namespace(), name))
             })
         };
-        offered.into_iter().filter(admitted).collect()
+        offered.iter().filter(admitted).cloned().collect()
     }
 
     /// The services that are let in, those of one namespace for each host; `trim` may take ports or all of one away.
@@ -157,7 +154,7 @@ fn with_aliases(service: Arc<Service>, hosts: &Hosts) -> Arc<Service> {
 
 /// Of definitions of one host in several namespaces, those of one: the importing namespace, else the first with a service
 /// of Kubernetes, else the first.
-fn one_namespace_each(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
+pub(super) fn one_namespace_each(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
     let mut chosen: FastMap<Arc<str>, (Arc<str>, bool)> = FastMap::default();
     chosen.reserve(imported.len());
     for service in &imported {

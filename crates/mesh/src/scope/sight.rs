@@ -1,14 +1,15 @@
 //! The services of a scope: those that its listeners import, and those that the imported routes lead to.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_base::{FastMap, FastSet};
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE;
 
-use super::imported::{Import, ImportedRoutes, ImportedServices, RouteTargets};
-use crate::service::{Service, ServicesByHost, VisibleServices, is_visible};
-use crate::virtual_service::{VirtualService, destination_hosts, destinations};
+use super::imported::{Common, Import, ImportedRoutes, ImportedServices, RouteTargets};
+use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible};
+use crate::virtual_service::{self, VirtualService, VirtualServicesIn, destination_hosts, destinations};
 use crate::world::settings;
 
 /// Who sees the same services. Sidecars of a namespace that import the same do.
@@ -44,15 +45,18 @@ impl Sight {
     }
 }
 
-/// What is seen, by who sees the same.
+/// What is seen, by who sees the same. Namespaces that see just what everybody sees share it.
 pub(super) struct Sights;
 
 impl Query for Sights {
     const NAME: &'static str = "services_in_sight";
     type Key = Outlook;
-    type Value = Sight;
+    type Value = Arc<Sight>;
 
-    fn run(ctx: &Ctx<'_>, outlook: &Outlook) -> Sight {
+    fn run(ctx: &Ctx<'_>, outlook: &Outlook) -> Arc<Sight> {
+        if let Some(common) = common(ctx, outlook) {
+            return common;
+        }
         let mut seen = Seen::default();
         match outlook {
             Outlook::Gateways(namespace) => seen.add_all(&ctx.get::<VisibleServices>(namespace)),
@@ -63,7 +67,103 @@ impl Query for Sights {
                 }
             }
         }
-        Sight { services: Arc::new(seen.services), by_host: seen.by_host }
+        seen.into_sight()
+    }
+}
+
+/// What everybody sees, if that is all there is to see.
+fn common(ctx: &Ctx<'_>, outlook: &Outlook) -> Option<Arc<Sight>> {
+    match outlook {
+        Outlook::Gateways(namespace) => {
+            let visible = ctx.get::<VisibleServices>(namespace);
+            Arc::ptr_eq(visible.as_ref(), &service::public(ctx))
+                .then(|| ctx.get::<CommonSight>(&Audience::Gateways).sight.clone())
+        }
+        Outlook::Unlimited(import) => {
+            let services = ctx.get::<ImportedServices>(import);
+            let routes = ctx.get::<ImportedRoutes>(&import.entries);
+            let is_all = Arc::ptr_eq(services.as_ref(), &ctx.get::<Common>(&()).services)
+                && Arc::ptr_eq(routes.as_ref(), &virtual_service::public_of_mesh(ctx));
+            if !is_all {
+                return None;
+            }
+            let sight = ctx.get::<CommonSight>(&Audience::Sidecars).sight.clone();
+            let adds =
+                |host: &Arc<str>| match (destination(ctx, import.importer(), host), sight.service(host)) {
+                    (Some(service), Some(present)) => adds_to(present, &service),
+                    (Some(_), None) => true,
+                    (None, _) => false,
+                };
+            (!ctx.get::<StrayHosts>(&()).iter().any(adds)).then_some(sight)
+        }
+        Outlook::Limited(_) => None,
+    }
+}
+
+/// Who looks at what everybody sees.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+enum Audience {
+    Gateways,
+    Sidecars,
+}
+
+/// What everybody sees, one service for each host.
+#[derive(Clone, Debug, PartialEq)]
+struct CommonView {
+    sight: Arc<Sight>,
+    /// The hosts that have several definitions.
+    repeated: FastSet<Arc<str>>,
+}
+
+/// [`CommonView`] of each audience.
+struct CommonSight;
+
+impl Query for CommonSight {
+    const NAME: &'static str = "common_services_in_sight";
+    type Key = Audience;
+    type Value = CommonView;
+
+    fn run(ctx: &Ctx<'_>, audience: &Audience) -> CommonView {
+        let mut seen = Seen::default();
+        match audience {
+            Audience::Gateways => seen.add_all(&service::public(ctx)),
+            Audience::Sidecars => seen.add_all(&ctx.get::<Common>(&()).services),
+        }
+        CommonView { repeated: std::mem::take(&mut seen.repeated), sight: seen.into_sight() }
+    }
+}
+
+/// The hosts that routes of the mesh lead to and that are not among the services everybody sees, or more than once.
+struct StrayHosts;
+
+impl Query for StrayHosts {
+    const NAME: &'static str = "stray_hosts";
+    type Key = ();
+    type Value = BTreeSet<Arc<str>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let common = ctx.get::<CommonSight>(&Audience::Sidecars);
+        let is_plain = |host: &str| common.sight.service(host).is_some() && !common.repeated.contains(host);
+        let mut strays = BTreeSet::new();
+        for namespace in virtual_service::namespaces(ctx) {
+            let targets = ctx.get::<TargetsIn>(&namespace);
+            strays.extend(targets.iter().filter(|host| !is_plain(host)).cloned());
+        }
+        strays
+    }
+}
+
+/// The hosts that the routes of a namespace lead to: they stay the same when the routes change in other ways.
+struct TargetsIn;
+
+impl Query for TargetsIn {
+    const NAME: &'static str = "route_targets_in";
+    type Key = Arc<str>;
+    type Value = BTreeSet<Arc<str>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let routes = ctx.get::<VirtualServicesIn>(namespace);
+        routes.iter().flat_map(|route| destination_hosts(&route.spec)).map(Arc::from).collect()
     }
 }
 
@@ -129,16 +229,16 @@ impl Seen {
             self.services.push(service.clone());
             return;
         };
-        let present = &mut self.services[index];
         if !self.repeated.contains(&service.host) {
             self.repeated.insert(service.host.clone());
         }
-        if Arc::ptr_eq(present, service) || (present.is_kubernetes() && !service.is_kubernetes()) {
+        let present = &mut self.services[index];
+        if !adds_to(present, service) {
             return;
         }
-        if !present.is_kubernetes() && service.is_kubernetes() {
+        if is_replaced(present, service) {
             *present = service.clone();
-        } else if are_one(present, service) {
+        } else {
             join_ports(present, service);
         }
     }
@@ -148,6 +248,24 @@ impl Seen {
         destination_hosts(&virtual_service.spec)
             .all(|host| self.by_host.contains_key(host) && !self.repeated.contains(host))
     }
+
+    fn into_sight(self) -> Arc<Sight> {
+        Arc::new(Sight { services: Arc::new(self.services), by_host: self.by_host })
+    }
+}
+
+/// Whether another definition of a host changes what is there.
+fn adds_to(present: &Arc<Service>, other: &Arc<Service>) -> bool {
+    if Arc::ptr_eq(present, other) || (present.is_kubernetes() && !other.is_kubernetes()) {
+        return false;
+    }
+    let has_more = || other.ports.iter().any(|port| present.port(port.number).is_none());
+    is_replaced(present, other) || (are_one(present, other) && has_more())
+}
+
+/// Whether one of Kubernetes takes the place of what only claims its name.
+fn is_replaced(present: &Service, other: &Service) -> bool {
+    !present.is_kubernetes() && other.is_kubernetes()
 }
 
 /// Adds the ports that only another part of a service has.

@@ -153,3 +153,45 @@ spec: {{{selector}}}
     assert_eq!(name(&format!("{root}{all}{others}")).as_deref(), Some("all"));
     assert_eq!(name(&format!("{root}{all}{selecting}{others}")).as_deref(), Some("selecting"));
 }
+
+#[test]
+fn own_definition_of_a_host_counts_when_others_define_it_too() {
+    let of_own = |kind: &str| {
+        let entry = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: own-b, namespace: NAMESPACE}
+spec:
+  hosts: [b.com]
+  ports: [{number: 90, name: http, protocol: HTTP}]
+";
+        shown(scope(&entry.replace("NAMESPACE", kind)).services())
+    };
+    assert_eq!(of_own("own"), ["a.com 80,81", "b.com 90"]);
+    assert_eq!(of_own("third"), ["a.com 80,81", "b.com 80,443"]);
+}
+
+#[test]
+fn routes_to_what_is_not_there_bring_in_nothing() {
+    let scope = scope(
+        "
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: lost, namespace: third}
+spec:
+  hosts: [lost.com]
+  http: [{route: [{destination: {host: hidden.com}}, {destination: {host: nowhere.com}}]}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: own-lost, namespace: own}
+spec:
+  hosts: [own.com]
+  exportTo: [.]
+  http: [{route: [{destination: {host: a.com}}]}]
+",
+    );
+    assert_eq!(shown(scope.services()), ["a.com 80,81", "b.com 80,443"]);
+    let routes: Vec<&str> = scope.listeners[0].virtual_services.iter().map(|route| route.name()).collect();
+    assert_eq!(routes, ["own-lost", "lost", "to-b"]);
+}

@@ -13,6 +13,7 @@ use canopus_runtime::flags::PILOT_ENABLE_IP_AUTOALLOCATE;
 use super::allocation::{self, Allocated};
 use super::{KubernetesService, Reach, Service, ServiceKey, ServicesOf, kube, reach};
 use crate::namespaces::NamespacesWith;
+use crate::order::{Order, Rank};
 use crate::world::{MeshSettings, Objects, Origin, Shelf, settings};
 
 /// Sorts services as Istio does wherever the older one wins: by age, then name, then namespace.
@@ -107,6 +108,38 @@ impl Query for ServicesIn {
     }
 }
 
+/// Where the services of a namespace come in order among all.
+struct RanksIn;
+
+impl Query for RanksIn {
+    const NAME: &'static str = "service_ranks_in";
+    type Key = Arc<str>;
+    type Value = Vec<Rank>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let rank = |service: &Arc<Service>| Rank { created: service.created, name: service.name.clone() };
+        ctx.get::<ServicesIn>(namespace).iter().map(rank).collect()
+    }
+}
+
+/// The order of all services.
+struct ServiceOrder;
+
+impl Query for ServiceOrder {
+    const NAME: &'static str = "service_order";
+    type Key = ();
+    type Value = Order;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Order {
+        let of_kind = |kind| ctx.get::<NamespacesWith>(&kind);
+        let (kube, entries) = (of_kind(Kind::Service), of_kind(Kind::ServiceEntry));
+        let mut namespaces: Vec<Arc<str>> = kube.iter().chain(entries.iter()).cloned().collect();
+        namespaces.sort_unstable();
+        namespaces.dedup();
+        Order::new(namespaces, |namespace| ctx.get::<RanksIn>(namespace))
+    }
+}
+
 /// Every service of the mesh, oldest first.
 pub struct AllServices;
 
@@ -116,12 +149,7 @@ impl Query for AllServices {
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let of_kind = |kind| ctx.get::<NamespacesWith>(&kind);
-        let (kube, entries) = (of_kind(Kind::Service), of_kind(Kind::ServiceEntry));
-        let mut namespaces: Vec<&Arc<str>> = kube.iter().chain(entries.iter()).collect();
-        namespaces.sort_unstable();
-        namespaces.dedup();
-        of_namespaces(ctx, namespaces)
+        ctx.get::<ServiceOrder>(&()).gather(|namespace| ctx.get::<ServicesIn>(namespace))
     }
 }
 
@@ -189,17 +217,58 @@ fn kubernetes_name(settings: &MeshSettings, host: &str) -> Option<(Arc<str>, Arc
     Some((namespace.into(), name.into()))
 }
 
+/// All services by who may see them, each part oldest first.
+#[derive(Clone, Debug, PartialEq)]
+struct Reached {
+    public: Arc<Vec<Arc<Service>>>,
+    restricted: Vec<Arc<Service>>,
+}
+
+/// All of [`Reached`].
+struct ByReach;
+
+impl Query for ByReach {
+    const NAME: &'static str = "services_by_reach";
+    type Key = ();
+    type Value = Reached;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Reached {
+        let (settings, all) = (settings(ctx), ctx.get::<AllServices>(&()));
+        // Which namespace is asked about makes no difference to what everybody sees.
+        let is_public = |service: &&Arc<Service>| reach(&settings, service, "") == Reach::Everybody;
+        if all.iter().all(|service| is_public(&service)) {
+            return Reached { public: all, restricted: Vec::new() };
+        }
+        let (public, restricted): (Vec<_>, Vec<_>) =
+            all.iter().cloned().partition(|service| is_public(&service));
+        Reached { public: Arc::new(public), restricted }
+    }
+}
+
 /// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
+/// Namespaces that see just what everybody sees share the list.
 pub struct VisibleServices;
 
 impl Query for VisibleServices {
     const NAME: &'static str = "visible_services";
     type Key = Arc<str>;
-    type Value = Vec<Arc<Service>>;
+    type Value = Arc<Vec<Arc<Service>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        visible(&settings(ctx), &ctx.get::<AllServices>(&()), namespace)
+        let (settings, all) = (settings(ctx), ctx.get::<ByReach>(&()));
+        let is_seen = |service: &&Arc<Service>| reach(&settings, service, namespace) == Reach::Named;
+        let mut seen: Vec<_> = all.restricted.iter().filter(is_seen).cloned().collect();
+        if seen.is_empty() {
+            return all.public.clone();
+        }
+        seen.extend_from_slice(&all.public);
+        Arc::new(seen)
     }
+}
+
+/// The services that everybody may see, oldest first.
+pub(crate) fn public(ctx: &Ctx<'_>) -> Arc<Vec<Arc<Service>>> {
+    ctx.get::<ByReach>(&()).public.clone()
 }
 
 /// Those of [`VisibleServices`] that some namespaces define.
