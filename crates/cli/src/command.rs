@@ -52,7 +52,7 @@ enum Command {
     Validate(validate::Arguments),
     /// Print the version.
     Version(VersionFlags),
-    /// Print what the objects in files add up to: services, endpoints, what a proxy sees.
+    /// Print what objects add up to: services, endpoints, what a proxy sees.
     World(Box<world::Arguments>),
 }
 

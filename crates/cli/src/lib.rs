@@ -6,6 +6,7 @@
 //! Must not know the daemon's internals.
 
 pub mod command;
+mod daemon;
 mod exit;
 mod files;
 mod generate;

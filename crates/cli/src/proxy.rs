@@ -20,7 +20,7 @@ use crate::files::{World, default_namespace, pair};
 const VERSION: &str = "1.32.0";
 
 /// Who the configuration is for.
-#[derive(clap::Args, Debug)]
+#[derive(Clone, clap::Args, Debug)]
 #[command(next_help_heading = "Proxy")]
 pub(crate) struct ProxyArguments {
     /// The proxy's node as it introduces itself (`envoy.config.core.v3.Node`), in JSON or YAML.
@@ -108,6 +108,19 @@ impl ProxyArguments {
             || self.kind.is_some()
             || texts.into_iter().any(Option::is_some)
             || lists.contains(&false)
+    }
+
+    /// The name by which a control plane knows the proxy, which has to be a connected one.
+    pub(crate) fn connected(&self, global: &Global) -> anyhow::Result<Option<String>> {
+        if !self.are_given() {
+            return Ok(None);
+        }
+        let Some(pod) = &self.pod else { bail!("name a connected proxy with --pod NAME[.NAMESPACE]") };
+        let alone = ProxyArguments { pod: None, ..self.clone() };
+        if alone.are_given() || self.server_info.is_some() {
+            bail!("--pod {pod} names a connected proxy, which no other flag can change");
+        }
+        Ok(Some(if pod.contains('.') { pod.clone() } else { format!("{pod}.{}", default_namespace(global)) }))
     }
 
     /// The node of the proxy, and the identity it is taken to have proved.

@@ -1,4 +1,4 @@
-//! `canopus world`: what the objects in files add up to, and which objects are behind it.
+//! `canopus world`: what objects add up to, and which objects are behind it; of files, or of a running control plane.
 
 mod table;
 
@@ -9,20 +9,21 @@ use canopus_base::tree::Node;
 use canopus_base::yaml;
 use canopus_engine::{Engine, Options};
 use canopus_envoy::bundle::Bundle;
-use canopus_mesh::dump::{self, Selection, World};
+use canopus_mesh::dump::{self, Selection};
 use canopus_mesh::proxy::Proxy;
 use clap::ValueEnum;
+use serde_json::Value;
 
 use crate::command::Global;
 use crate::files::FileArguments;
 use crate::output::{print, say};
 use crate::proxy::ProxyArguments;
-use crate::{exit, files};
+use crate::{daemon, exit, files};
 
 /// How many results are kept so that dependents can be told: those of one proxy in a large mesh.
 const KEPT_RESULTS: usize = 1 << 20;
 
-/// Print what the objects in files add up to.
+/// Print what the objects in files, or those of a running control plane, add up to.
 ///
 /// Services with their endpoints and, if a proxy is named, what that proxy sees and which policies are for it. Every fact
 /// has the objects behind it: those that were read to find it. Services are those of `--namespace`, or of all namespaces.
@@ -33,10 +34,15 @@ Examples:
   canopus world -f mesh/ --service reviews -n bookinfo -o yaml
   canopus world -f mesh/ --pod productpage-v1-7c4.bookinfo
   canopus world -f mesh/ --pod productpage-v1-7c4.bookinfo --service reviews --dependents -o json
+  canopus world --daemon http://localhost:8080 --pod productpage-v1-7c4.bookinfo
 
 Exit codes: 0 printed, 1 something could not be read or there is no such service or proxy,
 64 the command line makes no sense.")]
 pub(crate) struct Arguments {
+    /// Ask a running control plane instead of reading files: the address of its debug port. A proxy is then one that is
+    /// connected, named by `--pod`.
+    #[arg(long, value_name = "URL", conflicts_with = "config")]
+    daemon: Option<String>,
     #[command(flatten)]
     files: FileArguments,
     /// Only services of this host: in full, as a wildcard such as `*.example.com`, or a short name.
@@ -75,6 +81,19 @@ pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
 
 /// What is printed, and what people should know.
 fn look(global: &Global, arguments: &Arguments) -> anyhow::Result<(String, Vec<String>)> {
+    let (found, mut problems) = match &arguments.daemon {
+        Some(url) => (of_daemon(global, arguments, url)?, Vec::new()),
+        None => of_files(global, arguments)?,
+    };
+    let is_empty = found["services"].as_array().is_none_or(Vec::is_empty);
+    if let (Some(wanted), true) = (&arguments.service, is_empty) {
+        problems.push(format!("there is no service {wanted}{}", place(global, arguments)));
+    }
+    Ok((render(&found, arguments.output), problems))
+}
+
+/// What the objects in files add up to, and what is wrong with them.
+fn of_files(global: &Global, arguments: &Arguments) -> anyhow::Result<(Value, Vec<String>)> {
     let mut world = files::read(global, &arguments.files)?;
     let proxy = if arguments.proxy.are_given() {
         let (node, identity) = arguments.proxy.node(global, &world)?;
@@ -90,27 +109,39 @@ fn look(global: &Global, arguments: &Arguments) -> anyhow::Result<(String, Vec<S
     }
     let selection = Selection {
         service: arguments.service.clone(),
-        namespace: Some(global.namespace.clone()).filter(|namespace| !namespace.is_empty()),
+        namespace: namespace(global).map(str::to_owned),
         proxy,
         dependents: arguments.dependents,
     };
-    let found = dump::world(&engine, &selection)?;
-    if let (Some(wanted), true) = (&arguments.service, found.services.is_empty()) {
-        world.problems.push(format!("there is no service {wanted}{}", place(&selection)));
-    }
-    Ok((render(&found, arguments.output)?, world.problems))
+    Ok((serde_json::to_value(dump::world(&engine, &selection)?)?, world.problems))
 }
 
-fn place(selection: &Selection) -> String {
-    let namespace = selection.namespace.as_ref().map(|namespace| format!(" in namespace {namespace}"));
-    let seen = selection.proxy.as_ref().map(|_| " that the proxy sees".to_owned());
+/// What a control plane says.
+fn of_daemon(global: &Global, arguments: &Arguments, url: &str) -> anyhow::Result<Value> {
+    let proxy = arguments.proxy.connected(global)?;
+    let mut parameters = Vec::new();
+    parameters.extend(arguments.service.as_deref().map(|service| ("service", service)));
+    parameters.extend(namespace(global).map(|namespace| ("namespace", namespace)));
+    parameters.extend(proxy.as_deref().map(|proxy| ("proxyID", proxy)));
+    parameters.extend(arguments.dependents.then_some(("dependents", "true")));
+    daemon::ask(url, "/debug/world", &parameters)
+}
+
+/// The namespace whose services are wanted.
+fn namespace(global: &Global) -> Option<&str> {
+    Some(global.namespace.as_str()).filter(|namespace| !namespace.is_empty())
+}
+
+fn place(global: &Global, arguments: &Arguments) -> String {
+    let namespace = namespace(global).map(|namespace| format!(" in namespace {namespace}"));
+    let seen = arguments.proxy.are_given().then(|| " that the proxy sees".to_owned());
     namespace.into_iter().chain(seen).collect()
 }
 
-fn render(world: &World, format: Format) -> anyhow::Result<String> {
-    Ok(match format {
+fn render(world: &Value, format: Format) -> String {
+    match format {
         Format::Table => table::of(world),
-        Format::Json => format!("{:#}\n", serde_json::to_value(world)?),
-        Format::Yaml => yaml::node_to_string(&Node::from(serde_json::to_value(world)?)),
-    })
+        Format::Json => format!("{world:#}\n"),
+        Format::Yaml => yaml::node_to_string(&Node::from(world.clone())),
+    }
 }

@@ -2,7 +2,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot run the program has failed")]
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpListener;
 use std::process::{Command, Output};
+use std::thread::{self, JoinHandle};
 
 use serde_json::Value;
 use tempfile::TempDir;
@@ -152,4 +155,51 @@ fn yaml_says_the_same_as_json() {
     let output = run(&["-o", "yaml", "--service", "reviews"]);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(text.contains("host: reviews.books.svc.cluster.local"), "{text}");
+}
+
+/// A control plane that answers one question; it gives back what was asked for.
+fn control_plane(status: &'static str, body: String) -> (String, JoinHandle<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let answering = thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let lines: Vec<String> =
+            BufReader::new(&stream).lines().map(Result::unwrap).take_while(|line| !line.is_empty()).collect();
+        write!(stream, "HTTP/1.0 {status}\r\ncontent-type: application/json\r\n\r\n{body}").unwrap();
+        lines[0].clone()
+    });
+    (url, answering)
+}
+
+fn ask(url: &str, arguments: &[&str]) -> Output {
+    let arguments = [&["world", "--daemon", url], arguments].concat();
+    Command::new(env!("CARGO_BIN_EXE_canopus")).args(arguments).output().unwrap()
+}
+
+#[test]
+fn running_control_plane_is_shown_as_files_are() {
+    let answer = json(&["--pod", "reviews-1.books"]).to_string();
+    let (url, asked) = control_plane("200 OK", answer);
+    let output = ask(&url, &["--pod", "reviews-1.books", "--dependents"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), TABLE);
+    assert_eq!(asked.join().unwrap(), "GET /debug/world?proxyID=reviews-1.books&dependents=true HTTP/1.0");
+}
+
+#[test]
+fn refusal_of_a_control_plane_is_passed_on() {
+    let (url, asked) = control_plane("404 Not Found", "Proxy not connected to this Pilot instance".into());
+    let output = ask(&url, &["--pod", "nobody", "-n", "books", "--service", "*.com"]);
+    assert_eq!(output.status.code(), Some(1));
+    let words = String::from_utf8(output.stderr).unwrap();
+    assert!(words.contains("answers 404: Proxy not connected"), "{words}");
+    let asked = asked.join().unwrap();
+    assert_eq!(asked, "GET /debug/world?service=%2A.com&namespace=books&proxyID=nobody.books HTTP/1.0");
+}
+
+#[test]
+fn control_plane_is_asked_about_connected_proxies_alone() {
+    let output = ask("http://127.0.0.1:1", &["--labels", "app=a"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("name a connected proxy with --pod"));
 }

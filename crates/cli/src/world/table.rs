@@ -1,33 +1,39 @@
 //! A world for people to read: a section for each sort of fact, the objects behind it in the last column.
+//!
+//! It is made of the JSON that programs read, so it looks the same whoever answered.
 
-use canopus_mesh::dump::{Affected, EndpointFacts, ObjectRef, ProxyFacts, ServiceFacts, World};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
 
 /// The whole world.
-pub(super) fn of(world: &World) -> String {
-    let mut sections = vec![services(&world.services), endpoints(&world.services)];
-    if world.services.iter().any(|service| service.dependents.is_some()) {
-        sections.push(dependents(&world.services));
+pub(super) fn of(world: &Value) -> String {
+    let all = list(world, "services");
+    let mut sections = vec![services(all), endpoints(all)];
+    if all.iter().any(|service| service.get("dependents").is_some()) {
+        sections.push(dependents(all));
     }
-    if let Some(proxy) = &world.proxy {
-        sections.extend([scope(proxy), policies(proxy)]);
+    if let Some(proxy) = world.get("proxy") {
+        sections.extend([scope(&proxy["scope"]), policies(&proxy["policies"])]);
     }
     sections.join("\n")
 }
 
-fn services(services: &[ServiceFacts]) -> String {
+fn services(services: &[Value]) -> String {
     let rows = services.iter().map(|service| {
-        let addresses: Vec<&str> = service.addresses.values().flatten().map(String::as_str).collect();
-        let port = |number: u32, protocol: &str| format!("{number}/{protocol}");
-        let ports: Vec<String> = service.ports.iter().map(|p| port(p.number, p.protocol)).collect();
+        let addresses = map(service, "addresses").into_iter().flat_map(Map::values);
+        let addresses: Vec<&str> = addresses.flat_map(texts).collect();
+        let port = |port: &Value| format!("{}/{}", port["number"], text(port, "protocol"));
+        let ports: Vec<String> = list(service, "ports").iter().map(port).collect();
         [
-            service.host.to_string(),
-            service.namespace.to_string(),
-            service.registry.to_owned(),
-            service.resolution.to_owned(),
+            text(service, "host").to_owned(),
+            text(service, "namespace").to_owned(),
+            text(service, "registry").to_owned(),
+            text(service, "resolution").to_owned(),
             or_dash(addresses.join(",")),
             or_dash(ports.join(",")),
-            service.endpoints.len().to_string(),
-            named(&service.objects),
+            list(service, "endpoints").len().to_string(),
+            named(list(service, "objects")),
         ]
     });
     let heads =
@@ -35,72 +41,96 @@ fn services(services: &[ServiceFacts]) -> String {
     table(heads, rows.collect())
 }
 
-fn endpoints(services: &[ServiceFacts]) -> String {
-    let row = |service: &ServiceFacts, endpoint: &EndpointFacts| {
-        let object = endpoint.object.as_ref();
+fn endpoints(services: &[Value]) -> String {
+    let row = |service: &Value, endpoint: &Value| {
+        let addresses: Vec<&str> = texts(&endpoint["addresses"]).collect();
         [
-            format!("{}:{}", endpoint.addresses.join(","), endpoint.port),
-            service.host.to_string(),
-            endpoint.port_name.to_string(),
-            endpoint.health.to_owned(),
-            or_dash(endpoint.locality.trim_end_matches('/').to_owned()),
-            or_dash(endpoint.network.to_string()),
-            or_dash(endpoint.identity.to_string()),
-            named(object),
+            format!("{}:{}", addresses.join(","), endpoint["port"]),
+            text(service, "host").to_owned(),
+            text(endpoint, "portName").to_owned(),
+            text(endpoint, "health").to_owned(),
+            or_dash(text(endpoint, "locality").trim_end_matches('/').to_owned()),
+            or_dash(text(endpoint, "network").to_owned()),
+            or_dash(text(endpoint, "identity").to_owned()),
+            named(endpoint.get("object")),
         ]
     };
-    let rows = services.iter().flat_map(|service| service.endpoints.iter().map(move |one| row(service, one)));
+    let rows = services.iter().flat_map(|service| {
+        let endpoints = list(service, "endpoints").iter();
+        endpoints.map(move |endpoint| row(service, endpoint))
+    });
     let heads = ["ENDPOINT", "SERVICE", "PORT", "HEALTH", "LOCALITY", "NETWORK", "IDENTITY", "OBJECT"];
     table(heads, rows.collect())
 }
 
-fn dependents(services: &[ServiceFacts]) -> String {
-    let row = |service: &ServiceFacts, affected: &Affected| {
-        [service.host.to_string(), affected.query.to_owned(), affected.count.to_string()]
+fn dependents(services: &[Value]) -> String {
+    let row = |service: &Value, affected: &Value| {
+        let [host, query] = [text(service, "host"), text(affected, "query")].map(str::to_owned);
+        [host, query, affected["count"].to_string()]
     };
-    let rows = services
-        .iter()
-        .flat_map(|service| service.dependents.iter().flatten().map(move |affected| row(service, affected)));
+    let rows = services.iter().flat_map(|service| {
+        let dependents = list(service, "dependents").iter();
+        dependents.map(move |affected| row(service, affected))
+    });
     table(["SERVICE", "DEPENDENT", "COUNT"], rows.collect())
 }
 
-fn scope(proxy: &ProxyFacts) -> String {
-    let scope = &proxy.scope;
+fn scope(scope: &Value) -> String {
     let mut rows = Vec::new();
     let mut row = |kind: &str, name: String, objects: String| rows.push([kind.to_owned(), name, objects]);
-    row("Sidecar", "-".to_owned(), named(&scope.sidecar));
-    row("Other hosts", if scope.allows_any { "allowed" } else { "blocked" }.to_owned(), "-".to_owned());
-    for gateway in &scope.gateways {
+    row("Sidecar", "-".to_owned(), named(scope.get("sidecar")));
+    let others = if scope["allowsAny"] == true { "allowed" } else { "blocked" };
+    row("Other hosts", others.to_owned(), "-".to_owned());
+    for gateway in list(scope, "gateways") {
         row("Gateway", "-".to_owned(), named([gateway]));
     }
-    for routes in &scope.virtual_services {
-        row("VirtualService", routes.hosts.join(","), named(&routes.objects));
+    for routes in list(scope, "virtualServices") {
+        let hosts: Vec<&str> = texts(&routes["hosts"]).collect();
+        row("VirtualService", hosts.join(","), named(list(routes, "objects")));
     }
-    for rules in &scope.destination_rules {
-        row("DestinationRule", rules.host.to_string(), named(&rules.objects));
+    for rules in list(scope, "destinationRules") {
+        row("DestinationRule", text(rules, "host").to_owned(), named(list(rules, "objects")));
     }
-    for host in &scope.hosts {
-        row("Host", host.to_string(), "-".to_owned());
+    for host in texts(&scope["hosts"]) {
+        row("Host", host.to_owned(), "-".to_owned());
     }
     table(["SCOPE", "OF", "OBJECTS"], rows)
 }
 
-fn policies(proxy: &ProxyFacts) -> String {
-    let policies = &proxy.policies;
-    let mut rows = vec![["Mutual TLS".to_owned(), policies.mutual_tls.to_owned()]];
-    for (port, mode) in &policies.mutual_tls_ports {
-        rows.push([format!("Mutual TLS of port {port}"), (*mode).to_owned()]);
+fn policies(policies: &Value) -> String {
+    let mut rows = vec![["Mutual TLS".to_owned(), text(policies, "mutualTls").to_owned()]];
+    let ports = map(policies, "mutualTlsPorts").into_iter().flatten();
+    let ports: BTreeMap<u32, &Value> =
+        ports.filter_map(|(port, mode)| Some((port.parse().ok()?, mode))).collect();
+    for (port, mode) in ports {
+        rows.push([format!("Mutual TLS of port {port}"), mode.as_str().unwrap_or_default().to_owned()]);
     }
-    for (kind, objects) in &policies.objects {
-        rows.push([(*kind).to_owned(), named(objects)]);
+    for (kind, objects) in map(policies, "objects").into_iter().flatten() {
+        rows.push([kind.clone(), named(objects.as_array().into_iter().flatten())]);
     }
     table(["POLICY", "OBJECTS"], rows)
 }
 
-fn named<'a>(objects: impl IntoIterator<Item = &'a ObjectRef>) -> String {
-    let name = |object: &ObjectRef| match &*object.namespace {
-        "" => format!("{}/{}", object.kind, object.name),
-        namespace => format!("{}/{}.{namespace}", object.kind, object.name),
+fn text<'a>(value: &'a Value, key: &str) -> &'a str {
+    value[key].as_str().unwrap_or_default()
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value.as_array().into_iter().flatten().filter_map(Value::as_str)
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
+    value[key].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn map<'a>(value: &'a Value, key: &str) -> Option<&'a Map<String, Value>> {
+    value[key].as_object()
+}
+
+fn named<'a>(objects: impl IntoIterator<Item = &'a Value>) -> String {
+    let name = |object: &Value| match text(object, "namespace") {
+        "" => format!("{}/{}", text(object, "kind"), text(object, "name")),
+        namespace => format!("{}/{}.{namespace}", text(object, "kind"), text(object, "name")),
     };
     or_dash(objects.into_iter().map(name).collect::<Vec<_>>().join(" "))
 }
