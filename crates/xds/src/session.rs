@@ -277,6 +277,8 @@ impl Session {
             let accepted = watch.accepted();
             self.events.push(SessionEvent::Acked { type_url, nonce, accepted });
         }
+        // A client that keeps what completes a resource which is gone for good is told the truth about it.
+        self.check_dependents(at);
         was_last
     }
 
@@ -352,20 +354,21 @@ impl Session {
         if watch.interest == interest {
             return Ok(());
         }
-        let older = resources(source, &watch.type_url, &watch.interest)?;
-        let newer = resources(source, &watch.type_url, &interest)?;
+        let older = resources(source, watch, &watch.interest)?;
+        let newer = resources(source, watch, &interest)?;
         let dropped = watch.interest.names().into_iter().flat_map(|names| names.iter());
         let dropped = dropped.filter(|name| !interest.covers(name));
         let released = newer.since(&older);
         let released = Names::new(released.removed.iter().chain(dropped).cloned());
         let watch = &mut self.watches[at];
-        if interest.is_nothing() {
+        if interest.is_nothing() && !watch.rules.unasked {
             watch.forget_everything();
         } else {
             watch.forget(&released);
         }
         watch.interest = interest;
         watch.check();
+        self.check_dependents(at);
         self.note_interest(at);
         Ok(())
     }
@@ -411,11 +414,16 @@ impl Session {
     /// What the client should have.
     fn target(&self, at: usize, source: &impl Source) -> Result<State, Refusal> {
         let watch = &self.watches[at];
-        let parent = watch.rules.completes.and_then(|parent| self.position(parent));
-        Ok(State {
-            set: resources(source, &watch.type_url, &watch.interest)?,
-            parents: parent.map(|parent| self.watches[parent].held().set.clone()),
-        })
+        let set = resources(source, watch, &watch.interest)?;
+        let Some(parent) = watch.rules.completes.and_then(|parent| self.position(parent)) else {
+            return Ok(State { set, parents: None });
+        };
+        let parent = &self.watches[parent];
+        let parents = resources(source, parent, &parent.interest)?;
+        // What completes a resource that is about to go will be unsubscribed from with it: a client that lost it before
+        // would fail the requests it still has to serve.
+        let set = watch.with_held(set, &parent.leaving(&parents));
+        Ok(State { set, parents: Some(parent.held().set.clone()) })
     }
 
     fn check_dependents(&mut self, at: usize) {
@@ -489,12 +497,12 @@ impl Session {
     }
 }
 
-/// Everything there is for an interest, which is nothing for no interest.
-fn resources(source: &impl Source, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
-    if interest.is_nothing() {
+/// Everything there is for an interest in what is watched; for no interest that is nothing, unless the type is special.
+fn resources(source: &impl Source, watch: &Watch, interest: &Interest) -> Result<ResourceSet, Refusal> {
+    if interest.is_nothing() && !watch.rules.unasked {
         return Ok(ResourceSet::default());
     }
-    source.resources(type_url, interest)
+    source.resources(&watch.type_url, interest)
 }
 
 /// Names asked for in `newer` that were not asked for in `older`.

@@ -80,6 +80,8 @@ pub struct Rules {
     /// A proxy that gets a new cluster keeps it aside until endpoints arrive for it, and does not always ask for them
     /// again. So endpoints count as changed when their cluster does.
     pub completes: Option<&'static str>,
+    /// A client that asks for single names gets what is near it before it has named any.
+    pub unasked: bool,
 }
 
 /// When a delta client is told that a resource does not exist.
@@ -95,7 +97,7 @@ pub enum Removals {
 
 impl Default for Rules {
     fn default() -> Self {
-        Self { wildcard: true, removals: Removals::Pushed, completes: None }
+        Self { wildcard: true, removals: Removals::Pushed, completes: None, unasked: false }
     }
 }
 
@@ -110,6 +112,7 @@ impl Kind {
             SECRET => Rules { removals: Removals::Answered, ..named },
             // Parity: a proxy that is told an extension is gone fails the requests still using it.
             EXTENSION => Rules { removals: Removals::Silent, ..named },
+            ADDRESS | WORKLOAD => Rules { unasked: true, ..Rules::default() },
             HEALTH => return Self::Report,
             _ if type_url.starts_with(DEBUG) => return Self::Query,
             _ => Rules::default(),

@@ -107,10 +107,11 @@ impl Follower {
         }
         followed.version = update.version.clone();
         followed.nonce = update.nonce.clone();
-        self.ask(&update.type_url, update.nonce.clone(), None);
+        // As Envoy does: what an update makes it want or drop it says before it acknowledges the update.
         if self.follows_references && matches!(update.type_url.as_str(), CLUSTER | LISTENER) {
             self.refer();
         }
+        self.ask(&update.type_url, update.nonce.clone(), None);
     }
 
     /// Refuses an update: nothing of it is taken in.

@@ -108,6 +108,24 @@ impl Watch {
         &self.held
     }
 
+    /// Names of what the client has, or has not yet acknowledged to have lost, although there is no such thing `now`.
+    pub(super) fn leaving(&self, now: &ResourceSet) -> Names {
+        let before = self.unsettled.as_ref().map(|unsettled| &unsettled.before);
+        let had = [Some(&self.held.set), before].into_iter().flatten().filter(|had| *had != now);
+        let gone: Vec<Arc<str>> = had.flat_map(|had| now.since(had).removed.clone()).collect();
+        Names::new(gone)
+    }
+
+    /// `target`, but with what the client has under these names, if it has something.
+    pub(super) fn with_held(&self, target: ResourceSet, names: &Names) -> ResourceSet {
+        let held = names.iter().filter_map(|name| self.held.set.get(name));
+        let held: Vec<&Resource> = held.filter(|held| target.get(&held.name) != Some(held)).collect();
+        if held.is_empty() {
+            return target;
+        }
+        target.iter().chain(held).cloned().collect()
+    }
+
     /// Whether a response is on its way whose fate is unknown.
     pub(super) fn is_unsettled(&self) -> bool {
         self.unsettled.is_some()

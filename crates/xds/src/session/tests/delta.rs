@@ -135,6 +135,55 @@ fn endpoints_for_a_changed_cluster_wait_for_credit_but_are_not_lost() {
     assert_eq!(stream.ack(ENDPOINT), [told(ENDPOINT, ["a"])]);
 }
 
+/// A client that has two clusters and their endpoints.
+fn with_endpoints() -> Stream {
+    let mut stream =
+        Stream::delta(World::new([(CLUSTER, "a"), (CLUSTER, "b"), (ENDPOINT, "a"), (ENDPOINT, "b")]));
+    stream.subscribe(CLUSTER, []);
+    stream.ack(CLUSTER);
+    stream.subscribe(ENDPOINT, ["a", "b"]);
+    stream.ack(ENDPOINT);
+    stream
+}
+
+#[test]
+fn endpoints_of_a_leaving_cluster_are_left_alone_when_they_are_dropped_with_it() {
+    let mut stream = with_endpoints();
+    let pushed = stream.change(|world| {
+        world.delete(CLUSTER, "a");
+        world.put(ENDPOINT, "a", "2");
+        world.put(ENDPOINT, "b", "2");
+    });
+    assert_eq!(pushed, [told_and_removed(CLUSTER, [], ["a"]), told(ENDPOINT, ["b"])]);
+    assert_eq!(stream.ack(ENDPOINT), []);
+    assert_eq!(stream.unsubscribe(ENDPOINT, ["a"]), []);
+    assert_eq!(stream.ack(CLUSTER), []);
+}
+
+#[test]
+fn endpoints_of_a_cluster_that_is_gone_are_told_to_a_client_that_keeps_them() {
+    let mut stream = with_endpoints();
+    let pushed = stream.change(|world| {
+        world.delete(CLUSTER, "a");
+        world.put(ENDPOINT, "a", "2");
+    });
+    assert_eq!(pushed, [told_and_removed(CLUSTER, [], ["a"])]);
+    assert_eq!(stream.ack(CLUSTER), [told(ENDPOINT, ["a"])]);
+}
+
+#[test]
+fn endpoints_wait_with_a_cluster_whose_removal_has_to_wait() {
+    let mut stream = with_endpoints();
+    assert_eq!(stream.change(|world| world.put(CLUSTER, "c", "1")), [told(CLUSTER, ["c"])]);
+    let pushed = stream.change(|world| {
+        world.delete(CLUSTER, "a");
+        world.delete(ENDPOINT, "a");
+    });
+    assert_eq!(pushed, []);
+    assert_eq!(stream.ack(CLUSTER), [told_and_removed(CLUSTER, [], ["a"])]);
+    assert_eq!(stream.ack(CLUSTER), [told_and_removed(ENDPOINT, [], ["a"])]);
+}
+
 #[test]
 fn any_name_is_answered_by_types_that_know_every_name() {
     let world = World::new([(ROUTE, "80")]).inventive(ROUTE).inventive(ENDPOINT);
