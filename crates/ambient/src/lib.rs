@@ -8,6 +8,7 @@
 
 mod address;
 mod authorization;
+mod lookup;
 mod network;
 mod peer_authentication;
 mod policies;
@@ -18,13 +19,15 @@ mod split_horizon;
 mod tests;
 mod workload;
 
+pub use self::lookup::{Form, Lookup, Question};
+
 use std::sync::Arc;
 
 use canopus_api::istio::{AuthorizationPolicy, PeerAuthentication};
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::world::{objects_of, settings};
 use canopus_proto::istio::security::Authorization;
-use canopus_proto::istio::workload::{Address, address::Type};
+use canopus_proto::istio::workload::{Address, Service, address::Type};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 
@@ -45,7 +48,7 @@ impl Query for Addresses {
             (name, Type::Workload(Arc::unwrap_or_clone(workload)))
         });
         let services = service::all(ctx).into_iter().map(|service| {
-            let name = format!("{}/{}", service.namespace, service.hostname);
+            let name = service_name(&service);
             (name, Type::Service(service))
         });
         let mut addresses: Vec<_> = workloads
@@ -55,6 +58,31 @@ impl Query for Addresses {
         addresses.sort_by(|a, b| a.name.cmp(&b.name));
         addresses
     }
+}
+
+/// Every workload by name, for clients that have no use for services.
+pub struct Workloads;
+
+impl Query for Workloads {
+    const NAME: &'static str = "ambient_workloads";
+    type Key = ();
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
+            return Vec::new();
+        }
+        let all = workload::all(ctx);
+        let mut workloads: Vec<_> =
+            all.iter().map(|workload| Resource::encode(workload.uid.as_str(), &**workload)).collect();
+        workloads.sort_by(|a, b| a.name.cmp(&b.name));
+        workloads
+    }
+}
+
+/// The name of a service: `namespace/host`.
+fn service_name(service: &Service) -> String {
+    format!("{}/{}", service.namespace, service.hostname)
 }
 
 /// Every policy that ztunnels enforce, by name.

@@ -132,3 +132,46 @@ fn policy_about_requests_allows_nothing_and_denies_by_the_rest() {
     assert_eq!(deny.groups[0].rules[0].matches[0].destination_ports, [80]);
     assert_eq!(deny.scope(), Scope::Namespace);
 }
+
+fn found(engine: &Engine, form: Form, question: Question) -> Vec<String> {
+    let found = engine.get::<Lookup>(&(form, question)).unwrap();
+    found.iter().map(|resource| resource.name.to_string()).collect()
+}
+
+fn named(engine: &Engine, name: &str) -> Vec<String> {
+    found(engine, Form::Address, Question::Name(name.into()))
+}
+
+#[test]
+fn workload_is_found_by_its_id_and_its_address() {
+    let engine = world(true, &[pod("app: a", ""), service("web")]);
+    assert_eq!(named(&engine, "Kubernetes//Pod/ns/p"), ["Kubernetes//Pod/ns/p"]);
+    assert_eq!(named(&engine, "/10.0.0.1"), ["Kubernetes//Pod/ns/p"]);
+    assert!(named(&engine, "/10.0.0.2").is_empty());
+}
+
+#[test]
+fn service_is_found_by_its_host_and_its_address_and_comes_with_its_workloads() {
+    let engine = world(true, &[pod("app: a", ""), service("web")]);
+    let expected = ["ns/a.ns.svc.cluster.local", "Kubernetes//Pod/ns/p"];
+    assert_eq!(named(&engine, "ns/a.ns.svc.cluster.local"), expected);
+    assert_eq!(named(&engine, "/10.1.0.1"), expected);
+    let workloads = found(&engine, Form::Workload, Question::Name("/10.1.0.1".into()));
+    assert_eq!(workloads, ["Kubernetes//Pod/ns/p"]);
+}
+
+#[test]
+fn workloads_of_a_node_are_found_by_its_name() {
+    let on_node = pod("app: a", "").replace("spec: {", "spec: {nodeName: node1, ");
+    let engine = world(true, &[on_node, service("web")]);
+    assert_eq!(found(&engine, Form::Address, Question::Node("node1".into())), ["Kubernetes//Pod/ns/p"]);
+    assert!(found(&engine, Form::Address, Question::Node("node2".into())).is_empty());
+}
+
+#[test]
+fn workloads_are_told_without_services() {
+    let engine = world(true, &[pod("app: a", ""), service("web")]);
+    let all = engine.get::<Workloads>(&()).unwrap();
+    assert_eq!(all.iter().map(|resource| &*resource.name).collect::<Vec<_>>(), ["Kubernetes//Pod/ns/p"]);
+    assert_eq!(Workload::decode(all[0].body.clone()).unwrap().uid, "Kubernetes//Pod/ns/p");
+}

@@ -33,7 +33,7 @@ use crate::serve::grpc::Caller;
 pub struct Proven(pub Vec<String>);
 
 /// Types that mean something, and of which a proxy has nothing to get.
-const KNOWN: [&str; 3] = [types::WORKLOAD, types::PROXY_CONFIG, types::BOOTSTRAP];
+const KNOWN: [&str; 2] = [types::PROXY_CONFIG, types::BOOTSTRAP];
 
 /// The mesh, as the xDS server sees it.
 pub struct Mesh {

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use canopus_ambient::{Addresses, Authorizations};
+use canopus_ambient::{Addresses, Authorizations, Form, Lookup, Question, Workloads};
 use canopus_base::FastMap;
 use canopus_base::hash::ContentHash;
 use canopus_engine::{Engine, Query, QueryError, Root, RootId};
@@ -44,6 +44,8 @@ pub(super) struct Key {
 enum Audience {
     Proxy(Proxy),
     View(View),
+    /// Clients on a node that ask for single names.
+    Node(Arc<str>),
     Everyone,
 }
 
@@ -59,7 +61,10 @@ impl Key {
             types::LISTENER if !library => (own(), None),
             types::LISTENER => (own(), names()),
             types::NAME_TABLE => (shared(), None),
-            types::ADDRESS | types::AUTHORIZATION => (Audience::Everyone, None),
+            types::ADDRESS | types::WORKLOAD if !interest.is_wildcard() => {
+                (Audience::Node(proxy.metadata.node_name.as_str().into()), names())
+            }
+            types::ADDRESS | types::WORKLOAD | types::AUTHORIZATION => (Audience::Everyone, None),
             types::CLUSTER | types::ENDPOINT | types::ROUTE | types::SECRET | types::EXTENSION => {
                 (shared(), names())
             }
@@ -74,8 +79,16 @@ impl Key {
         match &self.audience {
             Audience::Everyone => match &*self.type_url {
                 types::ADDRESS => Box::new(Several(vec![engine.watch::<Addresses>(())])),
+                types::WORKLOAD => Box::new(Several(vec![engine.watch::<Workloads>(())])),
                 _ => Box::new(Several(vec![engine.watch::<Authorizations>(())])),
             },
+            Audience::Node(node) => {
+                let form = if *self.type_url == *types::WORKLOAD { Form::Workload } else { Form::Address };
+                let near = (!node.is_empty()).then(|| Question::Node(Arc::clone(node)));
+                let asked = names().map(|name| Question::Name(Arc::clone(name)));
+                let questions = near.into_iter().chain(asked).map(|question| (form, question));
+                Box::new(Several(engine.watch_all::<Lookup>(questions)))
+            }
             Audience::Proxy(proxy) => match &*self.type_url {
                 types::CLUSTER => Box::new(Whole(engine.watch::<Clusters>(proxy.clone()))),
                 types::LISTENER if self.names.is_none() => {

@@ -1,0 +1,162 @@
+//! Addresses for clients that ask for them one by one.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::world::settings;
+use canopus_proto::istio::workload::{Address, Service, Workload, address::Type};
+use canopus_proto::resource::Resource;
+use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
+
+use crate::{service, service_name, workload};
+
+/// What a client wants to know.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Question {
+    /// What goes by a name: the unique id of a workload, `namespace/host` of a service, or `network/address` of either.
+    Name(Arc<str>),
+    /// What runs on a node.
+    Node(Arc<str>),
+}
+
+/// How it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Form {
+    /// Workloads and services as addresses.
+    Address,
+    /// Workloads alone, as they are.
+    Workload,
+}
+
+/// The answer to a question; a service comes with its workloads.
+pub struct Lookup;
+
+impl Query for Lookup {
+    const NAME: &'static str = "ambient_lookup";
+    type Key = (Form, Question);
+    type Value = Vec<Resource>;
+
+    fn run(ctx: &Ctx<'_>, (form, question): &Self::Key) -> Self::Value {
+        let directory = ctx.get::<Directory>(&());
+        let found = match question {
+            Question::Name(name) => directory.named(name),
+            Question::Node(node) => directory.on_node(node),
+        };
+        let told = found.into_iter().map(|entry| match form {
+            Form::Address => Some(&entry.address),
+            Form::Workload => entry.workload.as_ref(),
+        });
+        told.flatten().cloned().collect()
+    }
+}
+
+/// Everything there is to be found.
+struct Directory;
+
+impl Query for Directory {
+    const NAME: &'static str = "ambient_directory";
+    type Key = ();
+    type Value = Entries;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let mut entries = Entries::default();
+        if settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
+            workload::all(ctx).iter().for_each(|workload| entries.add_workload(workload));
+            service::all(ctx).into_iter().for_each(|service| entries.add_service(service));
+        }
+        entries
+    }
+}
+
+/// A workload or a service in the forms in which it is told.
+#[derive(PartialEq)]
+struct Entry {
+    address: Resource,
+    workload: Option<Resource>,
+}
+
+/// Positions of entries by what they are found by.
+type Index = BTreeMap<String, Vec<usize>>;
+
+#[derive(Default, PartialEq)]
+struct Entries {
+    all: Vec<Entry>,
+    workloads: Index,
+    workloads_at: Index,
+    workloads_of: Index,
+    workloads_on: Index,
+    services: Index,
+    services_at: Index,
+}
+
+impl Entries {
+    fn add_workload(&mut self, workload: &Workload) {
+        let at = self.all.len();
+        let addresses = workload.addresses.iter();
+        let aliases: Vec<String> =
+            addresses.filter_map(|octets| alias(&workload.network, octets, None)).collect();
+        for alias in &aliases {
+            self.workloads_at.entry(alias.clone()).or_default().push(at);
+        }
+        for service in workload.services.keys() {
+            self.workloads_of.entry(service.clone()).or_default().push(at);
+        }
+        self.workloads_on.entry(workload.node.clone()).or_default().push(at);
+        self.workloads.entry(workload.uid.clone()).or_default().push(at);
+        let name = workload.uid.as_str();
+        let kind = Type::Workload(workload.clone());
+        let address = Resource::encode(name, &Address { r#type: Some(kind) });
+        self.all.push(Entry {
+            address: address.with_aliases(aliases.iter().map(String::as_str)),
+            workload: Some(Resource::encode(name, workload).with_aliases(aliases)),
+        });
+    }
+
+    fn add_service(&mut self, service: Service) {
+        let at = self.all.len();
+        let addresses = service.addresses.iter();
+        let aliases: Vec<String> =
+            addresses.filter_map(|one| alias(&one.network, &one.address, one.length)).collect();
+        for alias in &aliases {
+            self.services_at.entry(alias.clone()).or_default().push(at);
+        }
+        let name = service_name(&service);
+        self.services.entry(name.clone()).or_default().push(at);
+        let address = Resource::encode(name, &Address { r#type: Some(Type::Service(service)) });
+        self.all.push(Entry { address: address.with_aliases(aliases), workload: None });
+    }
+
+    /// Workloads come before services of the same address.
+    fn named(&self, name: &str) -> Vec<&Entry> {
+        let workloads = self.workloads.get(name).or_else(|| self.workloads_at.get(name));
+        if let Some(workloads) = workloads {
+            return self.at(workloads);
+        }
+        let service = self.services.get(name).or_else(|| self.services_at.get(name));
+        let Some(service) = service.and_then(|services| services.first()) else { return Vec::new() };
+        let mut found = self.at(&[*service]);
+        let members = self.workloads_of.get(&*self.all[*service].address.name);
+        found.extend(members.into_iter().flat_map(|members| self.at(members)));
+        found
+    }
+
+    fn on_node(&self, node: &str) -> Vec<&Entry> {
+        self.workloads_on.get(node).map(|found| self.at(found)).unwrap_or_default()
+    }
+
+    fn at(&self, positions: &[usize]) -> Vec<&Entry> {
+        positions.iter().map(|at| &self.all[*at]).collect()
+    }
+}
+
+/// An address as clients ask for it: `network/address`, with the length of the prefix if it is a range.
+fn alias(network: &str, octets: &[u8], length: Option<u32>) -> Option<String> {
+    let address: IpAddr = match octets.len() {
+        4 => <[u8; 4]>::try_from(octets).ok()?.into(),
+        _ => <[u8; 16]>::try_from(octets).ok()?.into(),
+    };
+    let length = length.map(|length| format!("/{length}")).unwrap_or_default();
+    Some(format!("{network}/{address}{length}"))
+}
