@@ -11,7 +11,7 @@ use crate::{conformance, tidy};
 use summary::{Outcome, Summary};
 
 /// The parts that tests start.
-const PARTS: [Part; 4] = [Part::Envoy, Part::Kube, Part::Consul, Part::Helm];
+const PARTS: [Part; 5] = [Part::Envoy, Part::Grpc, Part::Kube, Part::Consul, Part::Helm];
 
 /// The beginning of the names of tests that need a part built with Go.
 const NEEDS_GO_BUILD: &str = "real_";

@@ -14,6 +14,8 @@ pub enum Part {
     Consul,
     /// Helm, for charts.
     Helm,
+    /// A gRPC client that takes its routes from a control plane.
+    Grpc,
     /// grpcurl, for looking at gRPC servers by hand.
     Grpcurl,
 }
@@ -29,7 +31,7 @@ pub(crate) struct Entry {
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 5] = [Self::Envoy, Self::Kube, Self::Consul, Self::Helm, Self::Grpcurl];
+    pub const ALL: [Self; 6] = [Self::Envoy, Self::Kube, Self::Consul, Self::Helm, Self::Grpc, Self::Grpcurl];
 
     /// The name used on the command line and in the cache.
     pub fn name(self) -> &'static str {
@@ -70,6 +72,7 @@ impl Part {
             Self::Kube => &KUBE,
             Self::Consul => &CONSUL,
             Self::Helm => &HELM,
+            Self::Grpc => &GRPC,
             Self::Grpcurl => &GRPCURL,
         }
     }
@@ -177,6 +180,19 @@ static HELM: Entry = Entry {
     }),
 };
 
+static GRPC: Entry = Entry {
+    name: "grpc",
+    version: "1.85.0",
+    purpose: "client without a proxy, which a control plane tells where its calls go",
+    programs: &["grpc-caller"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources!["grpc/go.mod", "grpc/go.sum", "grpc/main.go"],
+        package: ".",
+        link: &[],
+        cost: "2 CPU-minutes",
+    }),
+};
+
 static GRPCURL: Entry = Entry {
     name: "grpcurl",
     version: "1.9.4",
@@ -204,7 +220,10 @@ mod tests {
     #[test]
     fn unknown_name_is_answered_with_the_known_ones() {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
-        assert_eq!(message, "no part is called `istiod`; there are: envoy, kube, consul, helm, grpcurl");
+        assert_eq!(
+            message,
+            "no part is called `istiod`; there are: envoy, kube, consul, helm, grpc, grpcurl"
+        );
     }
 
     #[test]

