@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a demo talks")]
 
 #[path = "../support/local_mesh.rs"]
+#[allow(dead_code, reason = "shared with tests")]
 mod local_mesh;
 
 use std::collections::BTreeMap;

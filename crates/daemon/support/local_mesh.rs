@@ -1,5 +1,7 @@
 //! A mesh on this machine without Kubernetes: `canopusd` on a directory of files, and stock Envoys attached to it.
 
+pub(crate) mod bootstrap;
+
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -9,6 +11,8 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use canopus_testkit::{Envoy, Process, free_port, http};
 use tempfile::TempDir;
+
+use bootstrap::Bootstrap;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -85,51 +89,25 @@ impl LocalMesh {
 
     /// As [`LocalMesh::gateway`], with the variant of xDS by Envoy's name for it.
     pub(crate) async fn gateway_over(&self, variant: &str) -> Result<Envoy> {
-        let started = Envoy::start(&gateway_bootstrap(self.xds, variant)).await;
+        let metadata = "CLUSTER_ID: local, LABELS: {istio: ingressgateway}";
+        let bootstrap = Bootstrap { metadata, variant, xds: self.xds, ..Bootstrap::default() };
+        let started = Envoy::start(&bootstrap.yaml()).await;
         started.with_context(|| format!("the log of canopusd:\n{}", self.log()))
+    }
+
+    /// Where proxies stand, as `canopusd` tells it on this path.
+    pub(crate) async fn ask(&self, path: &str) -> Result<serde_json::Value> {
+        let answer = http::get(self.http, path).await?.ok()?;
+        serde_json::from_str(&answer).with_context(|| format!("the answer to {path} is not JSON"))
+    }
+
+    /// The process id of `canopusd`, if it runs.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
     }
 
     /// What `canopusd` has logged.
     pub(crate) fn log(&self) -> String {
         self.process.as_ref().map(Process::log).unwrap_or_default()
     }
-}
-
-/// The bootstrap of an Envoy that asks a control plane for everything else.
-fn gateway_bootstrap(xds: SocketAddr, variant: &str) -> String {
-    let (address, port) = (xds.ip(), xds.port());
-    format!(
-        r#"
-node:
-  id: router~127.0.0.1~gateway.demo~demo.svc.cluster.local
-  cluster: gateway.demo
-  metadata:
-    NAMESPACE: demo
-    CLUSTER_ID: local
-    MESH_ID: cluster.local
-    LABELS: {{istio: ingressgateway}}
-dynamic_resources:
-  ads_config:
-    api_type: {variant}
-    transport_api_version: V3
-    set_node_on_first_message_only: true
-    grpc_services: [{{envoy_grpc: {{cluster_name: xds-grpc}}}}]
-  cds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
-  lds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
-static_resources:
-  clusters:
-  - name: xds-grpc
-    type: STATIC
-    connect_timeout: 1s
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {{http2_protocol_options: {{}}}}
-    load_assignment:
-      cluster_name: xds-grpc
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {{address: {{socket_address: {{address: "{address}", port_value: {port}}}}}}}
-"#
-    )
 }

@@ -12,6 +12,7 @@ use tempfile::TempDir;
 
 use crate::agent::Agent;
 use crate::local_mesh::LocalMesh;
+use crate::local_mesh::bootstrap::Bootstrap;
 
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -157,11 +158,7 @@ impl Sidecars {
     /// Fails if a proxy has rejected anything.
     pub(crate) async fn check_accepted(&self) -> Result<()> {
         for proxy in [&self.client, &self.server] {
-            let stats = proxy.envoy.stats().await?;
-            let rejected: Vec<_> = stats
-                .iter()
-                .filter(|(name, count)| name.ends_with("update_rejected") && **count > 0)
-                .collect();
+            let rejected = proxy.envoy.rejections().await?;
             ensure!(rejected.is_empty(), "{rejected:?}\n{}", tail(&self.mesh.log()));
         }
         Ok(())
@@ -172,7 +169,23 @@ impl Proxy {
     async fn start(mesh: &LocalMesh, sockets: &Path, authority: &Authority, who: &Workload) -> Result<Self> {
         let spiffe = format!("spiffe://cluster.local/ns/shop/sa/{}", who.name);
         let agent = Agent::start(sockets, who.name, authority, &spiffe)?;
-        let envoy = Envoy::start(&bootstrap(who, mesh.xds, agent.socket())).await?;
+        let Workload { name, address } = who;
+        // Nothing is intercepted: what it listens on is said by objects.
+        let metadata = format!(
+            "CLUSTER_ID: Kubernetes, WORKLOAD_NAME: {name}-v1, SERVICE_ACCOUNT: {name}, INTERCEPTION_MODE: NONE, \
+             LABELS: {{app: {name}, version: v1}}"
+        );
+        let bootstrap = Bootstrap {
+            kind: "sidecar",
+            address,
+            name: &format!("{name}-1"),
+            namespace: "shop",
+            metadata: &metadata,
+            xds: mesh.xds,
+            agent: Some(agent.socket()),
+            ..Bootstrap::default()
+        };
+        let envoy = Envoy::start(&bootstrap.yaml()).await?;
         Ok(Self { envoy, address: who.address.parse()?, _agent: agent })
     }
 }
@@ -199,56 +212,4 @@ fn command(directory: &Path, ports: Ports, documents: &str, mesh_config: &str) -
 fn tail(log: &str) -> String {
     let lines: Vec<_> = log.lines().collect();
     lines[lines.len().saturating_sub(40)..].join("\n")
-}
-
-/// The bootstrap of a sidecar without interception: everything but its certificate comes from the control plane.
-fn bootstrap(who: &Workload, xds: SocketAddr, agent: &Path) -> String {
-    let Workload { name, address } = who;
-    let (host, port, agent) = (xds.ip(), xds.port(), agent.display());
-    format!(
-        r#"
-node:
-  id: sidecar~{address}~{name}-1.shop~shop.svc.cluster.local
-  cluster: {name}.shop
-  metadata:
-    NAMESPACE: shop
-    CLUSTER_ID: Kubernetes
-    MESH_ID: cluster.local
-    WORKLOAD_NAME: {name}-v1
-    SERVICE_ACCOUNT: {name}
-    INTERCEPTION_MODE: NONE
-    LABELS: {{app: {name}, version: v1}}
-dynamic_resources:
-  ads_config:
-    api_type: DELTA_GRPC
-    transport_api_version: V3
-    set_node_on_first_message_only: true
-    grpc_services: [{{envoy_grpc: {{cluster_name: xds-grpc}}}}]
-  cds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
-  lds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
-static_resources:
-  clusters:
-  - name: xds-grpc
-    type: STATIC
-    connect_timeout: 1s
-    typed_extension_protocol_options: &http2
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {{http2_protocol_options: {{}}}}
-    load_assignment:
-      cluster_name: xds-grpc
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {{address: {{socket_address: {{address: "{host}", port_value: {port}}}}}}}
-  - name: sds-grpc
-    type: STATIC
-    connect_timeout: 1s
-    typed_extension_protocol_options: *http2
-    load_assignment:
-      cluster_name: sds-grpc
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {{address: {{pipe: {{path: "{agent}"}}}}}}
-"#
-    )
 }

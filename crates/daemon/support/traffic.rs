@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use canopus_testkit::http;
 use tokio::task::JoinHandle;
 
-/// Requests in a row until it is stopped; each has to be answered with 200.
+/// Requests until it is stopped; each has to be answered with 200.
 pub(crate) struct Traffic {
     running: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -17,16 +17,23 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
+    /// Starts to send requests for the shop to its gateway.
     pub(crate) fn start(gateway: SocketAddr) -> Self {
+        Self::to(gateway, "shop.example.com", Duration::from_millis(5))
+    }
+
+    /// Starts to send requests for `host` to an address, with a pause after each.
+    pub(crate) fn to(address: SocketAddr, host: &str, pause: Duration) -> Self {
         let running = Arc::new(AtomicBool::new(true));
         let answered = Arc::new(AtomicUsize::new(0));
-        let (go_on, count) = (Arc::clone(&running), Arc::clone(&answered));
+        let (go_on, count, host) = (Arc::clone(&running), Arc::clone(&answered), host.to_owned());
         let task = tokio::spawn(async move {
             while go_on.load(Ordering::Relaxed) {
-                let request = http::request(http::Method::GET, gateway, "/items").host("shop.example.com");
-                request.send().await?.ok()?;
-                count.fetch_add(1, Ordering::Relaxed);
-                tokio::time::sleep(Duration::from_millis(5)).await;
+                let request = http::request(http::Method::GET, address, "/items").host(&host);
+                let answered = request.send().await?.ok();
+                let before = count.fetch_add(1, Ordering::Relaxed);
+                answered.with_context(|| format!("request {before} for {host}"))?;
+                tokio::time::sleep(pause).await;
             }
             Ok(())
         });

@@ -35,10 +35,17 @@ impl Debug {
             .clients()
             .iter()
             .map(|client| {
+                let types = client.types().into_iter();
+                let versions: Map<String, Value> = types
+                    .filter_map(|(type_url, status)| {
+                        Some((type_url.to_string(), status.version?.to_string().into()))
+                    })
+                    .collect();
                 json!({
                     "connection": client.name(),
                     "settled": client.settled(),
                     "outstanding": client.outstanding(),
+                    "versions": versions,
                 })
             })
             .collect();

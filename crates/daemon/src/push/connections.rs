@@ -101,6 +101,8 @@ pub struct TypeStatus {
     pub acked: Option<Message>,
     /// What it certainly has.
     pub accepted: Option<Accepted>,
+    /// The version of the state it has, as far as it has said.
+    pub version: Option<ContentHash>,
     /// What it last rejected; gone once it accepts something.
     pub rejected: Option<Rejection>,
     /// Messages it was sent so far.
@@ -226,10 +228,13 @@ impl Connection {
                 status.acked = last.map(|sent| Message { time: Stamp::now(), ..sent.clone() });
                 status.accepted =
                     last.map(|sent| Accepted { set: accepted.clone(), revision: sent.revision });
+                status.version = status.acked.as_ref().map(|acked| acked.version);
                 status.rejected = None;
             }
-            SessionEvent::Current { type_url, revision, accepted, .. } => {
-                state.of(type_url).accepted = Some(Accepted { set: accepted.clone(), revision: *revision });
+            SessionEvent::Current { type_url, version, revision, accepted } => {
+                let status = state.of(type_url);
+                status.accepted = Some(Accepted { set: accepted.clone(), revision: *revision });
+                status.version = Some(*version);
             }
             SessionEvent::Nacked { type_url, nonce, code, message, .. } => {
                 let status = state.of(type_url);

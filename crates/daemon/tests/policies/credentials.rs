@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,6 +18,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::local_mesh::LocalMesh;
+use crate::local_mesh::bootstrap::Bootstrap;
 use crate::sidecars::PATIENCE;
 
 const HOST: &str = "shop.example.com";
@@ -98,58 +98,6 @@ fn der(certified: &Certified) -> Result<CertificateDer<'static>> {
     Ok(CertificateDer::from_pem_slice(certified.certificate.as_bytes())?)
 }
 
-/// A gateway that shows a certificate of its own to the control plane. Its address is not that of the upstream: a proxy is
-/// what the mesh knows of its address.
-fn bootstrap(xds: SocketAddr, files: &Path) -> String {
-    let (address, port, files) = (xds.ip(), xds.port(), files.display());
-    format!(
-        r#"
-node:
-  id: router~127.0.0.5~gateway.demo~demo.svc.cluster.local
-  cluster: gateway.demo
-  metadata:
-    NAMESPACE: demo
-    SERVICE_ACCOUNT: gateway
-    CLUSTER_ID: Kubernetes
-    LABELS: {{istio: ingressgateway}}
-dynamic_resources:
-  ads_config:
-    api_type: DELTA_GRPC
-    transport_api_version: V3
-    set_node_on_first_message_only: true
-    grpc_services: [{{envoy_grpc: {{cluster_name: xds-grpc}}}}]
-  cds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
-  lds_config: {{ads: {{}}, resource_api_version: V3, initial_fetch_timeout: 0s}}
-static_resources:
-  clusters:
-  - name: xds-grpc
-    type: STATIC
-    connect_timeout: 1s
-    typed_extension_protocol_options:
-      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
-        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-        explicit_http_config: {{http2_protocol_options: {{}}}}
-    transport_socket:
-      name: envoy.transport_sockets.tls
-      typed_config:
-        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
-        sni: istiod.istio-system.svc
-        common_tls_context:
-          alpn_protocols: [h2]
-          tls_certificates:
-          - certificate_chain: {{filename: "{files}/gateway.crt"}}
-            private_key: {{filename: "{files}/gateway.key"}}
-          validation_context:
-            trusted_ca: {{filename: "{files}/root.crt"}}
-    load_assignment:
-      cluster_name: xds-grpc
-      endpoints:
-      - lb_endpoints:
-        - endpoint: {{address: {{socket_address: {{address: "{address}", port_value: {port}}}}}}}
-"#
-    )
-}
-
 #[tokio::test]
 async fn gateway_serves_with_the_certificate_of_a_secret_and_follows_it() -> Result<()> {
     let (mesh_authority, web) = (Authority::new()?, Authority::new()?);
@@ -183,7 +131,15 @@ async fn gateway_serves_with_the_certificate_of_a_secret_and_follows_it() -> Res
         command.arg(format!("--{flag}={}", files.join(file).display()));
     }
     let mesh = LocalMesh::launch(command, directory).await?;
-    let envoy = Envoy::start(&bootstrap(secure, &files)).await;
+    // Its address is not that of the upstream: a proxy is what the mesh knows of its address.
+    let bootstrap = Bootstrap {
+        address: "127.0.0.5",
+        metadata: "SERVICE_ACCOUNT: gateway, CLUSTER_ID: Kubernetes, LABELS: {istio: ingressgateway}",
+        xds: secure,
+        certificates: Some(&files),
+        ..Bootstrap::default()
+    };
+    let envoy = Envoy::start(&bootstrap.yaml()).await;
     let envoy = envoy.with_context(|| format!("the log of canopusd:\n{}", mesh.log()))?;
 
     let visited = |expected: CertificateDer<'static>| {
