@@ -59,6 +59,7 @@ spec:
 struct Shop {
     mesh: LocalMesh,
     gateway: SocketAddr,
+    monitoring: SocketAddr,
     documents: String,
     _upstreams: [Echo; 2],
 }
@@ -78,9 +79,10 @@ impl Shop {
         fs::write(objects.join("shop.yaml"), format!("{documents}---\n{more}"))?;
         let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
         command.arg("discovery").arg("--configDir").arg(&objects).args(["--registries=Mock", "--snapshot="]);
-        command.envs(environment.iter().copied());
+        let monitoring = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        command.arg(format!("--monitoringAddr={monitoring}")).envs(environment.iter().copied());
         let mesh = LocalMesh::launch(command, directory).await?;
-        Ok(Self { mesh, gateway, documents, _upstreams: upstreams })
+        Ok(Self { mesh, gateway, monitoring, documents, _upstreams: upstreams })
     }
 
     /// Writes the shop with a route of this timeout and these documents, as one change.
@@ -121,7 +123,7 @@ impl Shop {
     }
 
     async fn metric(&self, name: &str) -> Result<String> {
-        let page = http::get(self.mesh.http, "/metrics").await?.body;
+        let page = http::get(self.monitoring, "/metrics").await?.body;
         let line = page.lines().find_map(|line| line.strip_prefix(name));
         Ok(line.with_context(|| format!("no {name} in {page}"))?.trim().to_owned())
     }
