@@ -20,11 +20,11 @@ use http::{HeaderMap, HeaderValue, header};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream as Incoming;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
 use tonic::transport::Server;
 use tonic::transport::server::{Connected, TcpConnectInfo};
-use tonic::{Status, Streaming};
 use tower_service::Service;
 
 pub use options::Options;
@@ -33,7 +33,7 @@ use crate::names::NamePool;
 use crate::plane::{ControlPlane, Peer};
 use crate::session::{Protocol, Request, Session};
 use body::StreamBody;
-use decode::{RequestDecoder, RequestMessage};
+use decode::{RequestMessage, Requests};
 use stream::Stream;
 
 const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
@@ -105,8 +105,7 @@ impl<C: ControlPlane> AdsService<C> {
     ) -> http::Response<Body> {
         let options = &self.shared.options;
         let (head, body) = request.into_parts();
-        let decoder = RequestDecoder::<M>::new(options.limits.names);
-        let requests = Streaming::new_request(decoder, body, None, Some(options.max_request_bytes));
+        let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits.names);
         let (responses, pending) = mpsc::channel(1);
         let stream = Stream {
             shared: self.shared.clone(),

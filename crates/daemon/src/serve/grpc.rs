@@ -10,14 +10,15 @@ use axum::Router;
 use axum::http::{Request, Response, Version, header};
 use canopus_xds::server::{AdsService, Options, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, StreamExt as _};
 use tonic::body::Body;
 use tonic::transport::Error;
 use tonic::transport::server::Connected;
 use tower_service::Service;
+use tracing::debug;
 
 use super::health::{self, Health};
 use super::reflection;
@@ -57,7 +58,8 @@ impl Grpc {
         listener: TcpListener,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        self.serve_on(TcpListenerStream::new(listener), shutdown).await
+        let incoming = TcpListenerStream::new(listener).map(|accepted| accepted.map(prompt));
+        self.serve_on(incoming, shutdown).await
     }
 
     /// Serves with TLS until `shutdown`, then ends the streams and waits for them.
@@ -103,6 +105,14 @@ impl Grpc {
             () = overdue => Ok(()),
         }
     }
+}
+
+/// The same connection, on which small responses do not wait for company.
+pub(super) fn prompt(stream: TcpStream) -> TcpStream {
+    if let Err(error) = stream.set_nodelay(true) {
+        debug!(%error, "a connection stays as slow as it is");
+    }
+    stream
 }
 
 /// A connection gRPC can be spoken over.

@@ -1,12 +1,18 @@
-//! Requests from bytes, with a bound on what they may unfold to.
+//! Requests from bytes, with bounds on what they may be and what they may unfold to.
 
+use std::future::poll_fn;
 use std::marker::PhantomData;
+use std::pin::Pin;
 
-use bytes::Buf;
+use bytes::{Buf, Bytes, BytesMut};
 use canopus_proto::Message;
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
-use tonic::Status;
-use tonic::codec::{DecodeBuf, Decoder};
+use http_body::Body as _;
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+/// What precedes each gRPC message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
 
 /// A request message of one of the protocol variants.
 pub(super) trait RequestMessage: Message + Default + Send + 'static {
@@ -22,36 +28,85 @@ impl RequestMessage for DeltaDiscoveryRequest {
     const NAME_FIELDS: &'static [u64] = &[3, 4, 5, 8, 9];
 }
 
-/// Decodes requests that have no more than so many names.
+/// The requests of one stream.
 ///
-/// An empty name takes two bytes on the wire and a dozen times that in memory, so the size of a message alone is no bound.
-pub(super) struct RequestDecoder<M> {
+/// A stream is idle most of its life, and the largest request is often one of its first: memory for requests is held only
+/// while a part of one is there.
+pub(super) struct Requests<M> {
+    body: Body,
+    bytes: BytesMut,
+    max_bytes: usize,
     max_names: usize,
     message: PhantomData<fn() -> M>,
 }
 
-impl<M> RequestDecoder<M> {
-    pub(super) fn new(max_names: usize) -> Self {
-        Self { max_names, message: PhantomData }
+impl<M: RequestMessage> Requests<M> {
+    /// The requests in `body`, each of no more than so many bytes and names.
+    ///
+    /// An empty name takes two bytes on the wire and a dozen times that in memory, so the size of a message alone is no
+    /// bound.
+    pub(super) fn new(body: Body, max_bytes: usize, max_names: usize) -> Self {
+        Self { body, bytes: BytesMut::new(), max_bytes, max_names, message: PhantomData }
+    }
+
+    /// The next request; `None` when the client says no more. Nothing is lost when the wait is given up.
+    pub(super) async fn next(&mut self) -> Result<Option<M>, Status> {
+        loop {
+            if let Some(message) = self.take()? {
+                return Ok(Some(message));
+            }
+            match self.chunk().await {
+                Some(Ok(chunk)) => self.bytes.extend_from_slice(&chunk),
+                // The client went away, which it may.
+                Some(Err(status)) if status.code() == Code::Cancelled => return Ok(None),
+                Some(Err(status)) => return Err(status),
+                None if self.bytes.is_empty() => return Ok(None),
+                None => return Err(Status::internal("the stream ended within a request")),
+            }
+        }
+    }
+
+    /// The next bytes; nothing at the end.
+    async fn chunk(&mut self) -> Option<Result<Bytes, Status>> {
+        loop {
+            match poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await? {
+                Err(status) => return Some(Err(status)),
+                Ok(frame) => {
+                    if let Ok(chunk) = frame.into_data() {
+                        return Some(Ok(chunk));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The first request of those that are wholly there.
+    fn take(&mut self) -> Result<Option<M>, Status> {
+        let Some([compressed, length @ ..]) = self.bytes.first_chunk::<PREFIX>() else { return Ok(None) };
+        if *compressed != 0 {
+            return Err(Status::internal("a request is compressed, and nobody said how"));
+        }
+        let length = u32::from_be_bytes(*length) as usize;
+        if length > self.max_bytes {
+            let message = format!("a request of {length} bytes, where {} are the most", self.max_bytes);
+            return Err(Status::resource_exhausted(message));
+        }
+        let Some(request) = self.bytes.get(PREFIX..PREFIX + length) else { return Ok(None) };
+        let request = decode(request, self.max_names)?;
+        self.bytes.advance(PREFIX + length);
+        if self.bytes.is_empty() {
+            self.bytes = BytesMut::new();
+        }
+        Ok(Some(request))
     }
 }
 
-impl<M: RequestMessage> Decoder for RequestDecoder<M> {
-    type Item = M;
-    type Error = Status;
-
-    fn decode(&mut self, buf: &mut DecodeBuf<'_>) -> Result<Option<M>, Status> {
-        let bytes = buf.copy_to_bytes(buf.remaining());
-        let names = count_fields(&bytes, M::NAME_FIELDS);
-        if names > self.max_names {
-            let message = format!("more than {} resource names in one request", self.max_names);
-            return Err(Status::resource_exhausted(message));
-        }
-        let decoded = M::decode(bytes);
-        let decoded =
-            decoded.map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))?;
-        Ok(Some(decoded))
+fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status> {
+    if count_fields(bytes, M::NAME_FIELDS) > max_names {
+        let message = format!("more than {max_names} resource names in one request");
+        return Err(Status::resource_exhausted(message));
     }
+    M::decode(bytes).map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
 }
 
 /// How often these fields occur at the top level of an encoded message. Counting stops where it is malformed, which the
@@ -95,9 +150,54 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use http_body_util::Full;
     use proptest::prelude::*;
 
     use super::*;
+
+    fn framed(request: &DeltaDiscoveryRequest) -> Vec<u8> {
+        let body = request.encode_to_vec();
+        let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+        [&[0], length.as_slice(), &body].concat()
+    }
+
+    fn requests(bytes: Vec<u8>, max_bytes: usize) -> Requests<DeltaDiscoveryRequest> {
+        Requests::new(Body::new(Full::new(Bytes::from(bytes))), max_bytes, 10)
+    }
+
+    fn named(name: &str) -> DeltaDiscoveryRequest {
+        DeltaDiscoveryRequest { resource_names_subscribe: vec![name.into()], ..Default::default() }
+    }
+
+    #[tokio::test]
+    async fn requests_come_one_by_one_and_leave_no_memory_behind() {
+        let mut requests = requests([framed(&named("a")), framed(&named("b"))].concat(), 1000);
+        assert_eq!(requests.next().await.unwrap(), Some(named("a")));
+        assert_eq!(requests.next().await.unwrap(), Some(named("b")));
+        assert_eq!(requests.bytes.capacity(), 0);
+        assert_eq!(requests.next().await.unwrap(), None);
+    }
+
+    #[tokio::test]
+    async fn request_that_is_too_large_is_refused_by_its_prefix() {
+        let mut requests = requests(framed(&named(&"x".repeat(2000)))[..PREFIX].to_vec(), 1000);
+        assert_eq!(requests.next().await.unwrap_err().code(), Code::ResourceExhausted);
+    }
+
+    #[tokio::test]
+    async fn stream_that_ends_within_a_request_is_an_error() {
+        let whole = framed(&named("a"));
+        for length in [1, PREFIX, whole.len() - 1] {
+            let status = requests(whole[..length].to_vec(), 1000).next().await.unwrap_err();
+            assert_eq!(status.code(), Code::Internal, "{length} bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn compressed_request_is_an_error() {
+        let status = requests(vec![1, 0, 0, 0, 0], 1000).next().await.unwrap_err();
+        assert_eq!(status.code(), Code::Internal);
+    }
 
     #[test]
     fn every_name_is_counted() {

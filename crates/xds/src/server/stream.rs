@@ -6,10 +6,10 @@ use std::time::Duration;
 use canopus_proto::envoy::config::core::v3::Node;
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
-use tonic::{Code, Status, Streaming};
+use tonic::Status;
 use tracing::info;
 
-use super::decode::RequestMessage;
+use super::decode::{RequestMessage, Requests};
 use super::{Drain, Shared};
 use crate::interest::Interest;
 use crate::plane::{ControlPlane, Peer, Refusal, Source};
@@ -22,7 +22,7 @@ pub(super) struct Stream<C: ControlPlane, M> {
     pub(super) shared: Arc<Shared<C>>,
     pub(super) protocol: Protocol,
     pub(super) peer: Peer,
-    pub(super) requests: Streaming<M>,
+    pub(super) requests: Requests<M>,
     pub(super) responses: mpsc::Sender<Response>,
 }
 
@@ -50,7 +50,7 @@ where
         let Some(first) = self.first_request(&mut drain).await? else {
             return Ok(());
         };
-        let connected = self.connect(first.node.clone()).await?;
+        let connected = connect(&self.shared, &self.peer, first.node.clone()).await?;
         self.converse(&connected, first, drain).await
     }
 
@@ -58,24 +58,16 @@ where
     async fn first_request(&mut self, drain: &mut Drain) -> Result<Option<Request>, Status> {
         loop {
             let request = tokio::select! {
-                request = next_request(&mut self.requests) => request?,
+                request = self.requests.next() => request?.map(Into::into),
                 () = drained(drain) => return Ok(None),
             };
-            let Some(request) = request else {
+            let Some(request): Option<Request> = request else {
                 return Ok(None);
             };
             if self.shared.plane.kind(&request.type_url) != Kind::Report {
                 return Ok(Some(request));
             }
         }
-    }
-
-    async fn connect(&self, node: Option<Node>) -> Result<Connected<C>, Status> {
-        let Some(node) = node.filter(|node| !node.id.is_empty()) else {
-            return Err(Status::invalid_argument("missing node information"));
-        };
-        let client = self.shared.plane.connect(&self.peer, node).await?;
-        Ok(Connected { plane: self.shared.plane.clone(), client })
     }
 
     async fn converse(
@@ -92,7 +84,7 @@ where
         session.on_request(first, connected)?;
         loop {
             tokio::select! {
-                sent = self.send_all(&mut session, connected) => sent?,
+                sent = send_all(&self.responses, &mut session, connected) => sent?,
                 () = drained(&mut drain) => return Ok(()),
             }
             // A request that came with a change is answered from the world after it.
@@ -102,27 +94,44 @@ where
                 () = &mut dismissed => return Ok(()),
                 () = &mut expiry => return Ok(()),
                 revision = next_revision(&mut revisions) => session.on_revision(revision),
-                request = next_request(&mut self.requests) => match request? {
-                    Some(request) => session.on_request(request, connected)?,
+                request = self.requests.next() => match request? {
+                    Some(request) => session.on_request(request.into(), connected)?,
                     None => return Ok(()),
                 },
             }
         }
     }
+}
 
-    /// Hands over everything the session has to say, one response at a time as the transport takes them.
-    async fn send_all(&self, session: &mut Session, connected: &Connected<C>) -> Result<(), Status> {
-        loop {
-            let response = session.next_response(connected)?;
-            for event in session.take_events() {
-                connected.plane.observe(&connected.client, event);
-            }
-            let Some(response) = response else {
-                return Ok(());
-            };
-            if self.responses.send(response).await.is_err() {
-                return Err(Status::cancelled("the stream was closed"));
-            }
+/// Makes the client known to the control plane.
+async fn connect<C: ControlPlane>(
+    shared: &Shared<C>,
+    peer: &Peer,
+    node: Option<Node>,
+) -> Result<Connected<C>, Status> {
+    let Some(node) = node.filter(|node| !node.id.is_empty()) else {
+        return Err(Status::invalid_argument("missing node information"));
+    };
+    let client = shared.plane.connect(peer, node).await?;
+    Ok(Connected { plane: shared.plane.clone(), client })
+}
+
+/// Hands over everything the session has to say, one response at a time as the transport takes them.
+async fn send_all<C: ControlPlane>(
+    responses: &mpsc::Sender<Response>,
+    session: &mut Session,
+    connected: &Connected<C>,
+) -> Result<(), Status> {
+    loop {
+        let response = session.next_response(connected)?;
+        for event in session.take_events() {
+            connected.plane.observe(&connected.client, event);
+        }
+        let Some(response) = response else {
+            return Ok(());
+        };
+        if responses.send(response).await.is_err() {
+            return Err(Status::cancelled("the stream was closed"));
         }
     }
 }
@@ -150,15 +159,6 @@ impl<C: ControlPlane> Source for Connected<C> {
 
     fn identifier(&self, type_url: &str) -> Option<String> {
         self.plane.identifier(type_url)
-    }
-}
-
-async fn next_request<M: Into<Request>>(requests: &mut Streaming<M>) -> Result<Option<Request>, Status> {
-    match requests.message().await {
-        Ok(request) => Ok(request.map(Into::into)),
-        // The code that gRPC gives to messages that are too large.
-        Err(status) if status.code() == Code::OutOfRange => Err(Status::resource_exhausted(status.message())),
-        Err(status) => Err(status),
     }
 }
 

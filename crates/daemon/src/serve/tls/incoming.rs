@@ -17,7 +17,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 use tracing::{debug, warn};
 
-use super::super::grpc::Caller;
+use super::super::grpc::{Caller, prompt};
 use super::{Acceptor, verifier};
 
 /// How long a handshake may take.
@@ -62,7 +62,7 @@ pub fn incoming(listener: TcpListener, acceptor: Acceptor) -> impl Stream<Item =
                 () = ready.closed() => return,
             };
             let stream = match accepted {
-                Ok((stream, _)) => stream,
+                Ok((stream, _)) => prompt(stream),
                 Err(error) => {
                     warn!(%error, "a connection cannot be accepted");
                     sleep(PAUSE).await;
