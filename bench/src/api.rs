@@ -1,5 +1,6 @@
-//! Writes to the Kubernetes API server, over one connection.
+//! Writes to the Kubernetes API server.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
@@ -15,6 +16,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::Value;
 use tokio::net::TcpStream;
+use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
@@ -24,11 +26,16 @@ const ANSWER_LIMIT: usize = 4 << 20;
 /// Requests of a bulk load that are under way at once.
 const AT_ONCE: usize = 16;
 
-/// The administrator's connection to an API server.
+/// The administrator's connection to an API server, which is opened again when the server closes it. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Api {
-    sender: SendRequest<Full<Bytes>>,
-    authority: String,
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    sender: Mutex<SendRequest<Full<Bytes>>>,
+    address: SocketAddr,
+    tls: TlsConnector,
     authorization: String,
 }
 
@@ -42,14 +49,19 @@ impl Api {
             .with_root_certificates(roots)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"h2".to_vec()];
-        let stream = TcpStream::connect(kube.address()).await?;
-        stream.set_nodelay(true)?;
-        let name = ServerName::from(kube.address().ip());
-        let stream = TlsConnector::from(Arc::new(config)).connect(name, stream).await?;
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
-        tokio::spawn(connection);
+        let (address, tls) = (kube.address(), TlsConnector::from(Arc::new(config)));
+        let sender = Mutex::new(open(address, &tls).await?);
         let authorization = format!("Bearer {}", kube.token());
-        Ok(Self { sender, authority: kube.address().to_string(), authorization })
+        Ok(Self { shared: Arc::new(Shared { sender, address, tls, authorization }) })
+    }
+
+    /// The connection, a new one if the server has closed the last: it does so when nothing is said for a while.
+    async fn sender(&self) -> Result<SendRequest<Full<Bytes>>> {
+        let mut sender = self.shared.sender.lock().await;
+        if sender.is_closed() {
+            *sender = open(self.shared.address, &self.shared.tls).await?;
+        }
+        Ok(sender.clone())
     }
 
     /// Creates an object in a collection; one that is there already is left as it is.
@@ -96,11 +108,11 @@ impl Api {
         let what = format!("{method} {path}");
         let request = Request::builder()
             .method(method)
-            .uri(format!("https://{}{path}", self.authority))
-            .header(header::AUTHORIZATION, &self.authorization)
+            .uri(format!("https://{}{path}", self.shared.address))
+            .header(header::AUTHORIZATION, &self.shared.authorization)
             .header(header::CONTENT_TYPE, content)
             .body(Full::new(body))?;
-        let response = self.sender.clone().send_request(request).await.with_context(|| what.clone())?;
+        let response = self.sender().await?.send_request(request).await.with_context(|| what.clone())?;
         let status = response.status();
         let answer = Limited::new(response.into_body(), ANSWER_LIMIT).collect().await;
         let answer = answer.map_err(anyhow::Error::from_boxed)?.to_bytes();
@@ -109,4 +121,13 @@ impl Api {
         ensure!(status.is_success() || expected, "{what}: {status}: {}", String::from_utf8_lossy(&answer));
         Ok(status)
     }
+}
+
+async fn open(address: SocketAddr, tls: &TlsConnector) -> Result<SendRequest<Full<Bytes>>> {
+    let stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let stream = tls.connect(ServerName::from(address.ip()), stream).await?;
+    let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+    tokio::spawn(connection);
+    Ok(sender)
 }

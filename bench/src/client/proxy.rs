@@ -154,6 +154,10 @@ impl Proxy {
                 self.incoming.present.push(held.name);
             }
         }
+        // A response that crossed a change of mind brings what is no longer wanted.
+        if !kind.is_wildcard() && self.watch(kind).wanted.binary_search(&held.name).is_err() {
+            return;
+        }
         let before = self.watch_mut(kind).put(held);
         if before != Some(hash) {
             if record.is_expected(kind, held.name) {

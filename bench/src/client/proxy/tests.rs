@@ -83,6 +83,8 @@ fn cluster_that_goes_takes_its_endpoints_along() {
     let said = respond(&mut proxy, &mut record, Kind::Cds, &[], &["a"]);
     assert_eq!(delta(&said[1]).resource_names_unsubscribe, ["a"]);
     assert!(proxy.held(Kind::Eds).is_empty());
+    respond(&mut proxy, &mut record, Kind::Eds, &[("a", b"2".to_vec())], &[]);
+    assert!(proxy.held(Kind::Eds).is_empty(), "what comes late is not wanted any more");
 }
 
 #[test]
