@@ -56,6 +56,7 @@ impl Applier {
                     let status = update.status;
                     tokio::task::block_in_place(|| self.apply(update, seen));
                     if status {
+                        self.dispatcher.set_sources(self.intake.world().status());
                         self.release(grace_is_over);
                     }
                 }

@@ -1,6 +1,7 @@
 //! The command line of `canopusd`.
 
 mod arguments;
+mod completion;
 mod request;
 
 use std::io::Write as _;
@@ -10,6 +11,7 @@ use canopus_runtime::flags::{self, Flags};
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
 
+use self::completion::Shell;
 use self::request::RequestArgs;
 use crate::discovery::{self, DiscoveryArgs};
 
@@ -38,6 +40,12 @@ enum Command {
     },
     /// Print the version.
     Version(VersionFlags),
+    /// Print a script that teaches a shell the commands and flags: `source <(canopusd completion bash)`.
+    Completion {
+        /// The shell.
+        #[arg(value_enum)]
+        shell: Shell,
+    },
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -71,6 +79,7 @@ pub fn main() -> ExitCode {
         },
         Command::Flags { output } => print(&flags::render(&Flags::from_env().list(), output.into())),
         Command::Version(flags) => print(&version::render(&BuildInfo::current(), flags)),
+        Command::Completion { shell } => print(&completion::script(&Cli::command(), shell)),
     }
 }
 

@@ -5,6 +5,7 @@ mod shelf;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use axum::extract::ConnectInfo;
 use canopus_base::spiffe::Identity;
@@ -13,7 +14,8 @@ use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::Settings;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_runtime::flags::{
-    Flag, PILOT_ENABLE_XDS_IDENTITY_CHECK, XDS_AUTH, XDS_AUTH_PLAINTEXT, types::Bool,
+    ENABLE_XDS_API_GENERATOR_AUTH, Flag, PILOT_ENABLE_XDS_IDENTITY_CHECK, XDS_AUTH, XDS_AUTH_PLAINTEXT,
+    types::Bool,
 };
 use canopus_runtime::ready::Readiness;
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
@@ -27,6 +29,7 @@ use crate::debug::Debug;
 use crate::push::Dispatcher;
 use crate::serve::Turnstile;
 use crate::serve::grpc::Caller;
+use crate::spans::{Attribute, Tracer, Within};
 
 /// The identities that were proved for a stream, in the peer's extensions; absent if none had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +44,7 @@ pub struct Mesh {
     shelves: Shelves,
     debug: Debug,
     authenticators: Arc<Authenticators>,
+    tracer: Arc<Tracer>,
     turnstile: Turnstile,
     readiness: Option<Readiness>,
 }
@@ -51,6 +55,7 @@ impl Mesh {
         Self {
             debug: Debug::new(Arc::clone(&dispatcher)),
             authenticators: Arc::new(Authenticators::certificates(dispatcher.engine().clone())),
+            tracer: Arc::new(Tracer::off()),
             dispatcher,
             shelves: Shelves::default(),
             turnstile: Turnstile::new(0.0),
@@ -68,6 +73,12 @@ impl Mesh {
     #[must_use]
     pub fn recognising(self, authenticators: Arc<Authenticators>) -> Self {
         Self { authenticators, ..self }
+    }
+
+    /// The same, with spans of what is generated.
+    #[must_use]
+    pub fn traced(self, tracer: Arc<Tracer>) -> Self {
+        Self { tracer, ..self }
     }
 
     /// What the process has to wait for before it serves, if anything.
@@ -106,9 +117,20 @@ impl Mesh {
         })
     }
 
+    /// Records that what a client gets of a type was looked up or made.
+    fn trace(&self, client: &Client, type_url: &str, started: SystemTime, succeeded: bool) {
+        let attributes = [
+            ("canopus.proxy", Attribute::Text(client.connection.proxy.id.id.clone())),
+            ("canopus.type", Attribute::Text(type_url.to_owned())),
+            ("canopus.succeeded", Attribute::Truth(succeeded)),
+        ];
+        let revision = self.dispatcher.engine().revision().number();
+        self.tracer.record("generate", Within::Revision(revision), started, attributes);
+    }
+
     /// What is answered to a question for a type of which there is nothing.
     fn unknown(&self, client: &Client, type_url: &str) -> Result<ResourceSet, Refusal> {
-        if KNOWN.contains(&type_url) {
+        if KNOWN.contains(&type_url) || !self.flag(ENABLE_XDS_API_GENERATOR_AUTH) {
             return Ok(ResourceSet::default());
         }
         let settings = self.dispatcher.engine().read::<Settings>(&());
@@ -190,10 +212,18 @@ impl ControlPlane for Mesh {
             let answer = || self.debug.answer_xds(&client.connection, type_url, interest);
             return tokio::task::block_in_place(answer);
         }
-        match client.resources(&self.dispatcher, &self.shelves, type_url, interest) {
+        let started = self.tracer.is_on().then(SystemTime::now);
+        let found = client.resources(&self.dispatcher, &self.shelves, type_url, interest);
+        if let Some(started) = started {
+            self.trace(client, type_url, started, found.is_ok());
+        }
+        match found {
             Ok(Some(set)) => Ok(set),
             Ok(None) => self.unknown(client, type_url),
-            Err(error) => Err(failed(client, type_url, &error)),
+            Err(error) => {
+                self.dispatcher.failed();
+                Err(failed(client, type_url, &error))
+            }
         }
     }
 
@@ -210,6 +240,10 @@ impl ControlPlane for Mesh {
             warn!(proxy = client.connection.proxy.node_id, %type_url, reason = %message, "rejected by the proxy");
         }
         self.dispatcher.note(&client.connection, &event);
+    }
+
+    fn handed_over(&self, _: &Client, took: Duration) {
+        self.dispatcher.handed_over(took);
     }
 
     async fn dismissed(&self, client: &Client) {

@@ -4,6 +4,7 @@
 //! access rules are Istio's, because istioctl and scripts read them; what Istio has no word for is added beside it.
 
 mod access;
+mod ambient;
 mod answer;
 mod clients;
 mod config_dump;
@@ -27,7 +28,7 @@ use std::sync::Arc;
 
 use canopus_engine::{Engine, QueryError};
 use canopus_mesh::world::{MeshSettings, Settings};
-use canopus_runtime::flags::UNSAFE_ENABLE_ADMIN_ENDPOINTS;
+use canopus_runtime::flags::{Flag, UNSAFE_ENABLE_ADMIN_ENDPOINTS, types::Bool};
 
 pub use access::{Authenticator, Caller};
 pub use answer::Answer;
@@ -147,6 +148,11 @@ impl Debug {
             return Answer::forbidden();
         }
         (endpoint.handler)(self, question).unwrap_or_else(|error| Answer::failed(&error))
+    }
+
+    /// Whether a feature is on.
+    pub(crate) fn flag(&self, flag: Flag<Bool>) -> bool {
+        self.settings().flags.get(flag)
     }
 
     /// Whether there is such an endpoint.

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
 use canopus_engine::{Batch, Engine};
@@ -27,16 +28,18 @@ use crate::debug::Debug;
 use crate::envoy_filters;
 use crate::http;
 use crate::jwks::KeyKeeper;
-use crate::metrics::Metrics;
+use crate::metrics::{AdmissionMetrics, Metrics};
 use crate::pace::Pace;
-use crate::push::{Cause, Dispatcher, Reason, Revisions, Stamp};
+use crate::push::{Cause, Dispatcher, Observer, Reason, Revisions, Stamp};
 use crate::quarantine::Warden;
 use crate::secret_access::{self, AccessKeeper};
 use crate::serve::certificates::Certificates;
 use crate::serve::grpc::Grpc;
 use crate::serve::ports::{PortArgs, Ports};
+use crate::serve::webhook::Admission;
 use crate::settings::SettingsKeeper;
 use crate::sources::{Opened, Opener, Plan, SourceArgs};
+use crate::spans::Tracer;
 
 const SCOPES: &[Scope] = &[
     Scope::new("ads", "Streams of proxies").covering(&[
@@ -54,6 +57,47 @@ const SCOPES: &[Scope] = &[
         .covering(&["canopus_daemon::authentication", "canopus_daemon::serve::tls"]),
 ];
 
+const MESH: &str = "Mesh";
+
+/// Flags that manifests for istiod give and that change nothing here.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Taken for the sake of manifests, without effect")]
+struct UnusedArgs {
+    /// Namespace of the secrets that lead to remote clusters: they are not read yet.
+    #[arg(long = "clusterRegistriesNamespace", value_name = "NAMESPACE")]
+    cluster_registries_namespace: Option<String>,
+    /// Namespace of the node agent: nodes are not untainted yet.
+    #[arg(long = "cniNamespace", value_name = "NAMESPACE")]
+    cni_namespace: Option<String>,
+    /// Whether to serve profiles: there is no profiler in the process, and /debug/pprof says so.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    profile: Option<String>,
+    /// Port of the introspection page: /debug tells what it would.
+    #[arg(long = "ctrlz_port", value_name = "PORT")]
+    ctrlz_port: Option<String>,
+    /// Address of the introspection page.
+    #[arg(long = "ctrlz_address", value_name = "ADDRESS")]
+    ctrlz_address: Option<String>,
+}
+
+impl UnusedArgs {
+    /// The names of those that were given.
+    fn given(&self) -> Vec<&'static str> {
+        let Self { cluster_registries_namespace, cni_namespace, profile, ctrlz_port, ctrlz_address } = self;
+        [
+            ("clusterRegistriesNamespace", cluster_registries_namespace),
+            ("cniNamespace", cni_namespace),
+            ("profile", profile),
+            ("ctrlz_port", ctrlz_port),
+            ("ctrlz_address", ctrlz_address),
+        ]
+        .into_iter()
+        .filter(|(_, value)| value.is_some())
+        .map(|(name, _)| name)
+        .collect()
+    }
+}
+
 /// Flags of `canopusd discovery`. Names are pilot-discovery's.
 #[derive(Args, Debug)]
 pub struct DiscoveryArgs {
@@ -61,29 +105,31 @@ pub struct DiscoveryArgs {
     sources: SourceArgs,
     #[command(flatten)]
     ports: PortArgs,
+    #[command(flatten)]
+    unused: UnusedArgs,
     /// File with the mesh configuration; Istio's defaults fill what it leaves out. Without it, the ConfigMap `istio` counts.
-    #[arg(long = "meshConfig", value_name = "FILE", default_value = "./etc/istio/config/mesh")]
+    #[arg(help_heading = MESH, long = "meshConfig", value_name = "FILE", default_value = "./etc/istio/config/mesh")]
     mesh_config: PathBuf,
     /// File with the networks of the mesh.
-    #[arg(long = "networksConfig", value_name = "FILE", default_value = "./etc/istio/config/meshNetworks")]
+    #[arg(help_heading = MESH, long = "networksConfig", value_name = "FILE", default_value = "./etc/istio/config/meshNetworks")]
     networks_config: PathBuf,
     /// Namespace of the control plane; without, $POD_NAMESPACE or istio-system.
-    #[arg(short, long)]
+    #[arg(help_heading = MESH, short, long)]
     namespace: Option<String>,
     /// DNS suffix of services that live in a namespace.
-    #[arg(long, default_value = "cluster.local")]
+    #[arg(help_heading = MESH, long, default_value = "cluster.local")]
     domain: String,
     /// Name of the cluster this control plane belongs to; without, $CLUSTER_ID or Kubernetes.
-    #[arg(long = "clusterID", value_name = "NAME")]
+    #[arg(help_heading = MESH, long = "clusterID", value_name = "NAME")]
     cluster_id: Option<String>,
     /// Other names of clusters, such as alias=Kubernetes, separated by commas: clients may say either.
-    #[arg(long = "clusterAliases", value_name = "ALIAS=NAME", value_delimiter = ',')]
+    #[arg(help_heading = MESH, long = "clusterAliases", value_name = "ALIAS=NAME", value_delimiter = ',')]
     cluster_aliases: Vec<String>,
     /// Whether an object whose effect proxies reject is held at the value they last accepted; without, $CANOPUS_QUARANTINE
     /// or true.
-    #[arg(long, value_name = "BOOL")]
+    #[arg(help_heading = MESH, long, value_name = "BOOL")]
     quarantine: Option<bool>,
-    #[command(flatten)]
+    #[command(flatten, next_help_heading = "Log")]
     log: LogFlags,
 }
 
@@ -113,9 +159,13 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
 }
 
 async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
+    let started = SystemTime::now();
     let flags = Arc::new(Flags::from_env());
     for warning in flags.warnings() {
         warn!("{warning}");
+    }
+    for flag in args.unused.given() {
+        info!("flag --{flag} has no effect here");
     }
     let shutdown = Shutdown::new();
     shutdown.stop_on_signals().context("cannot handle signals")?;
@@ -132,9 +182,16 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     engine.apply(batch);
     let registry = registry();
     let metrics = Arc::new(Metrics::new(&registry));
+    let (tracer, exporter) = Tracer::new(&flags)?;
+    let tracer = Arc::new(tracer);
+    if let Some(exporter) = exporter {
+        tasks.spawn("spans", exporter.run());
+    }
     let (wishes, wanted) = secret_access::channel();
     let (revisions, revision) = Revisions::new(engine.revision().number());
-    let dispatcher = Dispatcher::new(engine, vec![metrics.clone(), Arc::new(revisions), Arc::new(wishes)]);
+    let observers: Vec<Arc<dyn Observer>> =
+        vec![metrics.clone(), Arc::new(revisions), Arc::new(wishes), tracer.clone()];
+    let dispatcher = Dispatcher::new(engine, observers);
     crate::metrics::collect_model(&registry, &dispatcher);
 
     let plan = Plan::new(&args.sources, &flags, &settings.settings().mesh)?;
@@ -184,7 +241,10 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let streams_per_second = flags.get(PILOT_MAX_REQUESTS_PER_SECOND);
     let mesh = Mesh::new(Arc::clone(&dispatcher))
         .guarded(readiness.clone(), streams_per_second)
-        .recognising(Arc::clone(&authenticators));
+        .recognising(Arc::clone(&authenticators))
+        .traced(Arc::clone(&tracer));
+    let admission =
+        Admission { metrics: Arc::new(AdmissionMetrics::new(&registry)), tracer: Arc::clone(&tracer) };
     let ports = Ports {
         args: &args.ports,
         grpc: Grpc::new(Arc::new(mesh), args.ports.options()),
@@ -195,12 +255,16 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
             debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
             authenticator: authenticators,
         },
+        admission,
         shutdown: &shutdown,
     };
     ports.open_early().await?;
     // A proxy must never be told that a world nobody has read yet is an empty one.
     tokio::select! {
-        () = readiness.wait() => ports.open(&tasks).await?,
+        () = readiness.wait() => {
+            ports.open(&tasks).await?;
+            tracer.started(started);
+        }
         () = shutdown.requested() => {}
     }
 

@@ -1,12 +1,14 @@
 //! The plain HTTP ports: one to administer the process, one to watch it.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::Router;
-use axum::extract::State;
+use axum::extract::{ConnectInfo, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
+use axum::{Extension, Router};
+use canopus_runtime::flags::METRICS_LOCALHOST_ACCESS_ONLY;
 use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::version::BuildInfo;
@@ -62,7 +64,14 @@ async fn ready(State(served): State<Served>) -> Response {
     (StatusCode::SERVICE_UNAVAILABLE, format!("waiting for: {}\n", pending.join(", "))).into_response()
 }
 
-async fn exposition(State(served): State<Served>) -> impl IntoResponse {
+async fn exposition(
+    State(served): State<Served>,
+    peer: Option<Extension<ConnectInfo<SocketAddr>>>,
+) -> Response {
+    let is_local = peer.is_some_and(|Extension(ConnectInfo(peer))| peer.ip().to_canonical().is_loopback());
+    if !is_local && served.debug.flag(METRICS_LOCALHOST_ACCESS_ONLY) {
+        return (StatusCode::FORBIDDEN, "Only requests from localhost are allowed\n").into_response();
+    }
     let text = tokio::task::spawn_blocking(move || served.metrics.encode()).await;
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.unwrap_or_default())
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.unwrap_or_default()).into_response()
 }

@@ -35,6 +35,11 @@ const LONGEST_RETRY: Duration = Duration::from_secs(60 * 60);
 /// How long keys stay in use that cannot be fetched anew.
 const LONGEST_USE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
+/// How servers are spoken to that the system's authorities vouch for.
+pub(crate) fn tls_client() -> Result<rustls::ClientConfig, rustls::Error> {
+    client::tls(false)
+}
+
 /// Asks servers for keys.
 pub(crate) struct KeyServer(Client);
 

@@ -22,6 +22,7 @@ mod secret_access;
 pub mod serve;
 mod settings;
 mod sources;
+pub mod spans;
 mod timer;
 mod wire;
 

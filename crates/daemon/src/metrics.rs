@@ -2,23 +2,27 @@
 //!
 //! [`Metrics`] is told what happens on the push path; [`collect_model`] looks at the mesh whenever somebody asks.
 
+mod admission;
 mod events;
 mod model;
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
 use canopus_runtime::metrics::catalogue::{
     CANOPUS_CHANGE_TO_ACK_SECONDS, CANOPUS_PUSH_BYTES_TOTAL, CANOPUS_PUSH_RECIPIENTS_TOTAL,
     CANOPUS_PUSHES_TOTAL, PILOT_DEBOUNCE_TIME, PILOT_INBOUND_UPDATES, PILOT_K8S_CFG_EVENTS,
-    PILOT_K8S_REG_EVENTS, PILOT_PROXY_CONVERGENCE_TIME, PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS,
-    PILOT_PUSHCONTEXT_INIT_SECONDS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS, PILOT_XDS_CDS_REJECT,
+    PILOT_K8S_ENDPOINTS_WITH_NO_PODS, PILOT_K8S_REG_EVENTS, PILOT_PROXY_CONVERGENCE_TIME,
+    PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS, PILOT_PUSHCONTEXT_INIT_SECONDS,
+    PILOT_TOTAL_XDS_INTERNAL_ERRORS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS, PILOT_XDS_CDS_REJECT,
     PILOT_XDS_CONFIG_SIZE_BYTES, PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT,
-    PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES, PILOT_XDS_RDS_REJECT,
+    PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES, PILOT_XDS_RDS_REJECT, PILOT_XDS_SEND_TIME,
 };
 use canopus_runtime::metrics::{Counter, Family, Gauge, Histogram, Registry};
 use canopus_xds::{Code, SessionEvent, types};
 use parking_lot::Mutex;
 
+pub use admission::AdmissionMetrics;
 pub use model::collect_model;
 
 use crate::push::{Connection, ConnectionId, Observer, Push, Stamp};
@@ -40,6 +44,9 @@ pub struct Metrics {
     apply_time: Histogram,
     queue_time: Histogram,
     convergence_time: Histogram,
+    send_time: Histogram,
+    internal_errors: Family<Counter, 0>,
+    endpoints_before_pods: Family<Counter, 0>,
     updates: Family<Counter, 1>,
     registry_events: Family<Counter, 2>,
     configuration_events: Family<Counter, 2>,
@@ -92,6 +99,9 @@ impl Metrics {
             apply_time: registry.value(PILOT_PUSHCONTEXT_INIT_SECONDS),
             queue_time: registry.value(PILOT_PROXY_QUEUE_TIME),
             convergence_time: registry.value(PILOT_PROXY_CONVERGENCE_TIME),
+            send_time: registry.value(PILOT_XDS_SEND_TIME),
+            internal_errors: registry.family(PILOT_TOTAL_XDS_INTERNAL_ERRORS),
+            endpoints_before_pods: registry.family(PILOT_K8S_ENDPOINTS_WITH_NO_PODS),
             updates: registry.family(PILOT_INBOUND_UPDATES),
             registry_events: registry.family(PILOT_K8S_REG_EVENTS),
             configuration_events: registry.family(PILOT_K8S_CFG_EVENTS),
@@ -184,6 +194,14 @@ impl Observer for Metrics {
             | SessionEvent::Acked { .. }
             | SessionEvent::Reported { .. } => {}
         }
+    }
+
+    fn handed_over(&self, took: Duration) {
+        self.send_time.observe_duration(took);
+    }
+
+    fn failed(&self) {
+        self.internal_errors.with([]).inc();
     }
 
     fn disconnected(&self, connection: &Connection) {

@@ -9,6 +9,6 @@ pub(crate) mod ports;
 mod reflection;
 pub mod tls;
 pub(crate) mod web;
-pub(crate) mod webhook;
+pub mod webhook;
 
 pub(crate) use admission::Turnstile;

@@ -26,6 +26,7 @@ use tracing::{info, warn};
 
 /// Flags that say where objects come from. Names are pilot-discovery's, where it has them.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Sources")]
 pub(crate) struct SourceArgs {
     /// Directory of YAML or JSON files (or one file) to read objects from; watched for changes. Istio's kinds are then read
     /// from there and not from Kubernetes.

@@ -28,6 +28,14 @@ impl Writer {
         self
     }
 
+    /// A number of eight bytes.
+    #[must_use]
+    pub(crate) fn fixed64(mut self, field: u32, value: u64) -> Self {
+        self.key(field, FIXED64);
+        self.0.put_u64_le(value);
+        self
+    }
+
     /// Bytes, a text or a message; written even if empty, so that a message is there.
     #[must_use]
     pub(crate) fn bytes(mut self, field: u32, value: impl AsRef<[u8]>) -> Self {
@@ -119,11 +127,13 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         let inner = Writer::new().bytes(1, "text").number(2, 0);
-        let message = Writer::new().number(1, 300).bytes(2, &inner).number(16, u64::MAX);
+        let message =
+            Writer::new().number(1, 300).bytes(2, &inner).fixed64(15, u64::MAX).number(16, u64::MAX);
         let read = fields(message.finish()).unwrap();
         let expected = [
             (1, Value::Number(300)),
             (2, Value::Bytes(Bytes::from_static(b"\x0a\x04text"))),
+            (15, Value::Number(u64::MAX)),
             (16, Value::Number(u64::MAX)),
         ];
         assert_eq!(read, expected);

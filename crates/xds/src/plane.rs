@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopus_proto::envoy::config::core::v3::Node;
 use http::{Extensions, HeaderMap};
@@ -116,6 +117,9 @@ pub trait ControlPlane: Send + Sync + 'static {
 
     /// Takes note of what happens in the client's session.
     fn observe(&self, _client: &Self::Client, _event: SessionEvent) {}
+
+    /// Takes note of how long the transport took to take a response.
+    fn handed_over(&self, _client: &Self::Client, _took: Duration) {}
 
     /// Waits until the control plane wants the client's stream to end.
     fn dismissed(&self, _client: &Self::Client) -> impl Future<Output = ()> + Send {

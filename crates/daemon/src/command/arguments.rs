@@ -105,6 +105,35 @@ mod tests {
     }
 
     #[test]
+    fn every_flag_of_pilot_discovery_is_known() {
+        let command = Cli::command();
+        let discovery = command.find_subcommand(DEFAULT).unwrap();
+        let flags = "caCertFile clusterAliases clusterID clusterRegistriesNamespace cniNamespace configDir ctrlz_address \
+            ctrlz_port domain grpcAddr httpAddr httpsAddr keepaliveInterval keepaliveMaxServerConnectionAge \
+            keepaliveTimeout kubeconfig kubernetesApiBurst kubernetesApiQPS log_as_json log_caller log_output_level \
+            log_stacktrace_level log_target meshConfig monitoringAddr namespace networksConfig profile registries \
+            secureGRPCAddr shutdownDuration tls-cipher-suites tls-min-version tlsCertFile tlsKeyFile";
+        let unknown: Vec<_> = flags.split_whitespace().filter(|flag| !is_known(discovery, flag)).collect();
+        assert_eq!(unknown, [""; 0]);
+        let arguments = ["canopusd", DEFAULT, "--profile", "--cniNamespace=x", "--ctrlz_port", "9876"];
+        let again = Cli::command().try_get_matches_from(arguments);
+        assert!(again.is_ok(), "{:?}", again.err());
+    }
+
+    #[test]
+    fn help_is_grouped_by_what_flags_are_about() {
+        let mut command = Cli::command();
+        let help = command.find_subcommand_mut(DEFAULT).unwrap().render_long_help().to_string();
+        let places: Vec<_> = ["Sources:", "Ports:", "TLS:", "Connections:", "Mesh:", "Log:"]
+            .map(|heading| help.find(&format!("\n{heading}\n")))
+            .into_iter()
+            .collect();
+        assert!(places.iter().all(Option::is_some), "{places:?} in {help}");
+        let (mesh, log) = (places[4].unwrap(), places[5].unwrap());
+        assert!((mesh..log).contains(&help.find("--meshConfig").unwrap()), "{help}");
+    }
+
+    #[test]
     fn arguments_of_the_chart_are_understood() {
         let (kept, unknown) = known_of(&[
             "discovery",

@@ -8,6 +8,7 @@ use axum::extract::{ConnectInfo, Path, RawQuery, State};
 use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::any;
 use axum::{Extension, Router};
+use canopus_runtime::flags::ENABLE_DEBUG_ON_HTTP;
 
 use super::{Answer, Authenticator, Caller, Debug, Parameters, Question};
 
@@ -32,6 +33,9 @@ pub fn routes(debug: Arc<Debug>, authenticator: Arc<dyn Authenticator>) -> Route
 
 /// The index is for everybody.
 async fn index(State(served): State<Served>) -> Response<Body> {
+    if !served.debug.flag(ENABLE_DEBUG_ON_HTTP) {
+        return Answer::not_found().into();
+    }
     served.debug.index().into()
 }
 
@@ -43,7 +47,8 @@ async fn answer(
     headers: HeaderMap,
 ) -> Response<Body> {
     let profiler = endpoint.starts_with(PROFILER);
-    if !profiler && !served.debug.knows(&endpoint) {
+    let is_known = profiler || served.debug.knows(&endpoint);
+    if !is_known || !served.debug.flag(ENABLE_DEBUG_ON_HTTP) {
         return Answer::not_found().into();
     }
     let Some(caller) = caller(&served, peer.map(|Extension(ConnectInfo(peer))| peer), &headers).await else {

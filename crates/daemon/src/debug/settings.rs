@@ -7,6 +7,7 @@ use canopus_engine::QueryError;
 use canopus_mesh::network::{NetworkGateway, NetworkGateways};
 use canopus_mesh::world::Objects;
 use canopus_proto::json;
+use canopus_sources::status::{Phase, SourceStatus};
 use serde_json::{Map, Value, json};
 
 use super::objects::PoliciesByNamespace;
@@ -23,14 +24,18 @@ impl Debug {
         Ok(Answer::json(question, &self.gateways_json()?))
     }
 
-    /// The clusters whose objects are known. A process that serves has read all of its own.
+    /// The clusters whose objects are known, and how far each can be trusted.
     pub(super) fn clusterz(&self, question: &Question) -> Result<Answer, QueryError> {
         let own = self.settings().cluster.clone();
         let keys = self.engine().keys::<Objects>();
         let others: BTreeSet<_> =
             keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
         let all = std::iter::once(&own).chain(others);
-        let all = all.map(|name| json!({"id": &**name, "secretName": "", "syncStatus": "synced"}));
+        let sources = self.dispatcher.sources();
+        let all = all.map(|name| {
+            let own: Vec<_> = sources.iter().filter(|status| *status.source.cluster == **name).collect();
+            cluster_json(name, &own)
+        });
         Ok(Answer::json(question, &all.collect()))
     }
 
@@ -70,12 +75,6 @@ impl Debug {
         Ok(Answer::json(question, &Value::Null))
     }
 
-    /// What ztunnel would get.
-    pub(super) fn ambientz(&self, question: &Question) -> Result<Answer, QueryError> {
-        let none = json!({"workloads": null, "services": null, "policies": null});
-        Ok(Answer::json(question, &none))
-    }
-
     /// How often each kind of result was computed.
     pub(super) fn krtz(&self, question: &Question) -> Result<Answer, QueryError> {
         let families = self.engine().evaluations().into_iter();
@@ -95,6 +94,26 @@ impl Debug {
         let unresolved = gateways.iter().filter(|gateway| !is_address(gateway));
         Ok(or_null(unresolved.map(gateway_json).collect()))
     }
+}
+
+/// A cluster in Istio's words, and where they do not do, why in ours.
+fn cluster_json(name: &str, sources: &[&SourceStatus]) -> Value {
+    let state = match sources {
+        sources if sources.iter().all(|source| source.is_live()) => "synced",
+        sources if !sources.iter().all(|source| source.is_known()) => "syncing",
+        _ => "timeout",
+    };
+    let mut cluster = json!({"id": name, "secretName": "", "syncStatus": state});
+    let behind: Vec<Value> = sources
+        .iter()
+        .flat_map(|source| source.parts.iter().map(move |part| (&source.source.name, part)))
+        .filter(|(_, part)| !matches!(part.phase, Phase::Live | Phase::Absent { .. }))
+        .map(|(source, part)| json!({"source": source, "part": part.part.to_string(), "state": part.phase.to_string()}))
+        .collect();
+    if !behind.is_empty() {
+        cluster["behind"] = Value::from(behind);
+    }
+    cluster
 }
 
 fn is_address(gateway: &NetworkGateway) -> bool {

@@ -16,6 +16,8 @@ use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_runtime::flags::Flags;
+use canopus_sources::status::{PartStatus, Phase, SourceStatus};
+use canopus_sources::{Part, SourceInfo};
 use canopus_testkit::http::{self, Method, StatusCode};
 use canopus_xds::{Code, Interest, Names, Refusal, ResourceSet, SessionEvent, types};
 use serde_json::{Value, json};
@@ -71,13 +73,17 @@ impl Authenticator for Tokens {
 
 impl Lab {
     async fn open(flags: &[(&str, &str)]) -> Self {
+        Self::with(flags, SERVICE).await
+    }
+
+    async fn with(flags: &[(&str, &str)], objects: &str) -> Self {
         let mut batch = Batch::new();
         let variables: BTreeMap<String, String> =
             flags.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
         let settings = MeshSettings { flags: Arc::new(Flags::read(&variables)), ..MeshSettings::default() };
         batch.set::<Settings>((), settings);
         let mut origins = Vec::new();
-        for outcome in decode_documents(SERVICE, &Limits::default(), Options::watch()) {
+        for outcome in decode_documents(objects, &Limits::default(), Options::watch()) {
             let object = outcome.unwrap().value;
             let origin = Origin::new("Kubernetes", object.key());
             origins.push(origin.clone());
@@ -269,6 +275,75 @@ async fn why_names_the_objects_behind_a_cluster_and_no_others() {
     let (status, _) = lab.get("why?proxyID=cart-1.shop&resource=none-such").await;
     assert_eq!(status, StatusCode::NOT_FOUND);
     assert_eq!(lab.get("why?proxyID=cart-1.shop").await.0, StatusCode::BAD_REQUEST);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn why_names_the_patches_that_applied() {
+    let patch = "
+---
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: patience, namespace: shop}
+spec:
+  configPatches:
+  - applyTo: CLUSTER
+    match: {cluster: {service: cart.shop.svc.cluster.local}}
+    patch: {operation: MERGE, value: {connect_timeout: 3s}}
+";
+    let lab = Lab::with(&[], &format!("{SERVICE}{patch}")).await;
+    lab.connect("cart-1", "shop");
+    let why =
+        lab.json("why?proxyID=cart-1.shop&resource=outbound|80||cart.shop.svc.cluster.local&type=CDS").await;
+    let applied = json!([{
+        "object": "EnvoyFilter/shop/patience", "cluster": "Kubernetes", "patch": 0,
+        "applyTo": "CLUSTER", "operation": "MERGE",
+    }]);
+    assert_eq!(why["envoyFilters"], applied, "{why:#}");
+    let why =
+        lab.json("why?proxyID=cart-1.shop&resource=outbound|80||cart.shop.svc.cluster.local&type=EDS").await;
+    assert_eq!(why["envoyFilters"], json!([]), "{why:#}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clusters_are_told_by_how_far_they_can_be_trusted() {
+    let lab = Lab::open(&[]).await;
+    let with = |phases: &[Phase]| {
+        let parts =
+            phases.iter().map(|phase| PartStatus { part: Part::Whole, phase: phase.clone() }).collect();
+        let source = Arc::new(SourceInfo::new("kubernetes:Kubernetes", "Kubernetes", 0));
+        lab.dispatcher.set_sources(vec![SourceStatus { source, parts, problems: Vec::new() }]);
+    };
+    let synced = json!([{"id": "Kubernetes", "secretName": "", "syncStatus": "synced"}]);
+    assert_eq!(lab.json("clusterz").await, synced);
+    with(&[Phase::Live, Phase::Absent { reason: "no definition".into() }]);
+    assert_eq!(lab.json("clusterz").await, synced);
+    with(&[Phase::Live, Phase::Waiting { reason: None }]);
+    assert_eq!(lab.json("clusterz").await[0]["syncStatus"], "syncing");
+    with(&[Phase::Stale { reason: "connection refused".into() }]);
+    let stale = lab.json("clusterz").await;
+    assert_eq!(stale[0]["syncStatus"], "timeout");
+    assert_eq!(stale[0]["behind"][0]["state"], "stale: connection refused");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn endpoints_are_not_there_over_http_if_told_so() {
+    let lab = Lab::open(&[("ENABLE_DEBUG_ON_HTTP", "false")]).await;
+    assert_eq!(lab.get("syncz").await.0, StatusCode::NOT_FOUND);
+    let system = lab.connect("istiod", "istio-system");
+    let list = Interest::Names(Names::new(["list"]));
+    assert!(lab.debug.answer_xds(&system, types::DEBUG, &list).is_ok(), "they are over xDS");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_ztunnels_are_told_can_be_read() {
+    let off = Lab::open(&[]).await.json("ambientz").await;
+    assert_eq!(off, json!({"workloads": null, "services": null, "policies": null}));
+    let lab = Lab::open(&[("PILOT_ENABLE_AMBIENT", "true")]).await;
+    let told = lab.json("ambientz").await;
+    let services = told["services"].as_array().unwrap();
+    let cart = services.iter().find(|service| service["hostname"] == "cart.shop.svc.cluster.local").unwrap();
+    // The text of the address, as proto-JSON writes bytes.
+    assert_eq!(cart["addresses"][0]["address"], "MTAuMS4wLjE=", "{told:#}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

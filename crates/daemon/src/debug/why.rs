@@ -6,6 +6,7 @@ use axum::http::StatusCode;
 use canopus_api::Kind;
 use canopus_engine::{Query, QueryError, Read, ReadKind, Snapshot};
 use canopus_envoy::endpoint::Assignment;
+use canopus_envoy::envoy_filter::{Outcome, Report};
 use canopus_envoy::extension::Extensions;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::route_config::Routes;
@@ -40,7 +41,9 @@ impl Debug {
             return Ok(Answer::text(StatusCode::NOT_FOUND, text));
         };
         let reads = reads_of(&world, &client.proxy, &type_url, name)?;
-        Ok(Answer::json(question, &answer(&client, &type_url, name, &reads)))
+        let mut answer = answer(&client, &type_url, name, &reads);
+        answer["envoyFilters"] = patches(&world, &client.proxy, &type_url)?;
+        Ok(Answer::json(question, &answer))
     }
 }
 
@@ -105,6 +108,34 @@ fn patched(made: Vec<Read>, all: Vec<Read>) -> Vec<Read> {
     let patches = all.into_iter().filter(|read| is_filter(read) && is_new(read));
     let patches: Vec<Read> = patches.map(|read| Read { depth: 1, via: None, ..read }).collect();
     made.into_iter().chain(patches).collect()
+}
+
+/// The patches of EnvoyFilters that applied to something of this type at a proxy.
+fn patches(world: &Snapshot, proxy: &Proxy, type_url: &str) -> Result<Value, QueryError> {
+    let report = world.get::<Report>(proxy)?;
+    let applied =
+        report.iter().filter(|one| one.outcome == Outcome::Applied && patched_type(one.apply_to) == type_url);
+    Ok(applied
+        .map(|one| {
+            json!({
+                "object": name_of(&one.patch.filter),
+                "cluster": &*one.patch.filter.cluster,
+                "patch": one.patch.index,
+                "applyTo": one.apply_to,
+                "operation": one.operation,
+            })
+        })
+        .collect())
+}
+
+/// The type that patches of a kind go into.
+fn patched_type(apply_to: &str) -> &'static str {
+    match apply_to {
+        "CLUSTER" => types::CLUSTER,
+        "ROUTE_CONFIGURATION" | "VIRTUAL_HOST" | "HTTP_ROUTE" => types::ROUTE,
+        "EXTENSION_CONFIG" => types::EXTENSION,
+        _ => types::LISTENER,
+    }
 }
 
 /// The objects that were read with the shortest way to each, those that were looked for in vain, and the settings.

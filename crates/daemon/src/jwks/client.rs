@@ -170,7 +170,7 @@ fn relative_to(uri: &Uri, place: &str) -> Result<Uri, FetchError> {
 }
 
 /// The settings of connections to servers that the system's authorities vouch for.
-fn tls(unchecked: bool) -> Result<ClientConfig, rustls::Error> {
+pub(super) fn tls(unchecked: bool) -> Result<ClientConfig, rustls::Error> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if let Ok(extra) = std::fs::read(EXTRA_ROOTS) {

@@ -1,7 +1,8 @@
 //! What comes from sources.
 
-use canopus_api::Kind;
+use canopus_api::kube::EndpointSlice;
 use canopus_api::registry::Category;
+use canopus_api::{Kind, Object, ObjectKey};
 use canopus_engine::Engine;
 use canopus_mesh::world::{Objects, Origin};
 use canopus_sources::Update;
@@ -19,6 +20,17 @@ impl Metrics {
                 (_, None) => "delete",
             };
             self.event(key.kind, event);
+            if let Some(Object::EndpointSlice(slice)) = object {
+                let knows = |pod: &ObjectKey| {
+                    let with_it =
+                        update.changes.get(&(cluster.clone(), pod.clone())).is_some_and(Option::is_some);
+                    with_it || engine.read::<Objects>(&Origin::new(cluster.clone(), pod.clone())).is_some()
+                };
+                let missing = pods_behind(slice).filter(|pod| !knows(pod)).count();
+                if missing > 0 {
+                    self.endpoints_before_pods.with([]).inc_by(missing as u64);
+                }
+            }
         }
     }
 
@@ -34,6 +46,15 @@ impl Metrics {
             self.updates.with([update]).inc();
         }
     }
+}
+
+/// The pods that a slice says are behind its endpoints.
+pub(super) fn pods_behind(slice: &EndpointSlice) -> impl Iterator<Item = ObjectKey> {
+    let pods = slice.spec.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref());
+    pods.filter(|target| &*target.kind == "Pod").map(|target| {
+        let namespace = if target.namespace.is_empty() { &slice.meta.namespace } else { &target.namespace };
+        ObjectKey::new(Kind::Pod, namespace, &target.name)
+    })
 }
 
 /// What events of a kind are called where they say which services and workloads there are. Namespaces are watched twice.

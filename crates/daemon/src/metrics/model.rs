@@ -1,10 +1,12 @@
 //! What the mesh consists of, counted when somebody asks.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
-use canopus_api::Kind;
 use canopus_api::istio::DestinationRule;
+use canopus_api::kube::EndpointSlice;
+use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{Ctx, Query, Snapshot};
 use canopus_mesh::endpoint::{Endpoints, Health};
 use canopus_mesh::service::{AllServices, Registry as ServiceRegistry, Resolution};
@@ -13,24 +15,27 @@ use canopus_runtime::metrics::catalogue::{
     CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
     CANOPUS_OBJECTS_NOT_CONVERGED, CANOPUS_QUARANTINE_TOTAL, CANOPUS_QUARANTINED_OBJECTS, ENDPOINT_NO_POD,
     ISTIOD_MANAGED_CLUSTERS, PILOT_DESTRULE_SUBSETS, PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS,
-    PILOT_EDS_NO_INSTANCES, PILOT_ENDPOINT_NOT_READY, PILOT_SERVICES, PILOT_VIRT_SERVICES,
+    PILOT_EDS_NO_INSTANCES, PILOT_ENDPOINT_NOT_READY, PILOT_K8S_ENDPOINTS_PENDING_POD, PILOT_SERVICES,
+    PILOT_VIRT_SERVICES,
 };
 use canopus_runtime::metrics::{Collected, Registry};
 use canopus_xds::types;
 
+use super::events::pods_behind;
 use crate::push::Dispatcher;
 
 /// Has the registry look at the mesh behind a dispatcher at each scrape.
 pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>) {
     let dispatcher: Weak<Dispatcher> = Arc::downgrade(dispatcher);
+    let pending_before = AtomicBool::new(false);
     registry.collect(move |collected| {
         if let Some(dispatcher) = dispatcher.upgrade() {
-            collect(collected, &dispatcher);
+            collect(collected, &dispatcher, &pending_before);
         }
     });
 }
 
-fn collect(collected: &mut Collected, dispatcher: &Dispatcher) {
+fn collect(collected: &mut Collected, dispatcher: &Dispatcher, pending_before: &AtomicBool) {
     let world = dispatcher.engine().snapshot();
     let counts = world.get::<Counts>(&()).map(|counts| counts.as_ref().clone()).unwrap_or_default();
     collected.push(PILOT_SERVICES, [], counts.services as f64);
@@ -40,6 +45,10 @@ fn collect(collected: &mut Collected, dispatcher: &Dispatcher) {
     collected.push(PILOT_DESTRULE_SUBSETS, [], counts.duplicate_subsets as f64);
     collected.push(PILOT_EDS_NO_INSTANCES, [], empty_assignments(dispatcher, &world) as f64);
     collected.push(PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, [], counts.unresolvable as f64);
+    // Told once there was any, as it is then worth watching.
+    if pending_before.fetch_or(counts.pending > 0, Ordering::Relaxed) || counts.pending > 0 {
+        collected.push(PILOT_K8S_ENDPOINTS_PENDING_POD, [], counts.pending as f64);
+    }
     clusters(collected, &world);
     let behind = dispatcher.connections().all().iter().filter(|one| !one.outstanding().is_empty()).count();
     collected.push(CANOPUS_CLIENTS_BEHIND, [], behind as f64);
@@ -87,6 +96,8 @@ struct Numbers {
     virtual_services: usize,
     not_ready: usize,
     without_pod: usize,
+    /// Those of them that are to have a pod.
+    pending: usize,
     unresolvable: usize,
     duplicate_subsets: usize,
 }
@@ -114,8 +125,23 @@ impl Query for Counts {
             let dns = matches!(service.resolution, Resolution::Dns | Resolution::DnsRoundRobin);
             numbers.unresolvable += usize::from(dns && endpoints.is_empty());
         }
+        if numbers.without_pod > 0 {
+            numbers.pending = pending(ctx);
+        }
         numbers
     }
+}
+
+/// Endpoints whose pod is named and not known.
+fn pending(ctx: &Ctx<'_>) -> usize {
+    let slices: Vec<(Origin, Arc<EndpointSlice>)> = objects_of(ctx);
+    let missing = |(origin, slice): &(Origin, Arc<EndpointSlice>)| {
+        let is_missing = |pod: &ObjectKey| {
+            ctx.read::<Objects>(&Origin::new(origin.cluster.clone(), pod.clone())).is_none()
+        };
+        pods_behind(slice).filter(is_missing).count()
+    };
+    slices.iter().map(missing).sum()
 }
 
 /// Subsets that an earlier rule for the same host of the same namespace has already.

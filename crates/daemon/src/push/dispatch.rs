@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use canopus_engine::{Batch, Engine, RootId};
 use canopus_mesh::proxy::Proxy;
+use canopus_sources::status::SourceStatus;
 use canopus_xds::SessionEvent;
 use canopus_xds::session::Protocol;
 use parking_lot::Mutex;
@@ -27,6 +28,7 @@ pub struct Dispatcher {
     connections: Connections,
     quarantine: Quarantine,
     observers: Vec<Arc<dyn Observer>>,
+    sources: Mutex<Arc<[SourceStatus]>>,
     /// Pushes are written down in the order of their revisions.
     writing: Mutex<()>,
 }
@@ -41,6 +43,7 @@ impl Dispatcher {
             connections: Connections::default(),
             quarantine: Quarantine::default(),
             observers,
+            sources: Mutex::default(),
             writing: Mutex::new(()),
         })
     }
@@ -152,6 +155,26 @@ impl Dispatcher {
     /// The sessions that look at one of these results.
     pub(crate) fn watchers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
         self.beacons.watchers(roots)
+    }
+
+    /// Tells observers that a response was taken after this time.
+    pub(crate) fn handed_over(&self, took: Duration) {
+        self.observe(|observer| observer.handed_over(took));
+    }
+
+    /// Tells observers that something could not be generated.
+    pub(crate) fn failed(&self) {
+        self.observe(|observer| observer.failed());
+    }
+
+    /// How the sources of the world are doing.
+    pub fn sources(&self) -> Arc<[SourceStatus]> {
+        Arc::clone(&self.sources.lock())
+    }
+
+    /// Has it known how the sources are doing.
+    pub(crate) fn set_sources(&self, status: Vec<SourceStatus>) {
+        *self.sources.lock() = status.into();
     }
 
     /// From now on `beacon` lights up when one of these results changes.

@@ -1,5 +1,7 @@
 //! Being told what happens on the push path.
 
+use std::time::Duration;
+
 use canopus_xds::SessionEvent;
 use tokio::sync::watch;
 
@@ -19,6 +21,12 @@ pub trait Observer: Send + Sync {
 
     /// Something happened in a proxy's session; the connection knows of it already.
     fn happened(&self, _connection: &Connection, _event: &SessionEvent) {}
+
+    /// The transport of some proxy took a response after this time.
+    fn handed_over(&self, _took: Duration) {}
+
+    /// Something a proxy asked for could not be generated.
+    fn failed(&self) {}
 
     /// A proxy is gone.
     fn disconnected(&self, _connection: &Connection) {}

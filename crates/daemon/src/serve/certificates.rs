@@ -23,6 +23,7 @@ const MOUNTED: &str = "./var/run/secrets/istiod";
 
 /// Flags about TLS. Names are pilot-discovery's.
 #[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "TLS")]
 pub(crate) struct TlsArgs {
     /// File with the root certificates by which clients are verified.
     #[arg(long = "caCertFile", value_name = "FILE", default_value = "")]

@@ -15,11 +15,15 @@ use tracing::{info, warn};
 
 use super::certificates::{Certificates, TlsArgs};
 use super::grpc::Grpc;
+use super::webhook::Admission;
 use super::{tls, web, webhook};
 use crate::http;
 
+const CONNECTIONS: &str = "Connections";
+
 /// Flags about ports. Names are pilot-discovery's.
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Ports")]
 pub(crate) struct PortArgs {
     /// Address to serve xDS on, without TLS; empty serves it on --httpAddr.
     #[arg(long = "grpcAddr", value_name = "ADDRESS", default_value = ":15010")]
@@ -39,16 +43,16 @@ pub(crate) struct PortArgs {
     #[command(flatten)]
     pub(crate) tls: TlsArgs,
     /// How often a quiet connection of a proxy is probed.
-    #[arg(long = "keepaliveInterval", value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    #[arg(help_heading = CONNECTIONS, long = "keepaliveInterval", value_name = "DURATION", default_value = "30s", value_parser = duration)]
     keepalive_interval: Duration,
     /// How long a proxy may take to answer a probe.
-    #[arg(long = "keepaliveTimeout", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(help_heading = CONNECTIONS, long = "keepaliveTimeout", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     keepalive_timeout: Duration,
     /// How long a proxy may stay connected before it is asked to connect again; without, for ever.
-    #[arg(long = "keepaliveMaxServerConnectionAge", value_name = "DURATION", value_parser = duration)]
+    #[arg(help_heading = CONNECTIONS, long = "keepaliveMaxServerConnectionAge", value_name = "DURATION", value_parser = duration)]
     keepalive_max_server_connection_age: Option<Duration>,
     /// How long streams may take to end when the process is asked to stop.
-    #[arg(long = "shutdownDuration", value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(help_heading = CONNECTIONS, long = "shutdownDuration", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) shutdown_duration: Duration,
 }
 
@@ -76,6 +80,7 @@ pub(crate) struct Ports<'a> {
     pub(crate) grpc: Grpc,
     pub(crate) certificates: Certificates,
     pub(crate) served: http::Served,
+    pub(crate) admission: Admission,
     pub(crate) shutdown: &'a Shutdown,
 }
 
@@ -84,7 +89,7 @@ impl Ports<'_> {
     pub(crate) async fn open_early(&self) -> anyhow::Result<()> {
         let mut router = http::admin(self.served.clone());
         if self.args.https_addr.is_empty() {
-            router = router.merge(webhook::router());
+            router = router.merge(webhook::router(self.admission.clone()));
         }
         if self.args.grpc_addr.is_empty() {
             router = self.grpc.beside(router);
@@ -125,7 +130,7 @@ impl Ports<'_> {
         if !self.args.https_addr.is_empty() {
             let listener = listen(&self.args.https_addr).await?;
             info!(https = %listener.local_addr()?, "serving webhooks");
-            let router = http::readiness(self.served.clone()).merge(webhook::router());
+            let router = http::readiness(self.served.clone()).merge(webhook::router(self.admission.clone()));
             self.spawn_web("webhooks", tls::incoming(listener, self.certificates.for_webhooks()), router);
         }
         tasks.spawn("certificates", self.certificates.follow());

@@ -1,7 +1,7 @@
 //! The life of one stream: admission, the first request, then requests and revisions until it ends.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use canopus_proto::envoy::config::core::v3::Node;
 use tokio::sync::{mpsc, watch};
@@ -130,9 +130,11 @@ async fn send_all<C: ControlPlane>(
         let Some(response) = response else {
             return Ok(());
         };
+        let started = Instant::now();
         if responses.send(response).await.is_err() {
             return Err(Status::cancelled("the stream was closed"));
         }
+        connected.plane.handed_over(&connected.client, started.elapsed());
     }
 }
 

@@ -15,8 +15,10 @@ use canopus_base::spiffe;
 use canopus_daemon::control_plane::Mesh;
 use canopus_daemon::debug::{Authenticator, Debug};
 use canopus_daemon::http::{self, Served};
-use canopus_daemon::metrics::{Metrics, collect_model};
+use canopus_daemon::metrics::{AdmissionMetrics, Metrics, collect_model};
 use canopus_daemon::push::{Cause, Dispatcher, Stamp};
+use canopus_daemon::serve::webhook::{self, Admission};
+use canopus_daemon::spans::Tracer;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
@@ -54,6 +56,7 @@ pub(crate) struct Plane {
     mesh: Arc<Mesh>,
     admin: Router,
     monitoring: Router,
+    webhooks: Router,
     pub(crate) metrics: Registry,
     counts: Arc<Metrics>,
 }
@@ -101,7 +104,10 @@ impl Plane {
         };
         let (admin, monitoring) = (http::admin(served.clone()), http::monitoring(served));
         let mesh = Arc::new(Mesh::new(dispatcher));
-        let plane = Self { runtime, mesh, admin, monitoring, metrics, counts };
+        let admission =
+            Admission { metrics: Arc::new(AdmissionMetrics::new(&metrics)), tracer: Arc::new(Tracer::off()) };
+        let webhooks = webhook::router(admission);
+        let plane = Self { runtime, mesh, admin, monitoring, webhooks, metrics, counts };
         plane.update(world.objects.clone(), &[])?;
         Ok(plane)
     }
@@ -179,6 +185,17 @@ impl Plane {
     /// Sends an HTTP request to the monitoring port from an address.
     pub(crate) fn get_monitoring(&self, path: &str, peer: SocketAddr) -> anyhow::Result<Answer> {
         self.send(self.monitoring.clone(), "GET", path, peer, None)
+    }
+
+    /// Has the validation webhook look at a body of this type.
+    pub(crate) fn validate(&self, content_type: &str, body: String) -> anyhow::Result<()> {
+        let mut router = self.webhooks.clone();
+        let request =
+            Request::post("/validate").header(header::CONTENT_TYPE, content_type).body(Body::from(body))?;
+        // The webhook hands its thread over, which only those of the runtime can do.
+        let answered = self.runtime.spawn(async move { router.call(request).await });
+        self.runtime.block_on(answered)?.context("the router failed")?;
+        Ok(())
     }
 
     fn send(

@@ -26,14 +26,29 @@ pub(crate) enum Action {
     ServiceCreate,
     ServiceDelete,
     ForcedPush,
+    Validate(Review),
     DuplicateSubsets,
+    PodWithoutService,
     NamespaceCreate,
     Disconnect,
     DisconnectAll,
 }
 
+/// What the validation webhook is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Review {
+    Valid { dry_run: bool },
+    Invalid { dry_run: bool },
+    UnknownTopLevel,
+    WrongType,
+    Delete,
+    Malformed,
+    EmptyBody,
+    ContentType,
+}
+
 /// In the order they were recorded.
-const ACTIONS: [(&str, Action); 15] = [
+const ACTIONS: [(&str, Action); 26] = [
     ("connect", Action::Connect),
     ("connect-gateway", Action::ConnectGateway),
     ("connect-and-nack", Action::ConnectAndNack),
@@ -45,7 +60,18 @@ const ACTIONS: [(&str, Action); 15] = [
     ("service-create", Action::ServiceCreate),
     ("service-delete", Action::ServiceDelete),
     ("forced-push", Action::ForcedPush),
+    ("validate-pass", Action::Validate(Review::Valid { dry_run: false })),
+    ("validate-pass-dry-run", Action::Validate(Review::Valid { dry_run: true })),
+    ("validate-fail", Action::Validate(Review::Invalid { dry_run: false })),
+    ("validate-fail-dry-run", Action::Validate(Review::Invalid { dry_run: true })),
+    ("validate-unknown-toplevel", Action::Validate(Review::UnknownTopLevel)),
+    ("validate-conversion-error", Action::Validate(Review::WrongType)),
+    ("validate-delete", Action::Validate(Review::Delete)),
+    ("validate-malformed", Action::Validate(Review::Malformed)),
+    ("validate-empty-body", Action::Validate(Review::EmptyBody)),
+    ("validate-content-type", Action::Validate(Review::ContentType)),
     ("invalid-duplicate-subsets", Action::DuplicateSubsets),
+    ("pod-without-service", Action::PodWithoutService),
     ("namespace-create", Action::NamespaceCreate),
     ("disconnect", Action::Disconnect),
     ("disconnect-all", Action::DisconnectAll),
@@ -120,6 +146,19 @@ impl Stage<'_> {
                 "metadata": {"name": "cart-again", "namespace": "shop"},
                 "spec": {"host": "cart", "subsets": [{"name": "v1", "labels": {"version": "v1"}}]},
             }))?,
+            Action::Validate(review) => self.validate(review)?,
+            Action::PodWithoutService => {
+                let mut slice = slice();
+                slice["metadata"] = json!({
+                    "name": "orphan-slice", "namespace": "shop", "labels": {"kubernetes.io/service-name": "cart"},
+                });
+                slice["endpoints"] = json!([{
+                    "addresses": ["10.217.9.9"],
+                    "conditions": {"ready": true},
+                    "targetRef": {"kind": "Pod", "namespace": "shop", "name": "orphan"},
+                }]);
+                self.set(slice)?;
+            }
             Action::NamespaceCreate => {
                 self.set(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "fresh"}}))?;
             }
@@ -142,6 +181,37 @@ impl Stage<'_> {
 
     fn set(&self, document: Json) -> anyhow::Result<()> {
         self.plane.update(vec![decode(document)?], &[])
+    }
+
+    fn validate(&self, review: Review) -> anyhow::Result<()> {
+        let (mut object, mut content_type) = (route(), "application/json");
+        let (mut operation, mut dry_run) = ("CREATE", false);
+        match review {
+            Review::Valid { dry_run: dry } => dry_run = dry,
+            Review::Invalid { dry_run: dry } => {
+                dry_run = dry;
+                object["spec"]["hosts"] = json!([]);
+            }
+            Review::UnknownTopLevel => object["specification"] = json!({}),
+            Review::WrongType => object["spec"]["hosts"] = json!("frontend"),
+            Review::Delete => operation = "DELETE",
+            Review::Malformed => return self.plane.validate(content_type, "{".to_owned()),
+            Review::EmptyBody => return self.plane.validate(content_type, String::new()),
+            Review::ContentType => content_type = "text/plain",
+        }
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1",
+            "kind": "AdmissionReview",
+            "request": {
+                "uid": "1",
+                "kind": {"group": "networking.istio.io", "version": "v1", "kind": "VirtualService"},
+                "resource": {"group": "networking.istio.io", "version": "v1", "resource": "virtualservices"},
+                "operation": operation,
+                "dryRun": dry_run,
+                "object": object,
+            },
+        });
+        self.plane.validate(content_type, review.to_string())
     }
 
     fn remove(&self, document: &Json) -> anyhow::Result<()> {
