@@ -83,3 +83,34 @@ fn is_drawn(row: &Row) -> bool {
 fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use clap::Parser as _;
+
+    use super::*;
+    use crate::figure::Figure;
+    use crate::fixture::Fixture;
+    use crate::options::Options;
+    use crate::report::Measurement;
+    use crate::scenario::Scenario;
+    use crate::subject::Subject;
+
+    #[test]
+    fn bars_are_as_long_as_their_ratio_and_red_below_one() {
+        let fixture = Fixture { services: 10, namespaces: 2, proxies: 20 };
+        let mut report = Report::new(fixture, &Options::parse_from(["canopus-bench"]));
+        let names = ["write to last ACK, p50", "write to last ACK, p99", "write to ACK of each proxy, p50"];
+        for (subject, seconds) in [(Subject::Canopusd, [1, 2, 1]), (Subject::Peer, [10, 1, 1])] {
+            let figures = names.into_iter().zip(seconds);
+            let figures = figures.map(|(name, seconds)| Figure::time(name, Duration::from_secs(seconds)));
+            report.add(Measurement { scenario: Scenario::S4, subject, round: 0, figures: figures.collect() });
+        }
+        let svg = draw(&report);
+        assert_eq!(svg.matches("<rect").count(), 2, "what is not drawn stands in the table: {svg}");
+        assert!(svg.contains(r##"width="120.0" height="18" fill="#4c72b0""##), "{svg}");
+        assert!(svg.contains("#c44e52") && svg.contains(">10×<") && svg.contains(">0.5×<"), "{svg}");
+    }
+}
