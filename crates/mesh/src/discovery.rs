@@ -52,13 +52,10 @@ fn selector(written: &LabelSelector) -> Result<Selector, canopus_base::labels::s
 mod tests {
     use std::collections::BTreeMap;
 
-    use canopus_api::{Options, decode_documents};
-    use canopus_base::tree::Limits;
-    use canopus_engine::{Batch, Engine};
-
     use super::*;
     use crate::service::AllServices;
-    use crate::world::{MeshSettings, Settings};
+    use crate::testing;
+    use crate::world::MeshSettings;
 
     const WORLD: &str = "
 {apiVersion: v1, kind: Namespace, metadata: {name: in, labels: {mesh: 'yes'}}}
@@ -75,15 +72,7 @@ mod tests {
     fn seen(selectors: Vec<LabelSelector>) -> Vec<String> {
         let mut settings = MeshSettings::default();
         settings.mesh.discovery_selectors = selectors;
-        let mut batch = Batch::new();
-        batch.set::<Settings>((), settings);
-        for outcome in decode_documents(WORLD, &Limits::default(), Options::watch()) {
-            let object = outcome.unwrap().value;
-            batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-        }
-        let engine = Engine::new();
-        engine.apply(batch);
-        let services = engine.snapshot().get::<AllServices>(&()).unwrap();
+        let services = testing::world(settings, WORLD).snapshot().get::<AllServices>(&()).unwrap();
         services.iter().map(|service| service.name.to_string()).collect()
     }
 

@@ -31,6 +31,8 @@ pub mod scope;
 pub mod service;
 pub mod target;
 pub mod telemetry;
+#[cfg(test)]
+mod testing;
 pub mod trust_domain;
 pub mod virtual_service;
 pub mod waypoint;

@@ -1,21 +1,12 @@
-use canopus_api::{Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::{Batch, Engine};
+use canopus_engine::Engine;
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::{LbPolicy, SimpleLb};
 
 use super::*;
-use crate::world::{MeshSettings, Objects, Settings};
+use crate::testing;
+use crate::world::MeshSettings;
 
 fn world(documents: &str) -> Engine {
-    let engine = Engine::new();
-    let mut batch = Batch::new();
-    batch.set::<Settings>((), MeshSettings::default());
-    for outcome in decode_documents(documents, &Limits::default(), Options::strict()) {
-        let object = outcome.unwrap().value;
-        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-    }
-    engine.apply(batch);
-    engine
+    testing::world(MeshSettings::default(), documents)
 }
 
 /// One rule: name, namespace, age in days of January, and the rest of its spec.

@@ -1,14 +1,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use canopus_api::{Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::{Batch, Engine};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_runtime::flags::Flags;
 
 use super::*;
-use crate::world::{MeshSettings, Settings};
+use crate::testing;
+use crate::world::MeshSettings;
 
 const SHOP: &str = "
 apiVersion: v1
@@ -30,14 +28,7 @@ spec: {host: cart, subsets: [{name: v1, labels: {version: v1}}]}
 ";
 
 fn found_with(objects: &str, settings: MeshSettings) -> Vec<String> {
-    let engine = Engine::new();
-    let mut batch = Batch::new();
-    batch.set::<Settings>((), settings);
-    for document in decode_documents(format!("{SHOP}---\n{objects}"), &Limits::default(), Options::strict()) {
-        let object = document.unwrap().value;
-        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-    }
-    engine.apply(batch);
+    let engine = testing::world(settings, &format!("{SHOP}---\n{objects}"));
     let found = all(&engine.snapshot()).unwrap();
     found.iter().map(|one| format!("{} {}: {}", one.code, one.object, one.field)).collect()
 }

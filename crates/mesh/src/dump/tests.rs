@@ -1,13 +1,11 @@
 use std::collections::BTreeMap;
 
-use canopus_api::{Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::Batch;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value, value::Kind};
 
 use super::*;
-use crate::world::{Objects, Origin};
+use crate::testing;
+use crate::world::MeshSettings;
 
 const WORLD: &str = "
 apiVersion: v1
@@ -70,14 +68,7 @@ spec: {selector: {matchLabels: {app: b}}, rules: [{}]}
 ";
 
 fn engine() -> Engine {
-    let mut batch = Batch::new();
-    for outcome in decode_documents(WORLD, &Limits::default(), Options::watch()) {
-        let object = outcome.unwrap().value;
-        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-    }
-    let engine = Engine::new();
-    engine.apply(batch);
-    engine
+    testing::world(MeshSettings::default(), WORLD)
 }
 
 fn proxy() -> Proxy {

@@ -35,6 +35,31 @@ impl Resolved {
     }
 }
 
+/// Where the traffic of a rule goes, backends without weight left out. A fault beside it concerns some of them only.
+/// `seen` sees a reference as all kinds of routes do, `make` makes a destination of what it leads to and its weight.
+pub(super) fn destinations<'a, R, D>(
+    world: &World<'_>,
+    route: Referrer<'_>,
+    references: &'a [R],
+    seen: impl Fn(&'a R) -> Backend<'a>,
+    make: impl Fn(&'a R, Destination, i32) -> Result<D, Fault>,
+) -> Result<(Vec<D>, Option<Fault>), Fault> {
+    let used: Vec<_> = references
+        .iter()
+        .map(|reference| (reference, seen(reference)))
+        .filter(|(_, backend)| backend.weight != 0)
+        .collect();
+    let is_single = used.len() == 1;
+    let mut found = Vec::with_capacity(used.len());
+    let mut fault = None;
+    for (reference, backend) in used {
+        let resolved = resolve(world, route, &backend)?;
+        fault = resolved.fault.or(fault);
+        found.push(make(reference, resolved.destination, if is_single { 0 } else { backend.weight })?);
+    }
+    Ok((found, fault))
+}
+
 /// What [`resolve`] gives: `Err` if the whole rule cannot be used.
 pub(super) type Resolution = Result<Resolved, Fault>;
 

@@ -67,24 +67,15 @@ fn nowhere() -> RouteDestination {
     }
 }
 
+/// Where connections go.
 fn destinations(
     world: &World<'_>,
     referrer: Referrer<'_>,
     backends: &[BackendRef],
 ) -> Result<(Vec<RouteDestination>, Option<Fault>), Fault> {
-    let used: Vec<_> = backends.iter().filter(|backend| backend.weight != 0).collect();
-    let is_single = used.len() == 1;
-    let mut found = Vec::with_capacity(used.len());
-    let mut fault = None;
-    for backend in used {
-        let resolved = backend::resolve(world, referrer, &backend.backend())?;
-        fault = resolved.fault.or(fault);
-        found.push(RouteDestination {
-            destination: Some(resolved.destination),
-            weight: if is_single { 0 } else { backend.weight },
-        });
-    }
-    Ok((found, fault))
+    backend::destinations(world, referrer, backends, BackendRef::backend, |_, destination, weight| {
+        Ok(RouteDestination { destination: Some(destination), weight })
+    })
 }
 
 /// TCP routes for one port of a service only.

@@ -85,30 +85,25 @@ fn change_headers(filter: &GrpcRouteFilter, headers: &mut Option<Headers>) -> Re
     Ok(true)
 }
 
-/// Where calls go, backends without weight left out. A fault beside it concerns some of them only.
+/// Where calls go.
 fn destinations(
     world: &World<'_>,
     referrer: Referrer<'_>,
     backends: &[GrpcBackendRef],
 ) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {
-    let used: Vec<_> = backends.iter().filter(|backend| backend.weight != 0).collect();
-    let is_single = used.len() == 1;
-    let mut found = Vec::with_capacity(used.len());
-    let mut fault = None;
-    for backend in used {
-        let resolved = backend::resolve(world, referrer, &backend.backend())?;
-        fault = resolved.fault.or(fault);
-        let mut headers = None;
-        for filter in &backend.filters {
-            if !change_headers(filter, &mut headers)? {
-                return Err(filter::unsupported(filter.r#type.as_str()));
+    backend::destinations(
+        world,
+        referrer,
+        backends,
+        GrpcBackendRef::backend,
+        |backend, destination, weight| {
+            let mut headers = None;
+            for filter in &backend.filters {
+                if !change_headers(filter, &mut headers)? {
+                    return Err(filter::unsupported(filter.r#type.as_str()));
+                }
             }
-        }
-        found.push(HttpRouteDestination {
-            destination: Some(resolved.destination),
-            weight: if is_single { 0 } else { backend.weight },
-            headers,
-        });
-    }
-    Ok((found, fault))
+            Ok(HttpRouteDestination { destination: Some(destination), weight, headers })
+        },
+    )
 }

@@ -151,26 +151,22 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
     text.parse::<GoDuration>().ok()?.to_std().map(Duration::from)
 }
 
-/// Where requests go, backends without weight left out. A fault beside it concerns some of them only.
+/// Where requests go.
 fn destinations(
     world: &World<'_>,
     referrer: Referrer<'_>,
     backends: &[HttpBackendRef],
 ) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {
-    let used: Vec<_> = backends.iter().filter(|backend| backend.weight != 0).collect();
-    let is_single = used.len() == 1;
-    let mut found = Vec::with_capacity(used.len());
-    let mut fault = None;
-    for backend in used {
-        let resolved = backend::resolve(world, referrer, &backend.backend())?;
-        fault = resolved.fault.or(fault);
-        found.push(HttpRouteDestination {
-            destination: Some(resolved.destination),
-            weight: if is_single { 0 } else { backend.weight },
-            headers: backend_headers(&backend.filters)?,
-        });
-    }
-    Ok((found, fault))
+    backend::destinations(
+        world,
+        referrer,
+        backends,
+        HttpBackendRef::backend,
+        |backend, destination, weight| {
+            let headers = backend_headers(&backend.filters)?;
+            Ok(HttpRouteDestination { destination: Some(destination), weight, headers })
+        },
+    )
 }
 
 fn backend_headers(filters: &[HttpRouteFilter]) -> Result<Option<Headers>, Fault> {

@@ -1,25 +1,16 @@
-use canopus_api::{ObjectKey, Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::{Batch, Engine, Snapshot};
+use canopus_api::ObjectKey;
+use canopus_engine::Snapshot;
 use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 
 use super::*;
-use crate::world::Settings;
+use crate::testing;
 
 const CLUSTER: &str = "Kubernetes";
 
 fn world(mode: Mode, yaml: &str) -> Snapshot {
     let mut settings = MeshSettings::default();
     settings.mesh.set_ingress_controller_mode(mode);
-    let mut batch = Batch::new();
-    batch.set::<Settings>((), settings);
-    for outcome in decode_documents(yaml, &Limits::default(), Options::watch()) {
-        let object = outcome.unwrap().value;
-        batch.set::<Objects>(Origin::new(CLUSTER, object.key()), object);
-    }
-    let engine = Engine::new();
-    engine.apply(batch);
-    engine.snapshot()
+    testing::world(settings, yaml).snapshot()
 }
 
 fn ingress(name: &str, meta: &str, spec: &str) -> String {

@@ -1,9 +1,6 @@
-use canopus_api::{Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::{Batch, Engine};
-
 use super::*;
-use crate::world::{Objects, Origin};
+use crate::testing;
+use crate::world::MeshSettings;
 
 /// A policy of a namespace, created in this minute.
 fn policy(namespace: &str, minute: u8, spec: &str) -> String {
@@ -15,13 +12,7 @@ fn policy(namespace: &str, minute: u8, spec: &str) -> String {
 
 /// The policy of a workload of `ns` with label `app: a`.
 fn effective(policies: &[String]) -> PeerPolicy {
-    let engine = Engine::new();
-    let mut batch = Batch::new();
-    for outcome in decode_documents(policies.join("\n---\n"), &Limits::default(), Options::strict()) {
-        let object = outcome.unwrap().value;
-        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-    }
-    engine.apply(batch);
+    let engine = testing::world(MeshSettings::default(), &policies.join("\n---\n"));
     let labels = [("app", "a")].into_iter().collect();
     engine.get::<WorkloadPolicy>(&("ns".into(), labels)).unwrap().as_ref().clone()
 }

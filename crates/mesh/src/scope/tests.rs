@@ -1,14 +1,12 @@
 use std::collections::BTreeMap;
 
-use canopus_api::{Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::{Batch, Engine};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
 use super::*;
 use crate::proxy::{Proxy, ViewOf};
-use crate::world::Objects;
+use crate::testing;
+use crate::world::MeshSettings;
 
 const SERVICES: &str = "
 apiVersion: networking.istio.io/v1
@@ -56,13 +54,7 @@ impl Query for Probe {
 
 /// The scope of a sidecar in namespace `own` with label `app: client`.
 fn scope(objects: &str) -> Arc<Scope> {
-    let engine = Engine::new();
-    let mut batch = Batch::new();
-    for document in decode_documents(format!("{SERVICES}{objects}"), &Limits::default(), Options::strict()) {
-        let object = document.unwrap().value;
-        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-    }
-    engine.apply(batch);
+    let engine = testing::world(MeshSettings::default(), &format!("{SERVICES}{objects}"));
     let labels = Struct::from(BTreeMap::from([("app".to_owned(), Value::from("client"))]));
     let metadata = Struct::from(BTreeMap::from([
         ("NAMESPACE".to_owned(), Value::from("own")),

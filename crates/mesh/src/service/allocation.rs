@@ -87,25 +87,16 @@ fn hash(service: &Service) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use canopus_api::{Options, decode_documents};
-    use canopus_base::tree::Limits;
-    use canopus_engine::{Batch, Engine};
     use canopus_runtime::flags::Flags;
 
     use crate::service::AllServices;
-    use crate::world::{MeshSettings, Objects, Origin, Settings};
+    use crate::testing;
+    use crate::world::MeshSettings;
 
     fn addresses(entries: &str) -> Vec<(String, Option<String>, Option<String>)> {
-        let engine = Engine::new();
-        let mut batch = Batch::new();
         let flags = Flags::read(&[("PILOT_ENABLE_IP_AUTOALLOCATE", "false")]);
-        batch.set::<Settings>((), MeshSettings { flags: flags.into(), ..MeshSettings::default() });
-        for outcome in decode_documents(entries, &Limits::default(), Options::strict()) {
-            let object = outcome.unwrap().value;
-            batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-        }
-        engine.apply(batch);
-        let services = engine.snapshot().get::<AllServices>(&()).unwrap();
+        let settings = MeshSettings { flags: flags.into(), ..MeshSettings::default() };
+        let services = testing::world(settings, entries).snapshot().get::<AllServices>(&()).unwrap();
         let shown = services.iter().map(|service| {
             (service.host.to_string(), service.allocated_v4.clone(), service.allocated_v6.clone())
         });

@@ -1,22 +1,14 @@
-use canopus_api::{Options, decode_documents};
-use canopus_base::tree::Limits;
-use canopus_engine::{Batch, Engine};
+use canopus_engine::Engine;
 use canopus_runtime::flags::Flags;
 
 use super::*;
-use crate::world::{MeshSettings, Objects, Settings};
+use crate::testing;
+use crate::world::MeshSettings;
 
 fn world(ambient: bool, documents: &[String]) -> Engine {
-    let engine = Engine::new();
-    let mut batch = Batch::new();
     let flags = Flags::read(&[("PILOT_ENABLE_AMBIENT", if ambient { "true" } else { "false" })]);
-    batch.set::<Settings>((), MeshSettings { flags: Arc::new(flags), ..MeshSettings::default() });
-    for outcome in decode_documents(documents.join("\n---\n"), &Limits::default(), Options::strict()) {
-        let object = outcome.unwrap().value;
-        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
-    }
-    engine.apply(batch);
-    engine
+    let settings = MeshSettings { flags: Arc::new(flags), ..MeshSettings::default() };
+    testing::world(settings, &documents.join("\n---\n"))
 }
 
 /// A waypoint in `ns` that namespaces may attach to as `from` says, with labels.
