@@ -92,7 +92,8 @@ mod tests {
         pieces.text(19, "");
         assert_eq!(pieces.as_slice(), route.encode_to_vec());
 
-        let host = VirtualHost { name: long, routes: vec![route.clone(), route.clone()], ..Default::default() };
+        let host =
+            VirtualHost { name: long, routes: vec![route.clone(), route.clone()], ..Default::default() };
         let mut pieces = Pieces::of(&VirtualHost { name: host.name.clone(), ..Default::default() });
         pieces.message(3, &route);
         pieces.fields(&VirtualHost { routes: vec![route], ..Default::default() });

@@ -119,9 +119,10 @@ impl Draft {
         }
         let topology = env.proxy_config.gateway_topology.as_ref();
         let proxied = topology.is_some_and(|topology| topology.proxy_protocol.is_some());
-        let inspects = self.chains.iter().any(|chain| {
-            !chain.server_names.is_empty() || chain.tls.as_ref().is_some_and(|tls| tls.offers)
-        });
+        let inspects = self
+            .chains
+            .iter()
+            .any(|chain| !chain.server_names.is_empty() || chain.tls.as_ref().is_some_and(|tls| tls.offers));
         let proxied = proxied.then(proxy_protocol);
         proxied.into_iter().chain(inspects.then(inspect::tls_inspector)).collect()
     }

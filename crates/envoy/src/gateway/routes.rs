@@ -14,8 +14,8 @@ use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_mesh::virtual_service::{self, VirtualService};
 use canopus_mesh::world::settings;
 use canopus_proto::Any;
-use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
+use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
 use canopus_runtime::flags::PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION;
 
 use crate::names;
@@ -135,6 +135,9 @@ impl<'a> Hosts<'a> {
 
     /// The session of a host that is itself a destination of its routes.
     fn session(&self, bound: &VirtualService, name: &str) -> Option<Any> {
+        if !session::are_kept(self.ctx) {
+            return None;
+        }
         let is_destination = virtual_service::destinations(&bound.spec, None).contains_key(name);
         let service = is_destination.then(|| destination(self.ctx, self.view, bound, name)).flatten()?;
         session::per_route(self.ctx, &service)

@@ -38,7 +38,12 @@ pub(super) struct Terminations {
 
 impl Terminations {
     /// How TLS ends at a server; `None` if it does not.
-    pub(super) fn of(&self, env: &Env<'_>, server: &BoundServer, transport: Transport) -> Option<Termination> {
+    pub(super) fn of(
+        &self,
+        env: &Env<'_>,
+        server: &BoundServer,
+        transport: Transport,
+    ) -> Option<Termination> {
         let settings = server.tls().filter(|_| !server_kind::is_passthrough(&server.server))?;
         let offered = offered(env, server, transport);
         let mut made = self.made.borrow_mut();

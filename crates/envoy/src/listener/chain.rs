@@ -1,8 +1,10 @@
 //! Filter chains of outbound listeners: what each matches, and when two cannot stand side by side.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
-use canopus_base::net::parse_prefix_or_ip;
+use canopus_base::FastSet;
+use canopus_base::net::{IpNet, parse_prefix_or_ip};
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::Origin;
 use canopus_proto::envoy::config::listener::v3::FilterChainMatch;
@@ -116,23 +118,26 @@ impl Chain {
         Some(matched)
     }
 
-    /// Whether it matches the same connections as another, which Envoy refuses.
-    pub(super) fn conflicts_with(&self, other: &Self) -> bool {
-        self.sniffed == other.sniffed
-            && self.names_that_count() == other.names_that_count()
-            && self.ranges_that_count() == other.ranges_that_count()
-    }
-
-    fn names_that_count(&self) -> BTreeSet<&str> {
-        self.server_names.iter().map(String::as_str).filter(|name| *name != "*").collect()
-    }
-
-    /// Ranges without the bits that do not matter.
-    fn ranges_that_count(&self) -> BTreeSet<String> {
+    /// The connections it matches.
+    fn matched(&self) -> Matched {
+        let names = self.server_names.iter().filter(|name| *name != "*");
         let prefixes = self.destinations.iter().filter_map(|text| parse_prefix_or_ip(text).ok());
-        let counting = prefixes.filter(|prefix| !is_unspecified(&prefix.addr().to_string()));
-        counting.map(|prefix| prefix.trunc().to_string()).collect()
+        // Parity: only IPv4's "no address" is left out.
+        let counting = prefixes.filter(|prefix| prefix.addr() != Ipv4Addr::UNSPECIFIED);
+        Matched {
+            sniffed: self.sniffed.as_ref().map(|sniffed| sniffed.protocols.clone()),
+            names: names.cloned().collect(),
+            ranges: counting.map(|prefix| prefix.trunc()).collect(),
+        }
     }
+}
+
+/// The connections that a chain matches, without what does not matter about them.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Matched {
+    sniffed: Option<Vec<String>>,
+    names: BTreeSet<String>,
+    ranges: BTreeSet<IpNet>,
 }
 
 /// Parity: only IPv4's "no address" is left out.
@@ -140,11 +145,16 @@ fn is_unspecified(address: &str) -> bool {
     address == "0.0.0.0"
 }
 
-/// Adds those of `incoming` that match something none of `chains` does.
-pub(super) fn merge(chains: &mut Vec<Chain>, incoming: Vec<Chain>) {
-    for chain in incoming {
-        if !chains.iter().any(|present| present.conflicts_with(&chain)) {
-            chains.push(chain);
+/// What the chains of a listener match; Envoy refuses a listener of which two match the same.
+#[derive(Default)]
+pub(super) struct Taken(FastSet<Matched>);
+
+impl Taken {
+    /// Adds those of `incoming` that match something none of `chains` does.
+    pub(super) fn merge(&mut self, chains: &mut Vec<Chain>, incoming: Vec<Chain>) {
+        if self.0.is_empty() {
+            self.0.extend(chains.iter().map(Chain::matched));
         }
+        chains.extend(incoming.into_iter().filter(|chain| self.0.insert(chain.matched())));
     }
 }

@@ -88,8 +88,8 @@ fn main(env: &Env<'_>) -> Listener {
     }
     let by_address = matcher::by_address(main.ranges);
     // Addresses of different networks may be the same, names are not.
-    let multi_network = env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && !main.hosts.is_empty();
-    let chosen = if multi_network { matcher::by_authority(main.hosts, by_address) } else { by_address };
+    let by_name = !main.hosts.is_empty();
+    let chosen = if by_name { matcher::by_authority(main.hosts, by_address) } else { by_address };
     Listener {
         name: MAIN_INTERNAL.into(),
         listener_filters: filters,
@@ -107,7 +107,7 @@ struct Main<'a> {
     chains: Vec<FilterChain>,
     /// What is meant by addresses.
     ranges: Vec<IpRangeMatcher>,
-    /// What is meant by `host:port`.
+    /// What is meant by `host:port`, where there are several networks.
     hosts: BTreeMap<String, OnMatch>,
     /// What is spoken on ports, whoever they are of.
     spoken: BTreeMap<u32, Spoken>,
@@ -120,7 +120,7 @@ impl Main<'_> {
         for port in service.ports.iter().filter(|port| port.protocol != Protocol::Udp) {
             let Some(chosen) = self.add_port(service, port, !addresses.is_empty()) else { continue };
             // A service without addresses cannot be called by its name either.
-            if !addresses.is_empty() {
+            if !addresses.is_empty() && self.env.flag(AMBIENT_ENABLE_MULTI_NETWORK) {
                 self.hosts.insert(format!("{}:{}", service.host, port.number), chosen.clone());
             }
             by_port.insert(port.number.to_string(), chosen);

@@ -22,6 +22,11 @@ use super::Known;
 /// The filter's name.
 pub(crate) const FILTER: &str = "envoy.filters.http.stateful_session";
 
+/// Whether there are sessions at all.
+pub(crate) fn are_kept(ctx: &Ctx<'_>) -> bool {
+    settings(ctx).flags.get(PILOT_ENABLE_PERSISTENT_SESSION_FILTER)
+}
+
 /// The session of a service whose labels ask for one.
 pub(crate) fn of_service(ctx: &Ctx<'_>, service: &Service) -> Option<StatefulSession> {
     let flags = &settings(ctx).flags;

@@ -3,8 +3,12 @@
 pub(crate) mod stock;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::proxy::View;
+use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_mesh::telemetry::metrics::{self, Override, Reported};
 use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
@@ -20,19 +24,36 @@ const NAME: &str = "istio.stats";
 
 /// The filters that count requests.
 pub(crate) fn http(env: &Env<'_>, class: Class) -> Vec<HttpFilter> {
-    configurations(env, class).map(|config| filters::typed(NAME, config)).collect()
+    configurations(env, class).iter().map(|config| filters::typed(NAME, config.clone())).collect()
 }
 
 /// The filters that count connections.
 pub(crate) fn network(env: &Env<'_>, class: Class) -> Vec<Filter> {
-    configurations(env, class).map(|config| network::typed(NAME, config)).collect()
+    configurations(env, class).iter().map(|config| network::typed(NAME, config.clone())).collect()
 }
 
-/// One for each provider of metrics, in the order of their names.
-fn configurations(env: &Env<'_>, class: Class) -> impl Iterator<Item = Any> {
-    let known = env.view.has_extension(&PluginConfig::full_name());
-    let reported = if known { reported(env) } else { BTreeMap::new() };
-    reported.into_values().filter_map(move |reported| Some(Any::pack(&config(env, class, &reported)?)))
+fn configurations(env: &Env<'_>, class: Class) -> Arc<Vec<Any>> {
+    env.ctx.get::<Configurations>(&(env.view.clone(), env.service.map(Service::key), class))
+}
+
+/// The configurations of the filters, one for each provider of metrics, in the order of their names.
+struct Configurations;
+
+impl Query for Configurations {
+    const NAME: &'static str = "metrics_filters";
+    /// The service whose traffic is handled, where that makes a difference.
+    type Key = (View, Option<ServiceKey>, Class);
+    type Value = Vec<Any>;
+
+    fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> Vec<Any> {
+        if !view.has_extension(&PluginConfig::full_name()) {
+            return Vec::new();
+        }
+        let service = service.as_ref().and_then(|key| service::service(ctx, key));
+        let env = Env { service: service.as_deref(), ..Env::new(ctx, view) };
+        let configs = reported(&env).into_values();
+        configs.filter_map(|reported| Some(Any::pack(&config(&env, *class, &reported)?))).collect()
+    }
 }
 
 /// What the providers get that take metrics from the proxies, by their names.

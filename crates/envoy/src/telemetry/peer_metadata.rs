@@ -6,8 +6,9 @@ pub(crate) mod stock;
 
 use std::collections::BTreeMap;
 
+use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
-use canopus_mesh::world::MeshSettings;
+use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::Filter as ClusterFilter;
 use canopus_proto::envoy::config::listener::v3::Filter;
@@ -105,8 +106,21 @@ pub(crate) fn answered_baggage(env: &Env<'_>) -> Option<Filter> {
 
 /// Exchanges metadata with the client on the connection itself.
 pub(crate) fn network(env: &Env<'_>) -> Option<Filter> {
-    let config = is_exchanged_by(env.view).then(|| connection_exchange(&env.settings)).flatten();
-    config.map(|config| network::typed(NAME, config))
+    let config = is_exchanged_by(env.view).then(|| env.ctx.get::<ConnectionExchange>(&()))?;
+    config.as_ref().clone().map(|config| network::typed(NAME, config))
+}
+
+/// What the filter is told that exchanges metadata on connections; `None` if none is exchanged.
+struct ConnectionExchange;
+
+impl Query for ConnectionExchange {
+    const NAME: &'static str = "connection_metadata_exchange";
+    type Key = ();
+    type Value = Option<Any>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Option<Any> {
+        connection_exchange(&settings(ctx))
+    }
 }
 
 /// Exchanges metadata with the server on the connection itself; for proxies that can.

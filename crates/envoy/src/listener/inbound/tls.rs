@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
+use canopus_engine::{Ctx, Query};
 use canopus_mesh::peer_authentication::{PeerPolicy, WorkloadPolicy};
+use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{CommonTlsContext, DownstreamTlsContext};
@@ -34,6 +36,23 @@ pub(super) fn policy(env: &Env<'_>) -> Arc<PeerPolicy> {
 
 /// The socket at which mutual TLS of mesh clients ends.
 pub(super) fn mutual(env: &Env<'_>, http: bool) -> TransportSocket {
+    env.ctx.get::<MutualSocket>(&(env.view.clone(), http)).as_ref().clone()
+}
+
+/// [`mutual`] of a view, for chains of requests or of connections.
+struct MutualSocket;
+
+impl Query for MutualSocket {
+    const NAME: &'static str = "mutual_tls_socket";
+    type Key = (View, bool);
+    type Value = TransportSocket;
+
+    fn run(ctx: &Ctx<'_>, (view, http): &Self::Key) -> TransportSocket {
+        mutual_socket(&Env::new(ctx, view), *http)
+    }
+}
+
+fn mutual_socket(env: &Env<'_>, http: bool) -> TransportSocket {
     let exchanges = env.flag(PILOT_ENABLE_METADATA_EXCHANGE) && !env.flag(PILOT_DISABLE_MX_ALPN);
     let offered = if !http && exchanges { TCP } else { HTTP };
     let of_mesh = env.mesh().mesh_m_tls.as_ref();

@@ -19,7 +19,7 @@ use canopus_runtime::flags::PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER;
 use super::tcp;
 use crate::env::Env;
 use crate::listener::address::{self, UNIX_PREFIX};
-use crate::listener::chain::{self, Chain, Content, Http, Sniffed};
+use crate::listener::chain::{Chain, Content, Http, Sniffed, Taken};
 use crate::listener::port::{Handling, Interception, Wanted};
 
 /// Address and port of a listener.
@@ -106,12 +106,15 @@ pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
         own,
         wildcards: address::wildcards(env.view),
         interception: Interception::of(env.view),
-        entries: BTreeMap::new(),
+        slots: BTreeMap::new(),
     };
     for listener in &scope::scope(env.ctx, env.view).listeners {
         planner.add_listener(listener);
     }
-    planner.entries.into_iter().map(|(key, entry)| (key, Arc::new(entry))).collect()
+    let by_address = planner.slots.into_iter();
+    let all =
+        by_address.flat_map(|(address, ports)| ports.into_iter().map(move |slot| (address.clone(), slot)));
+    all.map(|(address, (port, slot))| ((address, port), Arc::new(slot.entry))).collect()
 }
 
 /// Whether each endpoint of a service's port gets a listener of its own: without an address of the service, that is how
@@ -133,7 +136,14 @@ struct Planner<'a> {
     own: Option<&'a str>,
     wildcards: Vec<String>,
     interception: Interception,
-    entries: BTreeMap<ListenerKey, Entry>,
+    /// By address and port.
+    slots: BTreeMap<String, BTreeMap<u32, Slot>>,
+}
+
+/// A listener in the making.
+struct Slot {
+    entry: Entry,
+    taken: Taken,
 }
 
 impl Planner<'_> {
@@ -150,7 +160,7 @@ impl Planner<'_> {
             return;
         }
         // Who is on a port that the Sidecar lists is decided; this is for all other ports.
-        self.entries.values_mut().for_each(|entry| entry.locked = true);
+        self.slots.values_mut().flat_map(BTreeMap::values_mut).for_each(|slot| slot.entry.locked = true);
         for service in listener.services.iter() {
             for port in &service.ports {
                 if !self.allows(&binding, port) {
@@ -229,8 +239,8 @@ impl Planner<'_> {
         if request.binding.addresses.is_empty() {
             self.bind(&mut request, handling);
         }
-        let key = (request.binding.primary().to_owned(), request.port.number);
-        let present = self.entries.get(&key);
+        let ports = self.slots.get(request.binding.primary());
+        let present = ports.and_then(|ports| ports.get(&request.port.number)).map(|slot| &slot.entry);
         if present.is_some_and(|present| present.locked) {
             return;
         }
@@ -239,17 +249,18 @@ impl Planner<'_> {
             return;
         };
         let (chains, protocol) = self.chains(&request, handling, meeting);
-        match self.entries.get_mut(&key) {
-            Some(present) if matches!(meeting, Meeting::MixesWith | Meeting::Joins) => {
-                chain::merge(&mut present.chains, chains);
+        let ports = self.slots.entry(request.binding.primary().to_owned()).or_default();
+        match ports.get_mut(&request.port.number) {
+            Some(Slot { entry, taken }) if matches!(meeting, Meeting::MixesWith | Meeting::Joins) => {
+                taken.merge(&mut entry.chains, chains);
                 if meeting == Meeting::MixesWith {
-                    present.protocol = Protocol::Unsupported;
+                    entry.protocol = Protocol::Unsupported;
                 }
             }
             _ => {
                 let port = request.port.clone();
                 let entry = Entry { binding: request.binding, port, chains, protocol, locked: false };
-                self.entries.insert(key, entry);
+                ports.insert(request.port.number, Slot { entry, taken: Taken::default() });
             }
         }
     }

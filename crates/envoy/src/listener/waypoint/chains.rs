@@ -108,12 +108,7 @@ pub(super) fn direct(env: &Env<'_>) -> [FilterChain; 2] {
     [chain("direct-tcp", tcp), chain("direct-http", http)]
 }
 
-fn manager<'a>(
-    env: &Env<'_>,
-    port: &Port,
-    service: Option<&'a Service>,
-    table: Table,
-) -> Manager<'a> {
+fn manager<'a>(env: &Env<'_>, port: &Port, service: Option<&'a Service>, table: Table) -> Manager<'a> {
     let stat_prefix = format!("inbound_{}", names::listener("0.0.0.0", port.number));
     let manager = Manager::new(Class::Inbound, &stat_prefix, Routes::Inline(Box::new(table)));
     let mut manager = ProxyHeaders::new(env, Class::Inbound).on(manager);
