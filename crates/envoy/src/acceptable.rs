@@ -12,7 +12,7 @@ use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier}
 use canopus_proto::envoy::config::listener::v3::FilterChain;
 use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
-use canopus_proto::envoy::config::route::v3::{DirectResponseAction, Route};
+use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RouteMatch};
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::JwtAuthentication;
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::jwt_provider::JwksSourceSpecifier;
 use canopus_proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
@@ -40,24 +40,27 @@ fn distinct(chains: Vec<FilterChain>) -> Vec<FilterChain> {
     chains.into_iter().filter(|chain| seen.insert(matched(chain))).collect()
 }
 
-/// Makes every part of a route mean something.
-pub(crate) fn complete_route(view: &View, route: &mut Route) {
+/// Makes every condition of a route mean something.
+pub(crate) fn complete_match(view: &View, matched: &mut RouteMatch) {
     if applies(view) {
-        complete(route);
+        matched.dynamic_metadata.iter_mut().filter_map(|claim| claim.value.as_mut()).for_each(state);
     }
 }
 
-fn complete(route: &mut Route) {
-    if let Some(condition) = &mut route.r#match {
-        condition.dynamic_metadata.iter_mut().filter_map(|claim| claim.value.as_mut()).for_each(state);
+/// Makes what a route does mean something.
+pub(crate) fn complete_action(view: &View, action: &mut Option<Action>) {
+    if applies(view) && action.as_ref().is_some_and(leads_nowhere) {
+        // The same answer as for destinations that do not exist.
+        *action = Some(Action::DirectResponse(DirectResponseAction { status: 500, ..Default::default() }));
     }
-    if let Some(Action::Route(action)) = &route.action
-        && let Some(ClusterSpecifier::WeightedClusters(weighted)) = &action.cluster_specifier
-        && weighted.clusters.is_empty()
-    {
-        // Destinations that all have no weight: the same answer as for destinations that do not exist.
-        route.action =
-            Some(Action::DirectResponse(DirectResponseAction { status: 500, ..Default::default() }));
+}
+
+/// Whether all destinations have no weight.
+fn leads_nowhere(action: &Action) -> bool {
+    let Action::Route(action) = action else { return false };
+    match &action.cluster_specifier {
+        Some(ClusterSpecifier::WeightedClusters(weighted)) => weighted.clusters.is_empty(),
+        _ => false,
     }
 }
 

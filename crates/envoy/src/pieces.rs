@@ -13,6 +13,11 @@ const LENGTH_DELIMITED: u32 = 2;
 pub(crate) struct Pieces(Vec<u8>);
 
 impl Pieces {
+    /// Nothing yet, with room for so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
     /// The fields that a message has.
     pub(crate) fn of(message: &impl Message) -> Self {
         Self(message.encode_to_vec())

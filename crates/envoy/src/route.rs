@@ -29,9 +29,23 @@ use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteMatch};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 
+use crate::pieces::Pieces;
 use crate::{acceptable, names};
 
 pub(crate) use list::RouteList;
+use matching::is_catch_all;
+
+/// The fields of a route.
+mod field {
+    pub(super) const MATCH: u32 = 1;
+    pub(super) const ROUTE: u32 = 2;
+    pub(super) const REDIRECT: u32 = 3;
+    pub(super) const METADATA: u32 = 4;
+    pub(super) const DECORATOR: u32 = 5;
+    pub(super) const DIRECT_RESPONSE: u32 = 7;
+    pub(super) const NAME: u32 = 14;
+    pub(super) const STAT_PREFIX: u32 = 19;
+}
 
 /// The filter that a route's faults are for.
 const FAULT_FILTER: &str = "envoy.filters.http.fault";
@@ -83,7 +97,8 @@ pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList
     let mut routes = RouteList::default();
     for http in &source.spec.http {
         if http.r#match.is_empty() {
-            routes.push(Draft::new(site, source, http).matching(None));
+            let (route, takes_all) = Draft::new(site, source, http).matching(None);
+            routes.push(&route, takes_all);
             break;
         }
         let mut applying = http.r#match.iter().filter(|condition| applies(site, condition)).peekable();
@@ -92,8 +107,9 @@ pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList
         }
         let mut draft = Draft::new(site, source, http);
         for condition in applying {
-            routes.push(draft.matching(Some(condition)));
-            if routes.is_complete() {
+            let (route, takes_all) = draft.matching(Some(condition));
+            routes.push(&route, takes_all);
+            if takes_all {
                 return routes;
             }
         }
@@ -120,17 +136,22 @@ fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
         && (namespace.is_empty() || *namespace == site.view.metadata.namespace)
 }
 
-/// The routes of one [`HttpRoute`], which differ only in what they match.
+/// The routes of one [`HttpRoute`], which differ only in what they match: the rest is encoded once.
 struct Draft<'a> {
     site: &'a Site<'a>,
     source: &'a VirtualService,
     http: &'a HttpRoute,
-    route: Route,
+    /// What is done with requests.
+    action: Option<Action>,
+    /// The fields between match and decorator.
+    head: Pieces,
+    /// The fields between decorator and name.
+    tail: Pieces,
 }
 
 impl<'a> Draft<'a> {
     fn new(site: &'a Site<'a>, source: &'a VirtualService, http: &'a HttpRoute) -> Self {
-        let mut route = Route { metadata: Some(config_metadata(source)), ..Default::default() };
+        let mut route = Route::default();
         let operations = headers::Operations::of(http.headers.as_ref());
         let authority = operations.authority.clone();
         operations.extend_route(&mut route);
@@ -143,32 +164,54 @@ impl<'a> Draft<'a> {
         } else {
             destinations = destination::apply(site, source, http, authority, &mut route);
         }
+        acceptable::complete_action(site.view, &mut route.action);
         route.typed_per_filter_config = filter_configs(site, http, &destinations);
         if site.http3 {
             route.response_headers_to_add.push(alternative_service(site.port));
         }
-        Self { site, source, http, route }
+        let action = route.action.take();
+        let head = head(source, action.as_ref());
+        Self { site, source, http, action, head, tail: Pieces::of(&route) }
     }
 
-    /// The route of requests that meet a condition.
-    fn matching(&mut self, condition: Option<&HttpMatchRequest>) -> &Route {
-        let (http, source, route) = (self.http, self.source, &mut self.route);
-        let condition_name = condition.map_or("", |condition| &condition.name);
-        route.name = match condition_name {
-            "" => http.name.clone(),
-            own => format!("{}.{own}", http.name),
-        };
-        route.stat_prefix = condition.map(|condition| condition.stat_prefix.clone()).unwrap_or_default();
-        let matched = matching::route_match(source.semantics, condition);
-        if let (Some(Action::Route(action)), Some(rewrite)) = (&mut route.action, &http.rewrite) {
-            destination::rewrite_path(action, rewrite, source, &matched);
+    /// The route of requests that meet a condition, and whether that is every request.
+    fn matching(&mut self, condition: Option<&HttpMatchRequest>) -> (Pieces, bool) {
+        let mut matched = matching::route_match(self.source.semantics, condition);
+        acceptable::complete_match(self.site.view, &mut matched);
+        if let (Some(Action::Route(action)), Some(rewrite)) = (&mut self.action, &self.http.rewrite)
+            && destination::depends_on_match(rewrite, self.source)
+        {
+            destination::rewrite_path(action, rewrite, self.source, Some(&matched));
+            self.head = head(self.source, self.action.as_ref());
         }
-        let operation = operation(&matched, only_cluster(route), source.name(), self.site.port);
-        route.decorator = Some(Decorator { operation, ..Default::default() });
-        route.r#match = Some(matched);
-        acceptable::complete_route(self.site.view, route);
-        route
+        let cluster = self.action.as_ref().and_then(only_cluster);
+        let operation = operation(&matched, cluster, self.source.name(), self.site.port);
+
+        let mut route = Pieces::default();
+        route.message(field::MATCH, &matched);
+        route.append(self.head.as_slice());
+        route.message(field::DECORATOR, &Decorator { operation, ..Default::default() });
+        route.append(self.tail.as_slice());
+        match condition.map_or("", |condition| &condition.name) {
+            "" => route.text(field::NAME, &self.http.name),
+            own => route.text(field::NAME, &format!("{}.{own}", self.http.name)),
+        }
+        route.text(field::STAT_PREFIX, condition.map_or("", |condition| &condition.stat_prefix));
+        (route, is_catch_all(&matched))
     }
+}
+
+/// What a route does, and the object that says so.
+fn head(source: &VirtualService, action: Option<&Action>) -> Pieces {
+    let mut head = Pieces::default();
+    match action {
+        Some(Action::Route(action)) => head.message(field::ROUTE, action),
+        Some(Action::Redirect(action)) => head.message(field::REDIRECT, action),
+        Some(Action::DirectResponse(action)) => head.message(field::DIRECT_RESPONSE, action),
+        _ => {}
+    }
+    head.message(field::METADATA, &config_metadata(source));
+    head
 }
 
 /// What filters are told about one route.
@@ -205,8 +248,8 @@ fn operation(matched: &RouteMatch, cluster: Option<&str>, source: &str, port: u3
     }
 }
 
-fn only_cluster(route: &Route) -> Option<&str> {
-    let Some(Action::Route(action)) = &route.action else { return None };
+fn only_cluster(action: &Action) -> Option<&str> {
+    let Action::Route(action) = action else { return None };
     match &action.cluster_specifier {
         Some(ClusterSpecifier::Cluster(cluster)) => Some(cluster),
         _ => None,

@@ -58,7 +58,11 @@ fn table(objects: &str, name: &str) -> RouteConfiguration {
     let world = engine.snapshot();
     let view = world.get::<ViewOf>(&Proxy::new(&node, None).unwrap()).unwrap();
     let resource = world.get::<Routes>(&(view.as_ref().clone(), name.to_owned())).unwrap();
-    RouteConfiguration::decode(resource.as_ref().as_ref().unwrap().body.clone()).unwrap()
+    let body = &resource.as_ref().as_ref().unwrap().body;
+    let table = RouteConfiguration::decode(body.clone()).unwrap();
+    // However it was put together, it is encoded as the whole message would be.
+    assert_eq!(table.encode_to_vec(), *body);
+    table
 }
 
 /// A line for each virtual host, with the ends of its routes.

@@ -9,20 +9,14 @@ use canopus_proto::envoy::config::route::v3::route_action::{
 use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteAction};
 use canopus_proto::google::protobuf::Duration;
 
-use super::{RouteList, any_path, destination, retry};
+use super::{RouteList, any_path, destination, field, retry};
 use crate::pieces::Pieces;
 
 const NAME: &str = "default";
 const NO_TIMEOUT: Option<Duration> = Some(Duration::from_secs(0));
 
-/// The fields of routes and their actions.
-mod field {
-    pub(super) const MATCH: u32 = 1;
-    pub(super) const ACTION: u32 = 2;
-    pub(super) const DECORATOR: u32 = 5;
-    pub(super) const NAME: u32 = 14;
-    pub(super) const CLUSTER: u32 = 1;
-}
+/// The field of a route's action that says where it leads.
+const CLUSTER: u32 = 1;
 
 /// Routes to services, with the mesh's retries: all alike but for where they lead.
 pub(crate) struct Outbound {
@@ -45,7 +39,7 @@ impl Outbound {
     /// The route to a cluster; `hash` says how its endpoints are chosen, if that is said.
     pub(crate) fn route(&self, cluster: &str, operation: String, hash: Option<HashPolicy>) -> RouteList {
         let mut action = Pieces::default();
-        action.text(field::CLUSTER, cluster);
+        action.text(CLUSTER, cluster);
         match hash {
             Some(policy) => {
                 action.fields(&RouteAction { hash_policy: vec![policy], ..self.action.clone() });
@@ -53,11 +47,11 @@ impl Outbound {
             None => action.append(self.encoded_action.as_slice()),
         }
         let mut route = self.matched.clone();
-        route.body(field::ACTION, action.as_slice());
+        route.body(field::ROUTE, action.as_slice());
         route.message(field::DECORATOR, &Decorator { operation, ..Default::default() });
         route.text(field::NAME, NAME);
         let mut routes = RouteList::default();
-        routes.push_catch_all(&route);
+        routes.push(&route, true);
         routes
     }
 }

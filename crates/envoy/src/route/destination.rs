@@ -48,6 +48,7 @@ pub(super) fn apply(
     let mut authority = authority;
     if let Some(rewrite) = &http.rewrite {
         action.append_x_forwarded_host = forwards_host(site.ctx, site.view);
+        rewrite_path(&mut action, rewrite, source, None);
         authority = Some(rewrite.authority.clone()).filter(|host| !host.is_empty()).or(authority);
     }
     action.host_rewrite_specifier = authority.map(HostRewriteSpecifier::HostRewriteLiteral);
@@ -84,7 +85,7 @@ pub(super) fn rewrite_path(
     action: &mut RouteAction,
     rewrite: &HttpRewrite,
     source: &VirtualService,
-    matched: &RouteMatch,
+    matched: Option<&RouteMatch>,
 ) {
     let substitute = |pattern: &str, substitution: &str| {
         Some(RegexMatchAndSubstitute {
@@ -94,9 +95,9 @@ pub(super) fn rewrite_path(
     };
     if let Some(regex) = &rewrite.uri_regex_rewrite {
         action.regex_rewrite = substitute(&regex.r#match, &regex.rewrite);
-    } else if rewrite.uri == "/" && source.is_gateway_api() {
+    } else if depends_on_match(rewrite, source) {
         // Replacing `/a` of `/a/b` by `/` would leave `//b`.
-        let prefix = match &matched.path_specifier {
+        let prefix = match matched.and_then(|matched| matched.path_specifier.as_ref()) {
             Some(PathSpecifier::PathSeparatedPrefix(prefix)) => prefix,
             _ => "",
         };
@@ -104,6 +105,11 @@ pub(super) fn rewrite_path(
     } else {
         action.prefix_rewrite.clone_from(&rewrite.uri);
     }
+}
+
+/// Whether the new path depends on what was matched of the old one.
+pub(super) fn depends_on_match(rewrite: &HttpRewrite, source: &VirtualService) -> bool {
+    rewrite.uri_regex_rewrite.is_none() && rewrite.uri == "/" && source.is_gateway_api()
 }
 
 /// A text as a regular expression that matches only itself.

@@ -1,8 +1,5 @@
 //! Encoded routes.
 
-use canopus_proto::envoy::config::route::v3::Route;
-
-use super::matching::is_catch_all;
 use crate::pieces::Pieces;
 
 /// The field of a virtual host that its routes are in.
@@ -18,17 +15,11 @@ pub(crate) struct RouteList {
 }
 
 impl RouteList {
-    /// Adds a route.
-    pub(crate) fn push(&mut self, route: &Route) {
-        if is_catch_all(route) {
-            self.mark_catch_all();
+    /// Adds a route, given whether it takes every request.
+    pub(super) fn push(&mut self, route: &Pieces, takes_all: bool) {
+        if takes_all {
+            self.catch_all.get_or_insert(self.entries.as_slice().len());
         }
-        self.entries.message(ROUTES, route);
-    }
-
-    /// Adds a route that takes every request, encoded already.
-    pub(super) fn push_catch_all(&mut self, route: &Pieces) {
-        self.mark_catch_all();
         self.entries.body(ROUTES, route.as_slice());
     }
 
@@ -45,11 +36,6 @@ impl RouteList {
         self.as_slice().is_empty()
     }
 
-    /// Whether there is a route that takes every request.
-    pub(crate) fn is_complete(&self) -> bool {
-        self.catch_all.is_some()
-    }
-
     /// All routes, as fields of a virtual host.
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.entries.as_slice()
@@ -60,23 +46,17 @@ impl RouteList {
         let all = self.as_slice();
         all.split_at(self.catch_all.unwrap_or(all.len()))
     }
-
-    fn mark_catch_all(&mut self) {
-        self.catch_all.get_or_insert(self.entries.as_slice().len());
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use canopus_proto::Message;
-    use canopus_proto::envoy::config::route::v3::{RouteMatch, VirtualHost, route_match::PathSpecifier};
+    use canopus_proto::envoy::config::route::v3::{Route, VirtualHost};
 
     use super::*;
 
-    fn route(name: &str, path: &str) -> Route {
-        let path = PathSpecifier::Prefix(path.to_owned());
-        let condition = RouteMatch { path_specifier: Some(path), ..Default::default() };
-        Route { name: name.to_owned(), r#match: Some(condition), ..Default::default() }
+    fn route(name: &str) -> Pieces {
+        Pieces::of(&Route { name: name.to_owned(), ..Default::default() })
     }
 
     fn names(routes: &[u8]) -> Vec<String> {
@@ -87,13 +67,13 @@ mod tests {
     fn list_is_split_before_the_route_that_takes_everything() {
         let mut routes = RouteList::default();
         assert!(routes.is_empty());
-        routes.push(&route("a", "/a"));
-        assert!(!routes.is_complete() && routes.split().1.is_empty());
-        routes.push(&route("all", "/"));
+        routes.push(&route("a"), false);
+        assert!(routes.split().1.is_empty());
+        routes.push(&route("all"), true);
         let (specific, rest) = routes.split();
         assert_eq!((names(specific), names(rest)), (vec!["a".to_owned()], vec!["all".to_owned()]));
         let mut longer = RouteList::default();
-        longer.push(&route("b", "/b"));
+        longer.push(&route("b"), false);
         longer.append(&routes);
         assert_eq!(names(longer.split().0), ["b", "a"]);
     }

@@ -7,7 +7,7 @@ use canopus_mesh::virtual_service::Semantics;
 use canopus_proto::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use canopus_proto::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
-use canopus_proto::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, Route, RouteMatch};
+use canopus_proto::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, RouteMatch};
 use canopus_proto::envoy::r#type::matcher::v3::metadata_matcher::{PathSegment, path_segment::Segment};
 use canopus_proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
 use canopus_proto::envoy::r#type::matcher::v3::{
@@ -138,9 +138,8 @@ pub(super) fn regex_matcher(regex: &str) -> RegexMatcher {
     RegexMatcher { regex: regex.into(), ..Default::default() }
 }
 
-/// Whether a route matches every request, so that later ones can never be reached.
-pub(super) fn is_catch_all(route: &Route) -> bool {
-    let Some(condition) = &route.r#match else { return false };
+/// Whether every request is matched, so that later routes can never be reached.
+pub(super) fn is_catch_all(condition: &RouteMatch) -> bool {
     let every_path = match &condition.path_specifier {
         Some(PathSpecifier::Prefix(prefix) | PathSpecifier::PathSeparatedPrefix(prefix)) => prefix == "/",
         Some(PathSpecifier::SafeRegex(regex)) => regex.regex == ".*",
@@ -191,15 +190,12 @@ mod tests {
 
     #[test]
     fn route_catches_all_only_without_any_condition() {
-        let route = |specifier| Route {
-            r#match: Some(RouteMatch { path_specifier: Some(specifier), ..Default::default() }),
-            ..Default::default()
-        };
+        let route = |specifier| RouteMatch { path_specifier: Some(specifier), ..Default::default() };
         assert!(is_catch_all(&route(PathSpecifier::Prefix("/".into()))));
         assert!(is_catch_all(&route(PathSpecifier::SafeRegex(regex_matcher(".*")))));
         assert!(!is_catch_all(&route(PathSpecifier::Path("/".into()))));
         let mut narrowed = route(PathSpecifier::Prefix("/".into()));
-        narrowed.r#match.as_mut().unwrap().headers.push(header("a", &StringMatch::default()));
+        narrowed.headers.push(header("a", &StringMatch::default()));
         assert!(!is_catch_all(&narrowed));
     }
 }

@@ -12,6 +12,9 @@ mod field {
     pub(super) const DOMAINS: u32 = 2;
 }
 
+/// Room for what is small.
+const ROOM: usize = 32;
+
 /// A virtual host. Tables put it together with others by copying bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Host {
@@ -33,18 +36,25 @@ impl Host {
     pub(crate) fn of_parts<'a>(
         name: String,
         domains: Vec<String>,
-        routes: impl IntoIterator<Item = &'a [u8]>,
+        routes: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
         other: &VirtualHost,
     ) -> Self {
-        let mut rest = Pieces::default();
-        routes.into_iter().for_each(|part| rest.append(part));
+        let routes = routes.into_iter();
+        let mut rest = Pieces::with_capacity(routes.clone().map(<[u8]>::len).sum::<usize>() + ROOM);
+        routes.for_each(|part| rest.append(part));
         rest.fields(other);
         Self { name, domains, rest: rest.into_vec().into() }
     }
 
+    /// About how many bytes it is.
+    pub(crate) fn size(&self) -> usize {
+        let domains = self.domains.iter().map(|domain| domain.len() + 2).sum::<usize>();
+        self.name.len() + domains + self.rest.len() + ROOM
+    }
+
     /// The encoded virtual host.
     pub(crate) fn encode(&self) -> Pieces {
-        let mut host = Pieces::default();
+        let mut host = Pieces::with_capacity(self.size());
         host.text(field::NAME, &self.name);
         self.domains.iter().for_each(|domain| host.body(field::DOMAINS, domain.as_bytes()));
         host.append(&self.rest);

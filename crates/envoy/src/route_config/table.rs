@@ -14,6 +14,9 @@ mod field {
     pub(super) const VIRTUAL_HOSTS: u32 = 2;
 }
 
+/// Room for what is small.
+const ROOM: usize = 64;
+
 /// A route table, of which some virtual hosts may be shared with other tables.
 pub(crate) struct Table {
     /// Its name.
@@ -34,9 +37,11 @@ impl Table {
 
     /// The encoded table.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut table = Pieces::default();
+        let hosts = self.shared.iter().chain(&self.own);
+        let mut table =
+            Pieces::with_capacity(hosts.clone().map(Host::size).sum::<usize>() + self.name.len() + ROOM);
         table.text(field::NAME, &self.name);
-        for host in self.shared.iter().chain(&self.own) {
+        for host in hosts {
             table.body(field::VIRTUAL_HOSTS, host.encode().as_slice());
         }
         table.fields(&self.settings);
