@@ -73,9 +73,8 @@ pub(super) fn contested(message: &str, accepted: &ResourceSet, rejected: &Resour
 fn names(message: &str, name: &str) -> bool {
     let opens = |before: &str| before.chars().next_back().is_none_or(|c| " ,;:'\"([".contains(c));
     let closes = |after: &str| after.chars().next().is_none_or(|c| " ,;:'\")]".contains(c));
-    let found = message.match_indices(name);
-    !name.is_empty()
-        && found.into_iter().any(|(at, _)| opens(&message[..at]) && closes(&message[at + name.len()..]))
+    let mut found = message.match_indices(name);
+    !name.is_empty() && found.any(|(at, _)| opens(&message[..at]) && closes(&message[at + name.len()..]))
 }
 
 /// The path through the failed checks of a message, such as `Cluster.ConnectTimeout`: Envoy names the check of each message on
