@@ -30,10 +30,13 @@ pub(super) struct Termination {
     pub(super) offers: bool,
 }
 
+/// What decides how TLS ends: the encoded settings, the transport, and the protocols clients are offered.
+type Terms = (Vec<u8>, Transport, &'static [&'static str]);
+
 /// The terminations made so far: servers with equal settings share one.
 #[derive(Default)]
 pub(super) struct Terminations {
-    made: RefCell<FastMap<(Vec<u8>, Transport, &'static [&'static str]), Termination>>,
+    made: RefCell<FastMap<Terms, Termination>>,
 }
 
 impl Terminations {
