@@ -13,6 +13,7 @@ mod metadata;
 mod outbound;
 mod outlier;
 mod part;
+mod shared;
 mod stat_name;
 #[cfg(test)]
 mod tests;

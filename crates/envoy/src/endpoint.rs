@@ -10,6 +10,7 @@ mod waypoint;
 
 use std::sync::Arc;
 
+use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{Rule, outbound_rule};
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
@@ -19,10 +20,11 @@ use canopus_mesh::service::{Port, Service};
 use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use canopus_proto::resource::Resource;
 
+use self::visible::Visibility;
 use crate::env::Env;
 use crate::names::ClusterName;
 
-pub(crate) use group::{Group, into_messages};
+pub(crate) use group::{Group, take_messages};
 pub(crate) use lb_endpoint::address;
 pub(crate) use priority::{order, prioritise};
 
@@ -64,10 +66,9 @@ impl Destination<'_> {
         ClusterName::parse(self.cluster).is_some_and(|name| name.direction == "inbound-vip")
     }
 
-    /// Whether an endpoint belongs to the subset.
-    fn selects(&self, endpoint: &Endpoint) -> bool {
-        let labels = self.rule.as_ref().map(|rule| rule.subset_labels(self.subset)).unwrap_or_default();
-        labels.subset_of(&endpoint.workload.labels)
+    /// The labels that endpoints of the subset have.
+    fn labels(&self) -> Labels {
+        self.rule.as_ref().map(|rule| rule.subset_labels(self.subset)).unwrap_or_default()
     }
 }
 
@@ -83,11 +84,11 @@ fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
         Destination { cluster, service: &service, port, subset: name.subset, rule, through_waypoint: false };
     if let Some(waypoints) = waypoint::in_front_of(env, &service) {
         destination.through_waypoint = true;
-        let groups = groups(env, &destination, waypoints);
-        return ClusterLoadAssignment { endpoints: into_messages(&groups), ..nothing() };
+        let mut groups = groups(env, &destination, waypoints);
+        return ClusterLoadAssignment { endpoints: take_messages(&mut groups), ..nothing() };
     }
-    let groups = listed(env, &destination);
-    let mut assignment = ClusterLoadAssignment { endpoints: into_messages(&groups), ..nothing() };
+    let mut groups = listed(env, &destination);
+    let mut assignment = ClusterLoadAssignment { endpoints: take_messages(&mut groups), ..nothing() };
     if !groups.is_empty() {
         prioritise(env, &destination, &groups, &mut assignment);
     }
@@ -97,13 +98,14 @@ fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
 /// The endpoints that the control plane lists for a destination, by locality.
 fn listed(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
     let endpoints = env.ctx.get::<Endpoints>(&destination.service.key());
+    let labels = destination.labels();
     let of_port = endpoints.iter().filter(|endpoint| {
         // A name in the place of an address is for proxies that resolve it.
         // One without address is behind the gateway of its network.
         let address = endpoint.address();
         let resolved =
             endpoint.port == 0 || address.is_empty() || canopus_base::net::parse_ip(address).is_ok();
-        endpoint.port_name == destination.port.name && resolved && destination.selects(endpoint)
+        endpoint.port_name == destination.port.name && resolved && labels.subset_of(&endpoint.workload.labels)
     });
     groups(env, destination, of_port.cloned().collect())
 }
@@ -111,15 +113,16 @@ fn listed(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
 /// The endpoints of a destination that the proxy resolves by name, by locality.
 pub(crate) fn resolved(env: &Env<'_>, destination: &Destination<'_>) -> Vec<Group> {
     let endpoints = env.ctx.get::<Endpoints>(&destination.service.key());
-    let port = destination.port;
-    let of_port = endpoints
-        .iter()
-        .filter(|endpoint| endpoint.is_for(&port.name, port.number) && destination.selects(endpoint));
+    let (port, labels) = (destination.port, destination.labels());
+    let of_port = endpoints.iter().filter(|endpoint| {
+        endpoint.is_for(&port.name, port.number) && labels.subset_of(&endpoint.workload.labels)
+    });
     groups(env, destination, of_port.cloned().collect())
 }
 
 fn groups(env: &Env<'_>, destination: &Destination<'_>, mut endpoints: Vec<Arc<Endpoint>>) -> Vec<Group> {
-    endpoints.retain(|endpoint| visible::is_visible(env, destination, endpoint));
+    let visibility = Visibility::new(env, destination);
+    endpoints.retain(|endpoint| visibility.covers(endpoint));
     let groups = group::by_locality(env, destination, &endpoints);
     let groups = gateways::through_gateways(env, destination, groups);
     if ClusterName::parse(destination.cluster).is_some_and(|name| name.is_sni) {

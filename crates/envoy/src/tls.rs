@@ -62,6 +62,12 @@ pub(crate) fn socket<M: Message + Name>(name: &str, config: &M) -> TransportSock
     TransportSocket { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
 }
 
+/// A transport socket whose configuration is an encoded message of type `M`.
+pub(crate) fn encoded_socket<M: Name>(name: &str, config: Vec<u8>) -> TransportSocket {
+    let config = Any { type_url: M::type_url(), value: config.into() };
+    TransportSocket { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(config)) }
+}
+
 /// Plain text.
 pub(crate) fn raw_buffer() -> TransportSocket {
     socket("envoy.transport_sockets.raw_buffer", &RawBuffer::default())

@@ -28,7 +28,7 @@ use super::transport::{self, Client, Server};
 use super::{connection_pool, fixed};
 use crate::endpoint::{self, Destination};
 use crate::env::Env;
-use crate::{dns_cache, names, proximity, tls};
+use crate::{dns_cache, names, proximity};
 
 /// Sets how names are resolved.
 #[allow(deprecated, reason = "Parity: the fields that proxies of every version in use read")]
@@ -50,10 +50,10 @@ pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, audience: &Aud
 
 /// Puts the endpoints of a destination into its cluster; `None` if there are none.
 pub(super) fn hold_endpoints(draft: &mut Draft, env: &Env<'_>, destination: &Destination<'_>) -> Option<()> {
-    let groups = endpoint::resolved(env, destination);
+    let mut groups = endpoint::resolved(env, destination);
     draft.cluster.load_assignment = Some(ClusterLoadAssignment {
         cluster_name: destination.cluster.to_owned(),
-        endpoints: endpoint::into_messages(&groups),
+        endpoints: endpoint::take_messages(&mut groups),
         ..Default::default()
     });
     if groups.is_empty() {
@@ -121,9 +121,9 @@ pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Cluste
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
     if let Some(tls) = tls {
         let server = Server { is_external: true, ..Default::default() };
-        let client = Client { audience, settings };
-        if let Ok(Some(context)) = transport::context(&mut draft, client, &server, tls) {
-            draft.cluster.transport_socket = Some(tls::socket(tls::SOCKET, &context));
+        let client = Client { ctx: env.ctx, audience, settings };
+        if let Ok(Some(socket)) = transport::socket(&mut draft, client, &server, tls) {
+            draft.cluster.transport_socket = Some(socket);
         }
     }
     draft.cluster.filters = fixed::exchange(settings, audience);

@@ -1,6 +1,6 @@
 //! A cluster while it is put together.
 
-use canopus_proto::Any;
+use bytes::Bytes;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig,
@@ -16,7 +16,11 @@ use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options
 use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options::{
     ExplicitHttpConfig, UpstreamProtocolOptions, UseDownstreamHttpConfig,
 };
+use canopus_proto::{Any, Message};
 
+use canopus_proto::resource::Resource;
+
+use super::metadata::Metadata;
 use crate::endpoint::Group;
 use crate::names;
 
@@ -32,7 +36,11 @@ pub(super) struct Draft {
     pub(super) is_forward_proxy: bool,
     /// Those of the endpoints it holds that are ordered by their labels.
     pub(super) held: Vec<Group>,
+    /// Its metadata.
+    pub(super) metadata: Metadata,
     http: Option<HttpProtocolOptions>,
+    /// Fields that are encoded already, in the order they are added.
+    encoded: Vec<Bytes>,
 }
 
 impl Draft {
@@ -44,7 +52,14 @@ impl Draft {
             cluster_discovery_type: Some(discovery),
             ..Default::default()
         };
-        Self { cluster, is_forward_proxy: false, held: Vec::new(), http: None }
+        Self {
+            cluster,
+            is_forward_proxy: false,
+            held: Vec::new(),
+            metadata: Metadata::default(),
+            http: None,
+            encoded: Vec::new(),
+        }
     }
 
     /// A cluster that finds its endpoints in one of Envoy's own ways.
@@ -120,16 +135,38 @@ impl Draft {
         }
     }
 
-    /// The finished cluster.
-    pub(super) fn finish(self) -> Cluster {
-        let mut cluster = self.cluster;
-        if let Some(mut http) = self.http {
+    /// Adds fields that are encoded already. Repeated ones come after those of the cluster so far.
+    pub(super) fn add(&mut self, fields: Bytes) {
+        self.encoded.push(fields);
+    }
+
+    /// The finished cluster, if it has neither metadata nor fields that are encoded already.
+    pub(super) fn finish(mut self) -> Cluster {
+        self.settle();
+        self.cluster
+    }
+
+    /// The finished cluster, encoded: a message is its fields, one after another.
+    pub(super) fn encode(mut self) -> Resource {
+        self.settle();
+        let added: usize = self.encoded.iter().map(Bytes::len).sum();
+        let metadata = self.metadata.encode();
+        let metadata = metadata.as_slice();
+        let mut body = Vec::with_capacity(self.cluster.encoded_len() + metadata.len() + added);
+        self.cluster.encode_raw(&mut body);
+        body.extend_from_slice(metadata);
+        self.encoded.iter().for_each(|fields| body.extend_from_slice(fields));
+        Resource::new(self.cluster.name, body)
+    }
+
+    /// Puts the HTTP options in their place.
+    fn settle(&mut self) {
+        if let Some(mut http) = self.http.take() {
             // Envoy insists on a protocol.
             let http1 = || explicit(ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()));
             http.upstream_protocol_options.get_or_insert_with(http1);
-            cluster.typed_extension_protocol_options = http_options(&http);
+            self.cluster.typed_extension_protocol_options = http_options(&http);
         }
-        cluster
     }
 }
 

@@ -35,7 +35,6 @@ use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path
 use canopus_proto::envoy::r#type::metadata::v3::metadata_kind::{self, Kind};
 use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind};
 use canopus_proto::google::protobuf::{Duration, Struct};
-use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
@@ -71,15 +70,10 @@ const DEFAULT_IDLE_SECONDS: i64 = 3600;
 const CLEANUP_SECONDS: i64 = 60;
 
 /// Chooses the socket of each endpoint by what it takes: a tunnel first, then what the settings ask for.
-pub(super) fn match_sockets(
-    draft: &mut Draft,
-    flags: &Flags,
-    tls: Option<&ClientTlsSettings>,
-    detected: bool,
-) {
+pub(super) fn match_sockets(draft: &mut Draft, flags: &Flags, mode: Option<Mode>, detected: bool) {
     let plain_tunnel = || if_tunnelled(flags, tls::raw_buffer());
     let tunnel_or_plain = || vec![plain_tunnel(), otherwise_plain()];
-    let Some(tls) = tls else {
+    let Some(mode) = mode else {
         draft.cluster.transport_socket_matches = tunnel_or_plain();
         return;
     };
@@ -96,7 +90,7 @@ pub(super) fn match_sockets(
         socket if detected => vec![plain_tunnel(), if_mutual(socket), otherwise_plain()],
         None => tunnel_or_plain(),
         // The tunnel takes the place of the mesh's mutual TLS.
-        Some(socket) if tls.mode() == Mode::IstioMutual => {
+        Some(socket) if mode == Mode::IstioMutual => {
             vec![plain_tunnel(), always("tlsMode-istio", socket)]
         }
         // The user's TLS is for the server itself, within a tunnel too.
@@ -168,9 +162,7 @@ pub(super) fn disable_baggage_discovery(draft: &mut Draft, flags: &Flags) {
     if !flags.get(AMBIENT_ENABLE_BAGGAGE) {
         return;
     }
-    let metadata = draft.cluster.metadata.get_or_insert_default();
-    let peer = metadata.filter_metadata.entry(PEER_METADATA.to_owned()).or_default();
-    peer.fields.insert("disable_baggage_discovery".to_owned(), true.into());
+    draft.metadata.disable_baggage_discovery();
 }
 
 /// The cluster that opens tunnels. Servers must be of the trust domains of the mesh and, if that is given, have an identity

@@ -12,7 +12,6 @@ use canopus_mesh::scope::{Terms, scoped_service, terms};
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::target::{Target, Targets};
 use canopus_mesh::world::{MeshSettings, settings};
-use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig,
 };
@@ -30,7 +29,7 @@ use canopus_runtime::flags::{
 use super::audience::Audience;
 use super::draft::Draft;
 use super::outbound::{set_protocol, with_mesh_defaults};
-use super::{connection_pool, fixed, metadata, stat_name};
+use super::{connection_pool, fixed, stat_name};
 use crate::listener::address::{UNIX_PREFIX, loopbacks};
 use crate::names;
 
@@ -56,8 +55,7 @@ impl Query for InboundClusters {
             targets: ctx.get::<Targets>(proxy),
             view: &view,
         };
-        let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
-        builder.clusters().iter().map(encode).collect()
+        builder.clusters()
     }
 }
 
@@ -72,7 +70,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    fn clusters(&self) -> Vec<Cluster> {
+    fn clusters(&self) -> Vec<Resource> {
         if !self.terms.has_ingress() {
             // Without redirection the workload itself has its ports.
             let intercepts = self.view.metadata.interception_mode != "NONE";
@@ -88,7 +86,7 @@ impl Builder<'_> {
     }
 
     /// One cluster for each port of the workload that services lead to, except those that are `taken`.
-    fn of_services(&self, taken: &BTreeSet<u32>) -> Vec<Cluster> {
+    fn of_services(&self, taken: &BTreeSet<u32>) -> Vec<Resource> {
         let mut by_port: BTreeMap<u32, Vec<Target>> = BTreeMap::new();
         for target in self.targets.iter() {
             by_port.entry(target.target_port).or_default().push(target.clone());
@@ -101,7 +99,7 @@ impl Builder<'_> {
     }
 
     /// The cluster of a port that the Sidecar lists.
-    fn of_ingress(&self, listener: &IstioIngressListener) -> Option<Cluster> {
+    fn of_ingress(&self, listener: &IstioIngressListener) -> Option<Resource> {
         let number = port_number(listener);
         let written = listener.port.as_ref();
         let (bind, target_port) = self.default_endpoint(&listener.default_endpoint)?;
@@ -150,7 +148,7 @@ impl Builder<'_> {
     }
 
     /// The cluster of one port. Several services may lead to it; the first decides.
-    fn cluster(&self, cluster_port: u32, bind: &str, targets: &[Target]) -> Cluster {
+    fn cluster(&self, cluster_port: u32, bind: &str, targets: &[Target]) -> Resource {
         let first = &targets[0];
         let name = names::inbound_cluster(cluster_port);
         let mut draft = if bind.is_empty() {
@@ -178,7 +176,7 @@ impl Builder<'_> {
             let (source, second) = fixed::workload_sources(&self.audience, dual_stack);
             draft.cluster.upstream_bind_config = Some(fixed::bind_from(source, second));
         }
-        draft.finish()
+        draft.encode()
     }
 
     fn describe(&self, draft: &mut Draft, cluster_port: u32, targets: &[Target]) {
@@ -188,7 +186,7 @@ impl Builder<'_> {
             let of_port = targets.iter().filter(|target| target.port.number == first.port.number);
             let services =
                 of_port.map(|target| &*target.service).filter(|service| hosts.insert(&service.host));
-            metadata::add_services(&mut draft.cluster, services);
+            draft.metadata.add_services(services);
         }
         let pattern = &self.settings.mesh.inbound_cluster_stat_name;
         if !pattern.is_empty() {
@@ -202,8 +200,8 @@ impl Builder<'_> {
         let seen = scoped_service(self.ctx, self.view, &target.service.host);
         let rule = seen.and_then(|service| inbound_rule(self.ctx, &self.terms.namespace, &service.key()));
         let written = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
-        if let (Some(rule), Some(_), Some(_)) = (&rule, written, &draft.cluster.metadata) {
-            metadata::add_rule(&mut draft.cluster, rule);
+        if let (Some(rule), Some(_), false) = (&rule, written, draft.metadata.is_empty()) {
+            draft.metadata.add_rule(rule);
         }
         let policy = written.map(|policy| destination_rule::for_port(policy, target.port.number).0);
         let mut policy: TrafficPolicy = with_mesh_defaults(&self.settings, policy).unwrap_or_default();

@@ -12,11 +12,12 @@ use canopus_mesh::peer_authentication::{MutualTls, NamespaceMode};
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{Port, Resolution, Service, ServiceKey, service};
 use canopus_mesh::world::{MeshSettings, settings};
-use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbConfig, OriginalDstLbConfig};
 use canopus_proto::envoy::config::core::v3::{HealthStatus, HealthStatusSet};
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::SimpleLb;
-use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, Subset, TrafficPolicy};
+use canopus_proto::istio::networking::v1alpha3::{
+    ClientTlsSettings, ConnectionPoolSettings, Subset, TrafficPolicy,
+};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS, Flags, PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES,
@@ -25,8 +26,9 @@ use canopus_runtime::flags::{
 
 use super::audience::Audience;
 use super::draft::Draft;
+use super::shared::Filters;
 use super::transport::{self, Client, Server};
-use super::{connection_pool, dns, fixed, hbone, load_balancer, metadata, outlier, stat_name};
+use super::{connection_pool, dns, fixed, hbone, load_balancer, outlier, stat_name};
 use crate::endpoint::Destination;
 use crate::env::Env;
 use crate::names;
@@ -83,16 +85,13 @@ impl Query for PortClusters {
             request,
             settings: settings(ctx),
             rule: request.rule.as_ref().and_then(|id| destination_rule::rule(ctx, id)),
-            accounts: ctx.get::<ServiceAccounts>(&request.service),
             service,
         };
-        let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
-        let clusters = match request.purpose {
+        match request.purpose {
             Purpose::Calls | Purpose::PassingOn => builder.clusters(),
             Purpose::Fronting => builder.fronting(),
             Purpose::Terminating => builder.terminating(),
-        };
-        clusters.iter().map(encode).collect()
+        }
     }
 }
 
@@ -108,14 +107,13 @@ pub(super) struct Builder<'a> {
     pub(super) settings: Arc<MeshSettings>,
     pub(super) service: Arc<Service>,
     pub(super) rule: Option<Arc<Rule>>,
-    pub(super) accounts: Arc<Vec<String>>,
 }
 
 impl Builder<'_> {
-    fn clusters(&self) -> Vec<Cluster> {
+    fn clusters(&self) -> Vec<Resource> {
         let Some((main, policy)) = self.main() else { return Vec::new() };
         let discovery = main.discovery();
-        let mut clusters = vec![main.finish()];
+        let mut clusters = vec![main.encode()];
         if let Some(rule) = self.rule.as_deref().filter(|_| !dns::is_forward_proxy(&self.service)) {
             let subsets = rule.spec.subsets.iter();
             clusters
@@ -139,17 +137,16 @@ impl Builder<'_> {
         let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
         let policy = written.map(|policy| destination_rule::for_port(policy, self.request.port.number).0);
         let policy = with_mesh_defaults(&self.settings, policy);
-        let server = self.server("", &draft, written);
-        self.apply(&mut draft, policy.as_ref(), &server);
+        self.apply(&mut draft, "", policy.as_ref(), written);
         // What comes through a tunnel needs no exchange of metadata.
         if self.request.purpose == Purpose::Calls && self.traits().tunnels {
-            metadata::add_flag(&mut draft.cluster, "disable_mx");
+            draft.metadata.add_flag("disable_mx");
         } else if self.service.external {
-            metadata::add_flag(&mut draft.cluster, "external");
+            draft.metadata.add_flag("external");
         }
         if let Some(rule) = &self.rule {
-            metadata::add_rule(&mut draft.cluster, rule);
-            metadata::add_alpn(&mut draft.cluster, policy.as_ref());
+            draft.metadata.add_rule(rule);
+            draft.metadata.add_alpn(policy.as_ref());
         }
         Some((draft, policy))
     }
@@ -161,17 +158,16 @@ impl Builder<'_> {
         subset: &Subset,
         discovery: DiscoveryType,
         policy: Option<&TrafficPolicy>,
-    ) -> Option<Cluster> {
+    ) -> Option<Resource> {
         let written = subset.traffic_policy.as_ref();
         let discovery = if is_passthrough(written) { DiscoveryType::OriginalDst } else { discovery };
         let mut draft = self.draft(&self.name(&subset.name), discovery, &subset.name)?;
         let policy = destination_rule::for_subset(policy, written, self.request.port.number);
-        let server = self.server(&subset.name, &draft, written);
-        self.apply(&mut draft, policy.as_ref(), &server);
-        metadata::add_rule(&mut draft.cluster, rule);
-        metadata::add_subset(&mut draft.cluster, &subset.name);
-        metadata::add_alpn(&mut draft.cluster, policy.as_ref());
-        Some(draft.finish())
+        self.apply(&mut draft, &subset.name, policy.as_ref(), written);
+        draft.metadata.add_rule(rule);
+        draft.metadata.add_subset(&subset.name);
+        draft.metadata.add_alpn(policy.as_ref());
+        Some(draft.encode())
     }
 
     pub(super) fn name(&self, subset: &str) -> String {
@@ -237,7 +233,7 @@ impl Builder<'_> {
         }
         self.set_protocol(&mut draft);
         if flags.get(PILOT_ENABLE_TELEMETRY_LABEL) {
-            metadata::add_services(&mut draft.cluster, [&*self.service]);
+            draft.metadata.add_services([&*self.service]);
         }
         if !mesh.outbound_cluster_stat_name.is_empty() && !self.request.purpose.is_inbound() {
             let pattern = &mesh.outbound_cluster_stat_name;
@@ -272,13 +268,23 @@ impl Builder<'_> {
         }
     }
 
-    /// What is known of the other end; `written` is the policy that may send connections where the client wanted.
-    fn server(&self, subset: &str, draft: &Draft, written: Option<&TrafficPolicy>) -> Server<'_> {
+    /// What is known of the other end of connections with this TLS; `written` is the policy that may send connections
+    /// where the client wanted.
+    fn server(
+        &self,
+        subset: &str,
+        draft: &Draft,
+        tls: Option<&ClientTlsSettings>,
+        written: Option<&TrafficPolicy>,
+    ) -> Server {
         let (host, port) = (&self.service.host, self.request.port.number);
+        // Nobody's identity is checked without TLS, and outside the mesh there is none unless it is asked for.
+        let has_identity = !draft.is_forward_proxy && (tls.is_some() || !self.service.external);
+        let accounts = || self.ctx.get::<ServiceAccounts>(&self.request.service);
         let sni =
             if draft.is_forward_proxy { String::new() } else { names::outbound_sni(host, port, subset) };
         Server {
-            accounts: if draft.is_forward_proxy { &[] } else { &self.accounts },
+            accounts: has_identity.then(accounts).unwrap_or_default(),
             sni,
             is_external: self.service.external,
             is_entry: !self.service.is_kubernetes(),
@@ -302,11 +308,23 @@ impl Builder<'_> {
         Some(mode.unwrap_or(MutualTls::Permissive))
     }
 
+    /// Who connects.
+    pub(super) fn client(&self) -> Client<'_> {
+        Client { ctx: self.ctx, audience: &self.request.audience, settings: &self.settings }
+    }
+
     fn traits(&self) -> CommonTraits {
         *self.ctx.get::<CommonTraitsOf>(&(self.request.service.clone(), self.request.port.clone()))
     }
 
-    fn apply(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>, server: &Server<'_>) {
+    /// Sets what a policy says; `written` is what of it was written for the subset.
+    fn apply(
+        &self,
+        draft: &mut Draft,
+        subset: &str,
+        policy: Option<&TrafficPolicy>,
+        written: Option<&TrafficPolicy>,
+    ) {
         let (settings, flags) = (&*self.settings, &self.settings.flags);
         let audience = &self.request.audience;
         let protocol = self.request.port.protocol;
@@ -327,16 +345,20 @@ impl Builder<'_> {
             dns::order_endpoints(draft, &Env::new(self.ctx, view), &self.service, balancer);
         }
         if self.request.purpose == Purpose::Calls {
-            let client = Client { audience, settings };
-            transport::apply(draft, client, server, policy.and_then(|policy| policy.tls.as_ref()));
+            let client = self.client();
+            let tls = policy.and_then(|policy| policy.tls.as_ref());
+            let server = self.server(subset, draft, tls, written);
+            transport::apply(draft, client, &server, tls);
             if let Some(version) = policy.and_then(|policy| policy.proxy_protocol.as_ref()) {
                 transport::announce_client(draft, client, version);
             }
         }
         draft.ask_for_endpoints();
-        draft.cluster.filters = fixed::exchange(settings, audience);
         if audience.sends_hbone(flags) {
+            draft.cluster.filters = fixed::exchange(settings, audience);
             hbone::discover_by_baggage(draft, flags);
+        } else {
+            draft.add(self.ctx.get::<Filters>(audience).as_ref().clone());
         }
     }
 }

@@ -1,9 +1,12 @@
 //! The sockets of a cluster: TLS as the user or the mesh wants it, and the PROXY protocol around it.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use canopus_api::node::NodeKind;
+use canopus_engine::Ctx;
 use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, TransportSocketMatch};
 use canopus_proto::envoy::config::core::v3::{ProxyProtocolConfig, TransportSocket};
 use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::ClusterConfig;
@@ -17,23 +20,22 @@ use canopus_proto::google::protobuf::Struct;
 use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::ProxyProtocol;
-use canopus_runtime::flags::{
-    Flags, PILOT_DISABLE_MX_ALPN, PILOT_ENABLE_METADATA_EXCHANGE,
-    PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES,
-};
+use canopus_proto::{Any, Message};
+use canopus_runtime::flags::PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES;
 
 use super::audience::{Audience, ClientFiles};
 use super::draft::Draft;
 use super::hbone;
+use super::shared::{MeshTls, Peer};
 use crate::tls::{self, Credentials, alpn};
 
 const PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
 
 /// What is known of the other end of a cluster's connections.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Server<'a> {
+pub(super) struct Server {
     /// The identities it may have.
-    pub(super) accounts: &'a [String],
+    pub(super) accounts: Arc<Vec<String>>,
     /// The name the mesh's own TLS asks it for.
     pub(super) sni: String,
     /// Whether it lives outside the mesh.
@@ -49,34 +51,49 @@ pub(super) struct Server<'a> {
 /// Who connects, and how the mesh is set up.
 #[derive(Clone, Copy)]
 pub(super) struct Client<'a> {
+    pub(super) ctx: &'a Ctx<'a>,
     pub(super) audience: &'a Audience,
     pub(super) settings: &'a MeshSettings,
 }
 
-/// TLS settings, and whether the mesh chose them because the server seems to take them.
-struct Wanted {
-    tls: Option<ClientTlsSettings>,
-    detected: bool,
+/// The TLS that connections are to have.
+enum Wanted<'a> {
+    Nothing,
+    /// The mesh's own mutual TLS, and whether the mesh chose it because the server seems to take it.
+    Mesh(Mesh<'a>, bool),
+    /// What these settings say.
+    Settings(Cow<'a, ClientTlsSettings>),
+}
+
+/// The mesh's own mutual TLS with a server.
+struct Mesh<'a> {
+    /// The identities the server may have; any, if there are none.
+    names: Arc<Vec<String>>,
+    /// The name it is asked for.
+    sni: &'a str,
+    /// Whether its certificate is not checked.
+    skips_verification: bool,
 }
 
 /// Sets the sockets of a cluster: `tls` is what the user says about TLS to this server.
-pub(super) fn apply(
-    draft: &mut Draft,
-    client: Client<'_>,
-    server: &Server<'_>,
-    tls: Option<&ClientTlsSettings>,
-) {
-    let wanted = wanted(client, server, tls);
-    let Ok(context) = wanted.tls.as_ref().map_or(Ok(None), |tls| context(draft, client, server, tls)) else {
-        return;
+pub(super) fn apply(draft: &mut Draft, client: Client<'_>, server: &Server, tls: Option<&ClientTlsSettings>) {
+    let (socket, mode, detected) = match wanted(client, server, tls) {
+        Wanted::Nothing => (None, None, false),
+        Wanted::Mesh(mesh, detected) => {
+            (Some(mesh_socket(draft, client, &mesh)), Some(Mode::IstioMutual), detected)
+        }
+        Wanted::Settings(tls) => {
+            let Ok(socket) = socket(draft, client, server, &tls) else { return };
+            (socket, Some(tls.mode()), false)
+        }
     };
-    draft.cluster.transport_socket = context.map(|context| tls::socket(tls::SOCKET, &context));
-    let detected = wanted.detected && wanted.tls.as_ref().is_some_and(|tls| tls.mode() == Mode::IstioMutual);
     if client.audience.sends_hbone(&client.settings.flags) {
-        hbone::match_sockets(draft, &client.settings.flags, wanted.tls.as_ref(), detected);
+        draft.cluster.transport_socket = socket;
+        hbone::match_sockets(draft, &client.settings.flags, mode, detected);
     } else if detected && !draft.is_original_destination() {
-        let mutual = draft.cluster.transport_socket.take();
-        draft.cluster.transport_socket_matches = vec![if_mutual(mutual), otherwise_plain()];
+        draft.cluster.transport_socket_matches = vec![if_mutual(socket), otherwise_plain()];
+    } else {
+        draft.cluster.transport_socket = socket;
     }
 }
 
@@ -99,51 +116,58 @@ pub(super) fn otherwise_plain() -> TransportSocketMatch {
     }
 }
 
-fn wanted(client: Client<'_>, server: &Server<'_>, tls: Option<&ClientTlsSettings>) -> Wanted {
+fn wanted<'a>(client: Client<'_>, server: &'a Server, tls: Option<&'a ClientTlsSettings>) -> Wanted<'a> {
     let files = client.audience.files.as_ref();
     let Some(tls) = tls else { return detected(client, server, files) };
-    let user = |tls| Wanted { tls: Some(tls), detected: false };
     if matches!(tls.mode(), Mode::Disable | Mode::Simple) {
-        return user(tls.clone());
+        return Wanted::Settings(Cow::Borrowed(tls));
     }
     if let Some(files) = files {
         // The roots in the files are the mesh's; a server outside has others.
         let flags = &client.settings.flags;
         if server.is_external && flags.get(PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES) {
-            return user(tls.clone());
+            return Wanted::Settings(Cow::Borrowed(tls));
         }
-        return user(ClientTlsSettings {
+        return Wanted::Settings(Cow::Owned(ClientTlsSettings {
             insecure_skip_verify: tls.insecure_skip_verify,
             ..with_files(files, &tls.subject_alt_names, &tls.sni)
-        });
+        }));
     }
     if tls.mode() != Mode::IstioMutual {
-        return user(tls.clone());
+        return Wanted::Settings(Cow::Borrowed(tls));
     }
-    let names = if tls.subject_alt_names.is_empty() { server.accounts } else { &tls.subject_alt_names };
-    let sni = if tls.sni.is_empty() { &server.sni } else { &tls.sni };
-    user(ClientTlsSettings { insecure_skip_verify: tls.insecure_skip_verify, ..of_mesh(names, sni) })
+    let mut mesh = Mesh::of_settings(tls);
+    if mesh.names.is_empty() {
+        mesh.names = server.accounts.clone();
+    }
+    if mesh.sni.is_empty() {
+        mesh.sni = &server.sni;
+    }
+    Wanted::Mesh(mesh, false)
 }
 
 /// Nobody said anything: the mesh's mutual TLS, if the server may take it.
-fn detected(client: Client<'_>, server: &Server<'_>, files: Option<&ClientFiles>) -> Wanted {
+fn detected<'a>(client: Client<'_>, server: &'a Server, files: Option<&ClientFiles>) -> Wanted<'a> {
     let automatic = client.settings.mesh.enable_auto_mtls.as_ref().is_some_and(|on| on.value);
     if server.is_external || !automatic || matches!(server.mtls, None | Some(MutualTls::Disable)) {
-        return Wanted { tls: None, detected: false };
+        return Wanted::Nothing;
     }
-    let tls = match files {
-        Some(files) => with_files(files, server.accounts, &server.sni),
-        None => of_mesh(server.accounts, &server.sni),
-    };
-    Wanted { tls: Some(tls), detected: true }
+    match files {
+        Some(files) => Wanted::Settings(Cow::Owned(with_files(files, &server.accounts, &server.sni))),
+        None => {
+            let names = server.accounts.clone();
+            Wanted::Mesh(Mesh { names, sni: &server.sni, skips_verification: false }, true)
+        }
+    }
 }
 
-fn of_mesh(names: &[String], sni: &str) -> ClientTlsSettings {
-    ClientTlsSettings {
-        mode: Mode::IstioMutual as i32,
-        subject_alt_names: names.to_vec(),
-        sni: sni.to_owned(),
-        ..Default::default()
+impl<'a> Mesh<'a> {
+    fn of_settings(tls: &'a ClientTlsSettings) -> Self {
+        Self {
+            names: Arc::new(tls.subject_alt_names.clone()),
+            sni: &tls.sni,
+            skips_verification: skips_verification(tls),
+        }
     }
 }
 
@@ -153,7 +177,9 @@ fn with_files(files: &ClientFiles, names: &[String], sni: &str) -> ClientTlsSett
         client_certificate: files.certificate.clone(),
         private_key: files.key.clone(),
         ca_certificates: files.roots.clone(),
-        ..of_mesh(names, sni)
+        subject_alt_names: names.to_vec(),
+        sni: sni.to_owned(),
+        ..Default::default()
     }
 }
 
@@ -161,32 +187,32 @@ fn with_files(files: &ClientFiles, names: &[String], sni: &str) -> ClientTlsSett
 pub(super) struct NoCertificate;
 
 /// The TLS that settings ask for; none if they ask for plain text.
-pub(super) fn context(
+pub(super) fn socket(
     draft: &mut Draft,
     client: Client<'_>,
-    server: &Server<'_>,
+    server: &Server,
     tls: &ClientTlsSettings,
-) -> Result<Option<UpstreamTlsContext>, NoCertificate> {
-    let mut context = match tls.mode() {
+) -> Result<Option<TransportSocket>, NoCertificate> {
+    match tls.mode() {
         // A sidecar must not wait for secrets its service account may not read.
-        Mode::Simple | Mode::Mutual if names_secret(tls) && !may_read_secrets(client, server) => {
-            return Ok(None);
+        Mode::Simple | Mode::Mutual if names_secret(tls) && !may_read_secrets(client, server) => Ok(None),
+        Mode::Disable => Ok(None),
+        Mode::IstioMutual => Ok(Some(mesh_socket(draft, client, &Mesh::of_settings(tls)))),
+        Mode::Simple | Mode::Mutual => {
+            let mut context = user_context(draft, client, server, tls)?;
+            if let Some(common) = &mut context.common_tls_context {
+                tls::enforce_compliance(&client.settings.flags, common);
+            }
+            Ok(Some(tls::socket(tls::SOCKET, &context)))
         }
-        Mode::Disable => return Ok(None),
-        Mode::IstioMutual => mesh_context(draft, &client.settings.flags, tls),
-        Mode::Simple | Mode::Mutual => user_context(draft, client, server, tls)?,
-    };
-    if let Some(common) = &mut context.common_tls_context {
-        tls::enforce_compliance(&client.settings.flags, common);
     }
-    Ok(Some(context))
 }
 
 fn names_secret(tls: &ClientTlsSettings) -> bool {
     !tls.credential_name.is_empty() && !tls.credential_name.starts_with("configmap://")
 }
 
-fn may_read_secrets(client: Client<'_>, server: &Server<'_>) -> bool {
+fn may_read_secrets(client: Client<'_>, server: &Server) -> bool {
     client.audience.kind != NodeKind::Sidecar || server.is_for_workloads
 }
 
@@ -198,38 +224,30 @@ fn common() -> CommonTlsContext {
 }
 
 /// The mesh's own mutual TLS.
-fn mesh_context(draft: &mut Draft, flags: &Flags, tls: &ClientTlsSettings) -> UpstreamTlsContext {
-    let exchanges = flags.get(PILOT_ENABLE_METADATA_EXCHANGE) && !flags.get(PILOT_DISABLE_MX_ALPN);
-    let protocols = match (draft.http2().is_some(), exchanges) {
-        (true, true) => alpn::MESH_H2_EXCHANGE,
-        (true, false) => alpn::MESH_H2,
-        (false, true) => alpn::MESH_EXCHANGE,
-        (false, false) => alpn::MESH,
-    };
-    let names = tls::checking_names(tls::exact(&tls.subject_alt_names));
-    let common = CommonTlsContext {
-        tls_certificate_sds_secret_configs: vec![tls::agent_secret(tls::WORKLOAD_SECRET)],
-        validation_context_type: Some(tls::validation(names, Some(tls::agent_secret(tls::ROOTS_SECRET)))),
-        alpn_protocols: alpn::list(protocols),
-        ..common()
-    };
-    let mut sni = tls.sni.clone();
+fn mesh_socket(draft: &mut Draft, client: Client<'_>, mesh: &Mesh<'_>) -> TransportSocket {
+    let peer = Peer { names: mesh.names.clone(), http2: draft.http2().is_some() };
+    let shared = client.ctx.get::<MeshTls>(&peer);
+    let mut sni = mesh.sni;
     if draft.is_forward_proxy {
-        derive_names(draft, tls);
+        derive_names(draft, mesh.sni, &mesh.names, mesh.skips_verification);
     } else if sni.is_empty() {
-        sni.clone_from(&draft.cluster.name);
+        sni = &draft.cluster.name;
     }
-    UpstreamTlsContext { common_tls_context: Some(common), sni, ..Default::default() }
+    let own = UpstreamTlsContext { sni: sni.to_owned(), ..Default::default() };
+    let mut context = Vec::with_capacity(shared.len() + own.encoded_len());
+    context.extend_from_slice(&shared);
+    own.encode_raw(&mut context);
+    tls::encoded_socket::<UpstreamTlsContext>(tls::SOCKET, context)
 }
 
 /// TLS to a server that has nothing to do with the mesh's identities.
 fn user_context(
     draft: &mut Draft,
     client: Client<'_>,
-    server: &Server<'_>,
+    server: &Server,
     tls: &ClientTlsSettings,
 ) -> Result<UpstreamTlsContext, NoCertificate> {
-    derive_names(draft, tls);
+    derive_names(draft, &tls.sni, &tls.subject_alt_names, skips_verification(tls));
     let mut tls = tls.clone();
     if server.is_entry && tls.subject_alt_names.is_empty() {
         tls.subject_alt_names = server.accounts.to_vec();
@@ -294,10 +312,9 @@ fn use_files(
 }
 
 /// Takes the name to ask for, and to check, from each request where the user gave none.
-fn derive_names(draft: &mut Draft, tls: &ClientTlsSettings) {
-    let skips = skips_verification(tls);
-    let sni = tls.sni.is_empty();
-    let san = !skips && (draft.is_forward_proxy || (sni && tls.subject_alt_names.is_empty()));
+fn derive_names(draft: &mut Draft, sni: &str, names: &[String], skips: bool) {
+    let sni = sni.is_empty();
+    let san = !skips && (draft.is_forward_proxy || (sni && names.is_empty()));
     if draft.is_forward_proxy && (skips || !sni || !san) {
         allow_fixed_names(draft);
     }

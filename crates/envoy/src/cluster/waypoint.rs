@@ -17,14 +17,15 @@ use canopus_proto::envoy::config::cluster::v3::cluster::LbPolicy;
 use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, TrafficPolicy};
+use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT_WAYPOINTS, PILOT_SKIP_VALIDATE_TRUST_DOMAIN,
 };
 
 use super::draft::Draft;
 use super::outbound::Builder;
-use super::transport::{self, Client, Server};
-use super::{connection_pool, dns, fixed, gateway, hbone, load_balancer, metadata, outlier};
+use super::transport::{self, Server};
+use super::{connection_pool, dns, fixed, gateway, hbone, load_balancer, outlier};
 use crate::env::Env;
 use crate::tls;
 
@@ -99,7 +100,7 @@ fn peers(env: &Env<'_>) -> Option<String> {
 
 impl Builder<'_> {
     /// The clusters of a port of a service that a waypoint stands in front of, by protocol and subset.
-    pub(super) fn fronting(&self) -> Vec<Cluster> {
+    pub(super) fn fronting(&self) -> Vec<Resource> {
         let port = &self.request.port;
         let mut protocols = Vec::new();
         if port.protocol.is_unsupported() || port.protocol.is_tcp() {
@@ -121,23 +122,23 @@ impl Builder<'_> {
     }
 
     /// The cluster of a port of a service that a gateway between networks passes inner tunnels to.
-    pub(super) fn terminating(&self) -> Vec<Cluster> {
+    pub(super) fn terminating(&self) -> Vec<Resource> {
         let (settings, flags) = (&*self.settings, &self.settings.flags);
         let subset = "tcp";
         let Some(mut draft) = self.draft(&self.name(subset), self.discovery(), subset) else {
             return Vec::new();
         };
-        metadata::add_services(&mut draft.cluster, [&*self.service]);
-        metadata::add_subset(&mut draft.cluster, subset);
+        draft.metadata.add_services([&*self.service]);
+        draft.metadata.add_subset(subset);
         connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
         let protocol = self.request.port.protocol;
         load_balancer::apply(&mut draft, settings, &self.service, protocol, true, None);
         draft.ask_for_endpoints();
         draft.cluster.transport_socket = Some(hbone::passing_all_metadata(flags, hbone::plain()));
-        vec![draft.finish()]
+        vec![draft.encode()]
     }
 
-    fn vip(&self, subset: &str, policy: Option<&TrafficPolicy>) -> Option<Cluster> {
+    fn vip(&self, subset: &str, policy: Option<&TrafficPolicy>) -> Option<Resource> {
         let (settings, flags) = (&*self.settings, &self.settings.flags);
         let name = self.name(subset);
         let forwards = self.service.resolution == Resolution::DynamicDns;
@@ -149,11 +150,11 @@ impl Builder<'_> {
             }
             _ => self.draft(&name, self.discovery(), subset)?,
         };
-        metadata::add_services(&mut draft.cluster, [&*self.service]);
+        draft.metadata.add_services([&*self.service]);
         if let (Some(rule), Some(_)) = (&self.rule, policy) {
-            metadata::add_rule(&mut draft.cluster, rule);
+            draft.metadata.add_rule(rule);
         }
-        metadata::add_subset(&mut draft.cluster, subset);
+        draft.metadata.add_subset(subset);
         let none = ConnectionPoolSettings::default();
         let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&none);
         connection_pool::apply(
@@ -181,7 +182,7 @@ impl Builder<'_> {
         }
         draft.ask_for_endpoints();
         self.tunnel(&mut draft, policy);
-        Some(draft.finish())
+        Some(draft.encode())
     }
 
     /// Leads into the tunnel, with what the server itself is to receive inside.
@@ -203,8 +204,6 @@ impl Builder<'_> {
 
     fn encryption(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>) -> Option<TransportSocket> {
         let tls = policy?.tls.as_ref().filter(|tls| matches!(tls.mode(), Mode::Simple | Mode::Mutual))?;
-        let client = Client { audience: &self.request.audience, settings: &self.settings };
-        let context = transport::context(draft, client, &Server::default(), tls).ok()??;
-        Some(tls::socket(tls::SOCKET, &context))
+        transport::socket(draft, self.client(), &Server::default(), tls).ok()?
     }
 }

@@ -7,6 +7,7 @@ use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
+use canopus_mesh::endpoint::EndpointWorkload;
 use canopus_mesh::network::{NetworkGateway, NetworkGateways};
 use canopus_mesh::workload::{TLS_ISTIO, augment};
 use canopus_proto::envoy::config::core::v3::Metadata;
@@ -77,8 +78,10 @@ impl Known {
 
     /// The gateways for a network: those in the endpoint's cluster, else all of that network.
     fn for_endpoint(&self, env: &Env<'_>, member: &Member) -> Vec<&NetworkGateway> {
-        let of_network = || self.gateways.iter().filter(|gateway| *gateway.network == *member.network);
-        let mut found: Vec<_> = of_network().filter(|gateway| gateway.cluster == member.cluster).collect();
+        let of_network =
+            || self.gateways.iter().filter(|gateway| *gateway.network == *member.workload.network);
+        let mut found: Vec<_> =
+            of_network().filter(|gateway| gateway.cluster == member.workload.cluster).collect();
         if found.is_empty() {
             found = of_network().collect();
         }
@@ -100,13 +103,14 @@ impl Known {
             let gateways = self.for_endpoint(env, &member);
             let reachable: Vec<_> =
                 gateways.iter().copied().filter(|gateway| is_reachable(env, gateway)).collect();
-            let is_far = by_tunnels && !env.view.is_in_network(&member.network);
+            let is_far = by_tunnels && !env.view.is_in_network(&member.workload.network);
             if is_far && (stays_in_network(env) || reachable.is_empty()) {
                 continue;
             }
             // A proxy that does not say its network is in none of those that have gateways.
-            let foreign = env.view.metadata.network.is_empty() && !member.network.is_empty();
-            let direct = gateways.is_empty() || (!foreign && env.view.is_in_network(&member.network));
+            let foreign = env.view.metadata.network.is_empty() && !member.workload.network.is_empty();
+            let direct =
+                gateways.is_empty() || (!foreign && env.view.is_in_network(&member.workload.network));
             if direct {
                 members.extend(Some(member).filter(Member::has_address));
                 continue;
@@ -166,9 +170,12 @@ fn of_gateway(env: &Env<'_>, destination: &Destination<'_>, gateway: &NetworkGat
             metadata: Some(Metadata { filter_metadata: metadata, ..Default::default() }),
             ..Default::default()
         },
-        labels: augment(Labels::new(), &gateway.cluster, "", "", &gateway.network),
-        network: Arc::from(gateway.network.as_str()),
-        cluster: gateway.cluster.clone(),
+        workload: Arc::new(EndpointWorkload {
+            labels: augment(Labels::new(), &gateway.cluster, "", "", &gateway.network),
+            network: Arc::from(gateway.network.as_str()),
+            cluster: gateway.cluster.clone(),
+            ..Default::default()
+        }),
         mutual_tls: true,
     }
 }

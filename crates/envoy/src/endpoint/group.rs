@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use canopus_base::labels::Labels;
-use canopus_mesh::endpoint::Endpoint;
+use canopus_mesh::endpoint::{Endpoint, EndpointWorkload};
 use canopus_mesh::locality::Locality as Place;
 use canopus_proto::envoy::config::core::v3::{Locality, address};
 use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{LbEndpoint, LocalityLbEndpoints};
 
-use super::{Destination, lb_endpoint, mutual_tls};
+use super::mutual_tls::UseOfTls;
+use super::{Destination, lb_endpoint};
 use crate::env::Env;
 
 /// The endpoints of one locality, with what is still to be decided by.
@@ -26,9 +26,7 @@ pub(crate) struct Group {
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(super) message: LbEndpoint,
-    pub(super) labels: Labels,
-    pub(super) network: Arc<str>,
-    pub(super) cluster: Arc<str>,
+    pub(super) workload: Arc<EndpointWorkload>,
     pub(super) mutual_tls: bool,
 }
 
@@ -45,6 +43,12 @@ impl Member {
     pub(super) fn weight(&self) -> u32 {
         self.message.load_balancing_weight.as_ref().map_or(0, |weight| weight.value)
     }
+
+    /// The message; its weight stays.
+    fn take_message(&mut self) -> LbEndpoint {
+        let load_balancing_weight = self.message.load_balancing_weight;
+        std::mem::replace(&mut self.message, LbEndpoint { load_balancing_weight, ..Default::default() })
+    }
 }
 
 impl Group {
@@ -59,21 +63,21 @@ impl Group {
         self
     }
 
-    /// The group as Envoy is told of it. Without endpoints it has no weight.
-    pub(super) fn message(&self) -> LocalityLbEndpoints {
+    /// The group as Envoy is told of it, taken out of it. Without endpoints it has no weight.
+    fn take_message(&mut self) -> LocalityLbEndpoints {
         let weight = self.members.iter().fold(0u32, |sum, member| sum.saturating_add(member.weight()));
         LocalityLbEndpoints {
             locality: Some(locality(&self.locality)),
-            lb_endpoints: self.members.iter().map(|member| member.message.clone()).collect(),
+            lb_endpoints: self.members.iter_mut().map(Member::take_message).collect(),
             load_balancing_weight: (!self.members.is_empty()).then(|| weight.into()),
             ..Default::default()
         }
     }
 }
 
-/// The groups as Envoy is told of them.
-pub(crate) fn into_messages(groups: &[Group]) -> Vec<LocalityLbEndpoints> {
-    groups.iter().map(Group::message).collect()
+/// The groups as Envoy is told of them. What is left in the groups is what they are still to be ordered by.
+pub(crate) fn take_messages(groups: &mut [Group]) -> Vec<LocalityLbEndpoints> {
+    groups.iter_mut().map(Group::take_message).collect()
 }
 
 fn locality(text: &str) -> Locality {
@@ -88,16 +92,12 @@ pub(super) fn by_locality(
     endpoints: &[Arc<Endpoint>],
 ) -> Vec<Group> {
     let mut groups: BTreeMap<Arc<str>, Vec<Member>> = BTreeMap::new();
+    let mut use_of_tls = UseOfTls::new(env, destination);
     for endpoint in endpoints {
         let workload = &endpoint.workload;
-        let mutual_tls = mutual_tls::is_used(env, destination, endpoint);
-        let member = Member {
-            message: lb_endpoint::lb_endpoint(env, destination, endpoint, mutual_tls),
-            labels: workload.labels.clone(),
-            network: workload.network.clone(),
-            cluster: workload.cluster.clone(),
-            mutual_tls,
-        };
+        let mutual_tls = use_of_tls.is_mutual(endpoint);
+        let message = lb_endpoint::lb_endpoint(env, destination, endpoint, mutual_tls);
+        let member = Member { message, workload: workload.clone(), mutual_tls };
         groups.entry(workload.locality.clone()).or_default().push(member);
     }
     groups.into_iter().map(|(locality, members)| Group { locality, members }).collect()

@@ -1,5 +1,6 @@
 //! One endpoint as Envoy is told of it.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use canopus_api::labels as known;
@@ -111,13 +112,13 @@ fn telemetry_metadata(
         return BTreeMap::new();
     }
     let (workload, service) = (&endpoint.workload, destination.service);
-    let mut labels = workload.labels.clone();
+    let mut labels = Cow::Borrowed(&workload.labels);
     let mut namespace = &workload.namespace;
     if service.external && env.flag(LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES) {
         namespace = &service.namespace;
         for key in [known::CANONICAL_NAME.name, known::CANONICAL_REVISION.name] {
             if let Some(value) = service.labels.get(key) {
-                labels.insert(key, value);
+                labels.to_mut().insert(key, value);
             }
         }
     }

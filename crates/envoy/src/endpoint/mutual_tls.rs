@@ -1,7 +1,9 @@
 //! Whether a proxy uses mutual TLS to an endpoint.
 
-use canopus_mesh::endpoint::Endpoint;
-use canopus_mesh::peer_authentication::{MutualTls, WorkloadPolicy};
+use std::sync::Arc;
+
+use canopus_mesh::endpoint::{Endpoint, EndpointWorkload};
+use canopus_mesh::peer_authentication::{MutualTls, PeerPolicy, WorkloadPolicy};
 use canopus_mesh::workload::TLS_ISTIO;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
@@ -9,17 +11,39 @@ use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolic
 use super::Destination;
 use crate::env::Env;
 
-/// A destination rule decides; without one, whether the workload can and its policy does not forbid it.
-pub(super) fn is_used(env: &Env<'_>, destination: &Destination<'_>, endpoint: &Endpoint) -> bool {
-    if let Some(mode) = said(destination) {
-        return mode == Mode::IstioMutual;
+/// How connections to the endpoints of a destination are encrypted.
+pub(super) struct UseOfTls<'a> {
+    env: &'a Env<'a>,
+    /// What the destination rule says.
+    said: Option<Mode>,
+    /// The workload that was asked about last, and its policy: endpoints of one service mostly have the same.
+    last: Option<(Arc<EndpointWorkload>, Arc<PeerPolicy>)>,
+}
+
+impl<'a> UseOfTls<'a> {
+    pub(super) fn new(env: &'a Env<'a>, destination: &Destination<'_>) -> Self {
+        Self { env, said: said(destination), last: None }
     }
-    let workload = &endpoint.workload;
-    if *workload.tls_mode != *TLS_ISTIO {
-        return false;
+
+    /// A destination rule decides; without one, whether the workload can and its policy does not forbid it.
+    pub(super) fn is_mutual(&mut self, endpoint: &Endpoint) -> bool {
+        if let Some(mode) = self.said {
+            return mode == Mode::IstioMutual;
+        }
+        *endpoint.workload.tls_mode == *TLS_ISTIO
+            && self.policy(&endpoint.workload).of_port(endpoint.port) != MutualTls::Disable
     }
-    let policy = env.ctx.get::<WorkloadPolicy>(&(workload.namespace.clone(), workload.labels.clone()));
-    policy.of_port(endpoint.port) != MutualTls::Disable
+
+    fn policy(&mut self, workload: &Arc<EndpointWorkload>) -> &PeerPolicy {
+        let is_same =
+            |last: &EndpointWorkload| last.namespace == workload.namespace && last.labels == workload.labels;
+        let known = self.last.take().filter(|(last, _)| is_same(last));
+        let found = known.unwrap_or_else(|| {
+            let key = (workload.namespace.clone(), workload.labels.clone());
+            (workload.clone(), self.env.ctx.get::<WorkloadPolicy>(&key))
+        });
+        &self.last.insert(found).1
+    }
 }
 
 /// What the destination rule says about the port: the subset's word counts first.

@@ -155,15 +155,16 @@ fn by_labels(labels: &Labels, wanted: &[String], groups: &[Group], assignment: &
         return;
     }
     let mut split = Vec::new();
-    for (group, message) in groups.iter().zip(std::mem::take(&mut assignment.endpoints)) {
+    for (group, mut message) in groups.iter().zip(std::mem::take(&mut assignment.endpoints)) {
+        let mut endpoints: Vec<_> = std::mem::take(&mut message.lb_endpoints).into_iter().map(Some).collect();
         let mut by_priority: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (index, member) in group.members.iter().enumerate() {
-            by_priority.entry(unlikeness(labels, wanted, &member.labels)).or_default().push(index);
+            by_priority.entry(unlikeness(labels, wanted, &member.workload.labels)).or_default().push(index);
         }
         for (priority, indices) in by_priority {
             let weight: u32 = indices.iter().map(|index| group.members[*index].weight()).sum();
             split.push(LocalityLbEndpoints {
-                lb_endpoints: indices.iter().map(|index| message.lb_endpoints[*index].clone()).collect(),
+                lb_endpoints: indices.iter().filter_map(|index| endpoints[*index].take()).collect(),
                 priority,
                 load_balancing_weight: Some(weight.into()),
                 ..message.clone()

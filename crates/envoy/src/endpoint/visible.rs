@@ -1,5 +1,7 @@
 //! Which endpoints of a service a proxy is told of.
 
+use std::cell::OnceCell;
+
 use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::host;
@@ -14,32 +16,50 @@ use canopus_runtime::flags::{
 use super::Destination;
 use crate::env::Env;
 
-pub(super) fn is_visible(env: &Env<'_>, destination: &Destination<'_>, endpoint: &Endpoint) -> bool {
-    let (view, service) = (env.view, destination.service);
-    let workload = &endpoint.workload;
-    let node_local = service.kube.as_ref().is_some_and(|kube| kube.node_local);
-    if node_local && *workload.node != *view.metadata.node_name {
-        return false;
+/// Which endpoints of a destination a proxy is told of.
+pub(super) struct Visibility<'a> {
+    env: &'a Env<'a>,
+    destination: &'a Destination<'a>,
+    /// Whether those of other clusters are left out.
+    own_cluster_only: OnceCell<bool>,
+    /// Whether unhealthy ones are among them.
+    unhealthy: OnceCell<bool>,
+}
+
+impl<'a> Visibility<'a> {
+    pub(super) fn new(env: &'a Env<'a>, destination: &'a Destination<'a>) -> Self {
+        Self { env, destination, own_cluster_only: OnceCell::new(), unhealthy: OnceCell::new() }
     }
-    let wanted_networks = &view.metadata.requested_network_view.0;
-    if !wanted_networks.is_empty()
-        && !workload.network.is_empty()
-        && !wanted_networks.iter().any(|network| **network == *workload.network)
-    {
-        return false;
+
+    pub(super) fn covers(&self, endpoint: &Endpoint) -> bool {
+        let (view, service) = (self.env.view, self.destination.service);
+        let workload = &endpoint.workload;
+        let node_local = service.kube.as_ref().is_some_and(|kube| kube.node_local);
+        if node_local && *workload.node != *view.metadata.node_name {
+            return false;
+        }
+        let wanted_networks = &view.metadata.requested_network_view.0;
+        if !wanted_networks.is_empty()
+            && !workload.network.is_empty()
+            && !wanted_networks.iter().any(|network| **network == *workload.network)
+        {
+            return false;
+        }
+        if *workload.cluster != *view.metadata.cluster_id && self.is_own_cluster_only() {
+            return false;
+        }
+        match health(endpoint) {
+            Health::Unknown | Health::Healthy => true,
+            Health::Unhealthy => *self.unhealthy.get_or_init(|| sends_unhealthy(self.env, self.destination)),
+            Health::Terminating => false,
+            Health::Draining => has_persistent_session(service),
+        }
     }
-    let elsewhere = *workload.cluster != *view.metadata.cluster_id;
-    if elsewhere && is_cluster_local(&env.settings, &service.host) {
-        return false;
-    }
-    if elsewhere && stays_in_cluster(env, service) {
-        return false;
-    }
-    match health(endpoint) {
-        Health::Unknown | Health::Healthy => true,
-        Health::Unhealthy => sends_unhealthy(env, destination),
-        Health::Terminating => false,
-        Health::Draining => has_persistent_session(service),
+
+    fn is_own_cluster_only(&self) -> bool {
+        let (env, service) = (self.env, self.destination.service);
+        let find = || is_cluster_local(&env.settings, &service.host) || stays_in_cluster(env, service);
+        *self.own_cluster_only.get_or_init(find)
     }
 }
 

@@ -39,6 +39,9 @@ pub(crate) fn shared_clusters(ctx: &Ctx<'_>, view: &View, generated: Arc<Vec<Res
         _ => &[Side::Outbound, Side::Inbound],
     };
     let patches = patches(ctx, view);
+    if patches.clusters.is_empty() {
+        return patched;
+    }
     let mut names: BTreeSet<_> = patched.resources.iter().map(|resource| resource.name.clone()).collect();
     for side in sides {
         for patch in &patches.clusters {
