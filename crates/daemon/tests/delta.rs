@@ -253,7 +253,8 @@ impl Pair {
                 changed.extend(clusters.into_iter().filter(|name| after[ENDPOINT].contains_key(*name)));
             }
             let gone = gone(&before[type_url], &after[type_url]);
-            if !named && !is_delta && !(changed.is_empty() && gone.is_empty()) {
+            let differs = !changed.is_empty() || !gone.is_empty();
+            if !named && !is_delta && differs {
                 changed = after[type_url].keys().map(|name| &**name).collect();
             }
             // The last word on a table may come before the listeners that no longer name it.

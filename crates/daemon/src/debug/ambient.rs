@@ -23,10 +23,10 @@ impl Debug {
         for resource in self.engine().get::<Addresses>(&())?.iter() {
             match Address::decode(resource.body.clone()).ok().and_then(|address| address.r#type) {
                 Some(Type::Workload(workload)) => {
-                    workloads.push(json::write(&readable_workload(workload)).to_json())
+                    workloads.push(json::write(&readable_workload(workload)).to_json());
                 }
                 Some(Type::Service(service)) => {
-                    services.push(json::write(&readable_service(service)).to_json())
+                    services.push(json::write(&readable_service(service)).to_json());
                 }
                 None => {}
             }

@@ -105,7 +105,8 @@ impl Mesh {
 
     fn send(&mut self) -> bool {
         let dispatcher = &self.dispatcher;
-        self.proxies.iter_mut().fold(false, |sent, proxy| proxy.send(dispatcher) || sent)
+        let sent: Vec<bool> = self.proxies.iter_mut().map(|proxy| proxy.send(dispatcher)).collect();
+        sent.contains(&true)
     }
 
     /// Lets proxies and warden go on until nothing moves any more.
