@@ -200,7 +200,8 @@ fn diagnostics_name_what_was_left_out() {
         said.contains("Gateway edge/web server 1: another server of the port has the hosts a.example.com"),
         "{said}"
     );
-    assert_eq!(output.status.code(), Some(0));
+    assert!(said.contains("error [IST0145] Gateway edge/web: spec.servers[1]: another server"), "{said}");
+    assert_eq!(output.status.code(), Some(1));
     assert!(gateway(&["--types", "lds"]).stderr.is_empty());
 }
 
