@@ -190,7 +190,8 @@ impl Stage<'_> {
             Review::Valid { dry_run: dry } => dry_run = dry,
             Review::Invalid { dry_run: dry } => {
                 dry_run = dry;
-                object["spec"]["hosts"] = json!([]);
+                // Without hosts it would be a delegate.
+                object["spec"] = json!({});
             }
             Review::UnknownTopLevel => object["specification"] = json!({}),
             Review::WrongType => object["spec"]["hosts"] = json!("frontend"),
