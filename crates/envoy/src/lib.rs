@@ -20,6 +20,7 @@ mod gateway;
 mod http;
 mod jwt;
 pub mod listener;
+mod metadata;
 pub mod name_table;
 pub mod names;
 mod network;

@@ -5,6 +5,8 @@
 
 use canopus_proto::Message;
 
+/// How numbers and truths are encoded.
+const VARINT: u32 = 0;
 /// How fields are encoded that have their length before them.
 const LENGTH_DELIMITED: u32 = 2;
 
@@ -40,6 +42,12 @@ impl Pieces {
         }
     }
 
+    /// Adds a truth.
+    pub(crate) fn flag(&mut self, field: u32) {
+        self.number(field << 3 | VARINT);
+        self.number(1);
+    }
+
     /// Adds a message, or an entry of a list of messages.
     pub(crate) fn message(&mut self, field: u32, message: &impl Message) {
         self.number(field << 3 | LENGTH_DELIMITED);
@@ -49,9 +57,26 @@ impl Pieces {
     /// Adds a message that is encoded already, or an entry of a list of messages or texts.
     pub(crate) fn body(&mut self, field: u32, body: &[u8]) {
         self.number(field << 3 | LENGTH_DELIMITED);
-        // No message comes near to 4 GiB: proxies refuse messages of a fraction of that.
-        self.number(u32::try_from(body.len()).expect("a message of less than 4 GiB"));
+        self.number(length(body));
         self.append(body);
+    }
+
+    /// Adds a message whose fields are written in place.
+    pub(crate) fn nested(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+        self.number(field << 3 | LENGTH_DELIMITED);
+        let start = self.0.len();
+        // Most are short enough for a length of one byte; the others are moved once their length is known.
+        self.0.push(0);
+        write(self);
+        let length = length(&self.0[start + 1..]);
+        match u8::try_from(length) {
+            Ok(short) if short < 0x80 => self.0[start] = short,
+            _ => {
+                let mut long = Self::default();
+                long.number(length);
+                self.0.splice(start..=start, long.0);
+            }
+        }
     }
 
     /// Everything so far.
@@ -72,6 +97,11 @@ impl Pieces {
         }
         self.0.push(number as u8);
     }
+}
+
+fn length(body: &[u8]) -> u32 {
+    // Proxies refuse messages of a fraction of that.
+    u32::try_from(body.len()).expect("a message of less than 4 GiB")
 }
 
 #[cfg(test)]
@@ -103,5 +133,16 @@ mod tests {
         pieces.message(3, &route);
         pieces.fields(&VirtualHost { routes: vec![route], ..Default::default() });
         assert_eq!(pieces.into_vec(), host.encode_to_vec());
+    }
+
+    #[test]
+    fn nested_message_has_its_length_before_it_however_long_it_is() {
+        for length in [0, 1, 125, 126, 127, 128, 20_000] {
+            let decorator = Decorator { operation: "x".repeat(length), ..Default::default() };
+            let mut pieces = Pieces::default();
+            pieces.nested(5, |pieces| pieces.text(1, &decorator.operation));
+            let route = Route { decorator: Some(decorator), ..Default::default() };
+            assert_eq!(pieces.into_vec(), route.encode_to_vec(), "{length} bytes");
+        }
     }
 }

@@ -22,7 +22,7 @@ use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service::VirtualService;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
-use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption, Metadata};
+use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
 use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
@@ -30,7 +30,7 @@ use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteMatch};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 
 use crate::pieces::Pieces;
-use crate::{acceptable, names};
+use crate::{acceptable, metadata};
 
 pub(crate) use list::RouteList;
 use matching::is_catch_all;
@@ -51,6 +51,9 @@ mod field {
 const FAULT_FILTER: &str = "envoy.filters.http.fault";
 /// The filter that a route's CORS policy is for.
 const CORS_FILTER: &str = "envoy.filters.http.cors";
+
+/// Room for an encoded route that is not out of the ordinary.
+const USUAL_SIZE: usize = 512;
 
 /// Where routes are used, and what the names in them mean there.
 pub(crate) struct Site<'a> {
@@ -95,9 +98,13 @@ impl Known {
 /// The routes a VirtualService has at a site, up to the first that matches everything.
 pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList {
     let mut routes = RouteList::default();
+    let mut metadata = Pieces::with_capacity(USUAL_SIZE);
+    metadata.nested(field::METADATA, |fields| {
+        metadata::names_config(fields, "virtual-service", source.namespace(), source.name());
+    });
     for http in &source.spec.http {
         if http.r#match.is_empty() {
-            let (route, takes_all) = Draft::new(site, source, http).matching(None);
+            let (route, takes_all) = Draft::new(site, source, &metadata, http).matching(None);
             routes.push(&route, takes_all);
             break;
         }
@@ -105,7 +112,7 @@ pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList
         if applying.peek().is_none() {
             continue;
         }
-        let mut draft = Draft::new(site, source, http);
+        let mut draft = Draft::new(site, source, &metadata, http);
         for condition in applying {
             let (route, takes_all) = draft.matching(Some(condition));
             routes.push(&route, takes_all);
@@ -140,6 +147,8 @@ fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
 struct Draft<'a> {
     site: &'a Site<'a>,
     source: &'a VirtualService,
+    /// Names the object behind it; encoded once for all its routes.
+    metadata: &'a Pieces,
     http: &'a HttpRoute,
     /// What is done with requests.
     action: Option<Action>,
@@ -150,7 +159,12 @@ struct Draft<'a> {
 }
 
 impl<'a> Draft<'a> {
-    fn new(site: &'a Site<'a>, source: &'a VirtualService, http: &'a HttpRoute) -> Self {
+    fn new(
+        site: &'a Site<'a>,
+        source: &'a VirtualService,
+        metadata: &'a Pieces,
+        http: &'a HttpRoute,
+    ) -> Self {
         let mut route = Route::default();
         let operations = headers::Operations::of(http.headers.as_ref());
         let authority = operations.authority.clone();
@@ -170,8 +184,8 @@ impl<'a> Draft<'a> {
             route.response_headers_to_add.push(alternative_service(site.port));
         }
         let action = route.action.take();
-        let head = head(source, action.as_ref());
-        Self { site, source, http, action, head, tail: Pieces::of(&route) }
+        let head = head(metadata, action.as_ref());
+        Self { site, source, metadata, http, action, head, tail: Pieces::of(&route) }
     }
 
     /// The route of requests that meet a condition, and whether that is every request.
@@ -182,12 +196,12 @@ impl<'a> Draft<'a> {
             && destination::depends_on_match(rewrite, self.source)
         {
             destination::rewrite_path(action, rewrite, self.source, Some(&matched));
-            self.head = head(self.source, self.action.as_ref());
+            self.head = head(self.metadata, self.action.as_ref());
         }
         let cluster = self.action.as_ref().and_then(only_cluster);
         let operation = operation(&matched, cluster, self.source.name(), self.site.port);
 
-        let mut route = Pieces::default();
+        let mut route = Pieces::with_capacity(USUAL_SIZE);
         route.message(field::MATCH, &matched);
         route.append(self.head.as_slice());
         route.message(field::DECORATOR, &Decorator { operation, ..Default::default() });
@@ -202,15 +216,15 @@ impl<'a> Draft<'a> {
 }
 
 /// What a route does, and the object that says so.
-fn head(source: &VirtualService, action: Option<&Action>) -> Pieces {
-    let mut head = Pieces::default();
+fn head(metadata: &Pieces, action: Option<&Action>) -> Pieces {
+    let mut head = Pieces::with_capacity(USUAL_SIZE);
     match action {
         Some(Action::Route(action)) => head.message(field::ROUTE, action),
         Some(Action::Redirect(action)) => head.message(field::REDIRECT, action),
         Some(Action::DirectResponse(action)) => head.message(field::DIRECT_RESPONSE, action),
         _ => {}
     }
-    head.message(field::METADATA, &config_metadata(source));
+    head.append(metadata.as_slice());
     head
 }
 
@@ -254,11 +268,6 @@ fn only_cluster(action: &Action) -> Option<&str> {
         Some(ClusterSpecifier::Cluster(cluster)) => Some(cluster),
         _ => None,
     }
-}
-
-/// Names the object that configuration comes from.
-pub(crate) fn config_metadata(source: &VirtualService) -> Metadata {
-    names::config_metadata("virtual-service", source.namespace(), source.name())
 }
 
 /// Tells clients that HTTP/3 is spoken on the same port.

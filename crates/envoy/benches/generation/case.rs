@@ -63,7 +63,7 @@ pub(crate) struct Case {
     objects: Vec<Object>,
     networks: MeshNetworks,
     kind: &'static str,
-    types: &'static [&'static str],
+    pub(crate) types: &'static [&'static str],
     services: usize,
 }
 
@@ -223,26 +223,22 @@ impl Case {
         Proxy::new(&node, Some(identity)).unwrap()
     }
 
-    /// The types to generate, with the names the proxy asks for.
-    pub(crate) fn wanted(&self) -> Vec<(&'static str, Wanted)> {
-        let wanted = |kind: &&'static str| {
-            let wanted = match *kind {
-                "CDS" => Wanted::Clusters,
-                "LDS" => Wanted::Listeners,
-                "NDS" => Wanted::Names,
-                "EDS" => {
-                    let name = |at: usize| format!("outbound|80||foo-{at}.com");
-                    Wanted::Endpoints((0..self.services).map(name).collect())
-                }
-                _ => {
-                    let listeners = self.engine(1000).get::<Listeners>(&self.proxy(0)).unwrap();
-                    let listeners: Vec<_> = listeners.iter().cloned().collect();
-                    Wanted::Routes(References::of(&[], &listeners).routes)
-                }
-            };
-            (*kind, wanted)
-        };
-        self.types.iter().map(wanted).collect()
+    /// What the proxy asks for of a type.
+    pub(crate) fn wanted(&self, kind: &str) -> Wanted {
+        match kind {
+            "CDS" => Wanted::Clusters,
+            "LDS" => Wanted::Listeners,
+            "NDS" => Wanted::Names,
+            "EDS" => {
+                let name = |at: usize| format!("outbound|80||foo-{at}.com");
+                Wanted::Endpoints((0..self.services).map(name).collect())
+            }
+            _ => {
+                let listeners = self.engine(1000).get::<Listeners>(&self.proxy(0)).unwrap();
+                let listeners: Vec<_> = listeners.iter().cloned().collect();
+                Wanted::Routes(References::of(&[], &listeners).routes)
+            }
+        }
     }
 
     /// Whether every type is generated for it.

@@ -2,15 +2,18 @@
 
 use canopus_mesh::destination_rule::Rule;
 use canopus_mesh::service::Service;
-use canopus_proto::google::protobuf::Value;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
 
-use crate::names;
 use crate::pieces::Pieces;
+use crate::{metadata, names};
 
-/// The metadata of a cluster, written as `google.protobuf.Struct`s at once: every cluster has some, and as messages they
-/// would take longer to make than all the rest of a cluster.
+/// The field of a cluster that its metadata is.
+const METADATA: u32 = 25;
+/// Room for what is usually said.
+const USUAL_SIZE: usize = 256;
+
+/// The metadata of a cluster.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Metadata {
     /// Each an encoded `google.protobuf.Value`.
@@ -26,34 +29,32 @@ impl Metadata {
 
     /// The services it leads to.
     pub(super) fn add_services<'a>(&mut self, services: impl IntoIterator<Item = &'a Service>) {
-        let mut list = Pieces::default();
-        for service in services {
-            list.body(LIST_VALUES, field(VALUE_STRUCT, describe(service).as_slice()).as_slice());
-        }
-        self.set("services", field(VALUE_LIST, list.as_slice()));
+        self.set("services", |value| {
+            metadata::list(value, services, |value, service| describe(value, service));
+        });
     }
 
     /// A fact that is true.
     pub(super) fn add_flag(&mut self, name: &'static str) {
-        self.set(name, Pieces::of(&Value::from(true)));
+        self.set(name, metadata::yes);
     }
 
     /// The rule behind its settings.
     pub(super) fn add_rule(&mut self, rule: &Rule) {
         let path = names::config_path("destination-rule", rule.origin().namespace(), rule.origin().name());
-        self.set("config", text(&path));
+        self.set("config", |value| metadata::text(value, &path));
     }
 
     /// The subset it is of.
     pub(super) fn add_subset(&mut self, subset: &str) {
-        self.set("subset", text(subset));
+        self.set("subset", |value| metadata::text(value, subset));
     }
 
     /// Servers that the user configures TLS for do not speak the mesh's ALPN.
     pub(super) fn add_alpn(&mut self, policy: Option<&TrafficPolicy>) {
         let mode = policy.and_then(|policy| policy.tls.as_ref()).map(ClientTlsSettings::mode);
         if matches!(mode, Some(Mode::Simple | Mode::Mutual)) {
-            self.set("alpn_override", text("false"));
+            self.set("alpn_override", |value| metadata::text(value, "false"));
         }
     }
 
@@ -68,62 +69,39 @@ impl Metadata {
             return Pieces::default();
         }
         self.istio.sort_unstable_by_key(|(key, _)| *key);
-        let mut all = Pieces::default();
-        if !self.istio.is_empty() {
-            let mut fields = Pieces::default();
-            for (key, value) in &self.istio {
-                fields.body(STRUCT_FIELDS, entry(key, value).as_slice());
+        let mut field = Pieces::with_capacity(USUAL_SIZE);
+        field.nested(METADATA, |all| {
+            if !self.istio.is_empty() {
+                metadata::of_filter(all, metadata::ISTIO, |fields| {
+                    for (key, value) in &self.istio {
+                        metadata::field(fields, key, |field| field.append(value.as_slice()));
+                    }
+                });
             }
-            all.body(METADATA_FILTERS, entry("istio", &fields).as_slice());
-        }
-        if self.without_baggage {
-            let yes = entry("disable_baggage_discovery", &Pieces::of(&Value::from(true)));
-            let peers = entry("istio.peer_metadata", &field(STRUCT_FIELDS, yes.as_slice()));
-            all.body(METADATA_FILTERS, peers.as_slice());
-        }
-        field(CLUSTER_METADATA, all.as_slice())
+            if self.without_baggage {
+                metadata::of_filter(all, "istio.peer_metadata", |fields| {
+                    metadata::field(fields, "disable_baggage_discovery", metadata::yes);
+                });
+            }
+        });
+        field
     }
 
-    fn set(&mut self, key: &'static str, value: Pieces) {
+    fn set(&mut self, key: &'static str, write: impl FnOnce(&mut Pieces)) {
+        let mut value = Pieces::with_capacity(USUAL_SIZE);
+        write(&mut value);
         self.istio.retain(|(known, _)| *known != key);
         self.istio.push((key, value));
     }
 }
 
-// The numbers of the fields.
-const CLUSTER_METADATA: u32 = 25;
-const METADATA_FILTERS: u32 = 1;
-const STRUCT_FIELDS: u32 = 1;
-const LIST_VALUES: u32 = 1;
-const VALUE_STRING: u32 = 3;
-const VALUE_STRUCT: u32 = 5;
-const VALUE_LIST: u32 = 6;
-
-/// One field.
-fn field(number: u32, body: &[u8]) -> Pieces {
-    let mut field = Pieces::default();
-    field.body(number, body);
-    field
-}
-
-/// An entry of a map.
-fn entry(key: &str, value: &Pieces) -> Pieces {
-    let mut entry = field(1, key.as_bytes());
-    entry.body(2, value.as_slice());
-    entry
-}
-
-fn text(text: &str) -> Pieces {
-    field(VALUE_STRING, text.as_bytes())
-}
-
-fn describe(service: &Service) -> Pieces {
-    let fields = [("host", &service.host), ("name", &service.name), ("namespace", &service.namespace)];
-    let mut described = Pieces::default();
-    for (key, value) in fields {
-        described.body(STRUCT_FIELDS, entry(key, &text(value)).as_slice());
-    }
-    described
+fn describe(value: &mut Pieces, service: &Service) {
+    let facts = [("host", &service.host), ("name", &service.name), ("namespace", &service.namespace)];
+    metadata::structure(value, |fields| {
+        for (key, fact) in facts {
+            metadata::field(fields, key, |value| metadata::text(value, fact));
+        }
+    });
 }
 
 #[cfg(test)]
@@ -132,7 +110,7 @@ mod tests {
 
     use canopus_proto::Message;
     use canopus_proto::envoy::config::cluster::v3::Cluster;
-    use canopus_proto::google::protobuf::{ListValue, Struct};
+    use canopus_proto::google::protobuf::{ListValue, Struct, Value};
 
     use super::*;
 
