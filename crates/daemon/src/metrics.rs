@@ -3,6 +3,7 @@
 //! [`Metrics`] is told what happens on the push path; [`collect_model`] looks at the mesh whenever somebody asks.
 
 mod admission;
+mod clients;
 mod events;
 mod model;
 
@@ -63,6 +64,8 @@ struct Memory {
     batches: VecDeque<Batch>,
     /// The last batch each client was sent something of.
     sent: BTreeMap<ConnectionId, u64>,
+    /// How many clients are connected.
+    clients: usize,
 }
 
 #[derive(Clone, Copy)]
@@ -150,8 +153,12 @@ impl Metrics {
 
 impl Observer for Metrics {
     fn applied(&self, push: &Push) {
-        self.debounce.observe_duration(push.applied.since(push.cause.seen));
-        self.apply_time.observe_duration(push.took);
+        let mut memory = self.memory.lock();
+        // A batch that concerns none of those who are connected is no push.
+        if push.woken > 0 || memory.clients == 0 {
+            self.debounce.observe_duration(push.applied.since(push.cause.seen));
+            self.apply_time.observe_duration(push.took);
+        }
         for (reason, times) in &push.cause.reasons {
             self.batches.with([reason.label()]).inc();
             self.recipients.with([reason.label()]).inc_by(push.woken as u64);
@@ -159,7 +166,6 @@ impl Observer for Metrics {
                 self.triggers.with([reason.label()]).inc_by((push.woken * times) as u64);
             }
         }
-        let mut memory = self.memory.lock();
         if memory.batches.len() >= REMEMBERED {
             memory.batches.pop_front();
         }
@@ -174,6 +180,7 @@ impl Observer for Metrics {
     }
 
     fn connected(&self, connection: &Connection) {
+        self.memory.lock().clients += 1;
         self.clients.with([version(connection)]).add(1.0);
     }
 
@@ -205,7 +212,10 @@ impl Observer for Metrics {
     }
 
     fn disconnected(&self, connection: &Connection) {
-        self.memory.lock().sent.remove(&connection.id);
+        let mut memory = self.memory.lock();
+        memory.clients = memory.clients.saturating_sub(1);
+        memory.sent.remove(&connection.id);
+        drop(memory);
         self.clients.with([version(connection)]).add(-1.0);
         for (_, family) in &self.rejects_of {
             for code in [Code::Internal, Code::InvalidArgument, Code::Unknown] {

@@ -4,6 +4,7 @@ mod audience;
 mod connection_pool;
 mod dns;
 mod draft;
+mod duplicate;
 mod fixed;
 mod gateway;
 pub(crate) mod hbone;
@@ -37,6 +38,7 @@ use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 
 use self::audience::Audience;
+pub(crate) use self::duplicate::Duplicates;
 use self::outbound::{PortClusters, Purpose, Request};
 use self::part::{Part, PatchedPart};
 pub use self::why::reads_of;

@@ -10,6 +10,7 @@ mod acceptable;
 pub mod authorization;
 pub mod bundle;
 pub mod cluster;
+pub mod conflict;
 mod dns_cache;
 mod durations;
 pub mod endpoint;

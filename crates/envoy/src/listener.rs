@@ -23,6 +23,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::{Proxy, ViewOf};
 
 use self::part::{Part, PatchedPart};
+pub(crate) use self::sidecar::{crowded, disagrees};
 pub use self::why::reads_of;
 use crate::envoy_filter::Patched;
 use crate::resources::Resources;

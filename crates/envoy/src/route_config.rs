@@ -20,7 +20,7 @@ use canopus_proto::resource::Resource;
 use crate::envoy_filter::{self, Patched};
 use crate::gateway;
 pub(crate) use host::Host;
-pub(crate) use sidecar::virtual_hosts as sidecar_virtual_hosts;
+pub(crate) use sidecar::{duplicates, virtual_hosts as sidecar_virtual_hosts};
 pub(crate) use table::Table;
 
 /// Room for the longest body that validation lets a direct response have.

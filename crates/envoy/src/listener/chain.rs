@@ -150,11 +150,13 @@ fn is_unspecified(address: &str) -> bool {
 pub(super) struct Taken(FastSet<Matched>);
 
 impl Taken {
-    /// Adds those of `incoming` that match something none of `chains` does.
-    pub(super) fn merge(&mut self, chains: &mut Vec<Chain>, incoming: Vec<Chain>) {
+    /// Adds those of `incoming` that match something none of `chains` does; whether that was all of them.
+    pub(super) fn merge(&mut self, chains: &mut Vec<Chain>, incoming: Vec<Chain>) -> bool {
         if self.0.is_empty() {
             self.0.extend(chains.iter().map(Chain::matched));
         }
+        let wanted = chains.len() + incoming.len();
         chains.extend(incoming.into_iter().filter(|chain| self.0.insert(chain.matched())));
+        chains.len() == wanted
     }
 }

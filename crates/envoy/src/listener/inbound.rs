@@ -47,6 +47,19 @@ pub(super) fn depend_on_addresses(ctx: &Ctx<'_>, view: &View) -> bool {
     scope::terms(ctx, view).has_ingress() || tunnel::is_wanted(&Env::new(ctx, view))
 }
 
+/// Whether services disagree on what is spoken on a port of a workload, so that the oldest decides.
+pub(super) struct Disagreement;
+
+impl Query for Disagreement {
+    const NAME: &'static str = "inbound_disagreement";
+    type Key = Audience;
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, audience: &Audience) -> bool {
+        ports::disagree(&Env::new(ctx, &audience.view), audience)
+    }
+}
+
 /// The inbound listeners of an audience.
 pub(super) struct InboundListeners;
 

@@ -14,6 +14,7 @@ use canopus_proto::resource::Resource;
 
 use self::plan::{ListenerKey, Plan};
 use crate::env::Env;
+use crate::names;
 
 pub(super) use self::build::exact_balance;
 pub(crate) use self::build::{connections_per_event, listener as build};
@@ -32,7 +33,7 @@ impl Query for OutboundListeners {
 
     fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
         let plan = ctx.get::<Plans>(audience);
-        let keys = plan.keys().map(|key| (audience.clone(), key.clone()));
+        let keys = plan.listeners.keys().map(|key| (audience.clone(), key.clone()));
         keys.filter_map(|key| ctx.get::<Built>(&key).as_ref().clone()).collect()
     }
 }
@@ -50,6 +51,12 @@ impl Query for Plans {
     }
 }
 
+/// The names of listeners on which connections to two services cannot be told apart, so that the older gets all.
+pub(super) fn crowded(ctx: &Ctx<'_>, audience: &Audience) -> Vec<String> {
+    let plan = ctx.get::<Plans>(audience);
+    plan.crowded.iter().map(|(address, port)| names::listener(address, *port)).collect()
+}
+
 /// One listener of a plan: what a change of others does not touch.
 struct Planned;
 
@@ -59,7 +66,7 @@ impl Query for Planned {
     type Value = Option<Arc<Entry>>;
 
     fn run(ctx: &Ctx<'_>, (audience, key): &Self::Key) -> Self::Value {
-        ctx.get::<Plans>(audience).get(key).cloned()
+        ctx.get::<Plans>(audience).listeners.get(key).cloned()
     }
 }
 

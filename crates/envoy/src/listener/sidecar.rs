@@ -6,10 +6,10 @@ use canopus_mesh::target::Targets;
 use canopus_mesh::world::settings;
 use canopus_proto::resource::Resource;
 
-use super::inbound::{Audience, ServicePort};
+use super::inbound::{Audience, Disagreement, ServicePort};
 use super::outbound::EndpointAddresses;
 use super::part::Part;
-use super::{catch_all, http_proxy, inbound};
+use super::{catch_all, http_proxy, inbound, outbound};
 use crate::env::Env;
 
 /// The listeners of a sidecar: those of services it may call, those beside them, and those of its workload.
@@ -17,13 +17,31 @@ pub(super) fn parts(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> Vec<Part> {
     if settings(ctx).mesh.proxy_listen_port <= 0 {
         return Vec::new();
     }
+    let outbound = outbound_audience(ctx, proxy, view);
+    let inbound = inbound_audience(ctx, proxy, view);
+    vec![Part::Outbound(outbound), Part::OtherOutbound(view.clone()), Part::Inbound(inbound)]
+}
+
+fn outbound_audience(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> outbound::Audience {
     let address = proxy.id.addresses.first().map(ToString::to_string).unwrap_or_default();
     let own = ctx.get::<EndpointAddresses>(view).contains(&address).then_some(address);
-    let outbound = (view.clone(), own);
+    (view.clone(), own)
+}
+
+fn inbound_audience(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> Audience {
     let ports = ctx.get::<Targets>(proxy).iter().map(ServicePort::from).collect();
     let own = if inbound::depend_on_addresses(ctx, view) { proxy.id.addresses.clone() } else { Vec::new() };
-    let inbound = Audience { view: view.clone(), ports, own };
-    vec![Part::Outbound(outbound), Part::OtherOutbound(view.clone()), Part::Inbound(inbound)]
+    Audience { view: view.clone(), ports, own }
+}
+
+/// Whether services disagree on what is spoken on a port of a sidecar's workload.
+pub(crate) fn disagrees(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> bool {
+    *ctx.get::<Disagreement>(&inbound_audience(ctx, proxy, view))
+}
+
+/// The names of a sidecar's outbound listeners on which two services cannot be told apart.
+pub(crate) fn crowded(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> Vec<String> {
+    outbound::crowded(ctx, &outbound_audience(ctx, proxy, view))
 }
 
 /// The outbound listeners that are not of services.

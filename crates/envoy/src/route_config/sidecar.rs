@@ -46,9 +46,9 @@ pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
     let (shared, own) = match wanted.host {
         Some(host) => {
             let (hosts, owners) = (ctx.get::<VirtualHosts>(&key), ctx.get::<Owners>(&key));
-            (Arc::default(), of_service(&hosts, &owners, host, name))
+            (Arc::default(), of_service(&hosts.all, &owners, host, name))
         }
-        None => (ctx.get::<VirtualHosts>(&key), vec![last(ctx, view)]),
+        None => (ctx.get::<VirtualHosts>(&key).all.clone(), vec![last(ctx, view)]),
     };
     Some(Table { name: name.to_owned(), shared, own, settings: super::settings() })
 }
@@ -63,7 +63,14 @@ fn last(ctx: &Ctx<'_>, view: &View) -> Host {
 
 /// The virtual hosts of a port, without the one for everything else.
 pub(crate) fn virtual_hosts(ctx: &Ctx<'_>, view: &View, port: u32) -> Arc<Vec<Host>> {
-    ctx.get::<VirtualHosts>(&(view.clone(), port, "".into()))
+    ctx.get::<VirtualHosts>(&(view.clone(), port, "".into())).all.clone()
+}
+
+/// The virtual hosts of a table's listener that lack a domain, or are not there at all, because another has it.
+pub(crate) fn duplicates(ctx: &Ctx<'_>, view: &View, name: &str) -> BTreeSet<String> {
+    let Some(wanted) = parse(name) else { return BTreeSet::new() };
+    let bind = if wanted.port == 0 { name } else { "" };
+    ctx.get::<VirtualHosts>(&(view.clone(), wanted.port, bind.into())).duplicates.clone()
 }
 
 /// The part of a port's table that is one service's; whatever host a request there names, that service is meant.
@@ -82,19 +89,27 @@ type Listener = (View, u32, Box<str>);
 /// The virtual hosts of an egress listener, by name: those of one port, or of all for port 0.
 struct VirtualHosts;
 
+#[derive(Default, PartialEq)]
+struct Hosts {
+    all: Arc<Vec<Host>>,
+    /// Names of those that lack a domain, or are not there at all, because another has it.
+    duplicates: BTreeSet<String>,
+}
+
 impl Query for VirtualHosts {
     const NAME: &'static str = "sidecar_virtual_hosts";
     type Key = Listener;
-    type Value = Vec<Host>;
+    type Value = Hosts;
 
-    fn run(ctx: &Ctx<'_>, (view, port, bind): &Self::Key) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, (view, port, bind): &Self::Key) -> Hosts {
         let scope = scope(ctx, view);
-        let Some(listener) = scope.listener_for(*port, bind) else { return Vec::new() };
+        let Some(listener) = scope.listener_for(*port, bind) else { return Hosts::default() };
         // A listener that is an HTTP proxy is for all ports.
         let port = if listener.is_http_proxy() { 0 } else { *port };
-        let mut hosts = hosts::assemble(ctx, view, port, groups::build(ctx, view, listener, port));
+        let groups = groups::build(ctx, view, listener, port);
+        let (mut hosts, duplicates) = hosts::assemble(ctx, view, port, groups);
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
-        hosts
+        Hosts { all: Arc::new(hosts), duplicates }
     }
 }
 
@@ -107,7 +122,7 @@ impl Query for Owners {
     type Value = FastMap<String, usize>;
 
     fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
-        owners(&ctx.get::<VirtualHosts>(key))
+        owners(&ctx.get::<VirtualHosts>(key).all)
     }
 }
 

@@ -77,23 +77,21 @@ pub(super) struct InboundPort {
 pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
     let terms = scope::terms(env.ctx, env.view);
     let mut ports = BTreeMap::new();
-    if !terms.has_ingress() {
-        // Without redirection the workload listens on these ports itself.
-        if Interception::of(env.view) != Interception::None {
-            add_services(env, audience, &BTreeSet::new(), &mut ports);
-        }
-        return ports.into_values().collect();
+    for own in of_services(env, audience, &terms) {
+        // Of services that share a port of the workload the oldest decides.
+        ports.entry(own.target).or_insert_with(|| of_service(env, own));
     }
-    let ingress = terms.spec().map_or(&[][..], |spec| &spec.ingress);
-    if env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE) {
-        let listed = ingress.iter().filter_map(number).collect();
-        add_services(env, audience, &listed, &mut ports);
-    }
-    for listener in ingress {
+    for listener in ingress(&terms) {
         let Some(port) = of_sidecar(env, audience, &terms, listener) else { continue };
         ports.entry(port.target).or_insert(port);
     }
     ports.into_values().collect()
+}
+
+/// What the Sidecar lists; nothing if the services decide.
+fn ingress(terms: &Terms) -> &[IstioIngressListener] {
+    let spec = terms.spec().filter(|_| terms.has_ingress());
+    spec.map_or(&[], |spec| &spec.ingress)
 }
 
 fn number(listener: &IstioIngressListener) -> Option<u32> {
@@ -108,31 +106,49 @@ pub(super) fn is_known(terms: &Terms, audience: &Audience, port: u32) -> bool {
     }
 }
 
-/// Of services that share a port of the workload the oldest decides.
-fn add_services(
-    env: &Env<'_>,
-    audience: &Audience,
-    except: &BTreeSet<u32>,
-    ports: &mut BTreeMap<u32, InboundPort>,
-) {
+/// Whether services disagree on what is spoken on a port of the workload.
+pub(super) fn disagree(env: &Env<'_>, audience: &Audience) -> bool {
+    let terms = scope::terms(env.ctx, env.view);
+    let mut oldest: BTreeMap<u32, &ServicePort> = BTreeMap::new();
+    of_services(env, audience, &terms).into_iter().any(|own| {
+        let first = *oldest.entry(own.target).or_insert(own);
+        first.host != own.host && first.protocol != own.protocol
+    })
+}
+
+/// The ports of services that count, the oldest service first: those that the Sidecar does not list.
+fn of_services<'a>(env: &Env<'_>, audience: &'a Audience, terms: &Terms) -> Vec<&'a ServicePort> {
+    let count = if terms.has_ingress() {
+        env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE)
+    } else {
+        // Without redirection the workload listens on these ports itself.
+        Interception::of(env.view) != Interception::None
+    };
+    if !count {
+        return Vec::new();
+    }
+    let listed: BTreeSet<u32> = ingress(terms).iter().filter_map(number).collect();
     let wildcards = address::wildcards(env.view);
     let to_port = is_bound(CaptureMode::Default, env);
-    for own in &audience.ports {
+    let is_allowed = |own: &&ServicePort| {
         let wanted = Wanted { bind: &wildcards[0], port: own.target, protocol: own.protocol, to_port };
-        if except.contains(&own.target) || !wanted.is_allowed(env.view, &wildcards[0], Some(env.mesh())) {
-            continue;
-        }
-        ports.entry(own.target).or_insert_with(|| InboundPort {
-            target: own.target,
-            port: own.port,
-            name: own.name.clone(),
-            protocol: own.protocol,
-            host: own.host.clone(),
-            kubernetes: own.kubernetes.clone(),
-            binding: Binding { addresses: wildcards.clone(), to_port },
-            tls: None,
-            sidecar: None,
-        });
+        !listed.contains(&own.target) && wanted.is_allowed(env.view, &wildcards[0], Some(env.mesh()))
+    };
+    audience.ports.iter().filter(is_allowed).collect()
+}
+
+fn of_service(env: &Env<'_>, own: &ServicePort) -> InboundPort {
+    let to_port = is_bound(CaptureMode::Default, env);
+    InboundPort {
+        target: own.target,
+        port: own.port,
+        name: own.name.clone(),
+        protocol: own.protocol,
+        host: own.host.clone(),
+        kubernetes: own.kubernetes.clone(),
+        binding: Binding { addresses: address::wildcards(env.view), to_port },
+        tls: None,
+        sidecar: None,
     }
 }
 

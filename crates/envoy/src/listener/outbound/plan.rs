@@ -3,7 +3,7 @@
 //! Services that share an address and port share a listener as far as that is possible; the older service wins where it
 //! is not. Nothing is built here, so that a change of one service costs its own listener and this plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_base::net::parse_ip;
@@ -26,7 +26,13 @@ use crate::listener::port::{Handling, Interception, Wanted};
 pub(super) type ListenerKey = (String, u32);
 
 /// All outbound listeners of a view, to be built.
-pub(super) type Plan = BTreeMap<ListenerKey, Arc<Entry>>;
+#[derive(PartialEq)]
+pub(super) struct Plan {
+    /// The listeners.
+    pub(super) listeners: BTreeMap<ListenerKey, Arc<Entry>>,
+    /// Those on which a chain found no place, because an older service has one that matches the same.
+    pub(super) crowded: BTreeSet<ListenerKey>,
+}
 
 /// A listener to be built.
 #[derive(Clone, Debug, PartialEq)]
@@ -107,6 +113,7 @@ pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
         wildcards: address::wildcards(env.view),
         interception: Interception::of(env.view),
         slots: BTreeMap::new(),
+        crowded: BTreeSet::new(),
     };
     for listener in &scope::scope(env.ctx, env.view).listeners {
         planner.add_listener(listener);
@@ -114,7 +121,8 @@ pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
     let by_address = planner.slots.into_iter();
     let all =
         by_address.flat_map(|(address, ports)| ports.into_iter().map(move |slot| (address.clone(), slot)));
-    all.map(|(address, (port, slot))| ((address, port), Arc::new(slot.entry))).collect()
+    let listeners = all.map(|(address, (port, slot))| ((address, port), Arc::new(slot.entry))).collect();
+    Plan { listeners, crowded: planner.crowded }
 }
 
 /// Whether each endpoint of a service's port gets a listener of its own: without an address of the service, that is how
@@ -138,6 +146,7 @@ struct Planner<'a> {
     interception: Interception,
     /// By address and port.
     slots: BTreeMap<String, BTreeMap<u32, Slot>>,
+    crowded: BTreeSet<ListenerKey>,
 }
 
 /// A listener in the making.
@@ -252,7 +261,9 @@ impl Planner<'_> {
         let ports = self.slots.entry(request.binding.primary().to_owned()).or_default();
         match ports.get_mut(&request.port.number) {
             Some(Slot { entry, taken }) if matches!(meeting, Meeting::MixesWith | Meeting::Joins) => {
-                taken.merge(&mut entry.chains, chains);
+                if !taken.merge(&mut entry.chains, chains) {
+                    self.crowded.insert((request.binding.primary().to_owned(), request.port.number));
+                }
                 if meeting == Meeting::MixesWith {
                     entry.protocol = Protocol::Unsupported;
                 }

@@ -1,6 +1,6 @@
 //! Virtual hosts of groups: every name and every domain once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use canopus_base::FastSet;
 use canopus_engine::Ctx;
@@ -19,8 +19,14 @@ use crate::route::session;
 
 const HTTP_PORT: u32 = 80;
 
-/// The virtual hosts of a table for one port, or for all ports if that is 0.
-pub(super) fn assemble(ctx: &Ctx<'_>, view: &View, port: u32, groups: Vec<Group>) -> Vec<Host> {
+/// The virtual hosts of a table for one port, or for all ports if that is 0, and the names of those that lack a domain or
+/// are not there at all because another has it.
+pub(super) fn assemble(
+    ctx: &Ctx<'_>,
+    view: &View,
+    port: u32,
+    groups: Vec<Group>,
+) -> (Vec<Host>, BTreeSet<String>) {
     let mut assembly = Assembly::new(ctx, view, port, &groups);
     let mut by_port: BTreeMap<u32, Vec<Host>> = BTreeMap::new();
     for group in groups.iter().filter(|group| !group.routes.is_empty()) {
@@ -28,7 +34,8 @@ pub(super) fn assemble(ctx: &Ctx<'_>, view: &View, port: u32, groups: Vec<Group>
         hosts.extend(group.hosts.iter().filter_map(|host| assembly.of_host(&host.to_lowercase(), group)));
         hosts.extend(group.services.iter().filter_map(|service| assembly.of_service(service, group)));
     }
-    if port == 0 { all_ports(by_port) } else { by_port.remove(&port).unwrap_or_default() }
+    let hosts = if port == 0 { all_ports(by_port) } else { by_port.remove(&port).unwrap_or_default() };
+    (hosts, assembly.duplicates)
 }
 
 /// Without a port, a request means port 80.
@@ -56,6 +63,8 @@ struct Assembly<'a> {
     domains: FastSet<String>,
     /// The full names of all services, which no short name of another may take.
     full_names: FastSet<String>,
+    /// Names of virtual hosts that wanted what another has.
+    duplicates: BTreeSet<String>,
 }
 
 impl<'a> Assembly<'a> {
@@ -73,6 +82,7 @@ impl<'a> Assembly<'a> {
             names: FastSet::default(),
             domains: FastSet::default(),
             full_names: full_names.collect(),
+            duplicates: BTreeSet::new(),
         }
     }
 
@@ -80,7 +90,7 @@ impl<'a> Assembly<'a> {
     fn of_host(&mut self, host: &str, group: &Group) -> Option<Host> {
         let name = self.take_name(host, group.port)?;
         let ports = if self.view.is_proxyless() { Ports::Named(group.port) } else { Ports::Ignored };
-        let domains = self.take_domains(domains::with_port(host, ports), &[]);
+        let domains = self.take_domains(&name, domains::with_port(host, ports), &[]);
         self.virtual_host(name, domains, group, None)
     }
 
@@ -88,7 +98,7 @@ impl<'a> Assembly<'a> {
     fn of_service(&mut self, service: &Candidate, group: &Group) -> Option<Host> {
         let name = self.take_name(&service.host, group.port)?;
         let (domains, alternatives) = self.service_domains(service, group.port);
-        let domains = self.take_domains(domains, &alternatives);
+        let domains = self.take_domains(&name, domains, &alternatives);
         let session = session::per_route(self.ctx, &service.service);
         self.virtual_host(name, domains, group, session)
     }
@@ -112,16 +122,24 @@ impl<'a> Assembly<'a> {
     /// The name of a virtual host, unless another one has it.
     fn take_name(&mut self, host: &str, port: u32) -> Option<String> {
         let name = names::domain(host, port);
-        self.names.insert(name.clone()).then_some(name)
+        if self.names.insert(name.clone()) {
+            return Some(name);
+        }
+        self.duplicates.insert(name);
+        None
     }
 
     /// Those domains that no virtual host has yet; Envoy refuses a table with a domain twice.
-    fn take_domains(&mut self, mut wanted: Vec<String>, alternatives: &[String]) -> Vec<String> {
+    fn take_domains(&mut self, name: &str, mut wanted: Vec<String>, alternatives: &[String]) -> Vec<String> {
+        let all = wanted.len();
         wanted.retain(|domain| {
             let lower = domain.to_lowercase();
             let is_anothers = alternatives.contains(domain) && self.full_names.contains(domain);
             !self.domains.contains(&lower) && !is_anothers && self.domains.insert(lower)
         });
+        if wanted.len() < all {
+            self.duplicates.insert(name.to_owned());
+        }
         wanted
     }
 

@@ -1,0 +1,183 @@
+//! What objects keep a proxy from is counted while it lasts, under Istio's names.
+
+#![allow(dead_code, reason = "the local mesh is shared with others")]
+
+#[path = "../support/local_mesh.rs"]
+mod local_mesh;
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use canopus_proto::envoy::config::core::v3::Node;
+use canopus_testkit::{eventually, free_port, http};
+use canopus_xds::client::AdsClient;
+use canopus_xds::session::Protocol;
+use canopus_xds::types;
+use local_mesh::LocalMesh;
+use tonic::transport::Endpoint;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Every gauge, with what it is while [`CONFLICTS`] last.
+const GAUGES: [(&str, &str); 7] = [
+    ("pilot_conflict_inbound_listener", "1"),
+    ("pilot_conflict_outbound_listener_tcp_over_current_tcp", "1"),
+    ("pilot_duplicate_envoy_clusters", "1"),
+    ("pilot_vservice_dup_domain", "1"),
+    ("pilot_destrule_subsets", "1"),
+    ("pilot_no_ip", "0"),
+    ("pilot_eds_no_instances", "1"),
+];
+
+/// Two services that disagree on the protocol of the proxy's port, two that share a port without an address, one with a port
+/// twice, and two routes, and two rules, for one host.
+const CONFLICTS: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: inbound-http, namespace: demo}
+spec:
+  hosts: [http.demo]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]
+  endpoints: [{address: 10.0.0.1}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: inbound-tcp, namespace: demo}
+spec:
+  hosts: [tcp.demo]
+  addresses: [10.1.0.1]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 81, name: tcp, protocol: TCP, targetPort: 8080}]
+  endpoints: [{address: 10.0.0.1}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outbound-one, namespace: demo}
+spec:
+  hosts: [one.example.com]
+  resolution: NONE
+  ports: [{number: 9000, name: tcp, protocol: TCP}]
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: outbound-other, namespace: demo}
+spec:
+  hosts: [other.example.com]
+  resolution: NONE
+  ports: [{number: 9000, name: tcp, protocol: TCP}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: twice, namespace: demo}
+spec:
+  clusterIP: 10.1.0.2
+  ports: [{name: http, port: 80}, {name: http-again, port: 80, protocol: SCTP}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: route, namespace: demo}
+spec: {hosts: [routed.example.com], http: [{route: [{destination: {host: http.demo}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: route-again, namespace: demo}
+spec: {hosts: [routed.example.com], http: [{route: [{destination: {host: http.demo}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: rule, namespace: demo}
+spec: {host: http.demo, subsets: [{name: v1, labels: {version: v1}}]}
+---
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: rule-again, namespace: demo}
+spec: {host: http.demo, subsets: [{name: v1, labels: {version: v2}}]}
+";
+
+/// What is left when all of that is mended.
+const MENDED: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: inbound-http, namespace: demo}
+spec:
+  hosts: [http.demo]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]
+  endpoints: [{address: 10.0.0.1}]
+";
+
+struct Lab {
+    mesh: LocalMesh,
+    monitoring: SocketAddr,
+}
+
+impl Lab {
+    async fn open(documents: &str) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
+        let objects = directory.path().join("objects");
+        fs::create_dir(&objects)?;
+        fs::write(objects.join("all.yaml"), documents)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
+        command.arg("discovery").arg("--configDir").arg(&objects).args(["--registries=Mock", "--snapshot="]);
+        let monitoring = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        command.arg(format!("--monitoringAddr={monitoring}"));
+        Ok(Self { mesh: LocalMesh::launch(command, directory).await?, monitoring })
+    }
+
+    /// Connects a sidecar that asks for everything it is told of, for as long as the answer is kept.
+    async fn sidecar(&self) -> Result<tokio::task::JoinHandle<()>> {
+        let node =
+            Node { id: "sidecar~10.0.0.1~app.demo~demo.svc.cluster.local".to_owned(), ..Node::default() };
+        let channel = Endpoint::from_shared(format!("http://{}", self.mesh.xds))?.connect().await?;
+        let mut client = AdsClient::new(channel, Protocol::Delta, node);
+        client.follower_mut().watch_everything(types::CLUSTER);
+        client.follower_mut().watch_everything(types::LISTENER);
+        client.follower_mut().follow_references();
+        Ok(tokio::spawn(async move { while let Ok(Some(_)) = client.step().await {} }))
+    }
+
+    /// Waits until each gauge has its value.
+    async fn gauges_are(&self, expected: &[(&str, &str)]) -> Result<()> {
+        let counted = eventually("the counts", PATIENCE, async || {
+            let page = http::get(self.monitoring, "/metrics").await?.body;
+            for (name, value) in expected {
+                let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
+                ensure!(line == Some(*value), "{name} is {line:?}, not {value}");
+            }
+            Ok(())
+        });
+        counted.await.with_context(|| format!("the log of canopusd:\n{}", self.mesh.log()))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conflicts_are_counted_while_they_last_and_somebody_is_concerned() -> Result<()> {
+    let lab = Lab::open(CONFLICTS).await?;
+    let nobody =
+        GAUGES.map(|(name, value)| (name, if name == "pilot_destrule_subsets" { value } else { "0" }));
+    lab.gauges_are(&nobody).await?;
+    let sidecar = lab.sidecar().await?;
+    lab.gauges_are(&GAUGES).await?;
+    lab.mesh.write("all.yaml", MENDED)?;
+    lab.gauges_are(&GAUGES.map(|(name, _)| (name, "0"))).await?;
+    sidecar.abort();
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workload_that_no_service_selects_is_counted() -> Result<()> {
+    let lab = Lab::open(&MENDED.replace("10.0.0.1", "10.0.0.2")).await?;
+    let sidecar = lab.sidecar().await?;
+    lab.gauges_are(&[("pilot_no_ip", "1")]).await?;
+    lab.mesh.write("all.yaml", MENDED)?;
+    lab.gauges_are(&[("pilot_no_ip", "0")]).await?;
+    sidecar.abort();
+    Ok(())
+}
