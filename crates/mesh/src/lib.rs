@@ -19,6 +19,7 @@ pub mod extension;
 pub mod gateway;
 pub mod gateway_api;
 pub mod ingress;
+pub mod list;
 pub mod locality;
 mod namespaces;
 pub mod network;

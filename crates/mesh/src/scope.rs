@@ -1,9 +1,11 @@
 //! What a proxy sees: the services and routes its namespace may use, narrowed by the Sidecar that applies to it.
 
 mod choice;
+mod common;
 mod imported;
 mod imports;
 mod sight;
+mod strays;
 #[cfg(test)]
 mod tests;
 
@@ -11,7 +13,6 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use canopus_api::istio::Sidecar;
-use canopus_base::host;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::outbound_traffic_policy::Mode;
@@ -22,6 +23,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 use self::choice::ScopeOf;
 use self::imported::{Entries, Import, ImportedRoutes, ImportedServices};
 use self::sight::{Outlook, Sight, Sights};
+use crate::list::List;
 use crate::proxy::View;
 use crate::service::{Definitions, Service, is_visible};
 use crate::virtual_service::{self, VirtualService};
@@ -69,9 +71,9 @@ pub struct EgressListener {
     /// The listener as the Sidecar has it; `None` for gateways.
     pub written: Option<Arc<IstioEgressListener>>,
     /// The services; a service may have only the ports that the listener has.
-    pub services: Arc<Vec<Arc<Service>>>,
+    pub services: List<Service>,
     /// The VirtualServices, in the order in which they count.
-    pub virtual_services: Arc<Vec<Arc<VirtualService>>>,
+    pub virtual_services: List<VirtualService>,
 }
 
 impl EgressListener {
@@ -92,21 +94,13 @@ fn is_http_proxy(written: &IstioEgressListener) -> bool {
 
 impl Scope {
     /// All services of all listeners, one for each host.
-    pub fn services(&self) -> &[Arc<Service>] {
+    pub fn services(&self) -> &List<Service> {
         &self.sight.services
     }
 
     /// The service of a host.
     pub fn service(&self, host: &str) -> Option<&Arc<Service>> {
         self.sight.service(host)
-    }
-
-    /// The services whose hosts a name or wildcard covers.
-    pub fn services_matching(&self, name: &str) -> Vec<&Arc<Service>> {
-        if host::is_wildcard(name) {
-            return self.services().iter().filter(|service| host::matches(name, &service.host)).collect();
-        }
-        self.service(name).into_iter().collect()
     }
 
     /// The listener whose imports decide about a port, or about a socket if the port is 0.
@@ -178,7 +172,7 @@ pub fn terms(ctx: &Ctx<'_>, view: &View) -> Arc<Terms> {
 }
 
 /// The services of the scope of a view, one for each host.
-pub fn services(ctx: &Ctx<'_>, view: &View) -> Arc<Vec<Arc<Service>>> {
+pub fn services(ctx: &Ctx<'_>, view: &View) -> List<Service> {
     ctx.get::<Sights>(&terms(ctx, view).outlook).services.clone()
 }
 

@@ -1,5 +1,6 @@
 //! Services: everything that can be called by name, whatever registry defines it.
 
+mod all;
 mod allocation;
 mod entry;
 mod index;
@@ -20,8 +21,10 @@ use jiff::Timestamp;
 use crate::proxy::View;
 use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
 
-pub use index::{AllServices, ServicesByHost, ServicesIn, VisibleServices};
-pub(crate) use index::{Definitions, oldest_first, public, visible_in};
+pub use all::{AllServices, VisibleServices};
+pub(crate) use all::{InStretch, Named, Place, ServiceOrder};
+pub(crate) use index::{Definitions, oldest_first, visible_in};
+pub use index::{ServicesByHost, ServicesIn};
 
 pub use plan::PlannedAddresses;
 
@@ -322,6 +325,12 @@ fn reach(settings: &MeshSettings, service: &Service, namespace: &str) -> Reach {
 /// Whether proxies of `namespace` may see a service.
 pub fn is_visible(ctx: &Ctx<'_>, service: &Service, namespace: &str) -> bool {
     reach(&settings(ctx), service, namespace) != Reach::Nobody
+}
+
+/// Whether everybody may see a service.
+pub(crate) fn is_public(ctx: &Ctx<'_>, service: &Service) -> bool {
+    // Which namespace is asked about makes no difference to what everybody sees.
+    reach(&settings(ctx), service, "") == Reach::Everybody
 }
 
 /// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for

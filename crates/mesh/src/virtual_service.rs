@@ -1,5 +1,7 @@
 //! VirtualServices as routes are made of them: names resolved, delegates merged, and who may see them.
 
+mod all;
+mod bound;
 mod delegate;
 mod destinations;
 mod names;
@@ -7,6 +9,7 @@ mod specific;
 #[cfg(test)]
 mod tests;
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -16,15 +19,16 @@ use canopus_api::visibility::Visibility;
 use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3 as proto;
-use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
 use jiff::Timestamp;
 
 use crate::gateway_api;
 use crate::ingress;
-use crate::namespaces::NamespacesWith;
-use crate::order::{Order, Rank};
 use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
 
+pub use all::AllVirtualServices;
+pub(crate) use all::RouteNamespaces;
+pub use bound::for_gateway;
+pub(crate) use bound::{for_sidecars, for_sidecars_from, of_mesh_for_gateways};
 pub use delegate::merge as merge_delegate;
 pub(crate) use destinations::destination_hosts;
 pub use destinations::{Destinations, destinations};
@@ -98,6 +102,11 @@ impl VirtualService {
             export_to: visibility(&object.spec.export_to, &settings, &meta.namespace),
             spec: object.spec.clone(),
         }
+    }
+
+    /// Whether it is for sidecars.
+    fn is_for_sidecars(&self) -> bool {
+        self.gateways().any(|gateway| gateway == MESH)
     }
 
     /// Whether everybody may see it.
@@ -202,7 +211,12 @@ pub(crate) fn may_delegate(object: &Object, namespace: &str, of: &str, settings:
 }
 
 fn oldest_first(services: &mut [Arc<VirtualService>]) {
-    services.sort_by(|a, b| (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace())));
+    services.sort_by(|a, b| by_age(a, b));
+}
+
+/// The order of [`oldest_first`].
+fn by_age(a: &VirtualService, b: &VirtualService) -> Ordering {
+    (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace()))
 }
 
 /// The VirtualServices of a namespace that have hosts, oldest first.
@@ -293,147 +307,6 @@ fn with_derived(
     written
 }
 
-/// Where the VirtualServices of a namespace come in order among all.
-struct RanksIn;
-
-impl Query for RanksIn {
-    const NAME: &'static str = "virtual_service_ranks_in";
-    type Key = Arc<str>;
-    type Value = Vec<Rank>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let rank = |one: &Arc<VirtualService>| Rank { created: one.created, name: one.name().into() };
-        ctx.get::<VirtualServicesIn>(namespace).iter().map(rank).collect()
-    }
-}
-
-/// The order of all VirtualServices.
-struct VirtualServiceOrder;
-
-impl Query for VirtualServiceOrder {
-    const NAME: &'static str = "virtual_service_order";
-    type Key = ();
-    type Value = Order;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Order {
-        let (written, derived) = (ctx.get::<NamespacesWith>(&Kind::VirtualService), ctx.get::<Derived>(&()));
-        let mut namespaces: Vec<_> = written.iter().chain(derived.by_namespace.keys()).cloned().collect();
-        namespaces.sort_unstable();
-        namespaces.dedup();
-        Order::new(namespaces, |namespace| ctx.get::<RanksIn>(namespace))
-    }
-}
-
-/// Every VirtualService that has hosts, whether written or derived from another kind of object, oldest first.
-pub struct AllVirtualServices;
-
-impl Query for AllVirtualServices {
-    const NAME: &'static str = "all_virtual_services";
-    type Key = ();
-    type Value = Vec<Arc<VirtualService>>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<VirtualServiceOrder>(&()).gather(|namespace| ctx.get::<VirtualServicesIn>(namespace))
-    }
-}
-
-/// The VirtualServices of some namespaces, oldest first.
-fn of_namespaces(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualService>> {
-    let mut services = Vec::new();
-    for namespace in namespaces {
-        services.extend_from_slice(&ctx.get::<VirtualServicesIn>(namespace));
-    }
-    oldest_first(&mut services);
-    services
-}
-
-/// VirtualServices that a namespace may see, by how they are visible; each part oldest first.
-#[derive(Clone, Debug, PartialEq)]
-struct Bound {
-    /// Those of the namespace that nobody else need see.
-    own: Vec<Arc<VirtualService>>,
-    /// Those that others export to the namespace by name.
-    exported: Vec<Arc<VirtualService>>,
-    /// Those that everybody sees.
-    public: Arc<Vec<Arc<VirtualService>>>,
-}
-
-impl Bound {
-    /// What a namespace may see of a list.
-    fn of(services: &[Arc<VirtualService>], namespace: &str) -> Self {
-        let (public, restricted): (Vec<_>, Vec<_>) =
-            services.iter().cloned().partition(|service| service.is_public());
-        Self::new(&restricted, Arc::new(public), namespace)
-    }
-
-    fn new(
-        restricted: &[Arc<VirtualService>],
-        public: Arc<Vec<Arc<VirtualService>>>,
-        namespace: &str,
-    ) -> Self {
-        let wanted = Visibility::Namespace(namespace.into());
-        let is_seen = |service: &&Arc<VirtualService>| {
-            service.export_to.contains(&wanted) && !service.export_to.contains(&Visibility::None)
-        };
-        let seen = restricted.iter().filter(is_seen).cloned();
-        let (own, exported) = seen.partition(|service| service.namespace() == namespace);
-        Self { own, exported, public }
-    }
-
-    /// Whether there is nothing but what everybody sees.
-    fn is_everybodys(&self) -> bool {
-        self.own.is_empty() && self.exported.is_empty()
-    }
-}
-
-/// What is bound to a gateway, for proxies of a namespace.
-struct BoundTo;
-
-impl Query for BoundTo {
-    const NAME: &'static str = "virtual_services_bound_to";
-    /// Namespace of the proxy; `namespace/name` of the gateway.
-    type Key = (Arc<str>, Arc<str>);
-    type Value = Bound;
-
-    fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Bound {
-        Bound::of(&ctx.get::<ByGateway>(gateway), namespace)
-    }
-}
-
-/// All VirtualServices for sidecars by who may see them, each part oldest first.
-#[derive(Clone, Debug, PartialEq)]
-struct MeshRoutes {
-    public: Arc<Vec<Arc<VirtualService>>>,
-    restricted: Vec<Arc<VirtualService>>,
-    /// The namespaces with public routes of the Gateway API, which their own proxies see in another order.
-    consumers: BTreeSet<Arc<str>>,
-}
-
-impl MeshRoutes {
-    /// What a namespace may see.
-    fn bound(&self, namespace: &str) -> Bound {
-        Bound::new(&self.restricted, self.public.clone(), namespace)
-    }
-}
-
-/// All of [`MeshRoutes`].
-struct ForMesh;
-
-impl Query for ForMesh {
-    const NAME: &'static str = "mesh_routes";
-    type Key = ();
-    type Value = MeshRoutes;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> MeshRoutes {
-        let all = ctx.get::<ByGateway>(&Arc::from(MESH));
-        let (public, restricted): (Vec<_>, Vec<_>) =
-            all.iter().cloned().partition(|service| service.is_public());
-        let of_consumers = public.iter().filter(|service| service.is_gateway_api());
-        let consumers = of_consumers.map(|service| service.namespace().into()).collect();
-        MeshRoutes { public: Arc::new(public), restricted, consumers }
-    }
-}
-
 /// All VirtualServices of a gateway, whoever may see them, oldest first.
 pub fn bound_to(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
     ctx.get::<ByGateway>(gateway)
@@ -449,16 +322,16 @@ impl Query for ByGateway {
 
     fn run(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Self::Value {
         if **gateway == *MESH {
-            return of_sidecars(&ctx.get::<AllVirtualServices>(&()));
+            return ctx
+                .get::<AllVirtualServices>(&())
+                .iter()
+                .filter(|one| one.is_for_sidecars())
+                .cloned()
+                .collect();
         }
         let written = resolved(ctx, &Shelf::Bound(gateway.as_ref().into()));
         with_derived(written, &ctx.get::<DerivedAt>(gateway))
     }
-}
-
-/// Those that are for sidecars.
-fn of_sidecars(services: &[Arc<VirtualService>]) -> Vec<Arc<VirtualService>> {
-    services.iter().filter(|service| service.gateways().any(|gateway| gateway == MESH)).cloned().collect()
 }
 
 /// The gateways that an object is bound to, each `namespace/name`; sidecars are not among them.
@@ -472,67 +345,4 @@ pub(crate) fn gateways_of(object: &Object) -> Vec<String> {
         Semantics::GatewayApi => written.cloned().collect(),
         _ => written.map(|gateway| gateway_name(gateway, &object.meta.namespace)).collect(),
     }
-}
-
-/// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
-pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<VirtualService>> {
-    of_gateway(&ctx.get::<BoundTo>(&(namespace.into(), gateway.into())), namespace)
-}
-
-fn of_gateway(bound: &Bound, namespace: &str) -> Vec<Arc<VirtualService>> {
-    let (overrides, rest): (Vec<_>, Vec<_>) =
-        bound.public.iter().partition(|service| service.is_consumer_override(namespace));
-    bound.own.iter().chain(&bound.exported).chain(overrides).chain(rest).cloned().collect()
-}
-
-/// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.
-pub(crate) fn of_mesh_for_gateways(ctx: &Ctx<'_>, namespace: &str) -> Arc<Vec<Arc<VirtualService>>> {
-    let routes = ctx.get::<ForMesh>(&());
-    let bound = routes.bound(namespace);
-    if bound.is_everybodys() && !routes.consumers.contains(namespace) {
-        return bound.public;
-    }
-    Arc::new(of_gateway(&bound, namespace))
-}
-
-/// The VirtualServices for sidecars that everybody sees, oldest first.
-pub(crate) fn public_of_mesh(ctx: &Ctx<'_>) -> Arc<Vec<Arc<VirtualService>>> {
-    ctx.get::<ForMesh>(&()).public.clone()
-}
-
-/// The namespaces with VirtualServices, sorted.
-pub(crate) fn namespaces(ctx: &Ctx<'_>) -> Vec<Arc<str>> {
-    ctx.get::<VirtualServiceOrder>(&()).namespaces.clone()
-}
-
-/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
-pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &str) -> Arc<Vec<Arc<VirtualService>>> {
-    let routes = ctx.get::<ForMesh>(&());
-    let bound = routes.bound(namespace);
-    let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
-    if bound.is_everybodys() && !(overrides_first && routes.consumers.contains(namespace)) {
-        return bound.public;
-    }
-    Arc::new(of_sidecar(&bound, namespace, overrides_first))
-}
-
-/// Those of [`for_sidecars`] that some namespaces have.
-pub(crate) fn for_sidecars_from(
-    ctx: &Ctx<'_>,
-    namespace: &str,
-    owners: &[Arc<str>],
-) -> Vec<Arc<VirtualService>> {
-    let bound = Bound::of(&of_sidecars(&of_namespaces(ctx, owners)), namespace);
-    of_sidecar(&bound, namespace, settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE))
-}
-
-fn of_sidecar(bound: &Bound, namespace: &str, overrides_first: bool) -> Vec<Arc<VirtualService>> {
-    let mut ordered = Vec::with_capacity(bound.own.len() + bound.exported.len() + bound.public.len());
-    for part in [&bound.own, &bound.exported, &*bound.public] {
-        let first =
-            |service: &&Arc<VirtualService>| overrides_first && service.is_consumer_override(namespace);
-        ordered.extend(part.iter().filter(first).cloned());
-        ordered.extend(part.iter().filter(|service| !first(service)).cloned());
-    }
-    ordered
 }

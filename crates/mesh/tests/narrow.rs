@@ -2,7 +2,6 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot build its world has failed")]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use canopus_api::{Kind, ObjectKey, Options, decode_documents};
 use canopus_base::tree::Limits;
@@ -158,17 +157,25 @@ fn namespaces_that_see_what_everybody_sees_share_it() {
     let edges = mesh.engine.watch_all::<Scopes>(["x", "y"].map(everything));
     let (applied, ran) = mesh.apply(&route("b", 2, 2));
     assert!(edges.iter().all(|edge| applied.changed.contains(&edge.id())));
-    for settled in ["virtual_service_order", "all_services", "common_services_in_sight", "stray_hosts"] {
+    for settled in [
+        "virtual_service_order",
+        "services_in_stretch",
+        "common_services",
+        "services_in_sight",
+        "stray_hosts",
+    ] {
         assert!(!ran.contains_key(settled), "{settled} of {ran:?}");
     }
     let scopes = edges.iter().map(|edge| edge.value().unwrap()).collect::<Vec<_>>();
     let [x, y] = &scopes[..] else { panic!("two are watched") };
     assert_eq!(x.services().len(), NAMESPACES.len());
-    assert!(std::ptr::eq(x.services(), y.services()));
-    assert!(Arc::ptr_eq(&x.listeners[0].virtual_services, &y.listeners[0].virtual_services));
+    assert!(x.services().is(y.services()));
+    assert!(x.listeners[0].virtual_services.is(&y.listeners[0].virtual_services));
     let (_, ran) = mesh.apply(&service("b", 81, ""));
-    assert_eq!(ran["common_services_in_sight"], 1, "{ran:?}");
-    assert!(!ran.contains_key("service_order"), "{ran:?}");
+    assert_eq!((ran["common_services_in_stretch"], ran["common_services"]), (1, 1), "{ran:?}");
+    for settled in ["service_order", "virtual_services_in_stretch", "stray_hosts"] {
+        assert!(!ran.contains_key(settled), "{settled} of {ran:?}");
+    }
 }
 
 #[test]

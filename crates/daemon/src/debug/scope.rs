@@ -8,6 +8,7 @@ use canopus_engine::{Ctx, Engine, Query, QueryError};
 use canopus_mesh::destination_rule::{Rule, RulesFor};
 use canopus_mesh::diagnostic;
 use canopus_mesh::dump::{self, Selection};
+use canopus_mesh::list::List;
 use canopus_mesh::proxy::{View, ViewOf};
 use canopus_mesh::scope::{Scope, scope};
 use canopus_mesh::service::Service;
@@ -131,7 +132,7 @@ impl Shown<'_> {
         service_json(self.engine, service)
     }
 
-    fn services(&self, services: &[Arc<Service>]) -> Value {
+    fn services(&self, services: &List<Service>) -> Value {
         services.iter().map(|service| self.service(service)).collect()
     }
 

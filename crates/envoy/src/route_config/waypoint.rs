@@ -93,12 +93,12 @@ fn holds(gateways: &[String], written: u32, port: u32) -> bool {
 /// The VirtualServices that route a service: those of its own namespace or of the waypoint's.
 fn virtual_services(env: &Env<'_>, service: &Service) -> Vec<Arc<VirtualService>> {
     let scope = scope(env.ctx, env.view);
-    let seen = scope.listeners.first().map_or(&[][..], |listener| &listener.virtual_services);
+    let seen = scope.listeners.first().into_iter().flat_map(|listener| &listener.virtual_services);
     let is_meant = |source: &&Arc<VirtualService>| {
         let near = [&*env.view.namespace, &*service.namespace].contains(&source.namespace());
         near && source.spec.hosts.iter().any(|host| host::matches(host, &service.host))
     };
-    seen.iter().filter(is_meant).cloned().collect()
+    seen.filter(is_meant).cloned().collect()
 }
 
 /// A host that is resolved as requests ask for it must not be any other than those the service has.

@@ -17,6 +17,7 @@ use crate::destination_rule::outbound_rule;
 use crate::envoy_filter::EnvoyFilters;
 use crate::extension::Extensions;
 use crate::gateway::Merged;
+use crate::list::List;
 use crate::peer_authentication::{self, MutualTls, WorkloadPolicy};
 use crate::proxy::{Proxy, View, ViewOf};
 use crate::scope::{Scope, scope, sidecar_of};
@@ -111,7 +112,7 @@ pub(super) struct Seen {
 
 impl Seen {
     /// The services in scope.
-    pub(super) fn services(&self) -> &[Arc<Service>] {
+    pub(super) fn services(&self) -> &List<Service> {
         self.scope.services()
     }
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use canopus_base::FastMap;
 use canopus_engine::{Ctx, Query};
 
+use super::common::{Common, besides};
 use super::imports::{Imports, one_namespace_each};
+use crate::list::List;
 use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible, visible_in};
 use crate::virtual_service::{self, VirtualService, destinations};
 
@@ -65,18 +66,18 @@ pub(super) struct ImportedRoutes;
 impl Query for ImportedRoutes {
     const NAME: &'static str = "imported_routes";
     type Key = Entries;
-    type Value = Arc<Vec<Arc<VirtualService>>>;
+    type Value = List<VirtualService>;
 
     fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
         let imports = entries.parse();
         match imports.namespaces() {
             Some(owners) => {
                 let offered = virtual_service::for_sidecars_from(ctx, &entries.importer, &owners);
-                Arc::new(imports.virtual_services(&offered))
+                imports.virtual_services(&offered).into()
             }
             None => {
                 let offered = virtual_service::for_sidecars(ctx, &entries.importer);
-                if imports.is_everything() { offered } else { Arc::new(imports.virtual_services(&offered)) }
+                if imports.is_everything() { offered } else { imports.virtual_services(&offered).into() }
             }
         }
     }
@@ -103,79 +104,35 @@ pub(super) struct ImportedServices;
 impl Query for ImportedServices {
     const NAME: &'static str = "imported_services";
     type Key = Import;
-    type Value = Arc<Vec<Arc<Service>>>;
+    type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, import: &Import) -> Self::Value {
         let (imports, importer) = (import.entries.parse(), import.importer());
         let trim = |service| import.trim(service);
-        Arc::new(match (imports.all_named(), imports.namespaces()) {
+        let services = match (imports.all_named(), imports.namespaces()) {
             (Some(named), _) => imports.services(&named_services(ctx, importer, named), trim),
             (None, Some(owners)) => imports.services(&visible_in(ctx, importer, &owners), trim),
             (None, None) if imports.is_everything() && import.port.is_none() => {
                 return everything(ctx, importer);
             }
-            (None, None) => imports.services(&ctx.get::<VisibleServices>(importer), trim),
-        })
+            (None, None) => imports.services(&*ctx.get::<VisibleServices>(importer), trim),
+        };
+        services.into()
     }
 }
 
 /// All services that a namespace sees, those of one namespace for each host.
-fn everything(ctx: &Ctx<'_>, importer: &Arc<str>) -> Arc<Vec<Arc<Service>>> {
-    let visible = ctx.get::<VisibleServices>(importer);
-    let common = ctx.get::<Common>(&());
-    if common.is_all_of(&visible) && !common.contestants.contains(importer) {
-        return common.services.clone();
-    }
-    Arc::new(one_namespace_each(visible.to_vec(), importer))
-}
-
-/// What of all public services counts for a namespace that defines none of them itself.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct CommonServices {
-    /// What was chosen from.
-    public: Arc<Vec<Arc<Service>>>,
-    /// Those of one namespace for each host.
-    pub(super) services: Arc<Vec<Arc<Service>>>,
-    /// The namespaces with a host that others define too: their own definition is what counts for them.
-    contestants: BTreeSet<Arc<str>>,
-}
-
-impl CommonServices {
-    fn is_all_of(&self, visible: &Arc<Vec<Arc<Service>>>) -> bool {
-        Arc::ptr_eq(&self.public, visible)
-    }
-}
-
-/// All of [`CommonServices`].
-pub(super) struct Common;
-
-impl Query for Common {
-    const NAME: &'static str = "common_services";
-    type Key = ();
-    type Value = CommonServices;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> CommonServices {
-        let public = service::public(ctx);
-        let mut owners: FastMap<&Arc<str>, &Arc<str>> = FastMap::default();
-        owners.reserve(public.len());
-        let mut contestants = BTreeSet::new();
-        for service in public.iter() {
-            let first = owners.entry(&service.host).or_insert(&service.namespace);
-            if **first != service.namespace {
-                contestants.extend([(*first).clone(), service.namespace.clone()]);
-            }
+fn everything(ctx: &Ctx<'_>, importer: &Arc<str>) -> List<Service> {
+    if let Some(besides) = besides(ctx, importer) {
+        let common = ctx.get::<Common>(&());
+        if !common.contestants.contains(importer) {
+            let besides = one_namespace_each(besides.to_vec(), importer);
+            return List::before(Arc::new(besides), &common.imported);
         }
-        let services = if contestants.is_empty() {
-            public.clone()
-        } else {
-            Arc::new(one_namespace_each(public.to_vec(), NO_NAMESPACE))
-        };
-        CommonServices { public, services, contestants }
     }
+    let visible = ctx.get::<VisibleServices>(importer).to_vec();
+    one_namespace_each(visible, importer).into()
 }
-
-/// The name of no namespace.
-const NO_NAMESPACE: &str = "";
 
 /// The visible services of namespaces and hosts, oldest first. Parity: of a service at several addresses only the first
 /// counts where it is imported by name.

@@ -104,7 +104,10 @@ impl Imports {
     }
 
     /// The VirtualServices with a host that is let in, in the order given.
-    pub(super) fn virtual_services(&self, offered: &[Arc<VirtualService>]) -> Vec<Arc<VirtualService>> {
+    pub(super) fn virtual_services<'a>(
+        &self,
+        offered: impl IntoIterator<Item = &'a Arc<VirtualService>>,
+    ) -> Vec<Arc<VirtualService>> {
         let admitted = |service: &&Arc<VirtualService>| {
             // Parity: a VirtualService for all of `*.com` is let in by `a.com`, a route of the Gateway API is not.
             let covers = if service.is_gateway_api() { host::subset_of } else { host::matches };
@@ -113,17 +116,20 @@ impl Imports {
                 names.any(|name| hosts.admits(name, covers) && !self.excludes(service.namespace(), name))
             })
         };
-        offered.iter().filter(admitted).cloned().collect()
+        offered.into_iter().filter(admitted).cloned().collect()
     }
 
     /// The services that are let in, those of one namespace for each host; `trim` may take ports or all of one away.
-    pub(super) fn services(
+    pub(super) fn services<'a>(
         &self,
-        visible: &[Arc<Service>],
+        visible: impl IntoIterator<Item = &'a Arc<Service>>,
         trim: impl Fn(Arc<Service>) -> Option<Arc<Service>>,
     ) -> Vec<Arc<Service>> {
         if self.is_everything() {
-            return one_namespace_each(visible.iter().cloned().filter_map(trim).collect(), &self.importer);
+            return one_namespace_each(
+                visible.into_iter().cloned().filter_map(trim).collect(),
+                &self.importer,
+            );
         }
         let mut imported = Vec::new();
         for service in visible {

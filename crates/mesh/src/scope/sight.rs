@@ -1,15 +1,18 @@
 //! The services of a scope: those that its listeners import, and those that the imported routes lead to.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use canopus_base::{FastMap, FastSet};
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE;
 
-use super::imported::{Common, Import, ImportedRoutes, ImportedServices, RouteTargets};
-use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible};
-use crate::virtual_service::{self, VirtualService, VirtualServicesIn, destination_hosts, destinations};
+use super::common::{Common, besides, common_service};
+use super::imported::{Import, ImportedRoutes, ImportedServices, RouteTargets};
+use super::imports::one_namespace_each;
+use super::strays::StrayHosts;
+use crate::list::List;
+use crate::service::{Service, ServicesByHost, VisibleServices, is_visible};
+use crate::virtual_service::{VirtualService, destination_hosts, destinations};
 use crate::world::settings;
 
 /// Who sees the same services. Sidecars of a namespace that import the same do.
@@ -24,10 +27,11 @@ pub(crate) enum Outlook {
 }
 
 /// The services that are seen, one for each host.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Sight {
-    pub(super) services: Arc<Vec<Arc<Service>>>,
-    by_host: FastMap<Arc<str>, usize>,
+    pub(super) services: List<Service>,
+    /// Made when it is first asked for.
+    by_host: OnceLock<FastMap<Arc<str>, Arc<Service>>>,
 }
 
 impl PartialEq for Sight {
@@ -39,9 +43,16 @@ impl PartialEq for Sight {
 
 impl Eq for Sight {}
 
+impl From<List<Service>> for Sight {
+    fn from(services: List<Service>) -> Self {
+        Self { services, by_host: OnceLock::new() }
+    }
+}
+
 impl Sight {
     pub(super) fn service(&self, host: &str) -> Option<&Arc<Service>> {
-        self.by_host.get(host).map(|index| &self.services[*index])
+        let index = || self.services.iter().map(|service| (service.host.clone(), service.clone())).collect();
+        self.by_host.get_or_init(index).get(host)
     }
 }
 
@@ -54,121 +65,71 @@ impl Query for Sights {
     type Value = Arc<Sight>;
 
     fn run(ctx: &Ctx<'_>, outlook: &Outlook) -> Arc<Sight> {
-        if let Some(common) = common(ctx, outlook) {
-            return common;
-        }
-        let mut seen = Seen::default();
-        match outlook {
-            Outlook::Gateways(namespace) => seen.add_all(&ctx.get::<VisibleServices>(namespace)),
-            Outlook::Unlimited(import) => add_everything(ctx, import, &mut seen),
-            Outlook::Limited(imports) => {
-                for import in imports.iter() {
-                    add_imported(ctx, import, &mut seen);
-                }
-            }
-        }
-        seen.into_sight()
+        common(ctx, outlook).unwrap_or_else(|| Arc::new(List::from(gathered(ctx, outlook)).into()))
     }
 }
 
-/// What everybody sees, if that is all there is to see.
+/// What is seen, gathered from all that is imported.
+pub(super) fn gathered(ctx: &Ctx<'_>, outlook: &Outlook) -> Vec<Arc<Service>> {
+    let mut seen = Seen::default();
+    match outlook {
+        Outlook::Gateways(namespace) => seen.add_all(&*ctx.get::<VisibleServices>(namespace)),
+        Outlook::Unlimited(import) => add_everything(ctx, import, &mut seen),
+        Outlook::Limited(imports) => {
+            for import in imports.iter() {
+                add_imported(ctx, import, &mut seen);
+            }
+        }
+    }
+    seen.into_services()
+}
+
+/// What everybody sees and what is exported to the namespace besides, if that is all there is to see.
 fn common(ctx: &Ctx<'_>, outlook: &Outlook) -> Option<Arc<Sight>> {
     match outlook {
         Outlook::Gateways(namespace) => {
-            let visible = ctx.get::<VisibleServices>(namespace);
-            Arc::ptr_eq(visible.as_ref(), &service::public(ctx))
-                .then(|| ctx.get::<CommonSight>(&Audience::Gateways).sight.clone())
+            let besides = besides(ctx, namespace)?;
+            Some(with_first(one_each(&besides), &ctx.get::<Common>(&()).gateways))
         }
         Outlook::Unlimited(import) => {
-            let services = ctx.get::<ImportedServices>(import);
-            let routes = ctx.get::<ImportedRoutes>(&import.entries);
-            let is_all = Arc::ptr_eq(services.as_ref(), &ctx.get::<Common>(&()).services)
-                && Arc::ptr_eq(routes.as_ref(), &virtual_service::public_of_mesh(ctx));
-            if !is_all {
+            let importer = import.importer();
+            let (besides, common) = (besides(ctx, importer)?, ctx.get::<Common>(&()));
+            if common.contestants.contains(importer) {
                 return None;
             }
-            let sight = ctx.get::<CommonSight>(&Audience::Sidecars).sight.clone();
-            let adds =
-                |host: &Arc<str>| match (destination(ctx, import.importer(), host), sight.service(host)) {
-                    (Some(service), Some(present)) => adds_to(present, &service),
-                    (Some(_), None) => true,
-                    (None, _) => false,
-                };
-            (!ctx.get::<StrayHosts>(&()).iter().any(adds)).then_some(sight)
+            let besides = one_each(&one_namespace_each(besides.to_vec(), importer));
+            let strays = ctx.get::<StrayHosts>(&());
+            (!strays.iter().any(|host| adds(ctx, importer, host, &besides)))
+                .then(|| with_first(besides, &common.sidecars))
         }
         Outlook::Limited(_) => None,
     }
 }
 
-/// Who looks at what everybody sees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Audience {
-    Gateways,
-    Sidecars,
+/// Whether a route to a host adds to what everybody sees and what is exported to the namespace besides.
+fn adds(ctx: &Ctx<'_>, importer: &str, host: &Arc<str>, besides: &[Arc<Service>]) -> bool {
+    let Some(service) = destination(ctx, importer, host) else { return false };
+    let own = besides.iter().find(|service| service.host == *host).cloned();
+    own.or_else(|| common_service(ctx, host)).is_none_or(|present| adds_to(&present, &service))
 }
 
-/// What everybody sees, one service for each host.
-#[derive(Clone, Debug, PartialEq)]
-struct CommonView {
-    sight: Arc<Sight>,
-    /// The hosts that have several definitions.
-    repeated: FastSet<Arc<str>>,
-}
-
-/// [`CommonView`] of each audience.
-struct CommonSight;
-
-impl Query for CommonSight {
-    const NAME: &'static str = "common_services_in_sight";
-    type Key = Audience;
-    type Value = CommonView;
-
-    fn run(ctx: &Ctx<'_>, audience: &Audience) -> CommonView {
-        let mut seen = Seen::default();
-        match audience {
-            Audience::Gateways => seen.add_all(&service::public(ctx)),
-            Audience::Sidecars => seen.add_all(&ctx.get::<Common>(&()).services),
-        }
-        CommonView { repeated: std::mem::take(&mut seen.repeated), sight: seen.into_sight() }
+/// What is seen with these services before the others.
+fn with_first(first: Vec<Arc<Service>>, sight: &Arc<Sight>) -> Arc<Sight> {
+    if first.is_empty() {
+        return sight.clone();
     }
+    Arc::new(List::before(Arc::new(first), &sight.services).into())
 }
 
-/// The hosts that routes of the mesh lead to and that are not among the services everybody sees, or more than once.
-struct StrayHosts;
-
-impl Query for StrayHosts {
-    const NAME: &'static str = "stray_hosts";
-    type Key = ();
-    type Value = BTreeSet<Arc<str>>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let common = ctx.get::<CommonSight>(&Audience::Sidecars);
-        let is_plain = |host: &str| common.sight.service(host).is_some() && !common.repeated.contains(host);
-        let mut strays = BTreeSet::new();
-        for namespace in virtual_service::namespaces(ctx) {
-            let targets = ctx.get::<TargetsIn>(&namespace);
-            strays.extend(targets.iter().filter(|host| !is_plain(host)).cloned());
-        }
-        strays
-    }
-}
-
-/// The hosts that the routes of a namespace lead to: they stay the same when the routes change in other ways.
-struct TargetsIn;
-
-impl Query for TargetsIn {
-    const NAME: &'static str = "route_targets_in";
-    type Key = Arc<str>;
-    type Value = BTreeSet<Arc<str>>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let routes = ctx.get::<VirtualServicesIn>(namespace);
-        routes.iter().flat_map(|route| destination_hosts(&route.spec)).map(Arc::from).collect()
-    }
+/// One service for each host.
+fn one_each(services: &[Arc<Service>]) -> Vec<Arc<Service>> {
+    let mut seen = Seen::default();
+    seen.add_all(services);
+    seen.into_services()
 }
 
 fn add_imported(ctx: &Ctx<'_>, import: &Import, seen: &mut Seen) {
-    seen.add_all(&ctx.get::<ImportedServices>(import));
+    seen.add_all(&*ctx.get::<ImportedServices>(import));
     for (host, ports) in ctx.get::<RouteTargets>(&import.entries).iter() {
         let service = destination(ctx, import.importer(), host);
         seen.extend(service.and_then(|service| import.target(service, ports)));
@@ -177,7 +138,7 @@ fn add_imported(ctx: &Ctx<'_>, import: &Import, seen: &mut Seen) {
 
 /// Where all services are there anyway, few routes lead to others.
 fn add_everything(ctx: &Ctx<'_>, import: &Import, seen: &mut Seen) {
-    seen.add_all(&ctx.get::<ImportedServices>(import));
+    seen.add_all(&*ctx.get::<ImportedServices>(import));
     for route in ctx.get::<ImportedRoutes>(&import.entries).iter() {
         if seen.has_all_of(route) {
             continue;
@@ -204,7 +165,7 @@ fn destination(ctx: &Ctx<'_>, namespace: &str, host: &str) -> Option<Arc<Service
 
 /// Services as they are added: one for each host.
 #[derive(Default)]
-struct Seen {
+pub(super) struct Seen {
     services: Vec<Arc<Service>>,
     by_host: FastMap<Arc<str>, usize>,
     /// The hosts that were added more than once.
@@ -212,10 +173,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn add_all(&mut self, services: &[Arc<Service>]) {
-        self.services.reserve(services.len());
-        self.by_host.reserve(services.len());
-        services.iter().for_each(|service| self.add(service));
+    pub(super) fn add_all<'a>(&mut self, services: impl IntoIterator<Item = &'a Arc<Service>>) {
+        services.into_iter().for_each(|service| self.add(service));
     }
 
     fn extend(&mut self, service: Option<Arc<Service>>) {
@@ -249,8 +208,8 @@ impl Seen {
             .all(|host| self.by_host.contains_key(host) && !self.repeated.contains(host))
     }
 
-    fn into_sight(self) -> Arc<Sight> {
-        Arc::new(Sight { services: Arc::new(self.services), by_host: self.by_host })
+    pub(super) fn into_services(self) -> Vec<Arc<Service>> {
+        self.services
     }
 }
 

@@ -3,8 +3,10 @@ use std::collections::BTreeMap;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
+use super::imports::one_namespace_each;
 use super::*;
 use crate::proxy::{Proxy, ViewOf};
+use crate::service::VisibleServices;
 use crate::testing;
 use crate::world::MeshSettings;
 
@@ -68,7 +70,7 @@ fn scope(objects: &str) -> Arc<Scope> {
 }
 
 /// Hosts with their ports.
-fn shown(services: &[Arc<Service>]) -> Vec<String> {
+fn shown(services: &List<Service>) -> Vec<String> {
     let ports =
         |service: &Service| service.ports.iter().map(|port| port.number.to_string()).collect::<Vec<_>>();
     services.iter().map(|service| format!("{} {}", service.host, ports(service).join(","))).collect()
@@ -186,4 +188,81 @@ spec:
     assert_eq!(shown(scope.services()), ["a.com 80,81", "b.com 80,443"]);
     let routes: Vec<&str> = scope.listeners[0].virtual_services.iter().map(|route| route.name()).collect();
     assert_eq!(routes, ["own-lost", "lost", "to-b"]);
+}
+
+/// What is seen of a world, as it is kept and as it is gathered from the whole mesh.
+struct Gathered;
+
+impl Query for Gathered {
+    const NAME: &'static str = "gathered";
+    type Key = ScopeKey;
+    type Value = [Vec<Arc<Service>>; 4];
+
+    fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Self::Value {
+        let terms = ctx.get::<TermsOf>(key);
+        let namespace = key.namespace();
+        let visible = ctx.get::<VisibleServices>(namespace).to_vec();
+        let (imported, gathered) = match &terms.outlook {
+            Outlook::Unlimited(import) => {
+                (ctx.get::<ImportedServices>(import).to_vec(), one_namespace_each(visible, namespace))
+            }
+            _ => (visible.clone(), visible),
+        };
+        let seen = ctx.get::<Sights>(&terms.outlook).services.to_vec();
+        [imported, gathered, seen, sight::gathered(ctx, &terms.outlook)]
+    }
+}
+
+/// Some ServiceEntries, Services and routes in three namespaces with few hosts, picked by the bits of a number.
+fn some_objects(mut bits: u64) -> String {
+    let mut pick = |from: u64| {
+        // Knuth's multiplier: the high bits look random.
+        bits = bits.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (bits >> 33) % from
+    };
+    let mut objects = String::new();
+    for name in 0..6 {
+        let namespace = ["own", "a", "b"][pick(3) as usize];
+        let host = ["x.com", "y.com", "s.own.svc.cluster.local", "s.a.svc.cluster.local"][pick(4) as usize];
+        let export_to = ["[]", "['*']", "[.]", "[own]", "['~']", "[a, b]"][pick(6) as usize];
+        let addresses =
+            ["[]", "[10.0.0.1]", "[10.0.0.1, 10.0.0.2]", "[10.0.0.3, 10.0.0.3]"][pick(4) as usize];
+        let age = pick(2);
+        objects += &format!(
+            "{{apiVersion: networking.istio.io/v1, kind: ServiceEntry, metadata: {{name: e{name}, namespace: {namespace}, \
+             creationTimestamp: '2024-01-01T00:00:0{age}Z'}}, spec: {{hosts: [{host}], exportTo: {export_to}, \
+             addresses: {addresses}, ports: [{{number: 8{name}, name: http, protocol: HTTP}}]}}}}\n---\n"
+        );
+        let target = ["x.com", "y.com", "s.own.svc.cluster.local", "gone.com"][pick(4) as usize];
+        objects += &format!(
+            "{{apiVersion: networking.istio.io/v1, kind: VirtualService, metadata: {{name: v{name}, namespace: {namespace}}}, \
+             spec: {{hosts: [{host}], exportTo: {export_to}, http: [{{route: [{{destination: {{host: {target}}}}}]}}]}}}}\n---\n"
+        );
+    }
+    for namespace in ["own", "a"] {
+        if pick(2) == 0 {
+            objects += &format!(
+                "{{apiVersion: v1, kind: Service, metadata: {{name: s, namespace: {namespace}}}, \
+                 spec: {{clusterIP: 10.1.0.1, ports: [{{name: http, port: 80}}]}}}}\n---\n"
+            );
+        }
+    }
+    objects
+}
+
+#[test]
+fn what_is_kept_for_everybody_is_what_each_would_gather() {
+    for seed in 0..400 {
+        let objects = some_objects(seed);
+        let engine = testing::world(MeshSettings::default(), &objects);
+        let world = engine.snapshot();
+        for namespace in ["own", "a", "elsewhere"] {
+            for key in [ScopeKey::Gateways(namespace.into()), ScopeKey::Sidecars(namespace.into(), None)] {
+                let found = world.get::<Gathered>(&key).unwrap();
+                let [imported, expected_imports, seen, expected] = &*found;
+                assert_eq!(imported, expected_imports, "{key:?} of\n{objects}");
+                assert_eq!(seen, expected, "{key:?} of\n{objects}");
+            }
+        }
+    }
 }

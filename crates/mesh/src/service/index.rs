@@ -1,8 +1,8 @@
 //! Services by namespace and by host.
 //!
-//! A change of one service makes its own namespace and host be looked at again and nothing else; only who needs all
-//! services of the mesh in order pays for their number.
+//! A change of one service makes its own namespace and host be looked at again and nothing else.
 
+use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,23 +12,29 @@ use canopus_runtime::flags::PILOT_ENABLE_IP_AUTOALLOCATE;
 
 use super::allocation::{self, Allocated};
 use super::{KubernetesService, Reach, Service, ServiceKey, ServicesOf, kube, reach};
-use crate::namespaces::NamespacesWith;
-use crate::order::{Order, Rank};
 use crate::world::{MeshSettings, Objects, Origin, Shelf, settings};
 
 /// Sorts services as Istio does wherever the older one wins: by age, then name, then namespace.
 pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
-    services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
+    services.sort_by(|a, b| by_age(a, b));
 }
 
+/// The order of [`oldest_first`].
+pub(super) fn by_age(a: &Service, b: &Service) -> Ordering {
+    (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace))
+}
+
+/// The namespace and name of a Kubernetes service.
+type KubernetesKey = (Arc<str>, Arc<str>);
+
 /// What is known of services only from others: their other names, and the addresses that are left for them.
-struct Additions {
+pub(super) struct Additions {
     aliases: Arc<BTreeMap<Arc<str>, Vec<ServiceKey>>>,
     allocated: Option<Arc<Allocated>>,
 }
 
 impl Additions {
-    fn of(ctx: &Ctx<'_>) -> Self {
+    pub(super) fn of(ctx: &Ctx<'_>) -> Self {
         let in_status = settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE);
         Self {
             aliases: ctx.get::<Aliases>(&()),
@@ -36,7 +42,7 @@ impl Additions {
         }
     }
 
-    fn add_to(&self, mut service: Arc<Service>) -> Arc<Service> {
+    pub(super) fn add_to(&self, mut service: Arc<Service>) -> Arc<Service> {
         if let Some(aliases) = self.aliases.get(&service.host) {
             Arc::make_mut(&mut service).aliases.clone_from(aliases);
         }
@@ -93,64 +99,33 @@ impl Query for ServicesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
         let additions = Additions::of(ctx);
-        let members = |kind| ctx.members::<Objects>(&Shelf::Namespace(kind, namespace.as_ref().into()));
-        let (kube, entries) = (members(Kind::Service), members(Kind::ServiceEntry));
-        let mut names: Vec<&str> = kube.iter().map(Origin::name).collect();
-        names.sort_unstable();
-        names.dedup();
-        let kube = names.into_iter().filter_map(|name| {
-            ctx.get::<KubernetesService>(&(namespace.clone(), name.into())).as_ref().clone()
-        });
-        let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
+        let kube = kubernetes_in(ctx, namespace).into_iter().map(|(_, service)| service);
+        let entries = entries_in(ctx, namespace);
+        let entries = entries.iter().flat_map(|(_, services)| services.iter().cloned());
         let mut services: Vec<_> = kube.chain(entries).map(|service| additions.add_to(service)).collect();
         oldest_first(&mut services);
         services
     }
 }
 
-/// Where the services of a namespace come in order among all.
-struct RanksIn;
-
-impl Query for RanksIn {
-    const NAME: &'static str = "service_ranks_in";
-    type Key = Arc<str>;
-    type Value = Vec<Rank>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let rank = |service: &Arc<Service>| Rank { created: service.created, name: service.name.clone() };
-        ctx.get::<ServicesIn>(namespace).iter().map(rank).collect()
-    }
+/// The Kubernetes services of a namespace, each with its namespace and name.
+pub(super) fn kubernetes_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<(KubernetesKey, Arc<Service>)> {
+    let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::Service, namespace.as_ref().into()));
+    let mut names: Vec<&str> = origins.iter().map(Origin::name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let service = |name: &str| {
+        let key = (namespace.clone(), name.into());
+        let service = ctx.get::<KubernetesService>(&key).as_ref().clone()?;
+        Some((key, service))
+    };
+    names.into_iter().filter_map(service).collect()
 }
 
-/// The order of all services.
-struct ServiceOrder;
-
-impl Query for ServiceOrder {
-    const NAME: &'static str = "service_order";
-    type Key = ();
-    type Value = Order;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Order {
-        let of_kind = |kind| ctx.get::<NamespacesWith>(&kind);
-        let (kube, entries) = (of_kind(Kind::Service), of_kind(Kind::ServiceEntry));
-        let mut namespaces: Vec<Arc<str>> = kube.iter().chain(entries.iter()).cloned().collect();
-        namespaces.sort_unstable();
-        namespaces.dedup();
-        Order::new(namespaces, |namespace| ctx.get::<RanksIn>(namespace))
-    }
-}
-
-/// Every service of the mesh, oldest first.
-pub struct AllServices;
-
-impl Query for AllServices {
-    const NAME: &'static str = "all_services";
-    type Key = ();
-    type Value = Vec<Arc<Service>>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<ServiceOrder>(&()).gather(|namespace| ctx.get::<ServicesIn>(namespace))
-    }
+/// The ServiceEntries of a namespace, each with the services it defines.
+pub(super) fn entries_in(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Vec<Arc<Service>>>)> {
+    let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::ServiceEntry, namespace.into()));
+    origins.iter().map(|origin| (origin.clone(), ctx.get::<ServicesOf>(origin))).collect()
 }
 
 /// The services of some namespaces, oldest first.
@@ -215,60 +190,6 @@ fn kubernetes_name(settings: &MeshSettings, host: &str) -> Option<(Arc<str>, Arc
     let qualified = host.strip_suffix(&*settings.domain)?.strip_suffix(".svc.")?;
     let (name, namespace) = qualified.rsplit_once('.')?;
     Some((namespace.into(), name.into()))
-}
-
-/// All services by who may see them, each part oldest first.
-#[derive(Clone, Debug, PartialEq)]
-struct Reached {
-    public: Arc<Vec<Arc<Service>>>,
-    restricted: Vec<Arc<Service>>,
-}
-
-/// All of [`Reached`].
-struct ByReach;
-
-impl Query for ByReach {
-    const NAME: &'static str = "services_by_reach";
-    type Key = ();
-    type Value = Reached;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Reached {
-        let (settings, all) = (settings(ctx), ctx.get::<AllServices>(&()));
-        // Which namespace is asked about makes no difference to what everybody sees.
-        let is_public = |service: &&Arc<Service>| reach(&settings, service, "") == Reach::Everybody;
-        if all.iter().all(|service| is_public(&service)) {
-            return Reached { public: all, restricted: Vec::new() };
-        }
-        let (public, restricted): (Vec<_>, Vec<_>) =
-            all.iter().cloned().partition(|service| is_public(&service));
-        Reached { public: Arc::new(public), restricted }
-    }
-}
-
-/// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
-/// Namespaces that see just what everybody sees share the list.
-pub struct VisibleServices;
-
-impl Query for VisibleServices {
-    const NAME: &'static str = "visible_services";
-    type Key = Arc<str>;
-    type Value = Arc<Vec<Arc<Service>>>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let (settings, all) = (settings(ctx), ctx.get::<ByReach>(&()));
-        let is_seen = |service: &&Arc<Service>| reach(&settings, service, namespace) == Reach::Named;
-        let mut seen: Vec<_> = all.restricted.iter().filter(is_seen).cloned().collect();
-        if seen.is_empty() {
-            return all.public.clone();
-        }
-        seen.extend_from_slice(&all.public);
-        Arc::new(seen)
-    }
-}
-
-/// The services that everybody may see, oldest first.
-pub(crate) fn public(ctx: &Ctx<'_>) -> Arc<Vec<Arc<Service>>> {
-    ctx.get::<ByReach>(&()).public.clone()
 }
 
 /// Those of [`VisibleServices`] that some namespaces define.

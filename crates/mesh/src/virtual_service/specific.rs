@@ -17,7 +17,7 @@ pub struct HostOwners<'a> {
 
 impl<'a> HostOwners<'a> {
     /// Reads a list in which the first one counts most.
-    pub fn new(services: &'a [Arc<VirtualService>]) -> Self {
+    pub fn new(services: impl IntoIterator<Item = &'a Arc<VirtualService>>) -> Self {
         let mut owners = BTreeMap::new();
         for service in services {
             for name in &service.spec.hosts {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use canopus_base::net::parse_ip;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
+use canopus_mesh::list::List;
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{self, EgressListener};
 use canopus_mesh::service::{NO_ADDRESS, Port, Resolution, Service, address_for, addresses_for};
@@ -88,7 +89,7 @@ pub(super) struct Request<'a> {
     pub(super) destinations: Vec<String>,
     /// Whether `destinations` are those of single endpoints.
     pub(super) per_endpoint: bool,
-    pub(super) virtual_services: &'a [Arc<VirtualService>],
+    pub(super) virtual_services: &'a List<VirtualService>,
 }
 
 /// How a listener that is there and one that is wanted at the same place get along.
@@ -356,7 +357,7 @@ impl<'a> Request<'a> {
         service: &'a Arc<Service>,
         port: &'a Port,
         binding: Binding,
-        virtual_services: &'a [Arc<VirtualService>],
+        virtual_services: &'a List<VirtualService>,
     ) -> Self {
         Self { service, port, binding, destinations: Vec::new(), per_endpoint: false, virtual_services }
     }

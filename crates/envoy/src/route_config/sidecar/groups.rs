@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use canopus_base::host;
 use canopus_engine::Ctx;
+use canopus_mesh::list::List;
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::EgressListener;
 use canopus_mesh::service::{Port, Resolution, Service};
@@ -62,7 +63,7 @@ pub(super) fn build(ctx: &Ctx<'_>, view: &View, listener: &EgressListener, port:
 }
 
 /// The services with a port; of several for one host the last counts.
-fn candidates(services: &[Arc<Service>], port: u32) -> Candidates {
+fn candidates(services: &List<Service>, port: u32) -> Candidates {
     let mut found = Candidates::new();
     for service in services {
         let (host, ports) = if port == 0 {
@@ -78,7 +79,7 @@ fn candidates(services: &[Arc<Service>], port: u32) -> Candidates {
 
 /// The VirtualServices that may have routes in the table: on port 80 all, else those with a host of some service.
 fn selected<'a>(
-    all: &'a [Arc<VirtualService>],
+    all: &'a List<VirtualService>,
     candidates: &Candidates,
     port: u32,
 ) -> impl Iterator<Item = &'a Arc<VirtualService>> {

@@ -1,0 +1,161 @@
+//! Lists put together from parts that other lists share.
+//!
+//! What a mesh has many of is kept as parts of a few dozen each: where one thing changes, one part is made anew, and a list
+//! of all is as many pointers as there are parts.
+
+use std::iter::FusedIterator;
+use std::sync::Arc;
+
+/// Things in order, in parts that other lists may share.
+#[derive(Debug)]
+pub struct List<T> {
+    parts: Arc<[Part<T>]>,
+}
+
+/// Some of the things of a list.
+pub type Part<T> = Arc<Vec<Arc<T>>>;
+
+impl<T> List<T> {
+    /// The things of these parts, one part after the other.
+    pub fn of_parts(parts: impl IntoIterator<Item = Part<T>>) -> Self {
+        Self { parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+    }
+
+    /// A part, and then all of another list.
+    pub(crate) fn before(first: Part<T>, rest: &Self) -> Self {
+        if first.is_empty() {
+            return rest.clone();
+        }
+        Self::of_parts(std::iter::once(first).chain(rest.parts.iter().cloned()))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.parts.iter().map(|part| part.len()).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.parts.is_empty()
+    }
+
+    /// The things in order.
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter { parts: self.parts.iter(), part: [].iter() }
+    }
+
+    /// A copy in one piece.
+    pub fn to_vec(&self) -> Vec<Arc<T>> {
+        let mut all = Vec::with_capacity(self.len());
+        self.parts.iter().for_each(|part| all.extend_from_slice(part));
+        all
+    }
+
+    /// Whether both are the very same list, not merely equal ones.
+    pub fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.parts, &other.parts)
+    }
+
+    /// Those after the first `parts` parts.
+    fn after(&self, parts: usize) -> impl Iterator<Item = &Arc<T>> {
+        self.parts[parts..].iter().flat_map(|part| part.iter())
+    }
+}
+
+impl<T> From<Vec<Arc<T>>> for List<T> {
+    fn from(things: Vec<Arc<T>>) -> Self {
+        Self::of_parts([Arc::new(things)])
+    }
+}
+
+impl<T> Clone for List<T> {
+    fn clone(&self) -> Self {
+        Self { parts: self.parts.clone() }
+    }
+}
+
+impl<T> Default for List<T> {
+    fn default() -> Self {
+        Self { parts: Arc::default() }
+    }
+}
+
+impl<T: Eq> PartialEq for List<T> {
+    /// Whether they are of the same things, however these are parted. What both share is not looked at.
+    fn eq(&self, other: &Self) -> bool {
+        if self.is(other) {
+            return true;
+        }
+        let mut pairs = self.parts.iter().zip(other.parts.iter());
+        let shared = pairs.position(|(one, other)| !Arc::ptr_eq(one, other));
+        let shared = shared.unwrap_or_else(|| self.parts.len().min(other.parts.len()));
+        self.after(shared).eq(other.after(shared))
+    }
+}
+
+impl<T: Eq> Eq for List<T> {}
+
+impl<'a, T> IntoIterator for &'a List<T> {
+    type Item = &'a Arc<T>;
+    type IntoIter = Iter<'a, T>;
+
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+/// The things of a [`List`] in order.
+#[derive(Clone, Debug)]
+pub struct Iter<'a, T> {
+    parts: std::slice::Iter<'a, Part<T>>,
+    part: std::slice::Iter<'a, Arc<T>>,
+}
+
+impl<'a, T> Iterator for Iter<'a, T> {
+    type Item = &'a Arc<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(next) = self.part.next() {
+                return Some(next);
+            }
+            self.part = self.parts.next()?.iter();
+        }
+    }
+}
+
+impl<T> FusedIterator for Iter<'_, T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(numbers: &[u32]) -> Part<u32> {
+        Arc::new(numbers.iter().copied().map(Arc::new).collect())
+    }
+
+    #[test]
+    fn things_come_in_the_order_of_their_parts() {
+        let list = List::before(part(&[1]), &List::of_parts([part(&[]), part(&[2, 3]), part(&[4])]));
+        assert_eq!(list.iter().map(|number| **number).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        assert_eq!((list.len(), list.to_vec().len(), list.is_empty()), (4, 4, false));
+        assert!(List::of_parts([part(&[])]).is_empty());
+    }
+
+    #[test]
+    fn lists_are_equal_when_they_have_the_same_things() {
+        let shared = part(&[1, 2]);
+        let list = List::of_parts([shared.clone(), part(&[3, 4])]);
+        assert_eq!(list, List::of_parts([shared.clone(), part(&[3]), part(&[4])]));
+        assert_eq!(list, List::from(vec![1.into(), 2.into(), 3.into(), 4.into()]));
+        assert_ne!(list, List::of_parts([shared.clone(), part(&[3, 5])]));
+        assert_ne!(list, List::of_parts([shared.clone()]));
+        assert_ne!(List::of_parts([shared]), list);
+    }
+
+    #[test]
+    fn nothing_is_put_before_a_list_when_the_part_is_empty() {
+        let list = List::of_parts([part(&[1])]);
+        assert!(List::before(part(&[]), &list).is(&list));
+    }
+}

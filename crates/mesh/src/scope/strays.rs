@@ -1,0 +1,57 @@
+//! Where routes lead that may be none of the services that everybody sees.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_engine::{Ctx, Query};
+
+use crate::service::{Definitions, is_public};
+use crate::virtual_service::{RouteNamespaces, VirtualServicesIn, destination_hosts};
+
+/// The hosts that routes of the mesh lead to and that are defined, but not just once and for everybody: who sees them
+/// through a route depends on who looks.
+pub(super) struct StrayHosts;
+
+impl Query for StrayHosts {
+    const NAME: &'static str = "stray_hosts";
+    type Key = ();
+    type Value = BTreeSet<Arc<str>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let namespaces = ctx.get::<RouteNamespaces>(&());
+        namespaces.iter().flat_map(|namespace| ctx.get::<StraysIn>(namespace).to_vec()).collect()
+    }
+}
+
+/// Those that the routes of a namespace lead to.
+struct StraysIn;
+
+impl Query for StraysIn {
+    const NAME: &'static str = "stray_hosts_in";
+    type Key = Arc<str>;
+    type Value = Vec<Arc<str>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let is_stray = |host: &&Arc<str>| match &ctx.get::<Definitions>(host)[..] {
+            [] => false,
+            [only] => !is_public(ctx, only),
+            _ => true,
+        };
+        ctx.get::<TargetsIn>(namespace).iter().filter(is_stray).cloned().collect()
+    }
+}
+
+/// The hosts that the routes of a namespace lead to: they stay the same when the routes change in other ways.
+struct TargetsIn;
+
+impl Query for TargetsIn {
+    const NAME: &'static str = "route_targets_in";
+    type Key = Arc<str>;
+    type Value = BTreeSet<Arc<str>>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let routes = ctx.get::<VirtualServicesIn>(namespace);
+        let hosts: BTreeSet<&str> = routes.iter().flat_map(|route| destination_hosts(&route.spec)).collect();
+        hosts.into_iter().map(Arc::from).collect()
+    }
+}

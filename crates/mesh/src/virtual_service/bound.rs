@@ -1,0 +1,203 @@
+//! Which VirtualServices count for whom, and in which order.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::visibility::Visibility;
+use canopus_engine::{Ctx, Query};
+use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
+
+use super::all::{InStretch, VirtualServiceOrder};
+use super::{ByGateway, VirtualService, VirtualServicesIn, oldest_first};
+use crate::list::{List, Part};
+use crate::world::settings;
+
+/// VirtualServices that a namespace may see, by how they are visible; each part oldest first.
+#[derive(Debug, PartialEq)]
+struct Bound {
+    restricted: Arc<Seen>,
+    /// Those that everybody sees.
+    public: List<VirtualService>,
+}
+
+/// Those that a namespace sees and not everybody does; each part oldest first.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    /// Those of the namespace that nobody else need see.
+    own: Part<VirtualService>,
+    /// Those that others export to the namespace by name.
+    exported: Part<VirtualService>,
+}
+
+impl Seen {
+    /// What a namespace may see of what not everybody may.
+    fn of<'a>(restricted: impl IntoIterator<Item = &'a Arc<VirtualService>>, namespace: &str) -> Self {
+        let wanted = Visibility::Namespace(namespace.into());
+        let is_seen = |service: &&Arc<VirtualService>| {
+            service.export_to.contains(&wanted) && !service.export_to.contains(&Visibility::None)
+        };
+        let seen = restricted.into_iter().filter(is_seen).cloned();
+        let (own, exported): (Vec<_>, Vec<_>) = seen.partition(|service| service.namespace() == namespace);
+        Self { own: Arc::new(own), exported: Arc::new(exported) }
+    }
+}
+
+impl Bound {
+    /// What a namespace may see of a list.
+    fn of(services: &[Arc<VirtualService>], namespace: &str) -> Self {
+        let (public, restricted): (Vec<_>, Vec<_>) =
+            services.iter().cloned().partition(|service| service.is_public());
+        Self { restricted: Arc::new(Seen::of(&restricted, namespace)), public: public.into() }
+    }
+
+    /// All in order: the namespace's own, those exported to it, those of everybody.
+    fn list(&self) -> List<VirtualService> {
+        let Seen { own, exported } = &*self.restricted;
+        List::before(own.clone(), &List::before(exported.clone(), &self.public))
+    }
+
+    /// The same with routes of the Gateway API that the namespace wrote before all others that everybody sees.
+    fn for_gateways(&self, namespace: &str) -> Vec<Arc<VirtualService>> {
+        let (overrides, rest): (Vec<_>, Vec<_>) =
+            self.public.iter().partition(|service| service.is_consumer_override(namespace));
+        let Seen { own, exported } = &*self.restricted;
+        own.iter().chain(exported.iter()).chain(overrides).chain(rest).cloned().collect()
+    }
+
+    /// The same with such routes first of each part, if they are to be.
+    fn for_sidecars(&self, namespace: &str, overrides_first: bool) -> Vec<Arc<VirtualService>> {
+        let Seen { own, exported } = &*self.restricted;
+        let first =
+            |service: &&Arc<VirtualService>| overrides_first && service.is_consumer_override(namespace);
+        let mut ordered = Vec::with_capacity(own.len() + exported.len() + self.public.len());
+        ordered.extend(own.iter().filter(first).cloned());
+        ordered.extend(own.iter().filter(|service| !first(service)).cloned());
+        ordered.extend(exported.iter().cloned());
+        ordered.extend(self.public.iter().filter(first).cloned());
+        ordered.extend(self.public.iter().filter(|service| !first(service)).cloned());
+        ordered
+    }
+}
+
+/// What is bound to a gateway, for proxies of a namespace.
+struct BoundTo;
+
+impl Query for BoundTo {
+    const NAME: &'static str = "virtual_services_bound_to";
+    /// Namespace of the proxy; `namespace/name` of the gateway.
+    type Key = (Arc<str>, Arc<str>);
+    type Value = Bound;
+
+    fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Bound {
+        Bound::of(&ctx.get::<ByGateway>(gateway), namespace)
+    }
+}
+
+/// All VirtualServices for sidecars by who may see them, each part oldest first.
+#[derive(Debug, PartialEq)]
+struct MeshRoutes {
+    public: List<VirtualService>,
+    restricted: List<VirtualService>,
+    consumers: BTreeSet<Arc<str>>,
+}
+
+/// All of [`MeshRoutes`].
+struct ForMesh;
+
+impl Query for ForMesh {
+    const NAME: &'static str = "mesh_routes";
+    type Key = ();
+    type Value = MeshRoutes;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> MeshRoutes {
+        let order = ctx.get::<VirtualServiceOrder>(&());
+        let stretches: Vec<_> = order.stretches.iter().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
+        MeshRoutes {
+            public: List::of_parts(stretches.iter().map(|stretch| stretch.public.clone())),
+            restricted: List::of_parts(stretches.iter().map(|stretch| stretch.restricted.clone())),
+            consumers: stretches.iter().flat_map(|stretch| stretch.consumers.iter().cloned()).collect(),
+        }
+    }
+}
+
+/// The VirtualServices for sidecars that not everybody sees, oldest first.
+struct Restricted;
+
+impl Query for Restricted {
+    const NAME: &'static str = "restricted_mesh_routes";
+    type Key = ();
+    type Value = List<VirtualService>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        ctx.get::<ForMesh>(&()).restricted.clone()
+    }
+}
+
+/// Those of [`Restricted`] that a namespace sees.
+struct SeenBy;
+
+impl Query for SeenBy {
+    const NAME: &'static str = "restricted_mesh_routes_for";
+    type Key = Arc<str>;
+    type Value = Arc<Seen>;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        Arc::new(Seen::of(&*ctx.get::<Restricted>(&()), namespace))
+    }
+}
+
+impl MeshRoutes {
+    /// What a namespace may see.
+    fn bound(&self, ctx: &Ctx<'_>, namespace: &Arc<str>) -> Bound {
+        Bound { restricted: ctx.get::<SeenBy>(namespace).as_ref().clone(), public: self.public.clone() }
+    }
+}
+
+/// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
+pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<VirtualService>> {
+    ctx.get::<BoundTo>(&(namespace.into(), gateway.into())).for_gateways(namespace)
+}
+
+/// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.
+pub(crate) fn of_mesh_for_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
+    let routes = ctx.get::<ForMesh>(&());
+    let bound = routes.bound(ctx, namespace);
+    if routes.consumers.contains(namespace) { bound.for_gateways(namespace).into() } else { bound.list() }
+}
+
+/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
+pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
+    let routes = ctx.get::<ForMesh>(&());
+    let bound = routes.bound(ctx, namespace);
+    let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
+    let has_overrides = || {
+        let mut own = bound.restricted.own.iter();
+        routes.consumers.contains(namespace) || own.any(|route| route.is_gateway_api())
+    };
+    if overrides_first && has_overrides() {
+        return bound.for_sidecars(namespace, overrides_first).into();
+    }
+    bound.list()
+}
+
+/// Those of [`for_sidecars`] that some namespaces have.
+pub(crate) fn for_sidecars_from(
+    ctx: &Ctx<'_>,
+    namespace: &str,
+    owners: &[Arc<str>],
+) -> Vec<Arc<VirtualService>> {
+    let of_owners = of_namespaces(ctx, owners);
+    let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
+    Bound::of(&of_owners, namespace).for_sidecars(namespace, overrides_first)
+}
+
+/// The VirtualServices for sidecars of some namespaces, oldest first.
+fn of_namespaces(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualService>> {
+    let mut services = Vec::new();
+    for namespace in namespaces {
+        let of_one = ctx.get::<VirtualServicesIn>(namespace);
+        services.extend(of_one.iter().filter(|service| service.is_for_sidecars()).cloned());
+    }
+    oldest_first(&mut services);
+    services
+}
