@@ -10,6 +10,7 @@ mod edit;
 #[path = "world/objects.rs"]
 mod objects;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
@@ -27,6 +28,9 @@ const BUDGETED: usize = 10_000;
 const REPEATS: usize = 200;
 /// Namespaces with proxies that no Sidecar narrows, for the edits that are made once more with them.
 const UNLIMITED: usize = 10;
+
+/// How often each query has run.
+type Evaluations = BTreeMap<&'static str, u64>;
 
 /// What a control plane with connected proxies keeps up to date.
 struct Watched {
@@ -80,6 +84,8 @@ fn build(model: &Model) -> (Engine, Watched, Duration) {
 
 /// How long this thread has run: what others do to the machine does not count.
 fn processor_time() -> Duration {
+    // The account is brought up to date when the scheduler is asked.
+    std::thread::yield_now();
     let account = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     Duration::from_nanos(
         account.split_whitespace().next().and_then(|run| run.parse().ok()).unwrap_or_default(),
@@ -98,19 +104,50 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// The median time of an edit, and how many roots one changes.
-fn measure(engine: &Engine, model: &mut Model, edit: Edit, random: &mut Random) -> (f64, usize) {
-    let mut times = Vec::with_capacity(REPEATS);
-    let mut changed = 0;
-    for _ in 0..REPEATS {
-        let batch = edit.make(model, random);
+/// What an edit of a kind costs.
+struct Cost {
+    /// Time that passes, the median.
+    median: f64,
+    /// Processor time, the mean.
+    processor: f64,
+    /// How many roots one changes.
+    roots: usize,
+}
+
+/// Makes edits of a kind, unless others are asked for.
+fn measure(engine: &Engine, model: &mut Model, edit: Edit, random: &mut Random) -> Option<Cost> {
+    if text_after("--only").is_some_and(|only| !edit.name().contains(&only)) {
+        return None;
+    }
+    let repeats = flag("--repeats").unwrap_or(REPEATS);
+    let batches: Vec<_> = (0..repeats).map(|_| edit.make(model, random)).collect();
+    let mut times = Vec::with_capacity(repeats);
+    let mut roots = 0;
+    let ran = engine.evaluations();
+    let before = processor_time();
+    for batch in batches {
         let started = Instant::now();
         let applied = engine.apply(batch);
         times.push(micros(started.elapsed()));
-        changed = changed.max(applied.changed.len());
+        roots = roots.max(applied.changed.len());
     }
+    let processor = micros(processor_time().saturating_sub(before)) / repeats as f64;
     times.sort_by(f64::total_cmp);
-    (times[times.len() / 2], changed)
+    if has_flag("--queries") {
+        print_queries(edit, repeats, &ran, &engine.evaluations());
+    }
+    Some(Cost { median: times[times.len() / 2], processor, roots })
+}
+
+/// How often one edit makes each query run.
+fn print_queries(edit: Edit, repeats: usize, before: &Evaluations, after: &Evaluations) {
+    println!("{}:", edit.name());
+    for (name, count) in after {
+        let ran = count - before.get(name).copied().unwrap_or_default();
+        if ran > 0 {
+            println!("  {name} {:.2}", ran as f64 / repeats as f64);
+        }
+    }
 }
 
 /// Builds worlds of these sizes, and makes the same edits in each.
@@ -143,15 +180,19 @@ fn tables(sizes: &[usize]) {
     }
     println!();
     let heads: Vec<_> = sizes.iter().map(|size| format!("{size} services")).collect();
-    println!("| edit (median of {REPEATS}) | {} | roots changed |", heads.join(" | "));
+    println!("| edit, median (processor time, mean) | {} | roots changed |", heads.join(" | "));
     println!("|---|{}---|", "---|".repeat(sizes.len()));
     let beside = SEEN_BY_ALL.iter().map(|edit| {
         format!("{}, with proxies of {UNLIMITED} namespaces that no Sidecar narrows", edit.name())
     });
     let names = EDITS.iter().map(|edit| edit.name().to_owned()).chain(beside);
     for (row, name) in names.enumerate() {
-        let times: Vec<_> = columns.iter().map(|column| format!("{:.0} µs", column[row].0)).collect();
-        let roots = columns.last().map_or(0, |column| column[row].1);
+        let costs: Vec<_> =
+            columns.iter().filter_map(|column: &Vec<Option<Cost>>| column[row].as_ref()).collect();
+        let Some(last) = costs.last() else { continue };
+        let roots = last.roots;
+        let times: Vec<_> =
+            costs.iter().map(|cost| format!("{:.0} µs ({:.0})", cost.median, cost.processor)).collect();
         println!("| {name} | {} | {roots} |", times.join(" | "));
     }
 }
@@ -178,10 +219,18 @@ fn soak(size: usize, count: usize) {
     println!("\nEvery watched fact equals that of a world built from scratch.");
 }
 
+/// What follows a flag.
+fn text_after(name: &str) -> Option<String> {
+    std::env::args().skip_while(|argument| argument != name).nth(1)
+}
+
 /// The number after a flag.
 fn flag(name: &str) -> Option<usize> {
-    let mut arguments = std::env::args().skip_while(|argument| argument != name).skip(1);
-    arguments.next()?.parse().ok()
+    text_after(name)?.parse().ok()
+}
+
+fn has_flag(name: &str) -> bool {
+    std::env::args().any(|argument| argument == name)
 }
 
 fn main() {

@@ -21,6 +21,14 @@ impl<T> List<T> {
         Self { parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
     }
 
+    /// All of some lists, one after the other.
+    pub(crate) fn joined<'a>(lists: impl IntoIterator<Item = &'a Self>) -> Self
+    where
+        T: 'a,
+    {
+        Self { parts: lists.into_iter().flat_map(|list| list.parts.iter().cloned()).collect() }
+    }
+
     /// A part, and then all of another list.
     pub(crate) fn before(first: Part<T>, rest: &Self) -> Self {
         if first.is_empty() {
@@ -151,6 +159,14 @@ mod tests {
         assert_ne!(list, List::of_parts([shared.clone(), part(&[3, 5])]));
         assert_ne!(list, List::of_parts([shared.clone()]));
         assert_ne!(List::of_parts([shared]), list);
+    }
+
+    #[test]
+    fn joined_lists_share_their_parts() {
+        let lists = [List::of_parts([part(&[1]), part(&[2])]), List::default(), List::of_parts([part(&[3])])];
+        let joined = List::joined(&lists);
+        assert_eq!(joined.iter().map(|number| **number).collect::<Vec<_>>(), [1, 2, 3]);
+        assert!(Arc::ptr_eq(&joined.parts[2], &lists[2].parts[0]));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The order of what all namespaces have, oldest first, cut into stretches.
+//! The order of what all namespaces have, oldest first, cut into stretches, and these into sections.
 //!
 //! Where things are is kept apart from what they are: when one of them changes, the order stays as it is. A stretch is
 //! known by what is in it, and where one ends is decided by the thing at its end: when a thing comes or goes, the stretch
-//! it is in is another one and all others are what they were.
+//! and the section it is in are other ones, and all others are what they were.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -12,10 +12,12 @@ use std::sync::Arc;
 use canopus_base::hash::ContentHash;
 use jiff::Timestamp;
 
-/// How many things a stretch has in the middle.
-const USUAL_LENGTH: u64 = 128;
-/// How many it has at most.
-const GREATEST_LENGTH: usize = 1024;
+/// One in so many things ends a stretch.
+const STRETCH: u64 = 64;
+/// One in so many stretches ends a section.
+const SECTION: u64 = 32;
+/// How many times longer than that they are at most.
+const GREATEST: usize = 2;
 /// How many bytes of names are compared at once.
 const HEAD: usize = size_of::<u128>();
 
@@ -48,7 +50,7 @@ impl<P> Rank<P> {
     }
 
     fn ends_stretch(&self) -> bool {
-        self.hash.is_multiple_of(USUAL_LENGTH)
+        self.hash.is_multiple_of(STRETCH)
     }
 }
 
@@ -59,47 +61,84 @@ fn head(name: &str) -> u128 {
     u128::from_be_bytes(bytes)
 }
 
-/// Some things that follow each other.
+/// Some things that follow each other, known by a hash.
 #[derive(Clone)]
-pub(crate) struct Stretch<P> {
+pub(crate) struct Run<T> {
     hash: u64,
-    ranks: Arc<[Arc<Rank<P>>]>,
+    things: Arc<[T]>,
+}
+
+/// Places that follow each other.
+pub(crate) type Stretch<P> = Run<Arc<Rank<P>>>;
+/// Stretches that follow each other.
+pub(crate) type Section<P> = Run<Stretch<P>>;
+
+/// What runs are made of.
+pub(crate) trait Thing: Clone {
+    fn hash(&self) -> u64;
+}
+
+impl<P> Thing for Arc<Rank<P>> {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl<T: Clone> Thing for Run<T> {
+    fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl<T: Thing> Run<T> {
+    fn new(things: &[T]) -> Self {
+        // Order matters to what is in a run, and so it does to this.
+        let mix =
+            |hash: u64, thing: &T| (hash.rotate_left(5) ^ thing.hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Self { hash: things.iter().fold(0, mix), things: things.into() }
+    }
 }
 
 impl<P> Stretch<P> {
-    fn new(ranks: &[&Arc<Rank<P>>]) -> Self {
-        // Order matters to what is in a stretch, and so it does to this.
-        let mix = |hash: u64, rank: &&Arc<Rank<P>>| hash.rotate_left(5).wrapping_mul(31) ^ rank.hash;
-        Self { hash: ranks.iter().fold(0, mix), ranks: ranks.iter().copied().cloned().collect() }
-    }
-
     /// Where its things are found, in order.
     pub(crate) fn places(&self) -> impl ExactSizeIterator<Item = &P> {
-        self.ranks.iter().map(|rank| &rank.place)
+        self.things.iter().map(|rank| &rank.place)
+    }
+
+    fn ends_section(&self) -> bool {
+        let last = self.things.last();
+        last.is_some_and(|last| last.ends_stretch() && (last.hash / STRETCH).is_multiple_of(SECTION))
     }
 }
 
-impl<P: Eq> PartialEq for Stretch<P> {
+impl<P> Section<P> {
+    /// The stretches in order.
+    pub(crate) fn stretches(&self) -> std::slice::Iter<'_, Stretch<P>> {
+        self.things.iter()
+    }
+}
+
+impl<T: Eq> PartialEq for Run<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && (Arc::ptr_eq(&self.ranks, &other.ranks) || self.ranks == other.ranks)
+        self.hash == other.hash && (Arc::ptr_eq(&self.things, &other.things) || self.things == other.things)
     }
 }
 
-impl<P: Eq> Eq for Stretch<P> {}
+impl<T: Eq> Eq for Run<T> {}
 
-impl<P: Ord> PartialOrd for Stretch<P> {
+impl<T: Ord> PartialOrd for Run<T> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<P: Ord> Ord for Stretch<P> {
+impl<T: Ord> Ord for Run<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.hash.cmp(&other.hash).then_with(|| self.ranks.cmp(&other.ranks))
+        self.hash.cmp(&other.hash).then_with(|| self.things.cmp(&other.things))
     }
 }
 
-impl<P> Hash for Stretch<P> {
+impl<T> Hash for Run<T> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u64(self.hash);
     }
@@ -107,32 +146,42 @@ impl<P> Hash for Stretch<P> {
 
 impl<P: fmt::Debug> fmt::Debug for Stretch<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place =
-            |rank: Option<&Arc<Rank<P>>>| rank.map(|rank| format!("{:?}", rank.place)).unwrap_or_default();
-        write!(f, "{}..={}", place(self.ranks.first()), place(self.ranks.last()))
+        let place = |rank: &Arc<Rank<P>>| format!("{:?}", rank.place);
+        let ends = [self.things.first(), self.things.last()].map(|end| end.map(place).unwrap_or_default());
+        f.write_str(&ends.join("..="))
     }
 }
 
-/// The order of all that namespaces have.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Order<P: Eq> {
-    /// All things, by age, then name, then namespace.
-    pub(crate) stretches: Vec<Stretch<P>>,
+impl<P: fmt::Debug> fmt::Debug for Section<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} stretches from {:?}", self.things.len(), self.things.first())
+    }
 }
 
-impl<P: Eq> Order<P> {
+/// The order of all that namespaces have: by age, then name, then namespace.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Order<P: Eq + fmt::Debug> {
+    /// All things.
+    pub(crate) sections: Vec<Section<P>>,
+}
+
+impl<P: Eq + fmt::Debug> Order<P> {
     /// Merges the sorted lists of namespaces, which are sorted too.
     pub(crate) fn new(namespaces: &[Arc<str>], ranks: impl Fn(&Arc<str>) -> Arc<Vec<Arc<Rank<P>>>>) -> Self {
         let ranks: Vec<_> = namespaces.iter().map(ranks).collect();
-        let mut all: Vec<&Arc<Rank<P>>> = ranks.iter().flat_map(|ranks| ranks.iter()).collect();
+        let mut all: Vec<Arc<Rank<P>>> = ranks.iter().flat_map(|ranks| ranks.iter().cloned()).collect();
         // Stable: namespaces are in order already.
         all.sort_by(|a, b| a.compare(b));
-        let mut stretches = Vec::new();
-        for stretch in all.chunk_by(|rank, _| !rank.ends_stretch()) {
-            stretches.extend(stretch.chunks(GREATEST_LENGTH).map(Stretch::new));
-        }
-        Self { stretches }
+        let stretches = cut(&all, STRETCH, |rank| rank.ends_stretch());
+        Self { sections: cut(&stretches, SECTION, Stretch::ends_section) }
     }
+}
+
+/// Cuts after each thing that ends a run, and where one would grow far beyond its usual length.
+fn cut<T: Thing>(things: &[T], usual: u64, is_end: impl Fn(&T) -> bool) -> Vec<Run<T>> {
+    let greatest = usize::try_from(usual).unwrap_or(usize::MAX).saturating_mul(GREATEST);
+    let runs = things.chunk_by(|thing, _| !is_end(thing));
+    runs.flat_map(|run| run.chunks(greatest)).map(Run::new).collect()
 }
 
 #[cfg(test)]
@@ -157,7 +206,11 @@ mod tests {
     }
 
     fn places(order: &Order<String>) -> Vec<&str> {
-        order.stretches.iter().flat_map(Stretch::places).map(String::as_str).collect()
+        stretches(order).into_iter().flat_map(Stretch::places).map(String::as_str).collect()
+    }
+
+    fn stretches(order: &Order<String>) -> Vec<&Stretch<String>> {
+        order.sections.iter().flat_map(Section::stretches).collect()
     }
 
     fn many(count: usize) -> Vec<(i64, String)> {
@@ -189,22 +242,26 @@ mod tests {
     }
 
     #[test]
-    fn one_stretch_changes_when_a_thing_goes() {
-        let mut things = [("a", many(2000)), ("b", many(2000))];
+    fn one_section_and_one_stretch_change_when_a_thing_goes() {
+        let mut things = [("a", many(20_000)), ("b", many(20_000))];
         let before = order(&things);
-        assert!(before.stretches.len() > 10, "{}", before.stretches.len());
-        things[0].1.remove(1000);
+        assert!(before.sections.len() > 10, "{}", before.sections.len());
+        things[0].1.remove(10_000);
         let after = order(&things);
-        assert_eq!(places(&after).len(), 3999);
-        let new = after.stretches.iter().filter(|stretch| !before.stretches.contains(stretch));
-        assert!(new.count() <= 1);
+        assert_eq!(places(&after).len(), 39_999);
+        let new = after.sections.iter().filter(|section| !before.sections.contains(section));
+        assert_eq!(new.count(), 1);
+        let known = stretches(&before);
+        let new = stretches(&after).into_iter().filter(|stretch| !known.contains(stretch));
+        assert!(new.count() <= 4);
     }
 
     #[test]
-    fn stretches_do_not_grow_without_end() {
-        let same = (0..5000).map(|_| (0, "same".to_owned())).collect();
+    fn runs_do_not_grow_without_end() {
+        let same = (0..50_000).map(|_| (0, "same".to_owned())).collect();
         let order = order(&[("a", same)]);
-        assert!(order.stretches.iter().all(|stretch| stretch.places().len() <= GREATEST_LENGTH));
-        assert_eq!(places(&order).len(), 5000);
+        assert!(stretches(&order).iter().all(|stretch| stretch.places().len() <= 128));
+        assert!(order.sections.iter().all(|section| section.stretches().len() <= 64));
+        assert_eq!(places(&order).len(), 50_000);
     }
 }

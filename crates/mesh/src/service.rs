@@ -22,7 +22,7 @@ use crate::proxy::View;
 use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
 
 pub use all::{AllServices, VisibleServices};
-pub(crate) use all::{InStretch, Named, Place, ServiceOrder};
+pub(crate) use all::{InSection, InStretch, Named, Place, ServiceOrder};
 pub(crate) use index::{Definitions, oldest_first, visible_in};
 pub use index::{ServicesByHost, ServicesIn};
 

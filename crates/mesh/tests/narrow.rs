@@ -172,7 +172,7 @@ fn namespaces_that_see_what_everybody_sees_share_it() {
     assert!(x.services().is(y.services()));
     assert!(x.listeners[0].virtual_services.is(&y.listeners[0].virtual_services));
     let (_, ran) = mesh.apply(&service("b", 81, ""));
-    assert_eq!((ran["common_services_in_stretch"], ran["common_services"]), (1, 1), "{ran:?}");
+    assert_eq!((ran["services_in_stretch"], ran["common_services"]), (1, 1), "{ran:?}");
     for settled in ["service_order", "virtual_services_in_stretch", "stray_hosts"] {
         assert!(!ran.contains_key(settled), "{settled} of {ran:?}");
     }

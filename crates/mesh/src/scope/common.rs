@@ -8,12 +8,12 @@ use canopus_engine::{Ctx, Query};
 
 use super::imports::one_namespace_each;
 use super::sight::{Seen, Sight};
-use crate::list::{List, Part};
-use crate::order::Stretch;
-use crate::service::{Definitions, InStretch, Named, Place, Service, ServiceOrder, ServicesOf, is_public};
+use crate::list::List;
+use crate::order::{Section, Stretch};
+use crate::service::{Definitions, InSection, InStretch, Named, Place, Service, ServiceOrder, is_public};
 
 /// What of all public services counts for a namespace that defines none of them itself.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct CommonServices {
     /// Those of one namespace for each host.
     pub(super) imported: List<Service>,
@@ -23,6 +23,17 @@ pub(super) struct CommonServices {
     pub(super) gateways: Arc<Sight>,
     /// The namespaces with a host that others define too: their own definition is what counts for them.
     pub(super) contestants: BTreeSet<Arc<str>>,
+}
+
+impl From<Chosen> for CommonServices {
+    fn from(Chosen { imported, sidecars, gateways, contestants }: Chosen) -> Self {
+        Self {
+            imported,
+            sidecars: Arc::new(sidecars.into()),
+            gateways: Arc::new(gateways.into()),
+            contestants,
+        }
+    }
 }
 
 /// All of [`CommonServices`].
@@ -35,53 +46,77 @@ impl Query for Common {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> CommonServices {
         let order = ctx.get::<ServiceOrder>(&());
-        let stretches: Vec<_> = order.stretches.iter().map(|one| ctx.get::<CommonInStretch>(one)).collect();
-        let list = |part: fn(&CommonStretch) -> &Part<Service>| {
-            List::of_parts(stretches.iter().map(|stretch| part(stretch).clone()))
-        };
-        CommonServices {
-            imported: list(|stretch| &stretch.imported),
-            sidecars: Arc::new(list(|stretch| &stretch.sidecars).into()),
-            gateways: Arc::new(list(|stretch| &stretch.gateways).into()),
-            contestants: stretches.iter().flat_map(|stretch| stretch.contestants.iter().cloned()).collect(),
+        let sections: Vec<_> = order.sections.iter().map(|one| ctx.get::<ChosenInSection>(one)).collect();
+        Chosen::joined(&sections).into()
+    }
+}
+
+/// What counts of some services.
+#[derive(Debug, PartialEq, Eq)]
+struct Chosen {
+    imported: List<Service>,
+    sidecars: List<Service>,
+    gateways: List<Service>,
+    contestants: BTreeSet<Arc<str>>,
+}
+
+impl Chosen {
+    /// Nearly always: what is public counts for all.
+    fn uncontested(public: &List<Service>) -> Self {
+        Self {
+            imported: public.clone(),
+            sidecars: public.clone(),
+            gateways: public.clone(),
+            contestants: BTreeSet::new(),
+        }
+    }
+
+    fn joined(parts: &[Arc<Self>]) -> Self {
+        let list = |part: fn(&Self) -> &List<Service>| List::joined(parts.iter().map(|chosen| part(chosen)));
+        Self {
+            imported: list(|chosen| &chosen.imported),
+            sidecars: list(|chosen| &chosen.sidecars),
+            gateways: list(|chosen| &chosen.gateways),
+            contestants: parts.iter().flat_map(|chosen| chosen.contestants.iter().cloned()).collect(),
         }
     }
 }
 
-/// [`CommonServices`] of a stretch of the order of services.
-#[derive(Debug, PartialEq, Eq)]
-struct CommonStretch {
-    imported: Part<Service>,
-    sidecars: Part<Service>,
-    gateways: Part<Service>,
-    contestants: BTreeSet<Arc<str>>,
+/// What counts of a section of the order of services.
+struct ChosenInSection;
+
+impl Query for ChosenInSection {
+    const NAME: &'static str = "common_services_in_section";
+    type Key = Section<Place>;
+    type Value = Chosen;
+
+    fn run(ctx: &Ctx<'_>, section: &Section<Place>) -> Chosen {
+        let services = ctx.get::<InSection>(section);
+        if !services.is_contested {
+            return Chosen::uncontested(&services.public);
+        }
+        let stretches: Vec<_> = section.stretches().map(|one| ctx.get::<ChosenInStretch>(one)).collect();
+        Chosen::joined(&stretches)
+    }
 }
 
-/// All of [`CommonStretch`].
-struct CommonInStretch;
+/// What counts of a stretch of the order of services.
+struct ChosenInStretch;
 
-impl Query for CommonInStretch {
+impl Query for ChosenInStretch {
     const NAME: &'static str = "common_services_in_stretch";
     type Key = Stretch<Place>;
-    type Value = CommonStretch;
+    type Value = Chosen;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Stretch<Place>) -> CommonStretch {
+    fn run(ctx: &Ctx<'_>, stretch: &Stretch<Place>) -> Chosen {
         let services = ctx.get::<InStretch>(stretch);
-        let is_sole = |service: &Arc<Service>| ctx.get::<Definitions>(&service.host).len() == 1;
-        if services.public.iter().all(is_sole) {
-            // Nearly always: what is public counts for all.
-            let public = &services.public;
-            return CommonStretch {
-                imported: public.clone(),
-                sidecars: public.clone(),
-                gateways: public.clone(),
-                contestants: BTreeSet::new(),
-            };
+        if !services.is_contested {
+            return Chosen::uncontested(&services.public);
         }
         let (mut imported, mut sidecars, mut gateways) = (Vec::new(), Vec::new(), Vec::new());
         let mut contestants = BTreeSet::new();
         // The order has a place for each service there is, and no other.
-        for (place, service) in stretch.places().zip(services.all.iter()) {
+        for (place, service) in stretch.places().zip(&services.all) {
             if !is_public(ctx, service) {
                 continue;
             }
@@ -93,15 +128,15 @@ impl Query for CommonInStretch {
             if chosen.first().is_some_and(|first| first.namespace == service.namespace) {
                 imported.push(service.clone());
             }
-            if is_first(ctx, place, service, &chosen) {
+            if place.is_of_first(ctx, &chosen) {
                 sidecars.extend(merged(&chosen));
             }
-            if is_first(ctx, place, service, &public) {
+            if place.is_of_first(ctx, &public) {
                 gateways.extend(merged(&public));
             }
         }
-        let (imported, sidecars, gateways) = (Arc::new(imported), Arc::new(sidecars), Arc::new(gateways));
-        CommonStretch { imported, sidecars, gateways, contestants }
+        let (imported, sidecars, gateways) = (imported.into(), sidecars.into(), gateways.into());
+        Chosen { imported, sidecars, gateways, contestants }
     }
 }
 
@@ -124,19 +159,6 @@ fn merged(definitions: &[Arc<Service>]) -> Option<Arc<Service>> {
     let mut seen = Seen::default();
     seen.add_all(definitions);
     seen.into_services().pop()
-}
-
-/// Whether the service at a place is the first of these definitions of its host.
-fn is_first(ctx: &Ctx<'_>, place: &Place, service: &Service, definitions: &[Arc<Service>]) -> bool {
-    let Some(first) = definitions.first() else { return false };
-    match place {
-        Place::Kubernetes(_) => first.is_kubernetes(),
-        Place::Entry(origin, at) => {
-            let of_entry = ctx.get::<ServicesOf>(origin);
-            first.origins.first() == Some(origin)
-                && of_entry.iter().position(|one| one.host == service.host) == Some(*at)
-        }
-    }
 }
 
 /// The services that a namespace sees besides those that everybody does; `None` if some of them are of the same hosts.

@@ -1,34 +1,62 @@
 //! All services of the mesh in order, and who sees which.
 //!
 //! They are kept in stretches of their order: one that changes makes its own stretch be looked at again, and lists of all are
-//! put together from stretches.
+//! put together from stretches and sections.
 
 use std::sync::Arc;
 
 use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
-use super::index::{Additions, by_age, entries_in, kubernetes_in};
+use super::index::{Additions, Definitions, ServicesIn, by_age, entries_in};
 use super::{KubernetesService, Reach, Service, ServicesOf, is_public, reach};
-use crate::list::{List, Part};
+use crate::list::List;
 use crate::namespaces::NamespacesWith;
-use crate::order::{Order, Rank, Stretch};
+use crate::order::{Order, Rank, Section, Stretch};
 use crate::world::{Origin, settings};
 
-/// Where a service is defined.
+/// Where a service is found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
-    /// In Kubernetes, by namespace and name.
-    Kubernetes((Arc<str>, Arc<str>)),
-    /// In a ServiceEntry, by its position among those of the entry.
+pub(crate) struct Place {
+    host: Arc<str>,
+    definition: Definition,
+}
+
+/// What defines a service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Definition {
+    /// Kubernetes, by this name.
+    Kubernetes(Arc<str>, Arc<str>),
+    /// A ServiceEntry, by the position among those it defines.
     Entry(Origin, usize),
 }
 
 impl Place {
+    fn of_kubernetes(namespace: &Arc<str>, service: &Service) -> Self {
+        let definition = Definition::Kubernetes(namespace.clone(), service.name.clone());
+        Self { host: service.host.clone(), definition }
+    }
+
     fn service(&self, ctx: &Ctx<'_>) -> Option<Arc<Service>> {
-        match self {
-            Self::Kubernetes(key) => ctx.get::<KubernetesService>(key).as_ref().clone(),
-            Self::Entry(origin, at) => ctx.get::<ServicesOf>(origin).get(*at).cloned(),
+        let service = match &self.definition {
+            Definition::Kubernetes(namespace, name) => {
+                ctx.get::<KubernetesService>(&(namespace.clone(), name.clone())).as_ref().clone()
+            }
+            Definition::Entry(origin, at) => ctx.get::<ServicesOf>(origin).get(*at).cloned(),
+        };
+        Some(Additions::of(ctx).add_to(service?))
+    }
+
+    /// Whether what is found here is the first of these definitions of its host.
+    pub(crate) fn is_of_first(&self, ctx: &Ctx<'_>, definitions: &[Arc<Service>]) -> bool {
+        let Some(first) = definitions.first() else { return false };
+        match &self.definition {
+            Definition::Kubernetes(..) => first.is_kubernetes(),
+            Definition::Entry(origin, at) => {
+                let of_entry = ctx.get::<ServicesOf>(origin);
+                first.origins.first() == Some(origin)
+                    && of_entry.iter().position(|one| one.host == self.host) == Some(*at)
+            }
         }
     }
 }
@@ -42,17 +70,24 @@ impl Query for RanksIn {
     type Value = Vec<Arc<Rank<Place>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let kube = kubernetes_in(ctx, namespace).into_iter();
-        let mut placed: Vec<_> = kube.map(|(key, service)| (Place::Kubernetes(key), service)).collect();
-        for (origin, services) in entries_in(ctx, namespace) {
-            let of_entry = services.iter().cloned().enumerate();
-            placed.extend(of_entry.map(|(at, service)| (Place::Entry(origin.clone(), at), service)));
-        }
-        placed.sort_by(|(_, a), (_, b)| by_age(a, b));
-        let rank = |(place, service): (Place, Arc<Service>)| {
+        let rank = |service: &Service, place: Place| {
             Arc::new(Rank::new(service.created, service.name.clone(), namespace, place))
         };
-        placed.into_iter().map(rank).collect()
+        let entries = entries_in(ctx, namespace);
+        let services = ctx.get::<ServicesIn>(namespace);
+        if entries.is_empty() {
+            return services.iter().map(|one| rank(one, Place::of_kubernetes(namespace, one))).collect();
+        }
+        let kube = services.iter().filter(|service| service.is_kubernetes()).cloned();
+        let mut placed: Vec<_> = kube.map(|one| (Place::of_kubernetes(namespace, &one), one)).collect();
+        for (origin, services) in entries {
+            placed.extend(services.iter().cloned().enumerate().map(|(at, service)| {
+                let definition = Definition::Entry(origin.clone(), at);
+                (Place { host: service.host.clone(), definition }, service)
+            }));
+        }
+        placed.sort_by(|(_, a), (_, b)| by_age(a, b));
+        placed.into_iter().map(|(place, service)| rank(&service, place)).collect()
     }
 }
 
@@ -74,14 +109,27 @@ impl Query for ServiceOrder {
     }
 }
 
-/// Services by who may see them, each part oldest first.
+/// Services by who may see them, each list oldest first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
-    /// All, one for each place of the stretch.
-    pub(crate) all: Part<Service>,
+    /// All, one for each place.
+    pub(crate) all: List<Service>,
     /// What everybody sees.
-    pub(crate) public: Part<Service>,
-    restricted: Part<Service>,
+    pub(crate) public: List<Service>,
+    restricted: List<Service>,
+    /// Whether some have a host that has other definitions too.
+    pub(crate) is_contested: bool,
+}
+
+impl Reached {
+    fn joined(parts: &[Arc<Self>]) -> Self {
+        let list =
+            |part: fn(&Self) -> &List<Service>| List::joined(parts.iter().map(|reached| part(reached)));
+        let restricted = list(|reached| &reached.restricted);
+        let all = list(|reached| &reached.all);
+        let public = if restricted.is_empty() { all.clone() } else { list(|reached| &reached.public) };
+        Self { all, public, restricted, is_contested: parts.iter().any(|reached| reached.is_contested) }
+    }
 }
 
 /// The services of a stretch of their order.
@@ -93,21 +141,50 @@ impl Query for InStretch {
     type Value = Reached;
 
     fn run(ctx: &Ctx<'_>, stretch: &Stretch<Place>) -> Reached {
-        let additions = Additions::of(ctx);
-        let services = stretch.places().filter_map(|place| place.service(ctx));
-        let all: Vec<_> = services.map(|service| additions.add_to(service)).collect();
+        let mut is_contested = false;
+        let service = |place: &Place| match &ctx.get::<Definitions>(&place.host)[..] {
+            [only] => Some(only.clone()),
+            _ => {
+                is_contested = true;
+                place.service(ctx)
+            }
+        };
+        let all: Vec<_> = stretch.places().filter_map(service).collect();
         let (public, restricted): (Vec<_>, Vec<_>) =
             all.iter().cloned().partition(|service| is_public(ctx, service));
-        let all = Arc::new(all);
-        let public = if restricted.is_empty() { all.clone() } else { Arc::new(public) };
-        Reached { all, public, restricted: Arc::new(restricted) }
+        let (all, restricted) = (List::from(all), List::from(restricted));
+        let public = if restricted.is_empty() { all.clone() } else { public.into() };
+        Reached { all, public, restricted, is_contested }
     }
 }
 
-/// A list of what each stretch has.
-fn of_stretches(ctx: &Ctx<'_>, part: impl Fn(&Reached) -> Part<Service>) -> List<Service> {
-    let order = ctx.get::<ServiceOrder>(&());
-    List::of_parts(order.stretches.iter().map(|stretch| part(&ctx.get::<InStretch>(stretch))))
+/// The services of a section of their order.
+pub(crate) struct InSection;
+
+impl Query for InSection {
+    const NAME: &'static str = "services_in_section";
+    type Key = Section<Place>;
+    type Value = Reached;
+
+    fn run(ctx: &Ctx<'_>, section: &Section<Place>) -> Reached {
+        let stretches: Vec<_> = section.stretches().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
+        Reached::joined(&stretches)
+    }
+}
+
+/// All services.
+struct ByReach;
+
+impl Query for ByReach {
+    const NAME: &'static str = "services_by_reach";
+    type Key = ();
+    type Value = Reached;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Reached {
+        let order = ctx.get::<ServiceOrder>(&());
+        let sections: Vec<_> = order.sections.iter().map(|section| ctx.get::<InSection>(section)).collect();
+        Reached::joined(&sections)
+    }
 }
 
 /// Every service of the mesh, oldest first.
@@ -119,7 +196,7 @@ impl Query for AllServices {
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        of_stretches(ctx, |reached| reached.all.clone())
+        ctx.get::<ByReach>(&()).all.clone()
     }
 }
 
@@ -132,7 +209,7 @@ impl Query for Restricted {
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        of_stretches(ctx, |reached| reached.restricted.clone())
+        ctx.get::<ByReach>(&()).restricted.clone()
     }
 }
 
@@ -160,7 +237,6 @@ impl Query for VisibleServices {
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let public = of_stretches(ctx, |reached| reached.public.clone());
-        List::before(ctx.get::<Named>(namespace), &public)
+        List::before(ctx.get::<Named>(namespace), &ctx.get::<ByReach>(&()).public)
     }
 }

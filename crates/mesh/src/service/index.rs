@@ -24,9 +24,6 @@ pub(super) fn by_age(a: &Service, b: &Service) -> Ordering {
     (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace))
 }
 
-/// The namespace and name of a Kubernetes service.
-type KubernetesKey = (Arc<str>, Arc<str>);
-
 /// What is known of services only from others: their other names, and the addresses that are left for them.
 pub(super) struct Additions {
     aliases: Arc<BTreeMap<Arc<str>, Vec<ServiceKey>>>,
@@ -99,7 +96,7 @@ impl Query for ServicesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
         let additions = Additions::of(ctx);
-        let kube = kubernetes_in(ctx, namespace).into_iter().map(|(_, service)| service);
+        let kube = kubernetes_in(ctx, namespace).into_iter();
         let entries = entries_in(ctx, namespace);
         let entries = entries.iter().flat_map(|(_, services)| services.iter().cloned());
         let mut services: Vec<_> = kube.chain(entries).map(|service| additions.add_to(service)).collect();
@@ -108,17 +105,14 @@ impl Query for ServicesIn {
     }
 }
 
-/// The Kubernetes services of a namespace, each with its namespace and name.
-pub(super) fn kubernetes_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<(KubernetesKey, Arc<Service>)> {
+/// The Kubernetes services of a namespace.
+fn kubernetes_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<Arc<Service>> {
     let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::Service, namespace.as_ref().into()));
     let mut names: Vec<&str> = origins.iter().map(Origin::name).collect();
     names.sort_unstable();
     names.dedup();
-    let service = |name: &str| {
-        let key = (namespace.clone(), name.into());
-        let service = ctx.get::<KubernetesService>(&key).as_ref().clone()?;
-        Some((key, service))
-    };
+    let service =
+        |name: &str| ctx.get::<KubernetesService>(&(namespace.clone(), name.into())).as_ref().clone();
     names.into_iter().filter_map(service).collect()
 }
 

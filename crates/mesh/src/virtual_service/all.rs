@@ -1,7 +1,7 @@
 //! All VirtualServices of the mesh in order.
 //!
 //! They are kept in stretches of their order: one that changes makes its own stretch be looked at again, and lists of all are
-//! put together from stretches.
+//! put together from stretches and sections.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,15 +9,15 @@ use std::sync::Arc;
 use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
-use super::{Derived, DerivedIn, Resolved, VirtualService, by_age};
-use crate::list::{List, Part};
+use super::{Derived, DerivedIn, Resolved, VirtualService, VirtualServicesIn, by_age};
+use crate::list::List;
 use crate::namespaces::NamespacesWith;
-use crate::order::{Order, Rank, Stretch};
+use crate::order::{Order, Rank, Section, Stretch};
 use crate::world::{Objects, Origin, Shelf};
 
 /// Where a VirtualService comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Place {
+enum Place {
     /// Somebody wrote it.
     Written(Origin),
     /// It stands for an object of another kind, by its position among those of its namespace.
@@ -59,23 +59,27 @@ impl Query for RanksIn {
     type Value = Vec<Arc<Rank<Place>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+        let rank = |route: &VirtualService, place: Place| {
+            Arc::new(Rank::new(route.created, route.name().into(), namespace, place))
+        };
+        let derived = ctx.get::<DerivedIn>(namespace);
+        if derived.is_empty() {
+            let routes = ctx.get::<VirtualServicesIn>(namespace);
+            return routes.iter().map(|route| rank(route, Place::Written(route.origin.clone()))).collect();
+        }
         let origins =
             ctx.members::<Objects>(&Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into()));
         let written = origins.iter().map(|origin| Place::Written(origin.clone()));
-        let derived = 0..ctx.get::<DerivedIn>(namespace).len();
-        let derived = derived.map(|at| Place::Derived(namespace.clone(), at));
+        let derived = (0..derived.len()).map(|at| Place::Derived(namespace.clone(), at));
         let route = |place: Place| Some((place.route(ctx)?, place));
         let mut placed: Vec<_> = written.chain(derived).filter_map(route).collect();
         placed.sort_by(|(a, _), (b, _)| by_age(a, b));
-        let rank = |(route, place): (Arc<VirtualService>, Place)| {
-            Arc::new(Rank::new(route.created, route.name().into(), namespace, place))
-        };
-        placed.into_iter().map(rank).collect()
+        placed.into_iter().map(|(route, place)| rank(&route, place)).collect()
     }
 }
 
 /// The order of all VirtualServices.
-pub(super) struct VirtualServiceOrder;
+struct VirtualServiceOrder;
 
 impl Query for VirtualServiceOrder {
     const NAME: &'static str = "virtual_service_order";
@@ -87,20 +91,33 @@ impl Query for VirtualServiceOrder {
     }
 }
 
-/// VirtualServices by who they are for, each part oldest first.
+/// VirtualServices by who they are for, each list oldest first.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sorted {
-    all: Part<VirtualService>,
+    all: List<VirtualService>,
     /// Those for sidecars that everybody sees.
-    pub(super) public: Part<VirtualService>,
+    pub(super) public: List<VirtualService>,
     /// Those for sidecars that not everybody sees.
-    pub(super) restricted: Part<VirtualService>,
+    pub(super) restricted: List<VirtualService>,
     /// The namespaces with public routes of the Gateway API, which their own proxies see in another order.
     pub(super) consumers: BTreeSet<Arc<str>>,
 }
 
+impl Sorted {
+    fn joined(parts: &[Arc<Self>]) -> Self {
+        let list =
+            |part: fn(&Self) -> &List<VirtualService>| List::joined(parts.iter().map(|sorted| part(sorted)));
+        Self {
+            all: list(|sorted| &sorted.all),
+            public: list(|sorted| &sorted.public),
+            restricted: list(|sorted| &sorted.restricted),
+            consumers: parts.iter().flat_map(|sorted| sorted.consumers.iter().cloned()).collect(),
+        }
+    }
+}
+
 /// The VirtualServices of a stretch of their order.
-pub(super) struct InStretch;
+struct InStretch;
 
 impl Query for InStretch {
     const NAME: &'static str = "virtual_services_in_stretch";
@@ -113,9 +130,39 @@ impl Query for InStretch {
         let (public, restricted): (Vec<_>, Vec<_>) = for_sidecars.partition(|route| route.is_public());
         let of_consumers = public.iter().filter(|route| route.is_gateway_api());
         let consumers = of_consumers.map(|route| route.namespace().into()).collect();
-        let all = Arc::new(all);
-        let public = if public.len() == all.len() { all.clone() } else { Arc::new(public) };
-        Sorted { all, public, restricted: Arc::new(restricted), consumers }
+        let is_all = public.len() == all.len();
+        let all = List::from(all);
+        let public = if is_all { all.clone() } else { public.into() };
+        Sorted { all, public, restricted: restricted.into(), consumers }
+    }
+}
+
+/// The VirtualServices of a section of their order.
+struct InSection;
+
+impl Query for InSection {
+    const NAME: &'static str = "virtual_services_in_section";
+    type Key = Section<Place>;
+    type Value = Sorted;
+
+    fn run(ctx: &Ctx<'_>, section: &Section<Place>) -> Sorted {
+        let stretches: Vec<_> = section.stretches().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
+        Sorted::joined(&stretches)
+    }
+}
+
+/// All VirtualServices, by who they are for.
+pub(super) struct Routes;
+
+impl Query for Routes {
+    const NAME: &'static str = "sorted_virtual_services";
+    type Key = ();
+    type Value = Sorted;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Sorted {
+        let order = ctx.get::<VirtualServiceOrder>(&());
+        let sections: Vec<_> = order.sections.iter().map(|section| ctx.get::<InSection>(section)).collect();
+        Sorted::joined(&sections)
     }
 }
 
@@ -128,7 +175,6 @@ impl Query for AllVirtualServices {
     type Value = List<VirtualService>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let order = ctx.get::<VirtualServiceOrder>(&());
-        List::of_parts(order.stretches.iter().map(|stretch| ctx.get::<InStretch>(stretch).all.clone()))
+        ctx.get::<Routes>(&()).all.clone()
     }
 }

@@ -1,13 +1,12 @@
 //! Which VirtualServices count for whom, and in which order.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_api::visibility::Visibility;
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
 
-use super::all::{InStretch, VirtualServiceOrder};
+use super::all::{Routes, Sorted};
 use super::{ByGateway, VirtualService, VirtualServicesIn, oldest_first};
 use crate::list::{List, Part};
 use crate::world::settings;
@@ -93,33 +92,6 @@ impl Query for BoundTo {
     }
 }
 
-/// All VirtualServices for sidecars by who may see them, each part oldest first.
-#[derive(Debug, PartialEq)]
-struct MeshRoutes {
-    public: List<VirtualService>,
-    restricted: List<VirtualService>,
-    consumers: BTreeSet<Arc<str>>,
-}
-
-/// All of [`MeshRoutes`].
-struct ForMesh;
-
-impl Query for ForMesh {
-    const NAME: &'static str = "mesh_routes";
-    type Key = ();
-    type Value = MeshRoutes;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> MeshRoutes {
-        let order = ctx.get::<VirtualServiceOrder>(&());
-        let stretches: Vec<_> = order.stretches.iter().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
-        MeshRoutes {
-            public: List::of_parts(stretches.iter().map(|stretch| stretch.public.clone())),
-            restricted: List::of_parts(stretches.iter().map(|stretch| stretch.restricted.clone())),
-            consumers: stretches.iter().flat_map(|stretch| stretch.consumers.iter().cloned()).collect(),
-        }
-    }
-}
-
 /// The VirtualServices for sidecars that not everybody sees, oldest first.
 struct Restricted;
 
@@ -129,7 +101,7 @@ impl Query for Restricted {
     type Value = List<VirtualService>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<ForMesh>(&()).restricted.clone()
+        ctx.get::<Routes>(&()).restricted.clone()
     }
 }
 
@@ -146,11 +118,9 @@ impl Query for SeenBy {
     }
 }
 
-impl MeshRoutes {
-    /// What a namespace may see.
-    fn bound(&self, ctx: &Ctx<'_>, namespace: &Arc<str>) -> Bound {
-        Bound { restricted: ctx.get::<SeenBy>(namespace).as_ref().clone(), public: self.public.clone() }
-    }
+/// What a namespace may see of all that is for sidecars.
+fn bound(ctx: &Ctx<'_>, routes: &Sorted, namespace: &Arc<str>) -> Bound {
+    Bound { restricted: ctx.get::<SeenBy>(namespace).as_ref().clone(), public: routes.public.clone() }
 }
 
 /// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
@@ -160,15 +130,15 @@ pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<Vir
 
 /// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.
 pub(crate) fn of_mesh_for_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
-    let routes = ctx.get::<ForMesh>(&());
-    let bound = routes.bound(ctx, namespace);
+    let routes = ctx.get::<Routes>(&());
+    let bound = bound(ctx, &routes, namespace);
     if routes.consumers.contains(namespace) { bound.for_gateways(namespace).into() } else { bound.list() }
 }
 
 /// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
 pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
-    let routes = ctx.get::<ForMesh>(&());
-    let bound = routes.bound(ctx, namespace);
+    let routes = ctx.get::<Routes>(&());
+    let bound = bound(ctx, &routes, namespace);
     let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
     let has_overrides = || {
         let mut own = bound.restricted.own.iter();
