@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 use tracing::{debug, info, warn};
 
 use crate::metrics::Metrics;
-use crate::pace::Pace;
+use crate::pace::{Applied, Pace};
 use crate::push::{Cause, Dispatcher, Reason, Stamp};
 use crate::quarantine::Warden;
 use crate::settings::SettingsKeeper;
@@ -142,14 +142,17 @@ impl Applier {
                 None => batch.remove::<Objects>(&origin),
             };
         }
+        let changes = origins.len();
         let mut cause = Cause::objects(seen, origins);
         if let Some(settings) = settings {
             batch.set::<Settings>((), settings);
             cause = cause.and(Reason::Global);
         }
+        let before = self.dispatcher.engine().revision().number();
         let revision = self.dispatcher.apply(batch, cause);
         self.warden.applied(revision);
-        self.pace.applied(started, Instant::now());
+        let woken = if revision == before { 0 } else { self.dispatcher.ledger().woken(revision) };
+        self.pace.applied(Applied { started, ended: Instant::now(), changes, woken });
     }
 }
 

@@ -219,6 +219,11 @@ impl Ledger {
         self.state.lock().push(revision).cloned()
     }
 
+    /// How many sessions the batch that led to a revision concerned; none if it is no longer kept.
+    pub fn woken(&self, revision: u64) -> usize {
+        self.state.lock().push(revision).map_or(0, |push| push.woken)
+    }
+
     /// The pushes an object was part of, the newest first.
     pub fn of_object(&self, object: &Origin) -> Vec<Push> {
         let state = self.state.lock();
