@@ -21,7 +21,7 @@ pub use ledger::{Fate, Ledger, ObjectState, Push, Recipient, TypeTotal};
 pub use observer::{Observer, Revisions};
 pub use stamp::Stamp;
 
-pub(crate) use beacon::{Beacon, Seat};
+pub(crate) use beacon::{Beacon, Light, Seat};
 
 #[cfg(test)]
 mod tests;

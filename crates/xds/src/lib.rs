@@ -22,5 +22,5 @@ mod wire;
 pub use interest::Interest;
 pub use names::{NamePool, Names};
 pub use plane::{Code, ControlPlane, Peer, Refusal, Source};
-pub use resource::{Resource, ResourceSet, SetPool};
+pub use resource::{Change, Resource, ResourceSet, SetPool};
 pub use session::SessionEvent;

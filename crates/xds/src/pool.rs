@@ -27,6 +27,11 @@ impl<T> Default for Pool<T> {
 }
 
 impl<T> Pool<T> {
+    /// The value of this digest that is in use already.
+    pub(crate) fn get(&self, digest: ContentHash) -> Option<Arc<T>> {
+        self.values.lock().by_digest.get(&digest).and_then(Weak::upgrade)
+    }
+
     /// The value of this digest that is in use already, else this one.
     pub(crate) fn share(&self, digest: ContentHash, value: Arc<T>) -> Arc<T> {
         let mut values = self.values.lock();

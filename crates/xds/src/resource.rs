@@ -5,7 +5,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use canopus_base::hash::{ContentHash, Hasher};
+use canopus_base::hash::ContentHash;
 pub use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
 
@@ -17,6 +17,7 @@ use crate::pool::Pool;
 pub struct ResourceSet(Arc<Shared>);
 
 struct Shared {
+    sum: Sum,
     digest: ContentHash,
     resources: Box<[Resource]>,
     /// The last difference asked for: sessions of one view move between the same two states.
@@ -42,16 +43,41 @@ impl ResourceSet {
             resources.sort_by(|a, b| a.name.cmp(&b.name));
             resources.dedup_by(|later, kept| later.name == kept.name);
         }
-        let mut hasher = Hasher::new();
-        for resource in &resources {
-            hasher.field(resource.name.as_bytes());
-            hasher.update(&resource.version.as_u128().to_le_bytes());
+        let sum = Sum::of(&resources);
+        Self::summed(resources, sum, None)
+    }
+
+    /// The set of these resources, sorted, each name once, with what they add up to and how they differ from an older set.
+    fn summed(resources: Vec<Resource>, sum: Sum, recent: Option<(ContentHash, Arc<Difference>)>) -> Self {
+        let digest = sum.digest();
+        Self(Arc::new(Shared { sum, digest, resources: resources.into(), recent: Mutex::new(recent) }))
+    }
+
+    /// The set with these changes made, and what they are.
+    fn patched(&self, changes: &[Change], sum: Sum) -> Self {
+        let mut difference = Difference::default();
+        let mut resources = Vec::with_capacity(self.len() + changes.len());
+        let mut changes = changes.iter().peekable();
+        let mut put = |resources: &mut Vec<Resource>, change: &Change| match &change.now {
+            Some(now) => {
+                difference.updated.extend(u32::try_from(resources.len()));
+                resources.push(now.clone());
+            }
+            None => difference.removed.push(Arc::clone(&change.name)),
+        };
+        for held in self.iter() {
+            while let Some(new) = changes.next_if(|change| change.name < held.name) {
+                put(&mut resources, new);
+            }
+            match changes.next_if(|change| change.name == held.name) {
+                Some(change) => put(&mut resources, change),
+                None => resources.push(held.clone()),
+            }
         }
-        Self(Arc::new(Shared {
-            digest: hasher.finish(),
-            resources: resources.into(),
-            recent: Mutex::default(),
-        }))
+        for new in changes {
+            put(&mut resources, new);
+        }
+        Self::summed(resources, sum, Some((self.digest(), Arc::new(difference))))
     }
 
     /// A hash of all names and versions: sets with equal digests need no update between them.
@@ -84,6 +110,10 @@ impl ResourceSet {
 
     /// What a client that has `older` lacks, and what it has too much.
     pub(crate) fn since(&self, older: &ResourceSet) -> Arc<Difference> {
+        // Sessions that are behind ask for another difference: it is not to be forgotten over those that are not.
+        if self == older {
+            return Arc::default();
+        }
         let mut recent = self.0.recent.lock();
         match &*recent {
             Some((from, difference)) if *from == older.digest() => difference.clone(),
@@ -96,11 +126,56 @@ impl ResourceSet {
     }
 }
 
+/// What one name stands for from now on: a resource, or nothing.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The name.
+    pub name: Arc<str>,
+    /// The resource of that name, if there is one.
+    pub now: Option<Resource>,
+}
+
+/// What the names and versions of some resources add up to, in any order: a change of one resource is one step.
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    total: u128,
+    count: u64,
+}
+
+impl Sum {
+    fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
+        let mut sum = Self::default();
+        resources.into_iter().for_each(|resource| sum.add(resource));
+        sum
+    }
+
+    fn add(&mut self, resource: &Resource) {
+        self.total = self.total.wrapping_add(term(resource));
+        self.count += 1;
+    }
+
+    fn subtract(&mut self, resource: &Resource) {
+        self.total = self.total.wrapping_sub(term(resource));
+        self.count -= 1;
+    }
+
+    fn digest(self) -> ContentHash {
+        let mut bytes = [0; 24];
+        bytes[..16].copy_from_slice(&self.total.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.count.to_le_bytes());
+        ContentHash::of(&bytes)
+    }
+}
+
+fn term(resource: &Resource) -> u128 {
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&ContentHash::of(resource.name.as_bytes()).as_u128().to_le_bytes());
+    bytes[16..].copy_from_slice(&resource.version.as_u128().to_le_bytes());
+    ContentHash::of(&bytes).as_u128()
+}
+
 fn difference(older: &ResourceSet, newer: &ResourceSet) -> Difference {
     let mut difference = Difference::default();
-    if older == newer {
-        return difference;
-    }
     let mut old = older.iter().peekable();
     for (at, new) in (0u32..).zip(newer.iter()) {
         while let Some(gone) = old.next_if(|old| old.name < new.name) {
@@ -166,6 +241,38 @@ impl SetPool {
     pub fn share(&self, set: ResourceSet) -> ResourceSet {
         ResourceSet(self.0.share(set.digest(), set.0))
     }
+
+    /// The shared set of these resources, which is put together only if nobody has it.
+    pub fn gather<'a>(&self, resources: impl Iterator<Item = &'a Resource>) -> ResourceSet {
+        let resources: Vec<&Resource> = resources.collect();
+        // Of resources with one name only the last stays, which is no set that has this sum: it is then put together.
+        let found = self.0.get(Sum::of(resources.iter().copied()).digest());
+        found.map_or_else(|| self.share(resources.into_iter().cloned().collect()), ResourceSet)
+    }
+
+    /// The shared set that `set` becomes by these changes; of several of one name the last counts. Whoever has `set` is told
+    /// of the changes without a look at anything else.
+    pub fn change(&self, set: &ResourceSet, mut changes: Vec<Change>) -> ResourceSet {
+        changes.reverse();
+        changes.sort_by(|a, b| a.name.cmp(&b.name));
+        changes.dedup_by(|earlier, kept| earlier.name == kept.name);
+        let mut sum = set.0.sum;
+        changes.retain(|change| {
+            let held = set.get(&change.name);
+            let version = |resource: &Resource| resource.version;
+            let differs = held.map(version) != change.now.as_ref().map(version);
+            if differs {
+                held.into_iter().for_each(|held| sum.subtract(held));
+                change.now.iter().for_each(|now| sum.add(now));
+            }
+            differs
+        });
+        if changes.is_empty() {
+            return set.clone();
+        }
+        let found = self.0.get(sum.digest());
+        found.map_or_else(|| self.share(set.patched(&changes, sum)), ResourceSet)
+    }
 }
 
 #[cfg(test)]
@@ -183,6 +290,43 @@ mod tests {
         }
         assert!(pool.0.len() <= 2 * SMALLEST_SWEEP);
         assert!(Arc::ptr_eq(&first.0, &pool.share(set(&[("a", "1")])).0));
+    }
+
+    fn changes(items: &[(&str, Option<&'static str>)]) -> Vec<Change> {
+        let change = |(name, body): &(&str, Option<&'static str>)| Change {
+            name: (*name).into(),
+            now: body.map(|body| Resource::new(*name, body)),
+        };
+        items.iter().map(change).collect()
+    }
+
+    #[test]
+    fn changed_set_is_the_one_made_anew_and_knows_what_changed() {
+        let older = set(&[("a", "1"), ("b", "1"), ("c", "1"), ("x", "1")]);
+        let newer = set(&[("0", "1"), ("a", "1"), ("b", "2"), ("d", "1")]);
+        let steps = [("x", None), ("d", Some("1")), ("b", Some("3")), ("0", Some("1")), ("a", Some("1"))];
+        let steps = [changes(&steps), changes(&[("c", None), ("nobody", None), ("b", Some("2"))])].concat();
+        let changed = SetPool::default().change(&older, steps);
+        assert_eq!(changed, newer);
+        assert_eq!(changed.to_vec(), newer.to_vec());
+        assert_eq!(*changed.since(&older), difference(&older, &newer));
+    }
+
+    #[test]
+    fn equal_sets_are_shared_however_they_came_about() {
+        let pool = SetPool::default();
+        let first = pool.share(set(&[("a", "2"), ("b", "1")]));
+        let changed = pool.change(&set(&[("a", "1"), ("b", "1")]), changes(&[("a", Some("2"))]));
+        assert!(Arc::ptr_eq(&first.0, &changed.0));
+        let gathered = pool.gather(set(&[("b", "1"), ("a", "2")]).iter());
+        assert!(Arc::ptr_eq(&first.0, &gathered.0));
+        assert!(Arc::ptr_eq(&first.0, &pool.change(&first, changes(&[("a", Some("2"))])).0));
+    }
+
+    #[test]
+    fn last_of_equal_names_is_gathered() {
+        let resources = [Resource::new("a", "1"), Resource::new("a", "2")];
+        assert_eq!(SetPool::default().gather(resources.iter()), set(&[("a", "2")]));
     }
 
     fn set(items: &[(&str, &'static str)]) -> ResourceSet {

@@ -87,7 +87,7 @@ impl Iterator for Outgoing {
 
 /// Everything but the resources.
 fn head(response: &Response) -> BytesMut {
-    let mut out = BytesMut::new();
+    let mut out = BytesMut::with_capacity(256);
     put_text(&mut out, VERSION, &response.version().to_string());
     put_text(&mut out, TYPE_URL, response.type_url());
     put_text(&mut out, NONCE, response.nonce());

@@ -1,6 +1,5 @@
 //! The live side of a connection: what it looks at.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_engine::{QueryError, Root};
@@ -9,19 +8,27 @@ use canopus_xds::{Interest, ResourceSet};
 use parking_lot::Mutex;
 
 use super::shelf::{Key, Shelf, Shelves};
-use crate::push::{Beacon, Connection, Dispatcher, Seat};
-
-/// A shelf, and the place from which its changes are noticed.
-type Taken = (Arc<Shelf>, Seat);
+use crate::push::{Beacon, Connection, Dispatcher, Light, Seat};
 
 /// A connected proxy with what it is served from.
 pub struct Client {
     /// What is known of the connection.
     pub connection: Arc<Connection>,
     view: Root<ViewOf>,
-    /// Woken when its view is another.
+    /// Lit when its view is another.
+    beacon: Arc<Beacon>,
     _seat: Seat,
-    shelves: Mutex<BTreeMap<Box<str>, Taken>>,
+    taken: Mutex<Vec<Taken>>,
+}
+
+/// A shelf, and the place from which its changes are noticed.
+struct Taken {
+    type_url: Box<str>,
+    interest: Interest,
+    shelf: Arc<Shelf>,
+    /// Whether it is still the shelf of the proxy's view.
+    fits: bool,
+    _seat: Seat,
 }
 
 impl Client {
@@ -30,7 +37,7 @@ impl Client {
         let beacon = Arc::new(Beacon::default());
         dispatcher.light([view.id()], &beacon);
         let seat = beacon.seat(connection.id);
-        Self { connection, view, _seat: seat, shelves: Mutex::default() }
+        Self { connection, view, beacon, _seat: seat, taken: Mutex::default() }
     }
 
     pub(super) fn view(&self) -> Result<Arc<View>, QueryError> {
@@ -45,17 +52,41 @@ impl Client {
         type_url: &str,
         interest: &Interest,
     ) -> Result<Option<ResourceSet>, QueryError> {
-        let view = self.view()?;
-        let Some(key) = Key::new(&self.connection.proxy, &view, type_url, interest) else { return Ok(None) };
-        let current = self.shelves.lock().get(type_url).map(|(shelf, _)| Arc::clone(shelf));
-        if let Some(shelf) = current.filter(|shelf| shelf.is(&key)) {
+        if let Some(shelf) = self.shelf(type_url, interest) {
             return shelf.read(&shelves.pool).map(Some);
         }
+        let view = self.view()?;
+        let Some(key) = Key::new(&self.connection.proxy, &view, type_url, interest) else { return Ok(None) };
         let shelf = tokio::task::block_in_place(|| shelves.open(dispatcher, key, interest));
         let seat = shelf.beacon().seat(self.connection.id);
         // The seat is taken before reading: what changes after that wakes the session.
         let set = shelf.read(&shelves.pool);
-        self.shelves.lock().insert(type_url.into(), (shelf, seat));
+        self.take(Taken {
+            type_url: type_url.into(),
+            interest: interest.clone(),
+            shelf,
+            fits: true,
+            _seat: seat,
+        });
         set.map(Some)
+    }
+
+    /// The shelf it stands before for this, as long as its view is the same.
+    fn shelf(&self, type_url: &str, interest: &Interest) -> Option<Arc<Shelf>> {
+        let mut taken = self.taken.lock();
+        if self.beacon.take() != Light::Off {
+            taken.iter_mut().for_each(|taken| taken.fits = false);
+        }
+        let taken = taken.iter().find(|taken| *taken.type_url == *type_url)?;
+        (taken.fits && taken.interest == *interest).then(|| Arc::clone(&taken.shelf))
+    }
+
+    /// Stands before another shelf of a type than before.
+    fn take(&self, new: Taken) {
+        let mut taken = self.taken.lock();
+        match taken.iter_mut().find(|taken| taken.type_url == new.type_url) {
+            Some(old) => *old = new,
+            None => taken.push(new),
+        }
     }
 }

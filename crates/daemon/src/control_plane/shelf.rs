@@ -17,14 +17,13 @@ use canopus_envoy::route_config::Routes;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::proxy::{Proxy, View};
 use canopus_proto::resource::Resource;
-use canopus_xds::{Interest, ResourceSet, SetPool, types};
+use canopus_xds::{Change, Interest, ResourceSet, SetPool, types};
 use parking_lot::Mutex;
 
-use crate::push::{Beacon, Dispatcher};
+use crate::push::{Beacon, Dispatcher, Light};
 
 /// Watched results of one type, and the resources they add up to.
 pub(super) struct Shelf {
-    key: Key,
     results: Box<dyn Results>,
     beacon: Arc<Beacon>,
     set: Mutex<ResourceSet>,
@@ -103,14 +102,14 @@ impl Key {
                 let keys = names().map(|name| (view.clone(), name.to_string()));
                 match &*self.type_url {
                     types::NAME_TABLE => Box::new(Single(engine.watch::<NameTables>(view.clone()))),
-                    types::CLUSTER => Box::new(Named(engine.watch_all::<proxyless::Clusters>(keys))),
-                    types::ENDPOINT => Box::new(Named(engine.watch_all::<Assignment>(keys))),
+                    types::CLUSTER => Named::new(engine.watch_all::<proxyless::Clusters>(keys)),
+                    types::ENDPOINT => Named::new(engine.watch_all::<Assignment>(keys)),
                     types::ROUTE if view.is_proxyless() => {
-                        Box::new(Named(engine.watch_all::<proxyless::Routes>(keys)))
+                        Named::new(engine.watch_all::<proxyless::Routes>(keys))
                     }
-                    types::ROUTE => Box::new(Named(engine.watch_all::<Routes>(keys))),
-                    types::SECRET => Box::new(Named(engine.watch_all::<Secrets>(keys))),
-                    _ => Box::new(Named(engine.watch_all::<Extensions>(keys))),
+                    types::ROUTE => Named::new(engine.watch_all::<Routes>(keys)),
+                    types::SECRET => Named::new(engine.watch_all::<Secrets>(keys)),
+                    _ => Named::new(engine.watch_all::<Extensions>(keys)),
                 }
             }
         }
@@ -118,10 +117,6 @@ impl Key {
 }
 
 impl Shelf {
-    pub(super) fn is(&self, key: &Key) -> bool {
-        self.key == *key
-    }
-
     pub(super) fn beacon(&self) -> &Arc<Beacon> {
         &self.beacon
     }
@@ -129,16 +124,15 @@ impl Shelf {
     /// What is on it now; equal sets of other shelves are shared.
     pub(super) fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
         let mut set = self.set.lock();
-        if self.beacon.take() {
-            match self.results.read() {
-                Ok(now) if now == *set => {}
-                Ok(now) => *set = pool.share(now),
-                Err(error) => {
-                    self.beacon.light();
-                    return Err(error);
-                }
-            }
-        }
+        let now = match self.beacon.take() {
+            Light::Off => return Ok(set.clone()),
+            Light::All => self.results.read(pool),
+            Light::Results(roots) => match self.results.changes(&roots) {
+                Some(changes) => changes.map(|changes| pool.change(&set, changes)),
+                None => self.results.read(pool),
+            },
+        };
+        *set = now.inspect_err(|_| self.beacon.light())?;
         Ok(set.clone())
     }
 }
@@ -172,7 +166,7 @@ impl Shelves {
         // What changes from here on lights the beacon; it is lit now, so what changed before is read too.
         dispatcher.light(results.roots(), &beacon);
         beacon.light();
-        let shelf = Arc::new(Shelf { key: key.clone(), results, beacon, set: Mutex::default() });
+        let shelf = Arc::new(Shelf { results, beacon, set: Mutex::default() });
         let mut open = self.open.lock();
         if open.by_key.len() >= open.sweep_at {
             open.by_key.retain(|_, shelf| shelf.strong_count() > 0);
@@ -186,7 +180,14 @@ impl Shelves {
 /// Results that are watched together.
 trait Results: Send + Sync {
     fn roots(&self) -> Vec<RootId>;
-    fn read(&self) -> Result<ResourceSet, QueryError>;
+
+    /// What they add up to.
+    fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError>;
+
+    /// What some of them say now, name by name; `None` if there is no knowing without a look at the others.
+    fn changes(&self, _roots: &[RootId]) -> Option<Result<Vec<Change>, QueryError>> {
+        None
+    }
 }
 
 /// One result with all resources.
@@ -197,8 +198,8 @@ impl<Q: Query<Value = Resources>> Results for Whole<Q> {
         vec![self.0.id()]
     }
 
-    fn read(&self) -> Result<ResourceSet, QueryError> {
-        self.0.value().map(|resources| resources.iter().cloned().collect())
+    fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
+        self.0.value().map(|resources| pool.gather(resources.iter()))
     }
 }
 
@@ -210,24 +211,47 @@ impl<Q: Query<Value = Resource>> Results for Single<Q> {
         vec![self.0.id()]
     }
 
-    fn read(&self) -> Result<ResourceSet, QueryError> {
-        self.0.value().map(|resource| [resource.as_ref().clone()].into_iter().collect())
+    fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
+        self.0.value().map(|resource| pool.gather(std::iter::once(&*resource)))
     }
 }
 
-/// One result for each name, which may be nothing.
+/// One result for each name, which may be nothing; in the order of their roots.
 struct Named<Q: Query>(Vec<Root<Q>>);
 
-impl<Q: Query<Value = Option<Resource>>> Results for Named<Q> {
+impl<Q: Query> Named<Q> {
+    fn new(mut roots: Vec<Root<Q>>) -> Box<Self> {
+        roots.sort_unstable_by_key(Root::id);
+        Box::new(Self(roots))
+    }
+}
+
+impl<Q: Query<Key = (View, String), Value = Option<Resource>>> Named<Q> {
+    fn change(&self, root: RootId) -> Option<Result<Change, QueryError>> {
+        let at = self.0.binary_search_by_key(&root, Root::id).ok()?;
+        let (_, name) = self.0[at].key();
+        let now = match self.0[at].value() {
+            Ok(now) => now.as_ref().clone(),
+            Err(error) => return Some(Err(error)),
+        };
+        // Something of another name would leave the name it had before unaccounted for.
+        let is_named = now.as_ref().is_none_or(|resource| *resource.name == **name);
+        is_named.then(|| Ok(Change { name: name.as_str().into(), now }))
+    }
+}
+
+impl<Q: Query<Key = (View, String), Value = Option<Resource>>> Results for Named<Q> {
     fn roots(&self) -> Vec<RootId> {
         self.0.iter().map(Root::id).collect()
     }
 
-    fn read(&self) -> Result<ResourceSet, QueryError> {
-        self.0
-            .iter()
-            .filter_map(|root| root.value().map(|found| found.as_ref().clone()).transpose())
-            .collect()
+    fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
+        let found = self.0.iter().map(Root::value).collect::<Result<Vec<_>, _>>()?;
+        Ok(pool.gather(found.iter().filter_map(|found| found.as_ref().as_ref())))
+    }
+
+    fn changes(&self, roots: &[RootId]) -> Option<Result<Vec<Change>, QueryError>> {
+        roots.iter().map(|root| self.change(*root)).collect()
     }
 }
 
@@ -239,11 +263,8 @@ impl<Q: Query<Value = Vec<Resource>>> Results for Several<Q> {
         self.0.iter().map(Root::id).collect()
     }
 
-    fn read(&self) -> Result<ResourceSet, QueryError> {
-        let mut all = Vec::new();
-        for root in &self.0 {
-            all.extend(root.value()?.iter().cloned());
-        }
-        Ok(ResourceSet::new(all))
+    fn read(&self, pool: &SetPool) -> Result<ResourceSet, QueryError> {
+        let found = self.0.iter().map(Root::value).collect::<Result<Vec<_>, _>>()?;
+        Ok(pool.gather(found.iter().flat_map(|found| found.iter())))
     }
 }

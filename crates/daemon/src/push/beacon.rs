@@ -1,7 +1,6 @@
 //! From results that changed to the sessions that hold them.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use canopus_base::FastMap;
@@ -10,21 +9,46 @@ use parking_lot::Mutex;
 
 use super::connections::ConnectionId;
 
+/// Changed results that a beacon tells apart; of more it says that anything may have changed.
+const TOLD_APART: usize = 256;
+
 /// Lights up when a result it stands for has changed, for the sessions that look at it.
 #[derive(Default)]
 pub(crate) struct Beacon {
-    lit: AtomicBool,
+    light: Mutex<Light>,
     watchers: Mutex<BTreeSet<ConnectionId>>,
 }
 
+/// What a beacon says.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Light {
+    /// Nothing has changed.
+    #[default]
+    Off,
+    /// These results have changed.
+    Results(Vec<RootId>),
+    /// Any result may have changed.
+    All,
+}
+
 impl Beacon {
-    /// Whether something changed since this was last asked.
-    pub(crate) fn take(&self) -> bool {
-        self.lit.swap(false, Ordering::AcqRel)
+    /// What changed since this was last asked.
+    pub(crate) fn take(&self) -> Light {
+        std::mem::take(&mut *self.light.lock())
     }
 
+    /// Says that anything may have changed.
     pub(crate) fn light(&self) {
-        self.lit.store(true, Ordering::Release);
+        *self.light.lock() = Light::All;
+    }
+
+    fn light_for(&self, root: RootId) {
+        let mut light = self.light.lock();
+        match &mut *light {
+            Light::Off => *light = Light::Results(vec![root]),
+            Light::Results(roots) if roots.len() < TOLD_APART => roots.push(root),
+            Light::Results(_) | Light::All => *light = Light::All,
+        }
     }
 
     /// Has a session woken when it lights up, until the seat is given up.
@@ -96,8 +120,7 @@ impl Beacons {
             let Some(beacons) = index.by_root.get_mut(root) else { continue };
             beacons.retain(|beacon| {
                 let Some(beacon) = beacon.upgrade() else { return false };
-                // One that is lit has had its sessions counted, unless it was lit by an earlier batch.
-                beacon.light();
+                beacon.light_for(*root);
                 woken.extend(beacon.watchers.lock().iter().copied());
                 true
             });
@@ -134,6 +157,19 @@ mod tests {
         fn run(ctx: &Ctx<'_>, key: &u8) -> u8 {
             ctx.read::<Number>(key).map_or(0, |number| *number * 2)
         }
+    }
+
+    #[test]
+    fn beacon_tells_few_results_apart_and_many_not() {
+        let engine = Engine::new();
+        let root = engine.watch::<Doubled>(1).id();
+        let beacon = Beacon::default();
+        assert_eq!(beacon.take(), Light::Off);
+        beacon.light_for(root);
+        assert_eq!(beacon.take(), Light::Results(vec![root]));
+        (0..=TOLD_APART).for_each(|_| beacon.light_for(root));
+        assert_eq!(beacon.take(), Light::All);
+        assert_eq!(beacon.take(), Light::Off);
     }
 
     #[test]

@@ -109,15 +109,17 @@ impl Watch {
     }
 
     /// Names of what the client has, or has not yet acknowledged to have lost, although there is no such thing `now`.
-    pub(super) fn leaving(&self, now: &ResourceSet) -> Names {
+    pub(super) fn leaving(&self, now: &ResourceSet) -> Vec<Arc<str>> {
         let before = self.unsettled.as_ref().map(|unsettled| &unsettled.before);
         let had = [Some(&self.held.set), before].into_iter().flatten().filter(|had| *had != now);
-        let gone: Vec<Arc<str>> = had.flat_map(|had| now.since(had).removed.clone()).collect();
-        Names::new(gone)
+        let mut gone: Vec<Arc<str>> = had.flat_map(|had| now.since(had).removed.clone()).collect();
+        gone.sort_unstable();
+        gone.dedup();
+        gone
     }
 
     /// `target`, but with what the client has under these names, if it has something.
-    pub(super) fn with_held(&self, target: ResourceSet, names: &Names) -> ResourceSet {
+    pub(super) fn with_held(&self, target: ResourceSet, names: &[Arc<str>]) -> ResourceSet {
         let held = names.iter().filter_map(|name| self.held.set.get(name));
         let held: Vec<&Resource> = held.filter(|held| target.get(&held.name) != Some(held)).collect();
         if held.is_empty() {
@@ -342,8 +344,13 @@ fn completed(held: &State, target: &State) -> Vec<u32> {
     let Some(parents) = &target.parents else {
         return Vec::new();
     };
-    let nothing = ResourceSet::default();
-    let changed = parents.since(held.parents.as_ref().unwrap_or(&nothing));
+    let Some(before) = &held.parents else {
+        return parents.iter().filter_map(|parent| target.set.position(&parent.name)).collect();
+    };
+    if parents == before {
+        return Vec::new();
+    }
+    let changed = parents.since(before);
     let changed = changed.updated.iter().filter_map(|at| parents.get_at(*at as usize));
     changed.filter_map(|parent| target.set.position(&parent.name)).collect()
 }
