@@ -29,7 +29,7 @@ use tokio::sync::Notify;
 pub use nack::{Contested, Nack};
 pub(crate) use warden::Warden;
 
-use crate::push::{Connection, Stamp};
+use crate::push::{Connection, ConnectionId, Stamp};
 
 /// Rejections that are kept to be shown.
 const SHOWN: usize = 64;
@@ -170,6 +170,13 @@ impl Quarantine {
         }
         self.attentive.store(!state.holds.is_empty(), Ordering::Release);
         self.investigating.store(open, Ordering::Release);
+    }
+
+    /// The last rejection of a type by a client that is remembered.
+    fn last_of(&self, connection: ConnectionId, type_url: &str) -> Option<Arc<Nack>> {
+        let state = self.state.lock();
+        let by_it = |nack: &&Arc<Nack>| nack.connection == connection && *nack.type_url == *type_url;
+        state.nacks.iter().rfind(by_it).cloned()
     }
 
     fn has_waiting(&self) -> bool {

@@ -23,19 +23,31 @@ pub(crate) struct LocalMesh {
     process: Option<Process>,
     /// Where proxies connect.
     pub(crate) xds: SocketAddr,
-    /// Where readiness and metrics are.
+    /// Where readiness and debug endpoints are.
     pub(crate) http: SocketAddr,
+    monitoring: SocketAddr,
 }
 
 impl LocalMesh {
     /// Starts `canopusd` on a directory with one file and waits until it is ready.
     pub(crate) async fn start(canopusd: &Path, file: &str, documents: &str) -> Result<Self> {
+        Self::start_with(canopusd, file, documents, &[]).await
+    }
+
+    /// As [`LocalMesh::start`], with these environment variables.
+    pub(crate) async fn start_with(
+        canopusd: &Path,
+        file: &str,
+        documents: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
         let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
         let objects = directory.path().join("objects");
         fs::create_dir(&objects)?;
         fs::write(objects.join(file), documents)?;
         let mut command = Command::new(canopusd);
         command.arg("discovery").arg("--configDir").arg(&objects).args(["--registries=Mock", "--snapshot="]);
+        command.envs(environment.iter().copied());
         Self::launch(command, directory).await
     }
 
@@ -43,14 +55,16 @@ impl LocalMesh {
     pub(crate) async fn launch(mut command: Command, directory: TempDir) -> Result<Self> {
         let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let monitoring = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         command.arg("--grpcAddr").arg(xds.to_string()).arg("--httpAddr").arg(http.to_string());
+        command.arg(format!("--monitoringAddr={monitoring}"));
         // Ports of others would be in the way of a second mesh on this machine.
-        for closed in ["--secureGRPCAddr=", "--httpsAddr=", "--monitoringAddr="] {
+        for closed in ["--secureGRPCAddr=", "--httpsAddr="] {
             if !command.get_args().any(|given| given.to_string_lossy().starts_with(closed)) {
                 command.arg(closed);
             }
         }
-        let mut mesh = Self { directory, command, process: None, xds, http };
+        let mut mesh = Self { directory, command, process: None, xds, http, monitoring };
         mesh.restart().await?;
         Ok(mesh)
     }
@@ -99,6 +113,13 @@ impl LocalMesh {
     pub(crate) async fn ask(&self, path: &str) -> Result<serde_json::Value> {
         let answer = http::get(self.http, path).await?.ok()?;
         serde_json::from_str(&answer).with_context(|| format!("the answer to {path} is not JSON"))
+    }
+
+    /// The value of a metric without labels.
+    pub(crate) async fn metric(&self, name: &str) -> Result<String> {
+        let page = http::get(self.monitoring, "/metrics").await?.ok()?;
+        let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+        Ok(line.with_context(|| format!("no {name} in {page}"))?.to_owned())
     }
 
     /// The process id of `canopusd`, if it runs.

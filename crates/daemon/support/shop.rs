@@ -26,6 +26,11 @@ pub(crate) struct Shop {
 impl Shop {
     /// Starts the upstreams and the control plane.
     pub(crate) async fn open() -> Result<Self> {
+        Self::open_with("", &[]).await
+    }
+
+    /// As [`Shop::open`], with these documents beside its own and these environment variables.
+    pub(crate) async fn open_with(more: &str, environment: &[(&str, &str)]) -> Result<Self> {
         let upstreams = [Echo::start("stable").await?, Echo::start("canary").await?];
         let gateway = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let documents = include_str!("shop.yaml")
@@ -33,13 +38,21 @@ impl Shop {
             .replace("STABLE_PORT", &upstreams[0].address().port().to_string())
             .replace("CANARY_PORT", &upstreams[1].address().port().to_string());
         let canopusd = Path::new(env!("CARGO_BIN_EXE_canopusd"));
-        let mesh = LocalMesh::start(canopusd, FILE, &documents).await?;
+        let all = format!("{documents}---\n{more}");
+        let mesh = LocalMesh::start_with(canopusd, FILE, &all, environment).await?;
         Ok(Self { mesh, gateway, documents, _upstreams: upstreams })
     }
 
     /// Writes the objects again with another text in place of one.
     pub(crate) fn rewrite(&self, from: &str, to: &str) -> Result<()> {
         self.mesh.write(FILE, &self.documents.replace(from, to))
+    }
+
+    /// Writes the shop with a route of this timeout and these documents beside its own, as one change.
+    pub(crate) fn write(&self, timeout: u32, more: &str) -> Result<()> {
+        let route = format!("name: everyone\n    timeout: {timeout}s\n");
+        let documents = self.documents.replace("name: everyone\n", &route);
+        self.mesh.write(FILE, &format!("{documents}---\n{more}"))
     }
 
     /// Changes a route of the shop; every number gives another one, half of them to another upstream.

@@ -5,14 +5,12 @@
 #[path = "../support/local_mesh.rs"]
 mod local_mesh;
 
-use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::process::Command;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
 use canopus_proto::envoy::config::core::v3::Node;
-use canopus_testkit::{eventually, free_port, http};
+use canopus_testkit::eventually;
 use canopus_xds::client::AdsClient;
 use canopus_xds::session::Protocol;
 use canopus_xds::types;
@@ -115,20 +113,12 @@ spec:
 
 struct Lab {
     mesh: LocalMesh,
-    monitoring: SocketAddr,
 }
 
 impl Lab {
     async fn open(documents: &str) -> Result<Self> {
-        let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
-        let objects = directory.path().join("objects");
-        fs::create_dir(&objects)?;
-        fs::write(objects.join("all.yaml"), documents)?;
-        let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
-        command.arg("discovery").arg("--configDir").arg(&objects).args(["--registries=Mock", "--snapshot="]);
-        let monitoring = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        command.arg(format!("--monitoringAddr={monitoring}"));
-        Ok(Self { mesh: LocalMesh::launch(command, directory).await?, monitoring })
+        let canopusd = Path::new(env!("CARGO_BIN_EXE_canopusd"));
+        Ok(Self { mesh: LocalMesh::start(canopusd, "all.yaml", documents).await? })
     }
 
     /// Connects a sidecar that asks for everything it is told of, for as long as the answer is kept.
@@ -146,10 +136,9 @@ impl Lab {
     /// Waits until each gauge has its value.
     async fn gauges_are(&self, expected: &[(&str, &str)]) -> Result<()> {
         let counted = eventually("the counts", PATIENCE, async || {
-            let page = http::get(self.monitoring, "/metrics").await?.body;
             for (name, value) in expected {
-                let line = page.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
-                ensure!(line == Some(*value), "{name} is {line:?}, not {value}");
+                let counted = self.mesh.metric(name).await?;
+                ensure!(counted == *value, "{name} is {counted}, not {value}");
             }
             Ok(())
         });

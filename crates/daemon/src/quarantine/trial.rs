@@ -22,8 +22,8 @@ enum Stage {
     All(Vec<Origin>),
     /// These are served; who is open or guilty is held.
     Released(Vec<Origin>),
-    /// Only this one is held.
-    Alone(Origin),
+    /// These are held, one more each time that is rejected.
+    Growing(Vec<Origin>),
     Over,
 }
 
@@ -33,21 +33,20 @@ impl Trial {
         Self { stage: Stage::All(suspects), open: Vec::new(), guilty: BTreeSet::new() }
     }
 
-    /// Holds one suspect after the other, the first first, until that is accepted: for proxies that have accepted nothing yet,
-    /// of which nobody knows what they would.
+    /// Holds one suspect more after the other, the first first, until that is accepted, and then serves again those who turn
+    /// out not to matter: for proxies that have accepted nothing yet, of which nobody knows what they would.
     pub(super) fn by_hold(suspects: Vec<Origin>) -> Self {
         let mut trial = Self { stage: Stage::Over, open: Vec::new(), guilty: BTreeSet::new() };
         trial.open = suspects.into_iter().rev().map(|suspect| vec![suspect]).collect();
-        trial.hold_next();
+        trial.hold_also(Vec::new());
         trial
     }
 
     /// Whom this arrangement holds.
     pub(super) fn held(&self) -> BTreeSet<&Origin> {
         match &self.stage {
-            Stage::All(all) => all.iter().collect(),
+            Stage::All(all) | Stage::Growing(all) => all.iter().collect(),
             Stage::Released(_) => self.open.iter().flatten().chain(&self.guilty).collect(),
-            Stage::Alone(one) => BTreeSet::from([one]),
             Stage::Over => self.guilty.iter().collect(),
         }
     }
@@ -75,10 +74,13 @@ impl Trial {
                 }
                 self.release_next();
             }
-            (Stage::Alone(one), true) => {
-                self.guilty.insert(one);
+            (Stage::Growing(mut held), true) => {
+                // Without the last one it was rejected.
+                self.guilty.extend(held.pop());
+                self.open = held.into_iter().map(|suspect| vec![suspect]).collect();
+                self.release_next();
             }
-            (Stage::Alone(_), false) => self.hold_next(),
+            (Stage::Growing(held), false) => self.hold_also(held),
         }
     }
 
@@ -108,9 +110,10 @@ impl Trial {
         }
     }
 
-    fn hold_next(&mut self) {
-        if let Some(one) = self.open.pop().and_then(|mut part| part.pop()) {
-            self.stage = Stage::Alone(one);
+    fn hold_also(&mut self, mut held: Vec<Origin>) {
+        if let Some(one) = self.open.pop() {
+            held.extend(one);
+            self.stage = Stage::Growing(held);
         }
     }
 }
@@ -177,12 +180,26 @@ mod tests {
     }
 
     #[test]
+    fn every_set_of_the_guilty_is_found_by_hold() {
+        let all = suspects(5);
+        for mask in 1..1_usize << 5 {
+            let guilty: BTreeSet<Origin> =
+                (0..5).filter(|n| mask >> n & 1 == 1).map(|n| all[n].clone()).collect();
+            let mut trial = Trial::by_hold(all.clone());
+            run(&mut trial, &guilty);
+            assert_eq!(trial.held(), guilty.iter().collect(), "{mask:b}");
+        }
+    }
+
+    #[test]
     fn suspects_are_held_one_by_one_until_that_is_accepted() {
         let all = suspects(3);
         let mut trial = Trial::by_hold(all.clone());
         assert_eq!(trial.held(), BTreeSet::from([&all[0]]));
         trial.answer(false);
-        assert_eq!(trial.held(), BTreeSet::from([&all[1]]));
+        assert_eq!(trial.held(), BTreeSet::from([&all[0], &all[1]]));
+        trial.answer(true);
+        assert_eq!(trial.held(), BTreeSet::from([&all[1]]), "the first is tried again");
         trial.answer(true);
         assert!(trial.is_over());
         assert_eq!(trial.held(), BTreeSet::from([&all[1]]));

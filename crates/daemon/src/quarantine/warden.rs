@@ -18,7 +18,7 @@ use super::history::{History, is_written};
 use super::suspects::{Question, Served};
 use super::trial::Trial;
 use super::{Contested, Grounds, Hold, MOST_HELD, NAMED, Nack, Quarantine};
-use crate::push::{Cause, ConnectionId, Dispatcher, Stamp};
+use crate::push::{Cause, Connection, ConnectionId, Dispatcher, Stamp};
 
 /// How long rejections are gathered before they are looked into, so that proxies which accept the same are heard too.
 const GATHER: Duration = Duration::from_millis(50);
@@ -37,9 +37,17 @@ pub(crate) struct Warden {
     gathered: Option<Instant>,
 }
 
+/// How often what others change meanwhile is taken into a case; one that is disturbed more often is begun anew.
+const MOST_DISTURBED: usize = 8;
+
 /// A rejection under investigation.
 struct Case {
     trial: Trial,
+    /// Whether the judge has accepted nothing yet.
+    is_first: bool,
+    /// The revision that the suspects were looked for at: who changed later is none of them.
+    opened: u64,
+    disturbed: usize,
     suspects: BTreeMap<Origin, Suspect>,
     judge: ConnectionId,
     grounds: Arc<Grounds>,
@@ -127,12 +135,14 @@ impl Warden {
             let judge = self.dispatcher.connections().get(case.judge);
             match judge {
                 Some(judge) if judge.has_answered(case.revision) => {
-                    case.trial.answer(!judge.rejects(&case.grounds.nack.type_url));
-                    if case.trial.is_over() && case.trial.held().is_empty() {
-                        // They will be rejected again, and nothing else will come of it.
-                        self.dispatcher.quarantine().clear(&case.grounds);
+                    match verdict(&self.dispatcher, &self.history, case, &judge) {
+                        Verdict::Disturbed(_) if case.disturbed >= MOST_DISTURBED => self.close(),
+                        Verdict::Disturbed(newcomers) => {
+                            case.take_in(newcomers);
+                            self.arrange(now);
+                        }
+                        Verdict::Of(accepted) => self.go_on(accepted, now),
                     }
-                    self.arrange(now);
                 }
                 Some(_) if now < case.deadline => break,
                 Some(_) => {
@@ -142,6 +152,17 @@ impl Warden {
                 None => self.close(),
             }
         }
+    }
+
+    /// Goes on with the case, given whether its judge accepts the present arrangement.
+    fn go_on(&mut self, accepted: bool, now: Instant) {
+        let Some(case) = &mut self.case else { return };
+        case.trial.answer(accepted);
+        if case.trial.is_over() && case.trial.held().is_empty() {
+            // They will be rejected again, and nothing else will come of it.
+            self.dispatcher.quarantine().clear(&case.grounds);
+        }
+        self.arrange(now);
     }
 
     /// Opens the next case there is.
@@ -212,6 +233,9 @@ impl Warden {
         let proxies = std::iter::once(nack.proxy.clone()).chain(proxies).take(NAMED).collect();
         Some(Case {
             trial,
+            is_first: nack.accepted.is_none(),
+            opened: until.min(engine.revision().number()),
+            disturbed: 0,
             suspects: values.into_iter().filter_map(suspect).collect(),
             judge: nack.connection,
             grounds: Arc::new(Grounds { nack, resources, proxies }),
@@ -304,6 +328,52 @@ impl Warden {
         self.history.record(revision, changed.map(|(before, origin)| (origin, before)));
         revision
     }
+}
+
+impl Case {
+    /// Begins again with these beside the suspects there are.
+    fn take_in(&mut self, newcomers: BTreeMap<Origin, Suspect>) {
+        self.disturbed += 1;
+        let names = newcomers.keys().chain(self.suspects.keys()).cloned().collect();
+        self.trial = if self.is_first { Trial::by_hold(names) } else { Trial::by_release(names) };
+        self.suspects.extend(newcomers);
+    }
+}
+
+/// What an answer of a judge says about the suspects.
+enum Verdict {
+    /// Whether what the case is about is accepted.
+    Of(bool),
+    /// Nothing: it is rejected, and these objects, which changed since the case was opened, may be why.
+    Disturbed(BTreeMap<Origin, Suspect>),
+}
+
+fn verdict(dispatcher: &Dispatcher, history: &History, case: &Case, judge: &Connection) -> Verdict {
+    let Grounds { nack, resources, .. } = &*case.grounds;
+    if !judge.rejects(&nack.type_url) {
+        return Verdict::Of(true);
+    }
+    let Some(last) = dispatcher.quarantine().last_of(judge.id, &nack.type_url) else {
+        return Verdict::Of(false);
+    };
+    // A proxy that names others has taken these; the others are a case of their own.
+    if !last.resources.iter().any(|one| resources.iter().any(|own| own.name == one.name)) {
+        return Verdict::Of(true);
+    }
+    let mut later = history.since(case.opened);
+    later.retain(|origin, _| !case.suspects.contains_key(origin));
+    let question = |resources| Question { dispatcher, client: judge, type_url: &nack.type_url, resources };
+    let rejected = question(&last.resources).as_they_are();
+    let newcomers = question(&rejected).among(later).into_iter().filter_map(|(origin, served)| {
+        let wanted = dispatcher.engine().read::<Objects>(&origin)?;
+        Some((origin, Suspect { wanted, served }))
+    });
+    let newcomers: BTreeMap<_, _> = newcomers.collect();
+    let all = dispatcher.quarantine().len() + newcomers.len();
+    if newcomers.is_empty() || all > MOST_HELD {
+        return Verdict::Of(false);
+    }
+    Verdict::Disturbed(newcomers)
 }
 
 fn serve(batch: &mut Batch, origin: &Origin, value: Served) {

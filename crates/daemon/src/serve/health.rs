@@ -1,4 +1,6 @@
 //! `grpc.health.v1.Health`, as load balancers and `grpc_health_probe` ask it.
+//!
+//! By hand, as `tonic-health` has no `List`, is told states rather than asking for readiness, and would bring `prost` in here.
 
 use std::time::Duration;
 

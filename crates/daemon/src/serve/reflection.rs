@@ -1,7 +1,8 @@
 //! `grpc.reflection`, by which tools such as `grpcurl` learn what the server speaks.
 //!
 //! Both versions have the same messages. What is described is the pool of descriptors that the process has anyway; it is
-//! unpacked when somebody asks.
+//! unpacked when somebody asks. By hand, as `tonic-reflection` keeps a second copy of all descriptors for each version, made at
+//! the start, answers nothing about extensions, and would bring `prost` in here.
 
 use std::collections::BTreeSet;
 

@@ -369,3 +369,75 @@ fn case_is_dropped_when_its_judge_leaves() {
     mesh.settle();
     assert!(mesh.held().is_empty());
 }
+
+/// A filter beside [`filter`], on another field.
+fn other_filter(text: &str) -> String {
+    let field = format!("metadata: {{filter_metadata: {{other: {{text: {text}}}}}}}");
+    filter("x").replace("alt_stat_name: x", &field).replace("name: stats", "name: other")
+}
+
+/// Lets the case get so far that its judge has all suspects held before it.
+fn begin(mesh: &mut Mesh) {
+    mesh.send();
+    for _ in 0..2 {
+        mesh.clock += Duration::from_millis(100);
+        mesh.warden.act(mesh.clock);
+    }
+    assert!(mesh.warden.case.is_some());
+}
+
+#[test]
+fn second_bad_object_during_a_trial_does_not_incriminate_the_innocent() {
+    for steps in 0..4 {
+        let mut mesh = Mesh::new(true);
+        mesh.write(&[SERVICE, &filter("good"), &rule(7)].join("---"));
+        mesh.connect("a", true);
+        mesh.settle();
+        mesh.write(&[filter("poison"), rule(8)].join("---"));
+        begin(&mut mesh);
+        for _ in 0..steps {
+            mesh.send();
+            mesh.warden.act(mesh.clock);
+        }
+        mesh.write(&other_filter("more-poison"));
+        mesh.settle();
+        assert_eq!(mesh.held(), ["EnvoyFilter default/other", FILTER], "after {steps} steps");
+    }
+}
+
+#[test]
+fn bad_object_for_another_resource_during_a_trial_is_a_case_of_its_own() {
+    let second = SERVICE.replace("cart", "list").replace("10.1.0.1", "10.1.0.2");
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &second, &filter("good"), &rule(7)].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&[filter("poison"), rule(8)].join("---"));
+    begin(&mut mesh);
+    mesh.write(&other_filter("more-poison").replace("cart", "list"));
+    mesh.settle();
+    assert_eq!(mesh.held(), ["EnvoyFilter default/other", FILTER]);
+}
+
+#[test]
+fn harmless_change_during_a_trial_is_served() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good"), &rule(7)].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    begin(&mut mesh);
+    mesh.write(&rule(8));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+}
+
+#[test]
+fn two_first_values_can_be_guilty_together() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &rule(7), &filter("poison"), &other_filter("more-poison")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    assert_eq!(mesh.held(), ["EnvoyFilter default/other", FILTER]);
+    assert!(mesh.serves(0, "cart.default") && !mesh.serves(0, "poison"));
+}
