@@ -33,8 +33,13 @@ use canopus_mesh::target::Targets;
 use canopus_mesh::waypoint::ServicesBehind;
 use canopus_mesh::{scope, virtual_service};
 use canopus_proto::resource::Resource;
+use tikv_jemallocator::Jemalloc;
 
 use case::Case;
+
+/// That of canopusd.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// How long a figure is measured for at most.
 const PATIENCE: Duration = Duration::from_millis(1500);

@@ -18,9 +18,14 @@ use canopus_engine::{Engine, Options, Root};
 use canopus_mesh::endpoint::Endpoints;
 use canopus_mesh::scope::{ScopeKey, Scopes};
 use canopus_mesh::service::ServicesByHost;
+use tikv_jemallocator::Jemalloc;
 
 use edit::{EDITS, Edit, Random, SEEN_BY_ALL};
 use objects::{Model, SIDECARS_PER_NAMESPACE};
+
+/// That of canopusd.
+#[global_allocator]
+static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// The size whose build has a budget.
 const BUDGETED: usize = 10_000;
