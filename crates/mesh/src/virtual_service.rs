@@ -9,7 +9,6 @@ mod specific;
 #[cfg(test)]
 mod tests;
 
-use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -26,12 +25,12 @@ use crate::ingress;
 use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
 
 pub use all::AllVirtualServices;
-pub(crate) use all::RouteNamespaces;
+pub(crate) use all::{Place as RoutePlace, RouteNamespaces, places_in};
 pub use bound::for_gateway;
 pub(crate) use bound::{for_sidecars, for_sidecars_from, of_mesh_for_gateways};
 pub use delegate::merge as merge_delegate;
-pub(crate) use destinations::destination_hosts;
 pub use destinations::{Destinations, destinations};
+pub(crate) use destinations::{destination_hosts, targets};
 pub use names::gateway_name;
 pub use specific::HostOwners;
 
@@ -211,12 +210,7 @@ pub(crate) fn may_delegate(object: &Object, namespace: &str, of: &str, settings:
 }
 
 fn oldest_first(services: &mut [Arc<VirtualService>]) {
-    services.sort_by(|a, b| by_age(a, b));
-}
-
-/// The order of [`oldest_first`].
-fn by_age(a: &VirtualService, b: &VirtualService) -> Ordering {
-    (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace()))
+    services.sort_by(|a, b| (a.created, a.name(), a.namespace()).cmp(&(b.created, b.name(), b.namespace())));
 }
 
 /// The VirtualServices of a namespace that have hosts, oldest first.

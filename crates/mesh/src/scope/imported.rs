@@ -1,6 +1,5 @@
 //! What egress listeners import. Listeners of one namespace that ask for the same share it, whatever Sidecar they are of.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
@@ -9,7 +8,7 @@ use super::common::{Common, besides};
 use super::imports::{Imports, one_namespace_each};
 use crate::list::List;
 use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible, visible_in};
-use crate::virtual_service::{self, VirtualService, destinations};
+use crate::virtual_service::{self, VirtualService, targets};
 
 /// What an egress listener asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,10 +47,10 @@ impl Import {
     }
 
     /// The service that a route leads to, with the ports that it leads to.
-    pub(super) fn target(&self, service: Arc<Service>, ports: &BTreeSet<u32>) -> Option<Arc<Service>> {
+    pub(super) fn target(&self, service: Arc<Service>, ports: &[u32]) -> Option<Arc<Service>> {
         if self.port.is_some() {
             self.trim(service)
-        } else if ports.is_empty() || ports.contains(&0) {
+        } else if ports.is_empty() {
             Some(service)
         } else {
             with_ports(&service, |port| ports.contains(&port))
@@ -89,12 +88,12 @@ pub(super) struct RouteTargets;
 impl Query for RouteTargets {
     const NAME: &'static str = "imported_route_targets";
     type Key = Entries;
-    /// Hosts with the ports of theirs that are meant.
-    type Value = Vec<(String, BTreeSet<u32>)>;
+    /// Hosts with the ports of theirs that are meant, which are all where none is named.
+    type Value = Vec<(Box<str>, Vec<u32>)>;
 
     fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
         let routes = ctx.get::<ImportedRoutes>(entries);
-        routes.iter().flat_map(|route| destinations(&route.spec, Some(&entries.importer))).collect()
+        routes.iter().flat_map(|route| targets(&route.spec, &entries.importer)).collect()
     }
 }
 

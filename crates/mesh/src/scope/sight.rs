@@ -12,7 +12,7 @@ use super::imports::one_namespace_each;
 use super::strays::StrayHosts;
 use crate::list::List;
 use crate::service::{Service, ServicesByHost, VisibleServices, is_visible};
-use crate::virtual_service::{VirtualService, destination_hosts, destinations};
+use crate::virtual_service::{VirtualService, destination_hosts, targets};
 use crate::world::settings;
 
 /// Who sees the same services. Sidecars of a namespace that import the same do.
@@ -143,7 +143,7 @@ fn add_everything(ctx: &Ctx<'_>, import: &Import, seen: &mut Seen) {
         if seen.has_all_of(route) {
             continue;
         }
-        for (host, ports) in destinations(&route.spec, Some(import.importer())) {
+        for (host, ports) in targets(&route.spec, import.importer()) {
             let service = destination(ctx, import.importer(), &host);
             seen.extend(service.and_then(|service| import.target(service, &ports)));
         }

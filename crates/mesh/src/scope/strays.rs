@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_engine::{Ctx, Query};
 
 use crate::service::{Definitions, is_public};
-use crate::virtual_service::{RouteNamespaces, VirtualServicesIn, destination_hosts};
+use crate::virtual_service::{self, RouteNamespaces, RoutePlace, destination_hosts};
 
 /// The hosts that routes of the mesh lead to and that are defined, but not just once and for everybody: who sees them
 /// through a route depends on who looks.
@@ -50,8 +50,21 @@ impl Query for TargetsIn {
     type Value = BTreeSet<Arc<str>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let routes = ctx.get::<VirtualServicesIn>(namespace);
-        let hosts: BTreeSet<&str> = routes.iter().flat_map(|route| destination_hosts(&route.spec)).collect();
-        hosts.into_iter().map(Arc::from).collect()
+        let routes = virtual_service::places_in(ctx, namespace);
+        routes.iter().flat_map(|route| ctx.get::<TargetsOf>(route).to_vec()).collect()
+    }
+}
+
+/// The hosts that a route leads to.
+struct TargetsOf;
+
+impl Query for TargetsOf {
+    const NAME: &'static str = "route_targets_of";
+    type Key = RoutePlace;
+    type Value = Vec<Arc<str>>;
+
+    fn run(ctx: &Ctx<'_>, place: &RoutePlace) -> Self::Value {
+        let route = place.route(ctx);
+        route.iter().flat_map(|route| destination_hosts(&route.spec)).map(Arc::from).collect()
     }
 }

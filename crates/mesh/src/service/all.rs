@@ -8,7 +8,7 @@ use std::sync::Arc;
 use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
-use super::index::{Additions, Definitions, ServicesIn, by_age, entries_in};
+use super::index::{Additions, Definitions, entries_in, kubernetes_names_in};
 use super::{KubernetesService, Reach, Service, ServicesOf, is_public, reach};
 use crate::list::List;
 use crate::namespaces::NamespacesWith;
@@ -32,11 +32,6 @@ enum Definition {
 }
 
 impl Place {
-    fn of_kubernetes(namespace: &Arc<str>, service: &Service) -> Self {
-        let definition = Definition::Kubernetes(namespace.clone(), service.name.clone());
-        Self { host: service.host.clone(), definition }
-    }
-
     fn service(&self, ctx: &Ctx<'_>) -> Option<Arc<Service>> {
         let service = match &self.definition {
             Definition::Kubernetes(namespace, name) => {
@@ -67,27 +62,56 @@ struct RanksIn;
 impl Query for RanksIn {
     const NAME: &'static str = "service_ranks_in";
     type Key = Arc<str>;
-    type Value = Vec<Arc<Rank<Place>>>;
+    type Value = Ranks;
 
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let rank = |service: &Service, place: Place| {
-            Arc::new(Rank::new(service.created, service.name.clone(), namespace, place))
-        };
-        let entries = entries_in(ctx, namespace);
-        let services = ctx.get::<ServicesIn>(namespace);
-        if entries.is_empty() {
-            return services.iter().map(|one| rank(one, Place::of_kubernetes(namespace, one))).collect();
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Ranks {
+        let names = kubernetes_names_in(ctx, namespace).into_iter();
+        let mut ranks: Vec<_> =
+            names.flat_map(|name| ctx.get::<KubernetesRank>(&(namespace.clone(), name)).to_vec()).collect();
+        for origin in entries_in(ctx, namespace).iter() {
+            ranks.extend_from_slice(&ctx.get::<EntryRanks>(origin));
         }
-        let kube = services.iter().filter(|service| service.is_kubernetes()).cloned();
-        let mut placed: Vec<_> = kube.map(|one| (Place::of_kubernetes(namespace, &one), one)).collect();
-        for (origin, services) in entries {
-            placed.extend(services.iter().cloned().enumerate().map(|(at, service)| {
-                let definition = Definition::Entry(origin.clone(), at);
-                (Place { host: service.host.clone(), definition }, service)
-            }));
-        }
-        placed.sort_by(|(_, a), (_, b)| by_age(a, b));
-        placed.into_iter().map(|(place, service)| rank(&service, place)).collect()
+        ranks.sort_by(|a, b| a.compare(b));
+        ranks
+    }
+}
+
+/// Where services come in order among all.
+type Ranks = Vec<Arc<Rank<Place>>>;
+
+fn rank(service: &Service, definition: Definition) -> Arc<Rank<Place>> {
+    let place = Place { host: service.host.clone(), definition };
+    Arc::new(Rank::new(service.created, service.name.clone(), &service.namespace, place))
+}
+
+/// Where a Kubernetes service comes in order among all, if there is one: that stays the same when it changes in other ways.
+struct KubernetesRank;
+
+impl Query for KubernetesRank {
+    const NAME: &'static str = "kubernetes_service_rank";
+    /// Namespace and name.
+    type Key = (Arc<str>, Arc<str>);
+    type Value = Ranks;
+
+    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Ranks {
+        let service = ctx.get::<KubernetesService>(key);
+        let definition = || Definition::Kubernetes(key.0.clone(), key.1.clone());
+        service.iter().map(|service| rank(service, definition())).collect()
+    }
+}
+
+/// Where the services of a ServiceEntry come in order among all.
+struct EntryRanks;
+
+impl Query for EntryRanks {
+    const NAME: &'static str = "service_entry_ranks";
+    type Key = Origin;
+    type Value = Ranks;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Ranks {
+        let services = ctx.get::<ServicesOf>(origin);
+        let services = services.iter().enumerate();
+        services.map(|(at, service)| rank(service, Definition::Entry(origin.clone(), at))).collect()
     }
 }
 

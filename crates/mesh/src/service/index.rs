@@ -2,7 +2,6 @@
 //!
 //! A change of one service makes its own namespace and host be looked at again and nothing else.
 
-use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -16,12 +15,7 @@ use crate::world::{MeshSettings, Objects, Origin, Shelf, settings};
 
 /// Sorts services as Istio does wherever the older one wins: by age, then name, then namespace.
 pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
-    services.sort_by(|a, b| by_age(a, b));
-}
-
-/// The order of [`oldest_first`].
-pub(super) fn by_age(a: &Service, b: &Service) -> Ordering {
-    (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace))
+    services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
 }
 
 /// What is known of services only from others: their other names, and the addresses that are left for them.
@@ -96,30 +90,28 @@ impl Query for ServicesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
         let additions = Additions::of(ctx);
-        let kube = kubernetes_in(ctx, namespace).into_iter();
+        let service = |name| ctx.get::<KubernetesService>(&(namespace.clone(), name)).as_ref().clone();
+        let kube = kubernetes_names_in(ctx, namespace).into_iter().filter_map(service);
         let entries = entries_in(ctx, namespace);
-        let entries = entries.iter().flat_map(|(_, services)| services.iter().cloned());
+        let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
         let mut services: Vec<_> = kube.chain(entries).map(|service| additions.add_to(service)).collect();
         oldest_first(&mut services);
         services
     }
 }
 
-/// The Kubernetes services of a namespace.
-fn kubernetes_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<Arc<Service>> {
-    let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::Service, namespace.as_ref().into()));
+/// The names of the Kubernetes services of a namespace, sorted.
+pub(super) fn kubernetes_names_in(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<str>> {
+    let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::Service, namespace.into()));
     let mut names: Vec<&str> = origins.iter().map(Origin::name).collect();
     names.sort_unstable();
     names.dedup();
-    let service =
-        |name: &str| ctx.get::<KubernetesService>(&(namespace.clone(), name.into())).as_ref().clone();
-    names.into_iter().filter_map(service).collect()
+    names.into_iter().map(Arc::from).collect()
 }
 
-/// The ServiceEntries of a namespace, each with the services it defines.
-pub(super) fn entries_in(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Vec<Arc<Service>>>)> {
-    let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::ServiceEntry, namespace.into()));
-    origins.iter().map(|origin| (origin.clone(), ctx.get::<ServicesOf>(origin))).collect()
+/// The ServiceEntries of a namespace.
+pub(super) fn entries_in(ctx: &Ctx<'_>, namespace: &str) -> Arc<[Origin]> {
+    ctx.members::<Objects>(&Shelf::Namespace(Kind::ServiceEntry, namespace.into()))
 }
 
 /// The services of some namespaces, oldest first.

@@ -9,15 +9,15 @@ use std::sync::Arc;
 use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
-use super::{Derived, DerivedIn, Resolved, VirtualService, VirtualServicesIn, by_age};
+use super::{Derived, DerivedIn, Resolved, VirtualService};
 use crate::list::List;
 use crate::namespaces::NamespacesWith;
 use crate::order::{Order, Rank, Section, Stretch};
 use crate::world::{Objects, Origin, Shelf};
 
 /// Where a VirtualService comes from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Place {
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Place {
     /// Somebody wrote it.
     Written(Origin),
     /// It stands for an object of another kind, by its position among those of its namespace.
@@ -25,7 +25,8 @@ enum Place {
 }
 
 impl Place {
-    fn route(&self, ctx: &Ctx<'_>) -> Option<Arc<VirtualService>> {
+    /// The VirtualService, if it is one that has hosts.
+    pub(crate) fn route(&self, ctx: &Ctx<'_>) -> Option<Arc<VirtualService>> {
         match self {
             Self::Written(origin) => ctx.get::<Resolved>(origin).as_ref().clone(),
             Self::Derived(namespace, at) => ctx.get::<DerivedIn>(namespace).get(*at).cloned(),
@@ -50,6 +51,28 @@ impl Query for RouteNamespaces {
     }
 }
 
+/// Where the VirtualServices of a namespace come from: those that are written, then those that are derived.
+pub(crate) fn places_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<Place> {
+    let shelf = Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into());
+    let written = ctx.members::<Objects>(&shelf);
+    let written = written.iter().map(|origin| Place::Written(origin.clone()));
+    let derived = 0..*ctx.get::<DerivedCount>(namespace);
+    written.chain(derived.map(|at| Place::Derived(namespace.clone(), at))).collect()
+}
+
+/// How many VirtualServices of a namespace are derived.
+struct DerivedCount;
+
+impl Query for DerivedCount {
+    const NAME: &'static str = "derived_virtual_service_count";
+    type Key = Arc<str>;
+    type Value = usize;
+
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> usize {
+        ctx.get::<DerivedIn>(namespace).len()
+    }
+}
+
 /// Where the VirtualServices of a namespace come in order among all.
 struct RanksIn;
 
@@ -59,22 +82,25 @@ impl Query for RanksIn {
     type Value = Vec<Arc<Rank<Place>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let rank = |route: &VirtualService, place: Place| {
-            Arc::new(Rank::new(route.created, route.name().into(), namespace, place))
-        };
-        let derived = ctx.get::<DerivedIn>(namespace);
-        if derived.is_empty() {
-            let routes = ctx.get::<VirtualServicesIn>(namespace);
-            return routes.iter().map(|route| rank(route, Place::Written(route.origin.clone()))).collect();
-        }
-        let origins =
-            ctx.members::<Objects>(&Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into()));
-        let written = origins.iter().map(|origin| Place::Written(origin.clone()));
-        let derived = (0..derived.len()).map(|at| Place::Derived(namespace.clone(), at));
-        let route = |place: Place| Some((place.route(ctx)?, place));
-        let mut placed: Vec<_> = written.chain(derived).filter_map(route).collect();
-        placed.sort_by(|(a, _), (b, _)| by_age(a, b));
-        placed.into_iter().map(|(route, place)| rank(&route, place)).collect()
+        let places = places_in(ctx, namespace);
+        let mut ranks: Vec<_> =
+            places.iter().filter_map(|place| ctx.get::<RankOf>(place).as_ref().clone()).collect();
+        ranks.sort_by(|a, b| a.compare(b));
+        ranks
+    }
+}
+
+/// Where a VirtualService comes in order among all: that stays the same when it changes in other ways.
+struct RankOf;
+
+impl Query for RankOf {
+    const NAME: &'static str = "virtual_service_rank";
+    type Key = Place;
+    type Value = Option<Arc<Rank<Place>>>;
+
+    fn run(ctx: &Ctx<'_>, place: &Place) -> Self::Value {
+        let route = place.route(ctx)?;
+        Some(Arc::new(Rank::new(route.created, route.name().into(), route.namespace(), place.clone())))
     }
 }
 

@@ -16,6 +16,21 @@ pub fn destinations(spec: &VirtualService, source: Option<&str>) -> Destinations
     found
 }
 
+/// Hosts of [`destinations`] with the ports of theirs that are meant, which are all where none is named.
+pub(crate) fn targets(spec: &VirtualService, source: &str) -> Vec<(Box<str>, Vec<u32>)> {
+    let number = |destination: &Destination| destination.port.as_ref().map_or(0, |port| port.number);
+    let mut pairs: Vec<_> =
+        all(spec, Some(source)).map(|destination| (destination.host.as_str(), number(destination))).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let of_host = |pairs: &[(&str, u32)]| {
+        // 0 stands for all, and is first.
+        let ports = if pairs[0].1 == 0 { Vec::new() } else { pairs.iter().map(|(_, port)| *port).collect() };
+        (pairs[0].0.into(), ports)
+    };
+    pairs.chunk_by(|a, b| a.0 == b.0).map(of_host).collect()
+}
+
 /// The hosts of [`destinations`] for any source, as often as they are written.
 pub(crate) fn destination_hosts(spec: &VirtualService) -> impl Iterator<Item = &str> {
     all(spec, None).map(|destination| destination.host.as_str())
