@@ -10,6 +10,7 @@ mod address;
 mod authorization;
 mod lookup;
 mod network;
+mod part;
 mod peer_authentication;
 mod policies;
 mod ports;
@@ -21,13 +22,11 @@ mod workload;
 
 pub use self::lookup::{Form, Lookup, Question};
 
-use std::sync::Arc;
-
 use canopus_api::istio::{AuthorizationPolicy, PeerAuthentication};
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::world::{objects_of, settings};
 use canopus_proto::istio::security::Authorization;
-use canopus_proto::istio::workload::{Address, Service, address::Type};
+use canopus_proto::istio::workload::Service;
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 
@@ -43,20 +42,7 @@ impl Query for Addresses {
         if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
             return Vec::new();
         }
-        let workloads = workload::all(ctx).into_iter().map(|workload| {
-            let name = workload.uid.clone();
-            (name, Type::Workload(Arc::unwrap_or_clone(workload)))
-        });
-        let services = service::all(ctx).into_iter().map(|service| {
-            let name = service_name(&service);
-            (name, Type::Service(service))
-        });
-        let mut addresses: Vec<_> = workloads
-            .chain(services)
-            .map(|(name, kind)| Resource::encode(name, &Address { r#type: Some(kind) }))
-            .collect();
-        addresses.sort_by(|a, b| a.name.cmp(&b.name));
-        addresses
+        part::all(ctx)
     }
 }
 

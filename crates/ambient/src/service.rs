@@ -98,16 +98,19 @@ impl Query for InfosIn {
 
 /// Every service as ztunnels are told of it.
 pub(crate) fn all(ctx: &Ctx<'_>) -> Vec<Service> {
-    let here = settings(ctx).cluster.clone();
-    let mut services: Vec<_> = merged(ctx)
-        .values()
-        .map(|info| {
-            let canonical = info.service.canonical || is_canonical(ctx, &here, info);
-            Service { canonical, ..info.service.clone() }
-        })
-        .collect();
+    let mut services: Vec<_> = merged(ctx).values().map(|info| told(ctx, info)).collect();
     split_horizon::name_remote_accounts(ctx, &mut services);
     services
+}
+
+/// The services of a cluster and namespace as ztunnels are told of them, where there is one network.
+pub(crate) fn of_place(ctx: &Ctx<'_>, place: &(Arc<str>, Arc<str>)) -> Vec<Service> {
+    ctx.get::<InfosIn>(place).iter().map(|info| told(ctx, info)).collect()
+}
+
+fn told(ctx: &Ctx<'_>, info: &Info) -> Service {
+    let canonical = info.service.canonical || is_canonical(ctx, &settings(ctx).cluster, info);
+    Service { canonical, ..info.service.clone() }
 }
 
 /// The services by `namespace/host`; those known in all networks have the addresses they have anywhere.

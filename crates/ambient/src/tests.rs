@@ -6,7 +6,8 @@ use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::Message;
 use canopus_proto::istio::security::Scope;
-use canopus_proto::istio::workload::{Service, TunnelProtocol, Workload};
+use canopus_proto::istio::workload::address::Type;
+use canopus_proto::istio::workload::{Address, Service, TunnelProtocol, Workload};
 use canopus_runtime::flags::Flags;
 
 use super::*;
@@ -174,4 +175,28 @@ fn workloads_are_told_without_services() {
     let all = engine.get::<Workloads>(&()).unwrap();
     assert_eq!(all.iter().map(|resource| &*resource.name).collect::<Vec<_>>(), ["Kubernetes//Pod/ns/p"]);
     assert_eq!(Workload::decode(all[0].body.clone()).unwrap().uid, "Kubernetes//Pod/ns/p");
+}
+
+#[test]
+fn change_of_one_object_encodes_its_own_part_alone() {
+    let named = |text: String, name: &str| text.replace("name: p,", &format!("name: {name},"));
+    let pods: Vec<String> = (0..8).map(|n| named(pod("app: a", ""), &format!("p{n}"))).collect();
+    let elsewhere = service("8080").replace("namespace: ns", "namespace: other");
+    let engine = world(true, &[pods, vec![service("8080"), elsewhere]].concat());
+    let _watched = engine.watch::<Addresses>(());
+    let set = |document: String| {
+        let before = engine.evaluations();
+        let object =
+            decode_documents(document, &Limits::default(), Options::strict()).remove(0).unwrap().value;
+        let mut batch = Batch::new();
+        batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+        engine.apply(batch);
+        let after = engine.evaluations();
+        let runs = |name| after[name] - before[name];
+        (runs("ambient_workload_addresses"), runs("ambient_service_addresses"))
+    };
+    let moved = named(pod("app: a", ""), "p3").replace("10.0.0.1", "10.0.0.9");
+    assert_eq!(set(moved), (1, 0), "one pod of eight");
+    let relabelled = service("8080").replace("10.1.0.1", "10.1.0.9");
+    assert_eq!(set(relabelled).1, 1, "one namespace of two");
 }

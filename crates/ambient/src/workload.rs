@@ -52,30 +52,47 @@ impl Query for WorkloadsOf {
 
 /// Every workload as ztunnels are told of it; those in other networks are told of by their gateways.
 pub(crate) fn all(ctx: &Ctx<'_>) -> Vec<Arc<Workload>> {
+    let is_near = nearness(ctx);
+    let mut workloads = everywhere(ctx);
+    workloads.retain(|workload| is_near(workload));
+    workloads.extend(beyond(ctx).into_iter().map(Arc::new));
+    workloads
+}
+
+/// Whether workloads are in the own network, where there are several.
+pub(crate) fn nearness(ctx: &Ctx<'_>) -> impl Fn(&Workload) -> bool {
+    let settings = settings(ctx);
+    let own_network = network::of_cluster(ctx, &settings.cluster);
+    let several = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
+    move |workload| !several || workload.network == own_network
+}
+
+/// The gateways to other networks, and what stands for the workloads there.
+pub(crate) fn beyond(ctx: &Ctx<'_>) -> Vec<Workload> {
     let gateways = ctx.get::<Gateways>(&());
-    let gateways = gateways.iter().map(|gateway| Arc::new(gateway.workload(ctx)));
-    let own_network = network::of_cluster(ctx, &settings(ctx).cluster);
-    let several = settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
-    let is_near = |workload: &Arc<Workload>| !several || workload.network == own_network;
-    let mut workloads: Vec<_> = everywhere(ctx).into_iter().filter(is_near).collect();
-    workloads.extend(gateways);
-    workloads.extend(split_horizon::workloads(ctx).into_iter().map(Arc::new));
+    let mut workloads: Vec<_> = gateways.iter().map(|gateway| gateway.workload(ctx)).collect();
+    workloads.extend(split_horizon::workloads(ctx));
     workloads
 }
 
 /// The workloads of all clusters that count.
 pub(crate) fn everywhere(ctx: &Ctx<'_>) -> Vec<Arc<Workload>> {
+    let mut found = Vec::new();
+    each_object(ctx, |origin| found.extend(ctx.get::<WorkloadsOf>(origin).iter().cloned()));
+    found
+}
+
+/// Looks at every object that may be or list workloads, of all clusters that count.
+pub(crate) fn each_object(ctx: &Ctx<'_>, mut look: impl FnMut(&Origin)) {
     let settings = settings(ctx);
     let several = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
-    let mut found = Vec::new();
     for kind in [Kind::Pod, Kind::WorkloadEntry, Kind::ServiceEntry, Kind::EndpointSlice] {
         for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
             if origin.cluster == settings.cluster || several {
-                found.extend(ctx.get::<WorkloadsOf>(origin).iter().cloned());
+                look(origin);
             }
         }
     }
-    found
 }
 
 fn of_pod(ctx: &Ctx<'_>, origin: &Origin) -> Option<Workload> {
