@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http::{HeaderMap, HeaderValue, header};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio_stream::Stream as Incoming;
 use tonic::Status;
 use tonic::body::Body;
@@ -32,7 +32,7 @@ pub use options::Options;
 use crate::names::NamePool;
 use crate::plane::{ControlPlane, Peer};
 use crate::session::{Protocol, Request, Session};
-use body::StreamBody;
+use body::{Slot, StreamBody};
 use decode::{RequestMessage, Requests};
 use stream::Stream;
 
@@ -106,7 +106,7 @@ impl<C: ControlPlane> AdsService<C> {
         let options = &self.shared.options;
         let (head, body) = request.into_parts();
         let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits.names);
-        let (responses, pending) = mpsc::channel(1);
+        let slot = Slot::default();
         let stream = Stream {
             shared: self.shared.clone(),
             protocol,
@@ -117,9 +117,9 @@ impl<C: ControlPlane> AdsService<C> {
                 extensions: head.extensions,
             },
             requests,
-            responses,
+            slot: slot.clone(),
         };
-        let body = StreamBody::new(Box::pin(stream.run()), pending);
+        let body = StreamBody::new(Box::pin(stream.run()), slot);
         let mut response = http::Response::new(Body::new(body));
         let grpc = HeaderValue::from_static("application/grpc");
         response.headers_mut().insert(header::CONTENT_TYPE, grpc);

@@ -1,8 +1,10 @@
-//! Responses as bytes, piece by piece.
+//! Responses as bytes, in pieces.
 //!
-//! A response is mostly resources that other streams send too. It is not put together in memory: the pieces come out one
-//! after another, large resources as the shared buffers they are, so that a slow reader holds references and at most
-//! one small buffer.
+//! A response is mostly resources that other streams send too, often in the same selection: that part is encoded once and
+//! shared for as long as somebody sends it, large resources as the buffers they are. What a stream has of its own is
+//! what precedes it, with the version and the nonce.
+
+use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
@@ -33,10 +35,9 @@ const fn control_plane_field(protocol: Protocol) -> u32 {
 
 /// A response on its way out: a gRPC message in pieces.
 pub(crate) struct Outgoing {
-    response: Response,
+    first: Option<Bytes>,
+    resources: Arc<[Bytes]>,
     next: usize,
-    piece: BytesMut,
-    shared: Option<Bytes>,
 }
 
 /// The response is larger than a gRPC message can be.
@@ -45,18 +46,21 @@ pub(crate) struct Outgoing {
 pub(crate) struct TooLarge(usize);
 
 impl Outgoing {
-    pub(crate) fn new(response: Response) -> Result<Self, TooLarge> {
-        let head = head(&response);
-        let resources: usize = response.resources().map(|r| entry(&response, r).framed()).sum();
-        let length = head.len() + resources;
+    pub(crate) fn new(response: &Response) -> Result<Self, TooLarge> {
+        let resources = response.encoded(|| pieces(response));
+        let head = head(response);
+        let length = head.len() + resources.iter().map(Bytes::len).sum::<usize>();
         let Ok(prefix) = u32::try_from(length) else {
             return Err(TooLarge(length));
         };
-        let mut piece = BytesMut::with_capacity((5 + length).min(PIECE));
-        piece.put_u8(0);
-        piece.put_u32(prefix);
-        piece.put(head);
-        Ok(Self { response, next: 0, piece, shared: None })
+        // The first piece of the resources goes with it: most responses are no longer than that.
+        let with = resources.first().map_or(&[][..], |piece| piece);
+        let mut first = BytesMut::with_capacity(5 + head.len() + with.len());
+        first.put_u8(0);
+        first.put_u32(prefix);
+        first.put(head);
+        first.put_slice(with);
+        Ok(Self { first: Some(first.freeze()), resources, next: 1 })
     }
 }
 
@@ -64,25 +68,36 @@ impl Iterator for Outgoing {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        if let Some(shared) = self.shared.take() {
-            return Some(shared);
+        if let Some(first) = self.first.take() {
+            return Some(first);
         }
-        while self.piece.len() < PIECE {
-            let Some(resource) = self.response.resource(self.next) else { break };
-            self.next += 1;
-            let entry = entry(&self.response, resource);
-            self.piece.reserve(entry.framed().min(PIECE));
-            entry.put_head(&mut self.piece);
-            if resource.body.len() < SHARED {
-                self.piece.put_slice(&resource.body);
-            } else {
-                self.shared = Some(resource.body.clone());
-                break;
-            }
-        }
-        let piece = self.piece.split().freeze();
-        (!piece.is_empty()).then_some(piece)
+        let piece = self.resources.get(self.next)?;
+        self.next += 1;
+        Some(piece.clone())
     }
+}
+
+/// The resources of a response: small ones gathered, large ones as they are. The first piece is never a large one.
+fn pieces(response: &Response) -> Arc<[Bytes]> {
+    let mut pieces = Vec::new();
+    let mut piece = BytesMut::new();
+    for resource in response.resources() {
+        let entry = entry(response, resource);
+        piece.reserve(entry.framed().min(PIECE));
+        entry.put_head(&mut piece);
+        if resource.body.len() < SHARED {
+            piece.put_slice(&resource.body);
+        } else {
+            pieces.extend([piece.split().freeze(), resource.body.clone()]);
+        }
+        if piece.len() >= PIECE {
+            pieces.push(piece.split().freeze());
+        }
+    }
+    if !piece.is_empty() {
+        pieces.push(piece.freeze());
+    }
+    pieces.into()
 }
 
 /// Everything but the resources.
@@ -272,11 +287,22 @@ mod tests {
     }
 
     fn message(response: Response) -> Vec<u8> {
-        let bytes: Vec<u8> = Outgoing::new(response).unwrap().flatten().collect();
+        let bytes: Vec<u8> = Outgoing::new(&response).unwrap().flatten().collect();
         let (head, message) = bytes.split_at(5);
         assert_eq!(head[0], 0);
         assert_eq!(u32::from_be_bytes(head[1..].try_into().unwrap()) as usize, message.len());
         message.to_vec()
+    }
+
+    #[test]
+    fn resources_are_encoded_once_for_all_who_send_them_at_a_time() {
+        let many =
+            |protocol| response(protocol, (0..100).map(|n| Resource::new(format!("r{n}"), vec![7; 500])));
+        let delta = many(Protocol::Delta);
+        let mut outgoing = [&delta, &delta, &many(Protocol::Sotw)].map(|sent| Outgoing::new(sent).unwrap());
+        let second = outgoing.each_mut().map(|outgoing| outgoing.nth(1).unwrap().as_ptr());
+        assert_eq!(second[0], second[1]);
+        assert_ne!(second[0], second[2]);
     }
 
     #[test]

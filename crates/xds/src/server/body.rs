@@ -1,19 +1,41 @@
 //! The response side of a stream as an HTTP body.
 
+use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::HeaderMap;
 use http_body::{Body, Frame};
-use tokio::sync::mpsc;
+use parking_lot::Mutex;
 use tonic::Status;
 
 use crate::session::Response;
 use crate::wire::Outgoing;
 
-/// What runs a stream: it sends responses into a channel and ends with the stream's status.
+/// What runs a stream: it puts responses into a slot and ends with the stream's status.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
+
+/// Room for one response, between the session that makes it and the body that sends it.
+///
+/// The body runs the session, so nobody has to be woken: who waits for room is polled once there is some. A channel would
+/// do the same and keep kilobytes for each idle stream.
+#[derive(Clone, Default)]
+pub(super) struct Slot(Arc<Mutex<Option<Response>>>);
+
+impl Slot {
+    /// Leaves a response, as soon as the one before it has been taken.
+    pub(super) async fn put(&self, response: Response) {
+        let has_room = || self.0.lock().is_none();
+        poll_fn(|_| if has_room() { Poll::Ready(()) } else { Poll::Pending }).await;
+        *self.0.lock() = Some(response);
+    }
+
+    fn take(&self) -> Option<Response> {
+        self.0.lock().take()
+    }
+}
 
 /// Runs a session whenever the transport wants more bytes.
 ///
@@ -21,7 +43,7 @@ pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>
 /// responses and reads no further requests until there is room again.
 pub(super) struct StreamBody {
     state: State,
-    responses: mpsc::Receiver<Response>,
+    slot: Slot,
     outgoing: Option<Outgoing>,
 }
 
@@ -32,8 +54,8 @@ enum State {
 }
 
 impl StreamBody {
-    pub(super) fn new(driver: Driver, responses: mpsc::Receiver<Response>) -> Self {
-        Self { state: State::Running(driver), responses, outgoing: None }
+    pub(super) fn new(driver: Driver, slot: Slot) -> Self {
+        Self { state: State::Running(driver), slot, outgoing: None }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -42,8 +64,8 @@ impl StreamBody {
                 return Poll::Ready(Some(piece));
             }
             self.outgoing = None;
-            if let Poll::Ready(Some(response)) = self.responses.poll_recv(cx) {
-                self.send(response);
+            if let Some(response) = self.slot.take() {
+                self.send(&response);
                 continue;
             }
             let State::Running(driver) = &mut self.state else {
@@ -53,14 +75,14 @@ impl StreamBody {
                 self.state = State::Ended(result);
                 continue;
             }
-            match self.responses.poll_recv(cx) {
-                Poll::Ready(Some(response)) => self.send(response),
-                Poll::Ready(None) | Poll::Pending => return Poll::Pending,
+            match self.slot.take() {
+                Some(response) => self.send(&response),
+                None => return Poll::Pending,
             }
         }
     }
 
-    fn send(&mut self, response: Response) {
+    fn send(&mut self, response: &Response) {
         match Outgoing::new(response) {
             Ok(outgoing) => self.outgoing = Some(outgoing),
             Err(error) => self.state = State::Ended(Err(Status::out_of_range(error.to_string()))),

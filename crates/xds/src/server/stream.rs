@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use canopus_proto::envoy::config::core::v3::Node;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tonic::Status;
 use tracing::info;
 
+use super::body::Slot;
 use super::decode::{RequestMessage, Requests};
 use super::{Drain, Shared};
 use crate::interest::Interest;
 use crate::plane::{ControlPlane, Peer, Refusal, Source};
 use crate::resource::ResourceSet;
-use crate::session::{Protocol, Request, Response, Session};
+use crate::session::{Protocol, Request, Session};
 use crate::types::Kind;
 
 /// Everything a stream is opened with.
@@ -23,7 +24,7 @@ pub(super) struct Stream<C: ControlPlane, M> {
     pub(super) protocol: Protocol,
     pub(super) peer: Peer,
     pub(super) requests: Requests<M>,
-    pub(super) responses: mpsc::Sender<Response>,
+    pub(super) slot: Slot,
 }
 
 impl<C, M> Stream<C, M>
@@ -84,7 +85,7 @@ where
         session.on_request(first, connected)?;
         loop {
             tokio::select! {
-                sent = send_all(&self.responses, &mut session, connected) => sent?,
+                sent = send_all(&self.slot, &mut session, connected) => sent?,
                 () = drained(&mut drain) => return Ok(()),
             }
             // A request that came with a change is answered from the world after it.
@@ -118,7 +119,7 @@ async fn connect<C: ControlPlane>(
 
 /// Hands over everything the session has to say, one response at a time as the transport takes them.
 async fn send_all<C: ControlPlane>(
-    responses: &mpsc::Sender<Response>,
+    slot: &Slot,
     session: &mut Session,
     connected: &Connected<C>,
 ) -> Result<(), Status> {
@@ -131,9 +132,7 @@ async fn send_all<C: ControlPlane>(
             return Ok(());
         };
         let started = Instant::now();
-        if responses.send(response).await.is_err() {
-            return Err(Status::cancelled("the stream was closed"));
-        }
+        slot.put(response).await;
         connected.plane.handed_over(&connected.client, started.elapsed());
     }
 }

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use canopus_base::hash::{ContentHash, Hasher};
 
 use super::Protocol;
-use crate::resource::{Difference, Resource, ResourceSet};
+use crate::resource::{Difference, Form, Resource, ResourceSet};
 
 /// The state a client has or is to have: a set, and the set whose resources it completes.
 #[derive(Clone, Debug, Default)]
@@ -124,6 +125,23 @@ impl Response {
     /// The control plane's name for itself, if it gives one with this type.
     pub fn identifier(&self) -> Option<&str> {
         self.identifier.as_deref()
+    }
+
+    /// Its resources in bytes, as `encode` makes them: a response that somebody else sends too has been encoded already.
+    pub(crate) fn encoded(&self, encode: impl FnOnce() -> Arc<[Bytes]>) -> Arc<[Bytes]> {
+        let difference = match &self.selection {
+            Selection::All => None,
+            Selection::Shared(difference) => Some(Arc::clone(difference)),
+            Selection::Own(_) => return encode(),
+        };
+        let form = Form {
+            type_url: Arc::clone(&self.type_url),
+            delta: self.protocol == Protocol::Delta,
+            difference,
+            parents: self.state.parents.as_ref().map(ResourceSet::digest),
+            with_aliases: self.with_aliases,
+        };
+        self.state.set.encoded(form, encode)
     }
 
     /// The size of all resources, without the message around them.

@@ -262,7 +262,7 @@ fn inline(content: String) -> DataSource {
 /// The response as it arrives on the other side.
 fn travelled(response: Response) -> Update {
     let protocol = response.protocol();
-    let bytes: Vec<u8> = wire::Outgoing::new(response).unwrap().flatten().collect();
+    let bytes: Vec<u8> = wire::Outgoing::new(&response).unwrap().flatten().collect();
     let message = &bytes[5..];
     match protocol {
         Protocol::Sotw => decoded::<canopus_proto::envoy::service::discovery::v3::DiscoveryResponse>(message),
