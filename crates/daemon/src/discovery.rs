@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use canopus_engine::{Batch, Engine};
@@ -58,6 +58,9 @@ const SCOPES: &[Scope] = &[
 ];
 
 const MESH: &str = "Mesh";
+
+/// Threads that generate, or wait for files and names, beside those that serve.
+const MOST_BLOCKING_THREADS: usize = 64;
 
 /// Flags that manifests for istiod give and that change nothing here.
 #[derive(Args, Debug)]
@@ -141,7 +144,13 @@ pub fn main(args: DiscoveryArgs) -> ExitCode {
         Ok(guard) => guard,
         Err(error) => return fail(&error.into()),
     };
-    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+    // A rush of proxies has many threads started, each of which keeps memory at hand for as long as it lives.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .max_blocking_threads(MOST_BLOCKING_THREADS)
+        .thread_keep_alive(Duration::from_secs(1))
+        .build();
+    let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error.into()),
     };
