@@ -22,7 +22,7 @@ pub(crate) fn all(ctx: &Ctx<'_>) -> Vec<Resource> {
         let near = workloads.iter().zip(encoded.iter()).filter(|(workload, _)| is_near(workload));
         addresses.extend(near.map(|(_, address)| address.clone()));
     });
-    addresses.extend(workload::beyond(ctx).iter().map(|workload| of_workload(workload)));
+    addresses.extend(workload::beyond(ctx).iter().map(of_workload));
     if settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {
         // What a service is depends on all clusters then.
         addresses.extend(service::all(ctx).into_iter().map(of_service));
