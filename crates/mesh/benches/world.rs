@@ -1,7 +1,8 @@
 //! What a world costs: to build, to keep, and to change.
 //!
 //! Prints three tables: building (time on one core, memory), the same edits in worlds of growing size, and a soak of random
-//! edits whose result is compared with a world built from scratch.
+//! edits whose result is compared with a world built from scratch. `--services N` makes one size, `--only TEXT` one kind of edit,
+//! `--repeats N` more of each, `--edits N` a longer soak, and `--queries` says which queries an edit runs.
 #![expect(clippy::print_stdout, reason = "its tables are what it is for")]
 #![expect(clippy::unwrap_used, reason = "a benchmark that cannot build its world has failed")]
 
