@@ -61,7 +61,7 @@ impl Query for Facts {
         ctx.get::<ServicesBehind>(&view);
         proxy_config(ctx, &view);
         let scope = scope::scope(ctx, &view);
-        for service in scope::services(ctx, &view).iter() {
+        for service in &scope::services(ctx, &view) {
             know(ctx, &view, &service.host);
             let key = service.key();
             ctx.get::<Endpoints>(&key);

@@ -35,7 +35,7 @@ impl Query for NameTables {
 fn table(env: &Env<'_>) -> NameTable {
     let mut table = BTreeMap::new();
     for listener in &scope(env.ctx, env.view).listeners {
-        for service in listener.services.iter() {
+        for service in &listener.services {
             add(env, service, &mut table);
         }
     }

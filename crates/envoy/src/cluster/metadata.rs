@@ -29,9 +29,7 @@ impl Metadata {
 
     /// The services it leads to.
     pub(super) fn add_services<'a>(&mut self, services: impl IntoIterator<Item = &'a Service>) {
-        self.set("services", |value| {
-            metadata::list(value, services, |value, service| describe(value, service));
-        });
+        self.set("services", |value| metadata::list(value, services, describe));
     }
 
     /// A fact that is true.

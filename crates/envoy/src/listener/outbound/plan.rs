@@ -163,7 +163,7 @@ impl Planner<'_> {
         if let Some(written) = written {
             let port = sidecar_port(written);
             if self.allows(&binding, &port) {
-                for service in listener.services.iter() {
+                for service in &listener.services {
                     self.add(Request::new(service, &port, binding.clone(), &listener.virtual_services));
                 }
             }
@@ -171,7 +171,7 @@ impl Planner<'_> {
         }
         // Who is on a port that the Sidecar lists is decided; this is for all other ports.
         self.slots.values_mut().flat_map(BTreeMap::values_mut).for_each(|slot| slot.entry.locked = true);
-        for service in listener.services.iter() {
+        for service in &listener.services {
             for port in &service.ports {
                 if !self.allows(&binding, port) {
                     continue;
