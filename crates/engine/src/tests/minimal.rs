@@ -77,7 +77,7 @@ fn one_change_runs_a_constant_number_of_queries_whatever_the_size_of_the_world()
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4 * ProptestConfig::default().cases))]
+    #![proptest_config(ProptestConfig::with_cases(40 * ProptestConfig::default().cases))]
 
     /// A query runs if and only if it is needed and new, or needed and something it read has changed.
     #[test]

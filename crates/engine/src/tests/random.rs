@@ -102,7 +102,7 @@ fn changed(roots: &BTreeMap<u8, Root<Run>>, before: &Values, after: &Values) -> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4 * ProptestConfig::default().cases))]
+    #![proptest_config(ProptestConfig::with_cases(40 * ProptestConfig::default().cases))]
 
     #[test]
     fn results_and_changed_roots_are_those_of_a_world_from_scratch(

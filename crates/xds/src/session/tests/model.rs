@@ -294,7 +294,7 @@ fn run(protocol: Protocol, ops: Vec<Op>) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::with_cases(2560))]
 
     #[test]
     fn delta_client_has_the_state_of_the_world(ops in ops(false)) {
