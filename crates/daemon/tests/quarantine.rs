@@ -21,30 +21,24 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A patch that Envoy takes only if the header has a name.
 fn route_filter(header: &str) -> String {
-    format!(
-        "
-apiVersion: networking.istio.io/v1alpha3
-kind: EnvoyFilter
-metadata: {{name: sticky, namespace: demo}}
-spec:
-  workloadSelector: {{labels: {{istio: ingressgateway}}}}
-  configPatches:
-  - applyTo: HTTP_ROUTE
-    match: {{context: GATEWAY}}
-    patch:
-      operation: MERGE
-      value: {{route: {{hash_policy: [{{header: {{header_name: \"{header}\"}}}}]}}}}
-"
+    patch_of_routes(
+        "sticky",
+        &format!("{{route: {{hash_policy: [{{header: {{header_name: \"{header}\"}}}}]}}}}"),
     )
 }
 
 /// Another patch of routes that Envoy takes only if the header has a name.
 fn header_filter(header: &str) -> String {
+    let header = format!("{{key: \"{header}\", value: tagged}}");
+    patch_of_routes("tagged", &format!("{{request_headers_to_add: [{{header: {header}}}]}}"))
+}
+
+fn patch_of_routes(name: &str, value: &str) -> String {
     format!(
         "
 apiVersion: networking.istio.io/v1alpha3
 kind: EnvoyFilter
-metadata: {{name: tagged, namespace: demo}}
+metadata: {{name: {name}, namespace: demo}}
 spec:
   workloadSelector: {{labels: {{istio: ingressgateway}}}}
   configPatches:
@@ -52,7 +46,7 @@ spec:
     match: {{context: GATEWAY}}
     patch:
       operation: MERGE
-      value: {{request_headers_to_add: [{{header: {{key: \"{header}\", value: tagged}}}}]}}
+      value: {value}
 "
     )
 }
