@@ -28,7 +28,7 @@ use crate::debug::Debug;
 use crate::envoy_filters;
 use crate::http;
 use crate::jwks::KeyKeeper;
-use crate::metrics::{AdmissionMetrics, Metrics};
+use crate::metrics::{AdmissionMetrics, CallMetrics, Metrics};
 use crate::pace::Pace;
 use crate::push::{Cause, Dispatcher, Observer, Reason, Revisions, Stamp};
 use crate::quarantine::Warden;
@@ -256,7 +256,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         Admission { metrics: Arc::new(AdmissionMetrics::new(&registry)), tracer: Arc::clone(&tracer) };
     let ports = Ports {
         args: &args.ports,
-        grpc: Grpc::new(Arc::new(mesh), args.ports.options()),
+        grpc: Grpc::new(Arc::new(mesh), args.ports.options()).counting(CallMetrics::new(&registry)),
         certificates: Certificates::new(&args.ports.tls, &names, dispatcher.engine())?,
         served: http::Served {
             readiness: readiness.clone(),

@@ -3,8 +3,11 @@
 //! [`Metrics`] is told what happens on the push path; [`collect_model`] looks at the mesh whenever somebody asks.
 
 mod admission;
+mod calls;
+mod certificate;
 mod clients;
 mod events;
+mod mishaps;
 mod model;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -24,7 +27,11 @@ use canopus_xds::{Code, SessionEvent, types};
 use parking_lot::Mutex;
 
 pub use admission::AdmissionMetrics;
+pub(crate) use calls::Call;
+pub use calls::CallMetrics;
 pub use model::collect_model;
+
+use calls::code_name;
 
 use crate::push::{Connection, ConnectionId, Observer, Push, Stamp};
 
@@ -145,8 +152,7 @@ impl Metrics {
         self.rejects.with([&label(type_url)]).inc();
         let family = self.rejects_of.iter().find(|(own, _)| *own == type_url);
         if let Some((_, family)) = family {
-            let code = format!("{:?}", Code::from(code));
-            family.with([&code, &connection.proxy.id.id]).add(1.0);
+            family.with([code_name(Code::from(code)), &connection.proxy.id.id]).add(1.0);
         }
     }
 }
@@ -219,7 +225,7 @@ impl Observer for Metrics {
         self.clients.with([version(connection)]).add(-1.0);
         for (_, family) in &self.rejects_of {
             for code in [Code::Internal, Code::InvalidArgument, Code::Unknown] {
-                family.remove([&format!("{code:?}"), &connection.proxy.id.id]);
+                family.remove([code_name(code), &connection.proxy.id.id]);
             }
         }
     }

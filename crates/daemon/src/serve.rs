@@ -3,6 +3,7 @@
 mod admission;
 mod call;
 pub(crate) mod certificates;
+mod counted;
 pub mod grpc;
 mod health;
 pub(crate) mod ports;

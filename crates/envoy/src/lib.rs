@@ -26,7 +26,7 @@ pub mod name_table;
 pub mod names;
 mod network;
 mod pieces;
-mod provider;
+pub mod provider;
 mod proximity;
 pub mod proxyless;
 pub mod resources;

@@ -8,10 +8,11 @@ pub(crate) mod metrics;
 pub(crate) mod peer_metadata;
 pub(crate) mod tracing;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_mesh::service::Service;
-use canopus_mesh::telemetry::{Applicable, Side, Telemetries};
+use canopus_mesh::telemetry::{Applicable, Side, Telemetries, logging, tracing as traces};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 
 use crate::env::{Class, Env};
@@ -32,4 +33,18 @@ pub(crate) fn side(class: Class) -> Side {
 /// The provider of this name, in any letter case.
 fn provider<'a>(env: &'a Env<'_>, name: &str) -> Option<&'a ExtensionProvider> {
     env.mesh().extension_providers.iter().find(|provider| provider.name.eq_ignore_ascii_case(name))
+}
+
+/// The providers that get access logs or traces of either side.
+pub(crate) fn in_force<'a>(env: &'a Env<'_>) -> Vec<&'a ExtensionProvider> {
+    let applicable = applicable(env);
+    let defaults = env.mesh().default_providers.clone().unwrap_or_default();
+    let mut names = BTreeSet::new();
+    for side in [Side::Client, Side::Server] {
+        let logs = logging::merge(&applicable.logging, &defaults.access_logging, side);
+        names.extend(logs.into_iter().filter(|(_, log)| !log.disabled).map(|(name, _)| name));
+        let traces = traces::merge(&applicable.tracing, &defaults.tracing, side);
+        names.extend(traces.filter(|traces| !traces.disabled).and_then(|traces| traces.provider));
+    }
+    names.iter().filter_map(|name| provider(env, name)).collect()
 }

@@ -6,6 +6,7 @@
 //!
 //! Must not know how Canopus works: it serves the tests of every crate, so it depends on none of them.
 
+mod call;
 mod consul;
 mod echo;
 mod envoy;
@@ -20,6 +21,7 @@ mod process;
 mod relay;
 mod tool;
 
+pub use call::grpc_call;
 pub use consul::Consul;
 pub use echo::{Echo, Echoed};
 pub use envoy::Envoy;

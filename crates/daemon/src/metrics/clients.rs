@@ -84,7 +84,7 @@ impl<'a> Census<'a> {
 }
 
 /// The names a client asks for one by one.
-fn names(connection: &Connection, type_url: &str) -> Option<Names> {
+pub(super) fn names(connection: &Connection, type_url: &str) -> Option<Names> {
     connection.status(type_url)?.interest?.names().cloned()
 }
 

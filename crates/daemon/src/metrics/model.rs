@@ -22,15 +22,18 @@ use canopus_runtime::metrics::{Collected, Registry};
 
 use super::clients;
 use super::events::pods_behind;
+use super::mishaps::Mishaps;
 use crate::push::Dispatcher;
 
 /// Has the registry look at the mesh behind a dispatcher at each scrape.
 pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>) {
     let dispatcher: Weak<Dispatcher> = Arc::downgrade(dispatcher);
     let pending_before = AtomicBool::new(false);
+    let mishaps = Mishaps::new(registry);
     registry.collect(move |collected| {
         if let Some(dispatcher) = dispatcher.upgrade() {
             collect(collected, &dispatcher, &pending_before);
+            mishaps.look(&dispatcher.engine().snapshot(), &dispatcher.connections().all());
         }
     });
 }

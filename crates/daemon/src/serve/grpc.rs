@@ -20,10 +20,12 @@ use tonic::transport::server::Connected;
 use tower_service::Service;
 use tracing::debug;
 
+use super::counted::{self, Open};
 use super::health::{self, Health};
 use super::reflection;
 use super::tls::{self, Acceptor};
 use crate::control_plane::Mesh;
+use crate::metrics::CallMetrics;
 
 /// Who is at the far end of a connection, as the transport knows it; one of the extensions of each request.
 #[derive(Clone, Debug)]
@@ -41,6 +43,7 @@ pub struct Grpc {
     health: Health,
     stopping: Arc<watch::Sender<bool>>,
     options: Options,
+    calls: Option<Arc<CallMetrics>>,
 }
 
 impl Grpc {
@@ -49,7 +52,13 @@ impl Grpc {
         let stopping = watch::Sender::new(false);
         let health = Health { readiness: mesh.readiness().cloned(), stopping: stopping.subscribe() };
         let ads = AdsService::new(mesh, options.clone());
-        Self { ads, health, stopping: Arc::new(stopping), options }
+        Self { ads, health, stopping: Arc::new(stopping), options, calls: None }
+    }
+
+    /// The same, with calls counted.
+    #[must_use]
+    pub fn counting(self, calls: CallMetrics) -> Self {
+        Self { calls: Some(Arc::new(calls)), ..self }
     }
 
     /// Serves without TLS until `shutdown`, then ends the streams and waits for them.
@@ -81,6 +90,19 @@ impl Grpc {
     pub(crate) fn drain(&self) {
         self.stopping.send_replace(true);
         self.ads.drain();
+    }
+
+    /// Has the service that is called answer.
+    fn answer(&mut self, request: Request<Body>) -> Answer<Body> {
+        let path = request.uri().path();
+        if path.starts_with(health::PREFIX) {
+            let health = self.health.clone();
+            return Box::pin(async move { Ok(health::answer(request, health).await) });
+        }
+        if path.starts_with(reflection::PREFIX) {
+            return Box::pin(async move { Ok(reflection::answer(request).await) });
+        }
+        Box::pin(self.ads.call(request))
     }
 
     /// Serves these connections until `shutdown`, then ends the streams and waits for them.
@@ -132,15 +154,11 @@ impl Service<Request<Body>> for Grpc {
     }
 
     fn call(&mut self, request: Request<Body>) -> Answer<Body> {
-        let path = request.uri().path();
-        if path.starts_with(health::PREFIX) {
-            let health = self.health.clone();
-            return Box::pin(async move { Ok(health::answer(request, health).await) });
-        }
-        if path.starts_with(reflection::PREFIX) {
-            return Box::pin(async move { Ok(reflection::answer(request).await) });
-        }
-        Box::pin(self.ads.call(request))
+        let call = self.calls.as_ref().and_then(|calls| calls.begin(request.uri().path()));
+        let Some(call) = call.map(Arc::new) else { return self.answer(request) };
+        let open = Open::new(Arc::clone(&call));
+        let answer = self.answer(request.map(|body| counted::requests(&call, body)));
+        Box::pin(async { answer.await.map(|response| open.answered(response)) })
     }
 }
 

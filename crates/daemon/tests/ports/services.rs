@@ -1,62 +1,11 @@
 //! Health and reflection beside xDS, with and without TLS.
 
 use anyhow::Result;
-use bytes::{Buf as _, BufMut as _, Bytes};
 use canopus_runtime::ready::Readiness;
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::transport::Channel;
-use tonic::{Code, Request, Status};
+use canopus_testkit::grpc_call as call;
+use tonic::Code;
 
 use crate::{SHOP, Server};
-
-/// Messages as bytes.
-#[derive(Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
-}
-
-/// The first answer to a call with one message.
-async fn call(channel: Channel, path: &'static str, message: &'static [u8]) -> Result<Bytes, Status> {
-    let mut client = tonic::client::Grpc::new(channel);
-    client.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
-    let messages = tokio_stream::once(Bytes::from_static(message));
-    let path = PathAndQuery::from_static(path);
-    let response = client.streaming(Request::new(messages), path, Raw).await?;
-    response.into_inner().message().await?.ok_or_else(|| Status::unknown("there is no answer"))
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_is_told_to_anybody_on_either_port() -> Result<()> {
@@ -64,14 +13,14 @@ async fn health_is_told_to_anybody_on_either_port() -> Result<()> {
     let guard = readiness.register("something");
     let server = Server::start_with(|mesh| mesh.guarded(readiness, 0.0)).await?;
     let check = "/grpc.health.v1.Health/Check";
-    assert_eq!(call(server.plain_channel().await?, check, b"").await?[..], *b"\x08\x02");
+    assert_eq!(call(server.plain_channel().await?, check, &b""[..]).await?[..], *b"\x08\x02");
     guard.ready();
-    assert_eq!(call(server.plain_channel().await?, check, b"").await?[..], *b"\x08\x01");
+    assert_eq!(call(server.plain_channel().await?, check, &b""[..]).await?[..], *b"\x08\x01");
     assert_eq!(
-        call(server.channel(&[]).await?, "/grpc.health.v1.Health/Watch", b"").await?[..],
+        call(server.channel(&[]).await?, "/grpc.health.v1.Health/Watch", &b""[..]).await?[..],
         *b"\x08\x01"
     );
-    let unknown = call(server.channel(&[]).await?, check, b"\x0a\x01x").await.unwrap_err();
+    let unknown = call(server.channel(&[]).await?, check, &b"\x0a\x01x"[..]).await.unwrap_err();
     assert_eq!(unknown.code(), Code::NotFound);
     server.serves_others().await
 }
@@ -83,17 +32,17 @@ async fn services_are_described_in_either_version() -> Result<()> {
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     ] {
-        let list = call(server.plain_channel().await?, path, b"\x3a\x01*").await?;
+        let list = call(server.plain_channel().await?, path, &b"\x3a\x01*"[..]).await?;
         let listed = String::from_utf8_lossy(&list);
         assert!(listed.contains("envoy.service.discovery.v3.AggregatedDiscoveryService"), "{listed}");
-        let file = b"\x1a\x24envoy/service/discovery/v3/ads.proto";
+        let file = &b"\x1a\x24envoy/service/discovery/v3/ads.proto"[..];
         let described = call(server.channel(&[SHOP]).await?, path, file).await?;
         assert!(String::from_utf8_lossy(&described).contains("StreamAggregatedResources"));
     }
     let nonsense = call(
         server.plain_channel().await?,
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
-        b"\xff",
+        &b"\xff"[..],
     );
     assert_eq!(nonsense.await.unwrap_err().code(), Code::InvalidArgument);
     server.serves_others().await

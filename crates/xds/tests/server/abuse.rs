@@ -1,13 +1,13 @@
 //! Clients that do not behave.
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use canopus_proto::Message;
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse};
+use canopus_testkit::grpc_call;
 use canopus_xds::client::AdsStream;
 use canopus_xds::server::Options;
 use canopus_xds::session::{Limits, Protocol};
 use canopus_xds::types::{CLUSTER, ENDPOINT, LISTENER};
-use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
@@ -101,7 +101,7 @@ async fn too_many_names_exhaust_resources() {
 async fn unknown_method_is_unimplemented() {
     let server = Served::new().await;
     let path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Other";
-    let status = call(server.channel(), path, Bytes::new()).await.unwrap_err();
+    let status = grpc_call(server.channel(), path, Bytes::new()).await.unwrap_err();
     assert_eq!(status.code(), Code::Unimplemented);
 }
 
@@ -116,58 +116,6 @@ async fn open(
 
 /// Sends bytes as the first message of a delta stream and waits for the first answer.
 async fn raw(channel: Channel, message: Bytes) -> Result<DeltaDiscoveryResponse, Status> {
-    call(channel, DELTA, message).await
-}
-
-async fn call(
-    channel: Channel,
-    path: &'static str,
-    message: Bytes,
-) -> Result<DeltaDiscoveryResponse, Status> {
-    let mut grpc = tonic::client::Grpc::new(channel);
-    grpc.ready().await.unwrap();
-    let messages = tokio_stream::iter([message]);
-    let request = tonic::Request::new(messages);
-    let responses = grpc.streaming(request, path.parse().unwrap(), Raw).await?;
-    let first = responses.into_inner().message().await?;
-    first.ok_or_else(|| Status::ok("the stream ended"))
-}
-
-/// Sends bytes as they are.
-#[derive(Clone, Default)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = DeltaDiscoveryResponse;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, item: Bytes, out: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        out.put(item);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = DeltaDiscoveryResponse;
-    type Error = Status;
-
-    fn decode(&mut self, bytes: &mut DecodeBuf<'_>) -> Result<Option<DeltaDiscoveryResponse>, Status> {
-        let bytes = bytes.copy_to_bytes(bytes.remaining());
-        Ok(Some(DeltaDiscoveryResponse::decode(bytes).unwrap()))
-    }
+    let answer = grpc_call(channel, DELTA, message).await?;
+    Ok(DeltaDiscoveryResponse::decode(answer).unwrap())
 }

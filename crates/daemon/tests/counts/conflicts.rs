@@ -1,23 +1,8 @@
 //! What objects keep a proxy from is counted while it lasts, under Istio's names.
 
-#![allow(dead_code, reason = "the local mesh is shared with others")]
+use anyhow::Result;
 
-#[path = "../support/local_mesh.rs"]
-mod local_mesh;
-
-use std::path::Path;
-use std::time::Duration;
-
-use anyhow::{Context as _, Result, ensure};
-use canopus_proto::envoy::config::core::v3::Node;
-use canopus_testkit::eventually;
-use canopus_xds::client::AdsClient;
-use canopus_xds::session::Protocol;
-use canopus_xds::types;
-use local_mesh::LocalMesh;
-use tonic::transport::Endpoint;
-
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::{FILE, Lab};
 
 /// Every gauge, with what it is while [`CONFLICTS`] last.
 const GAUGES: [(&str, &str); 7] = [
@@ -111,51 +96,16 @@ spec:
   endpoints: [{address: 10.0.0.1}]
 ";
 
-struct Lab {
-    mesh: LocalMesh,
-}
-
-impl Lab {
-    async fn open(documents: &str) -> Result<Self> {
-        let canopusd = Path::new(env!("CARGO_BIN_EXE_canopusd"));
-        Ok(Self { mesh: LocalMesh::start(canopusd, "all.yaml", documents).await? })
-    }
-
-    /// Connects a sidecar that asks for everything it is told of, for as long as the answer is kept.
-    async fn sidecar(&self) -> Result<tokio::task::JoinHandle<()>> {
-        let node =
-            Node { id: "sidecar~10.0.0.1~app.demo~demo.svc.cluster.local".to_owned(), ..Node::default() };
-        let channel = Endpoint::from_shared(format!("http://{}", self.mesh.xds))?.connect().await?;
-        let mut client = AdsClient::new(channel, Protocol::Delta, node);
-        client.follower_mut().watch_everything(types::CLUSTER);
-        client.follower_mut().watch_everything(types::LISTENER);
-        client.follower_mut().follow_references();
-        Ok(tokio::spawn(async move { while let Ok(Some(_)) = client.step().await {} }))
-    }
-
-    /// Waits until each gauge has its value.
-    async fn gauges_are(&self, expected: &[(&str, &str)]) -> Result<()> {
-        let counted = eventually("the counts", PATIENCE, async || {
-            for (name, value) in expected {
-                let counted = self.mesh.metric(name).await?;
-                ensure!(counted == *value, "{name} is {counted}, not {value}");
-            }
-            Ok(())
-        });
-        counted.await.with_context(|| format!("the log of canopusd:\n{}", self.mesh.log()))
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn conflicts_are_counted_while_they_last_and_somebody_is_concerned() -> Result<()> {
     let lab = Lab::open(CONFLICTS).await?;
     let nobody =
         GAUGES.map(|(name, value)| (name, if name == "pilot_destrule_subsets" { value } else { "0" }));
-    lab.gauges_are(&nobody).await?;
+    lab.counts_are(&nobody).await?;
     let sidecar = lab.sidecar().await?;
-    lab.gauges_are(&GAUGES).await?;
-    lab.mesh.write("all.yaml", MENDED)?;
-    lab.gauges_are(&GAUGES.map(|(name, _)| (name, "0"))).await?;
+    lab.counts_are(&GAUGES).await?;
+    lab.mesh.write(FILE, MENDED)?;
+    lab.counts_are(&GAUGES.map(|(name, _)| (name, "0"))).await?;
     sidecar.abort();
     Ok(())
 }
@@ -164,9 +114,9 @@ async fn conflicts_are_counted_while_they_last_and_somebody_is_concerned() -> Re
 async fn workload_that_no_service_selects_is_counted() -> Result<()> {
     let lab = Lab::open(&MENDED.replace("10.0.0.1", "10.0.0.2")).await?;
     let sidecar = lab.sidecar().await?;
-    lab.gauges_are(&[("pilot_no_ip", "1")]).await?;
-    lab.mesh.write("all.yaml", MENDED)?;
-    lab.gauges_are(&[("pilot_no_ip", "0")]).await?;
+    lab.counts_are(&[("pilot_no_ip", "1")]).await?;
+    lab.mesh.write(FILE, MENDED)?;
+    lab.counts_are(&[("pilot_no_ip", "0")]).await?;
     sidecar.abort();
     Ok(())
 }
