@@ -38,7 +38,7 @@ impl Core {
         let roots = marks.roots(&draft.world);
         // Moved there and back: a copy would have to be unshared again, node by node.
         let mut stage = self.stage(std::mem::take(&mut draft.world), marks, Arc::<Jobs>::default());
-        self.resolve_all(&stage, &roots);
+        stage.get_all(&roots);
         draft.world = std::mem::take(&mut stage.world);
 
         let finished = stage.jobs.take_finished();

@@ -1,12 +1,11 @@
 //! The published stage and the one writer that replaces it.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::adopt::Adoption;
+use crate::crew::Crew;
 use crate::evict::Idle;
 use crate::graph::Draft;
 use crate::intern::Registry;
@@ -16,9 +15,6 @@ use crate::stage::Stage;
 use crate::stats::Counters;
 use crate::world::World;
 use crate::{Options, Subject};
-
-/// Queries that make up for starting a thread.
-const PER_THREAD: usize = if cfg!(test) { 1 } else { 8 };
 
 /// Guards dropped since the last edit, beyond which the next drop cleans up.
 const MANY_RELEASED: usize = 256;
@@ -31,6 +27,7 @@ pub(crate) struct Core {
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) options: Options,
+    crew: Arc<Crew>,
     current: RwLock<Arc<Stage>>,
     pub(crate) writer: Mutex<Writer>,
     /// Queries whose guards were dropped; a drop never waits for the writer.
@@ -45,16 +42,19 @@ pub(crate) struct Writer {
 impl Core {
     pub(crate) fn new(options: Options, registry: Arc<Registry>, world: World, idle: Idle) -> Self {
         let counters = Arc::new(Counters::default());
+        let crew = Arc::new(Crew::new(options.threads.saturating_sub(1)));
         let stage = Stage {
             world,
             marks: Marks::default(),
             jobs: Arc::default(),
             registry: Arc::clone(&registry),
             counters: Arc::clone(&counters),
+            crew: Arc::clone(&crew),
         };
         Self {
             registry,
             counters,
+            crew,
             current: RwLock::new(Arc::new(stage)),
             writer: Mutex::new(Writer { idle }),
             released: Mutex::default(),
@@ -68,7 +68,7 @@ impl Core {
 
     pub(crate) fn stage(&self, world: World, marks: Marks, jobs: Arc<Jobs>) -> Stage {
         let (registry, counters) = (Arc::clone(&self.registry), Arc::clone(&self.counters));
-        Stage { world, marks, jobs, registry, counters }
+        Stage { world, marks, jobs, registry, counters, crew: Arc::clone(&self.crew) }
     }
 
     /// Shows a world to everybody; for the writer.
@@ -88,24 +88,6 @@ impl Core {
 
     fn has_many_jobs(&self, stage: &Stage) -> bool {
         stage.jobs.len() > stage.jobs.untaken() + self.options.idle + MANY_JOBS
-    }
-
-    /// Brings queries up to date on a stage, in parallel if there are many.
-    pub(crate) fn resolve_all(&self, stage: &Stage, queries: &[Subject]) {
-        let next = AtomicUsize::new(0);
-        let work = || {
-            while let Some(query) = queries.get(next.fetch_add(1, Ordering::Relaxed)) {
-                stage.get(query);
-            }
-        };
-        let helpers = self.options.threads.saturating_sub(1).min(queries.len() / PER_THREAD);
-        thread::scope(|scope| {
-            for _ in 0..helpers {
-                // Without helpers the work is still done below.
-                let _ = thread::Builder::new().spawn_scoped(scope, work);
-            }
-            work();
-        });
     }
 
     /// Notes a dropped guard and cleans up now and then.

@@ -4,6 +4,7 @@ use std::cell::OnceCell;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
+use crate::eval::Asker;
 use crate::frame::Frame;
 use crate::intern::NodeId;
 use crate::stage::Stage;
@@ -37,19 +38,27 @@ impl<'a> Ctx<'a> {
 
     /// The value of another query; if that has none, the asking query ends here with the same error.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Arc<Q::Value> {
-        self.resolve::<Q>(key).unwrap_or_else(|failure| resume_unwind(Box::new(Aborted(failure))))
+        self.resolve_key::<Q>(key).unwrap_or_else(abort)
     }
 
     /// The value of another query or why it has none, for a caller that can do without it.
     ///
     /// A query that is itself part of a cycle never sees that cycle's error: it ends with it.
     pub fn try_get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
-        self.resolve::<Q>(key).map_err(|failure| {
+        self.resolve_key::<Q>(key).map_err(|failure| {
             if failure.cycle_of(self.frame.id()).is_some() {
-                resume_unwind(Box::new(Aborted(failure)));
+                return abort(failure);
             }
             failure.error.clone()
         })
+    }
+
+    /// The values of another query for many keys, in their order: [`Ctx::get`] of each, evaluated in parallel.
+    pub fn get_all<Q: Query>(&self, keys: &[Q::Key]) -> Vec<Arc<Q::Value>> {
+        let intern = |key| self.stage.registry.intern::<Memo<Q>>(key);
+        let queries: Vec<Subject> = keys.iter().map(intern).collect();
+        let resolve = |query: &Subject| self.resolve(query.id(), query.clone()).unwrap_or_else(abort);
+        self.stage.helped(&queries, self.frame.site, || queries.iter().map(resolve).collect())
     }
 
     pub(crate) fn new(stage: &'a Stage, frame: &'a Frame<'a>) -> Self {
@@ -68,14 +77,16 @@ impl<'a> Ctx<'a> {
         id
     }
 
-    fn resolve<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, Arc<Failure>> {
+    fn resolve_key<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, Arc<Failure>> {
         let interned = self.stage.registry.interned::<Memo<Q>>(key);
-        let id = interned.id();
-        let subject = Subject(interned);
-        let resolved = self.stage.resolve(id, &subject, Some(self.frame));
+        self.resolve(interned.id(), Subject(interned))
+    }
+
+    fn resolve<V: Send + Sync + 'static>(&self, id: NodeId, query: Subject) -> Result<Arc<V>, Arc<Failure>> {
+        let resolved = self.stage.resolve(id, &query, Asker::Query(self.frame));
         self.frame.add_hits(u64::from(resolved.hit));
         // Only now, so that it can be handed over: what is being read is no part of what has been.
-        self.frame.record(subject);
+        self.frame.record(query);
         match resolved.outcome {
             Outcome::Value(value) => Ok(typed(value)),
             Outcome::Failure(failure) => {
@@ -87,6 +98,11 @@ impl<'a> Ctx<'a> {
             }
         }
     }
+}
+
+/// Ends the query that asked with the failure of the one it asked for.
+fn abort<V>(failure: Arc<Failure>) -> V {
+    resume_unwind(Box::new(Aborted(failure)))
 }
 
 /// Unwinding payload of a query that ends because one it needs has no value.

@@ -190,6 +190,20 @@ impl Snapshot {
         resolved.outcome.into_result()
     }
 
+    /// The values of a query for many keys, in their order; as [`Snapshot::get`] of each, but evaluated in parallel.
+    pub fn get_all<Q: Query>(
+        &self,
+        keys: impl IntoIterator<Item = Q::Key>,
+    ) -> Result<Vec<Arc<Q::Value>>, QueryError> {
+        let intern = |key| self.stage.registry.intern::<Memo<Q>>(&key);
+        let queries: Vec<_> = keys.into_iter().map(intern).collect();
+        let resolved = self.stage.get_all(&queries);
+        let hits = resolved.iter().filter(|resolved| resolved.hit).count();
+        self.stage.counters.add_hits(hits as u64);
+        self.core.tidy_if_many(&self.stage);
+        resolved.into_iter().map(|resolved| resolved.outcome.into_result()).collect()
+    }
+
     /// The value of an input, read from outside any query.
     pub fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
         self.stage.read::<I>(key)

@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
+use crate::crew::Site;
 use crate::ctx::Aborted;
 use crate::frame::Frame;
 use crate::intern::NodeId;
@@ -29,22 +30,52 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
+    fn from_memo(memo: &Memo) -> Self {
+        Self { outcome: memo.outcome.clone(), changed: false, hit: true }
+    }
+
     fn from_done(done: &Done, hit: bool) -> Self {
         Self { outcome: done.outcome.clone(), changed: done.changed, hit }
+    }
+}
+
+/// Who asks for a query.
+#[derive(Clone, Copy)]
+pub(crate) enum Asker<'a> {
+    /// A query that is being evaluated on this thread.
+    Query(&'a Frame<'a>),
+    /// Nobody whose evaluation this thread makes.
+    Outside(&'a dyn Site),
+}
+
+impl<'a> Asker<'a> {
+    pub(crate) fn frame(self) -> Option<&'a Frame<'a>> {
+        match self {
+            Self::Query(frame) => Some(frame),
+            Self::Outside(_) => None,
+        }
+    }
+
+    /// Where helpers can be started.
+    pub(crate) fn site(self) -> &'a dyn Site {
+        match self {
+            Self::Query(frame) => frame.site,
+            Self::Outside(site) => site,
+        }
     }
 }
 
 impl Stage {
     /// The result of a query, whose id is given apart as it is mostly all that is needed; evaluated here or awaited if
     /// there is none yet.
-    pub(crate) fn resolve(&self, id: NodeId, subject: &Subject, asker: Option<&Frame<'_>>) -> Resolved {
+    pub(crate) fn resolve(&self, id: NodeId, subject: &Subject, asker: Asker<'_>) -> Resolved {
         let old = self.world.memo(id);
         if let Some(memo) = old.filter(|_| !self.marks.suspects(id)) {
-            return Resolved { outcome: memo.outcome.clone(), changed: false, hit: true };
+            return Resolved::from_memo(memo);
         }
         match self.jobs.claim(subject) {
             Claim::Mine(job) => self.evaluate(job, old, asker),
-            Claim::Theirs(job) => match self.jobs.wait(&job, asker) {
+            Claim::Theirs(job) => match self.jobs.wait(&job, asker.frame()) {
                 Ok(done) => Resolved::from_done(done, true),
                 Err(members) => {
                     let outcome = Outcome::Failure(self.cycle(&members));
@@ -54,34 +85,29 @@ impl Stage {
         }
     }
 
-    /// The result of a query asked for from outside any query.
-    pub(crate) fn get(&self, subject: &Subject) -> Resolved {
-        self.resolve(subject.id(), subject, None)
+    /// The result of a query, if it is there and not in doubt.
+    pub(crate) fn settled(&self, id: NodeId) -> Option<Resolved> {
+        self.world.memo(id).filter(|_| !self.marks.suspects(id)).map(Resolved::from_memo)
     }
 
-    fn evaluate(&self, job: Arc<Job>, old: Option<&Memo>, asker: Option<&Frame<'_>>) -> Resolved {
-        let Some(asker) = asker else { return self.perform(job, old, None, 0) };
-        let depth = asker.depth + 1;
-        if depth.is_multiple_of(NESTED_PER_STACK) {
-            self.perform_on_new_stack(job, old, asker, depth)
-        } else {
-            self.perform(job, old, Some(asker), depth)
+    fn evaluate(&self, job: Arc<Job>, old: Option<&Memo>, asker: Asker<'_>) -> Resolved {
+        match asker {
+            Asker::Outside(_) => self.perform(job, old, asker, 0),
+            Asker::Query(frame) if (frame.depth + 1).is_multiple_of(NESTED_PER_STACK) => {
+                self.perform_on_new_stack(job, old, frame)
+            }
+            Asker::Query(frame) => self.perform(job, old, asker, frame.depth + 1),
         }
     }
 
-    fn perform_on_new_stack(
-        &self,
-        job: Arc<Job>,
-        old: Option<&Memo>,
-        asker: &Frame<'_>,
-        depth: u32,
-    ) -> Resolved {
+    fn perform_on_new_stack(&self, job: Arc<Job>, old: Option<&Memo>, asker: &Frame<'_>) -> Resolved {
         asker.show();
         asker.job.needs(&job);
+        let (depth, site) = (asker.depth + 1, asker.site);
         thread::scope(|scope| {
             let own = Arc::clone(&job);
-            let started = thread::Builder::new().spawn_scoped(scope, || self.perform(own, old, None, depth));
-            match started {
+            let perform = || self.perform(own, old, Asker::Outside(site), depth);
+            match thread::Builder::new().spawn_scoped(scope, perform) {
                 Ok(running) => running.join().unwrap_or_else(|payload| resume_unwind(payload)),
                 Err(error) => {
                     let message = format!("nested {depth} deep and no thread to go on: {error}");
@@ -92,7 +118,7 @@ impl Stage {
         })
     }
 
-    fn perform(&self, job: Arc<Job>, old: Option<&Memo>, asker: Option<&Frame<'_>>, depth: u32) -> Resolved {
+    fn perform(&self, job: Arc<Job>, old: Option<&Memo>, asker: Asker<'_>, depth: u32) -> Resolved {
         let frame = Frame::new(&job, asker, depth);
         let done = match old {
             Some(memo) if self.still_holds(&frame, memo) => {
@@ -133,7 +159,7 @@ impl Stage {
     fn read_holds(&self, frame: &Frame<'_>, read: NodeId) -> bool {
         let Some(node) = self.world.node(read) else { return false };
         frame.check(Some(read));
-        !self.resolve(read, &node.subject, Some(frame)).changed
+        !self.resolve(read, &node.subject, Asker::Query(frame)).changed
     }
 
     fn run(&self, frame: &Frame<'_>, old: Option<&Memo>) -> Done {

@@ -7,6 +7,8 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::Subject;
+use crate::crew::Site;
+use crate::eval::Asker;
 use crate::intern::NodeId;
 use crate::job::Job;
 use crate::reads::Reads;
@@ -18,6 +20,8 @@ pub(crate) struct Frame<'a> {
     asker: Option<&'a Frame<'a>>,
     /// How deep it is nested, on this and other threads.
     pub(crate) depth: u32,
+    /// Where helpers can be started.
+    pub(crate) site: &'a dyn Site,
     /// How often something it asked for was there.
     hits: Cell<u64>,
     reads: RefCell<Reads>,
@@ -28,11 +32,12 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(job: &'a Arc<Job>, asker: Option<&'a Frame<'a>>, depth: u32) -> Self {
+    pub(crate) fn new(job: &'a Arc<Job>, asker: Asker<'a>, depth: u32) -> Self {
         Self {
             job,
-            asker,
+            asker: asker.frame(),
             depth,
+            site: asker.site(),
             hits: Cell::new(0),
             reads: RefCell::default(),
             checking: Cell::new(None),

@@ -47,6 +47,7 @@ mod adopt;
 mod apply;
 mod batch;
 mod core;
+mod crew;
 mod ctx;
 mod engine;
 mod error;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use crate::crew::Crew;
 use crate::intern::{NodeId, Registry};
 use crate::job::{Job, Jobs};
 use crate::marks::Marks;
@@ -23,6 +24,7 @@ pub(crate) struct Stage {
     pub(crate) jobs: Arc<Jobs>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) crew: Arc<Crew>,
 }
 
 impl Stage {

@@ -18,7 +18,7 @@ impl Core {
     /// Evaluates queries and keeps each up to date from a revision on at which it was.
     pub(crate) fn watch(&self, queries: &[Subject]) -> Vec<RootId> {
         let stage = self.current();
-        self.resolve_all(&stage, queries);
+        stage.get_all(queries);
         let roots = queries.chunks(PINNED_AT_ONCE).flat_map(|some| self.watch_some(some, &stage)).collect();
         self.tidy_if_many(&stage);
         roots
@@ -30,14 +30,14 @@ impl Core {
         }
         for _ in 1..ATTEMPTS {
             let stage = self.current();
-            self.resolve_all(&stage, queries);
+            stage.get_all(queries);
             if let Some(roots) = self.pin(&mut self.writer.lock(), &stage, queries) {
                 return roots;
             }
         }
         let mut writer = self.writer.lock();
         let stage = self.restart();
-        self.resolve_all(&stage, queries);
+        stage.get_all(queries);
         self.pin(&mut writer, &stage, queries)
             .expect("what is evaluated anew on the current stage can be pinned to it")
     }

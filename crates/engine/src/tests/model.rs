@@ -45,6 +45,8 @@ pub(super) enum Op {
     NamesOf(bool),
     Count,
     Get(u8),
+    /// Of so many queries, from this one on.
+    GetAll(u8, u8),
     TryGet(u8),
     GetBySum,
     SkipIfOdd,
@@ -73,6 +75,9 @@ trait Env {
     fn members(&self, bucket: bool) -> Vec<u8>;
     fn count(&self) -> usize;
     fn get(&self, query: u8) -> Result<i64, Stop>;
+    fn get_all(&self, queries: &[u8]) -> Result<Vec<i64>, Stop> {
+        queries.iter().map(|query| self.get(*query)).collect()
+    }
     fn try_get(&self, query: u8) -> Result<Option<i64>, Stop>;
     fn fail(&self) -> Stop;
 }
@@ -89,6 +94,10 @@ fn interpret(program: &[Op], env: &impl Env) -> Result<i64, Stop> {
             Op::NamesOf(bucket) => sum += env.members(*bucket).into_iter().map(i64::from).sum::<i64>(),
             Op::Count => sum += env.count() as i64,
             Op::Get(query) => sum += env.get(*query)?,
+            Op::GetAll(first, count) => {
+                let queries: Vec<u8> = (0..*count).map(|step| (first + step) % NAMES).collect();
+                sum += env.get_all(&queries)?.into_iter().sum::<i64>();
+            }
             Op::TryGet(query) => sum += env.try_get(*query)?.unwrap_or(100),
             Op::GetBySum => sum += env.get(sum.rem_euclid(NAMES.into()) as u8)?,
             Op::SkipIfOdd if sum % 2 != 0 => {
@@ -117,6 +126,9 @@ impl Env for Ctx<'_> {
     }
     fn get(&self, query: u8) -> Result<i64, Stop> {
         Ok(*Ctx::get::<Run>(self, &query))
+    }
+    fn get_all(&self, queries: &[u8]) -> Result<Vec<i64>, Stop> {
+        Ok(Ctx::get_all::<Run>(self, queries).into_iter().map(|value| *value).collect())
     }
     fn try_get(&self, query: u8) -> Result<Option<i64>, Stop> {
         Ok(Ctx::try_get::<Run>(self, &query).ok().map(|value| *value))
@@ -314,6 +326,7 @@ pub(super) fn any_op() -> impl Strategy<Value = Op> {
         1 => any::<bool>().prop_map(Op::NamesOf),
         1 => Just(Op::Count),
         4 => (0..NAMES).prop_map(Op::Get),
+        1 => (0..NAMES, 0..4u8).prop_map(|(first, count)| Op::GetAll(first, count)),
         2 => (0..NAMES).prop_map(Op::TryGet),
         1 => Just(Op::GetBySum),
         1 => Just(Op::SkipIfOdd),
