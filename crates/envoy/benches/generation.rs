@@ -17,7 +17,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::time::{Duration, Instant};
 
-use canopus_engine::{Batch, Ctx, Engine, Input, Query, Snapshot};
+use canopus_engine::{Batch, Ctx, Engine, Input, Options, Query, Snapshot};
 use canopus_envoy::bundle::References;
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
@@ -36,15 +36,16 @@ use canopus_proto::resource::Resource;
 use tikv_jemallocator::Jemalloc;
 
 use case::Case;
+use peer::{Figure, Peers};
 
 /// That of canopusd.
 #[global_allocator]
 static ALLOCATOR: Jemalloc = Jemalloc;
 
 /// How long a figure is measured for at most.
-const PATIENCE: Duration = Duration::from_millis(1500);
-/// Generations that a figure is the median of, unless they take too long.
-const REPEATS: usize = 101;
+const PATIENCE: Duration = Duration::from_millis(1000);
+/// Generations that a figure is the median of, unless they take too long. Istio's are as warm.
+const REPEATS: usize = 2001;
 
 /// What a control plane knows before it generates anything: what Istio has in tables that its benchmarks do not time
 /// either, as they belong to no proxy or to its connection.
@@ -114,13 +115,13 @@ impl Wanted {
         match self {
             Self::Clusters => world.get::<Clusters>(proxy).unwrap().iter().cloned().collect(),
             Self::Listeners => world.get::<Listeners>(proxy).unwrap().iter().cloned().collect(),
-            Self::Routes(names) => names
-                .iter()
-                .filter_map(|name| world.get::<Routes>(&named(name)).unwrap().as_ref().clone())
-                .collect(),
+            Self::Routes(names) => {
+                let found = world.get_all::<Routes>(names.iter().map(named)).unwrap();
+                found.iter().filter_map(|found| found.as_ref().clone()).collect()
+            }
             Self::Endpoints(names) => {
-                let found = names.iter().map(|name| world.get::<Assignment>(&named(name)).unwrap());
-                found.filter_map(|found| found.as_ref().clone()).collect()
+                let found = world.get_all::<Assignment>(names.iter().map(named)).unwrap();
+                found.iter().filter_map(|found| found.as_ref().clone()).collect()
             }
             Self::Names => vec![world.get::<NameTables>(&view).unwrap().as_ref().clone()],
         }
@@ -129,42 +130,62 @@ impl Wanted {
 
 /// The figures of one benchmark.
 struct Measured {
-    median: Duration,
+    /// The median on one core.
+    alone: Duration,
+    /// The best on one core.
     best: Duration,
-    /// Processor time of one generation, on average: what others do to the machine counts less.
-    processor: Duration,
+    /// The median where all cores may help.
+    together: Duration,
     bytes: usize,
     resources: usize,
 }
 
-fn measure(case: &Case, wanted: &Wanted) -> Measured {
-    // Nothing that nobody watches is kept, so every generation is the first.
-    let engine = case.engine(0);
-    let proxy = case.proxy(0);
-    let _facts = engine.watch::<Facts>(proxy.clone());
-    let started = Instant::now();
-    let mut times = Vec::new();
-    let mut processor = Duration::ZERO;
-    let mut generated = Vec::new();
-    while times.is_empty() || (times.len() < REPEATS && started.elapsed() < PATIENCE) {
-        forget(&engine, times.len());
-        let world = engine.snapshot();
-        let (started, ran) = (Instant::now(), processor_time());
-        generated = wanted.generate(&world, &proxy);
-        times.push(started.elapsed());
-        processor += processor_time().saturating_sub(ran);
+impl Measured {
+    fn new(case: &Case, wanted: &Wanted) -> Self {
+        let alone = Run::new(case, wanted, 1);
+        let together = Run::new(case, wanted, Options::default().threads);
+        let bytes = alone.generated.iter().map(|resource| resource.body.len()).sum();
+        Self {
+            alone: alone.median(),
+            best: alone.times[0],
+            together: together.median(),
+            bytes,
+            resources: alone.generated.len(),
+        }
     }
-    times.sort_unstable();
-    let bytes = generated.iter().map(|resource| resource.body.len()).sum();
-    let processor = processor / u32::try_from(times.len()).unwrap();
-    Measured { median: times[times.len() / 2], best: times[0], processor, bytes, resources: generated.len() }
 }
 
-/// How long this thread has run. The kernel keeps account in steps of some milliseconds, so only sums mean something.
-fn processor_time() -> Duration {
-    let account = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-    let ran = account.split_whitespace().next().and_then(|ran| ran.parse().ok());
-    Duration::from_nanos(ran.unwrap_or_default())
+/// Generations of the same, one after another.
+struct Run {
+    /// How long each took, the shortest first.
+    times: Vec<Duration>,
+    generated: Vec<Resource>,
+}
+
+impl Run {
+    fn new(case: &Case, wanted: &Wanted, threads: usize) -> Self {
+        // Nothing that nobody watches is kept, so every generation is the first.
+        let engine = case.engine(Options { threads, idle: 0 });
+        let proxy = case.proxy(0);
+        let _facts = engine.watch::<Facts>(proxy.clone());
+        let began = Instant::now();
+        let mut times = Vec::new();
+        let mut generated = Vec::new();
+        while times.is_empty() || (times.len() < REPEATS && began.elapsed() < PATIENCE) {
+            forget(&engine, times.len());
+            let world = engine.snapshot();
+            let started = Instant::now();
+            let made = wanted.generate(&world, &proxy);
+            times.push(started.elapsed());
+            generated = made;
+        }
+        times.sort_unstable();
+        Self { times, generated }
+    }
+
+    fn median(&self) -> Duration {
+        self.times[self.times.len() / 2]
+    }
 }
 
 /// Starts a revision at which nothing has been evaluated.
@@ -174,22 +195,26 @@ fn forget(engine: &Engine, tick: usize) {
     engine.apply(batch);
 }
 
-fn row(name: &str, figures: &Measured) {
-    let Measured { median, best, processor, bytes, resources } = figures;
-    let (kilobytes, took) = (*bytes as f64 / 1000.0, processor.as_secs_f64());
-    let compared = match peer::figure(name) {
-        Some(peer) => {
-            let times = peer.seconds / took;
-            format!("| {} | {times:.1} × | {} | {} |", shown(peer.seconds), peer.kilobytes, peer.resources)
+fn row(name: &str, figures: &Measured, peers: &Peers) -> Option<[f64; 2]> {
+    let Measured { alone, best, together, bytes, resources } = figures;
+    let kilobytes = *bytes as f64 / 1000.0;
+    let peer = peers.figure(name);
+    let ratios = peer.as_ref().map(|peer| [alone, together].map(|took| peer.seconds / took.as_secs_f64()));
+    let compared = match (&peer, ratios) {
+        (Some(peer), Some([alone, together])) => {
+            let Figure { seconds, kilobytes, resources } = peer;
+            format!("{} | {alone:.1} × | {together:.1} × | {kilobytes} | {resources}", shown(*seconds))
         }
-        None => "| | | | |".to_owned(),
+        _ => "| | | |".to_owned(),
     };
-    println!(
-        "| {name} | {} | {} | {} | {kilobytes:.1} | {resources} {compared}",
-        shown(median.as_secs_f64()),
-        shown(best.as_secs_f64()),
-        shown(took)
-    );
+    let [alone, best, together] = [alone, best, together].map(|took| shown(took.as_secs_f64()));
+    println!("| {name} | {alone} | {best} | {together} | {kilobytes:.1} | {resources} | {compared} |");
+    ratios
+}
+
+/// How many times faster on the whole: the geometric mean of ratios.
+fn mean(ratios: &[f64]) -> f64 {
+    (ratios.iter().map(|ratio| ratio.ln()).sum::<f64>() / ratios.len() as f64).exp()
 }
 
 fn shown(seconds: f64) -> String {
@@ -198,7 +223,7 @@ fn shown(seconds: f64) -> String {
 
 /// What each query family did for a second proxy of a view.
 fn second_proxy(case: &Case) {
-    let engine = case.engine(1000);
+    let engine = case.engine(Options { threads: 1, idle: 1000 });
     let watch = |proxy: &Proxy| {
         let world = engine.snapshot();
         let view = world.get::<ViewOf>(proxy).unwrap().as_ref().clone();
@@ -229,22 +254,34 @@ fn second_proxy(case: &Case) {
 }
 
 fn main() {
-    let only: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let mut only: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let peers = match only.iter().position(|argument| argument == "--istio") {
+        Some(at) => {
+            let path = only.drain(at..).nth(1).expect("the file with what Istio's benchmarks printed");
+            Peers::printed(&fs::read_to_string(path).unwrap())
+        }
+        None => Peers::recorded(),
+    };
     let is_wanted = |name: &str| only.is_empty() || only.iter().any(|part| name.contains(part.as_str()));
     let Some(cases) = case::read_all() else {
         println!("the inputs of Istio's benchmarks are not there: skipped");
         return;
     };
-    println!("| benchmark | median | best | processor | kB | resources | Istio | ratio | kB | resources |");
-    println!("|---|---|---|---|---|---|---|---|---|---|");
+    println!(
+        "| benchmark | one core | best | all cores | kB | resources | Istio | ratio | all cores | kB | resources |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|---|");
+    let mut ratios = Vec::new();
     for case in &cases {
         for kind in case.types {
             let name = format!("{kind}/{}", case.name);
             if is_wanted(&name) {
-                row(&name, &measure(case, &case.wanted(kind)));
+                ratios.extend(row(&name, &Measured::new(case, &case.wanted(kind)), &peers));
             }
         }
     }
+    let of = |which: usize| mean(&ratios.iter().map(|pair| pair[which]).collect::<Vec<_>>());
+    println!("\ngeometric mean of {} ratios: {:.2} on one core, {:.2} on all", ratios.len(), of(0), of(1));
     println!("\n| case | queries run for the first proxy | for a second one of its view | which |");
     println!("|---|---|---|---|");
     for case in cases.iter().filter(|case| case.is_general() && is_wanted(&case.name)) {

@@ -126,7 +126,7 @@ fn of_services(
     purpose: Purpose,
 ) -> Vec<Resource> {
     let flags = settings(ctx).flags.clone();
-    let mut clusters = Vec::new();
+    let mut requests = Vec::new();
     for service in services {
         let key = service.key();
         let rule = match purpose {
@@ -136,18 +136,18 @@ fn of_services(
         };
         for port in service.ports.iter().filter(|port| outbound::is_reachable(&flags, purpose, service, port))
         {
-            let request = Request {
+            requests.push(Request {
                 audience: audience.clone(),
                 purpose,
                 service: key.clone(),
                 port: port.clone(),
                 rule: rule.as_ref().map(|rule| rule.id.clone()),
                 near: outbound::holds_endpoints(service).then(|| view.clone()),
-            };
-            clusters.extend(ctx.get::<PortClusters>(&request).iter().cloned());
+            });
         }
     }
-    clusters
+    let clusters = ctx.get_all::<PortClusters>(&requests);
+    clusters.iter().flat_map(|clusters| clusters.iter().cloned()).collect()
 }
 
 /// The clusters that the kind of a proxy and its settings bring.

@@ -30,6 +30,9 @@ mod field {
     pub(super) const ROUTE_CONFIG: u32 = 4;
 }
 
+/// Room for what is usually a manager's own.
+const OWN_SIZE: usize = 1024;
+
 /// A connection manager to be built.
 pub(crate) struct Manager<'a> {
     /// The side of the connection it is on.
@@ -96,7 +99,8 @@ impl Manager<'_> {
 
     /// The whole configuration. All of it but statistics and routes is shared with managers like this one.
     fn encode(&self, env: &Env<'_>) -> Vec<u8> {
-        let mut manager = Pieces::default();
+        let shared = env.ctx.get::<Shared>(&shared::Traits::of(env, self));
+        let mut manager = Pieces::with_capacity(shared.len() + OWN_SIZE);
         if self.http3 {
             let codec_type = CodecType::Http3 as i32;
             manager.fields(&HttpConnectionManager { codec_type, ..Default::default() });
@@ -109,7 +113,7 @@ impl Manager<'_> {
             }
             Routes::Inline(table) => manager.body(field::ROUTE_CONFIG, &table.encode()),
         }
-        manager.append(&env.ctx.get::<Shared>(&shared::Traits::of(env, self)));
+        manager.append(&shared);
         manager.into_vec()
     }
 }

@@ -1,5 +1,8 @@
 //! The names resources know each other by.
+//!
+//! There is one or more for everything that is generated, so they are put together without the machinery of `format!`.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use canopus_proto::envoy::config::core::v3::{
@@ -17,33 +20,33 @@ pub(crate) const ALLOW_ANY_DYNAMIC_DNS: &str = "AllowAnyDynamicDNSCluster";
 pub(crate) const BLACK_HOLE: &str = "BlackHoleCluster";
 
 /// A host as it is written in a URL: IPv6 addresses in brackets.
-pub(crate) fn bracketed(host: &str) -> String {
-    if host.contains(':') { format!("[{host}]") } else { host.to_owned() }
+pub(crate) fn bracketed(host: &str) -> Cow<'_, str> {
+    if host.contains(':') { Cow::Owned(format!("[{host}]")) } else { Cow::Borrowed(host) }
 }
 
 /// `host:port`.
 pub(crate) fn domain(host: &str, port: u32) -> String {
-    format!("{}:{port}", bracketed(host))
+    [&*bracketed(host), ":", itoa::Buffer::new().format(port)].concat()
 }
 
 /// `outbound|<port>|<subset>|<host>`.
 pub fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {
-    format!("outbound|{port}|{subset}|{host}")
+    ["outbound|", itoa::Buffer::new().format(port), "|", subset, "|", host].concat()
 }
 
 /// `<host>:<port>/*`: the name of the spans of requests to a service.
 pub fn operation(host: &str, port: u32) -> String {
-    format!("{}/*", domain(host, port))
+    [&*bracketed(host), ":", itoa::Buffer::new().format(port), "/*"].concat()
 }
 
 /// `outbound_.<port>_.<subset>_.<host>`: what an outbound cluster is called in the SNI of the mesh's TLS.
 pub(crate) fn outbound_sni(host: &str, port: u32, subset: &str) -> String {
-    format!("outbound_.{port}_.{subset}_.{host}")
+    ["outbound_.", itoa::Buffer::new().format(port), "_.", subset, "_.", host].concat()
 }
 
 /// `inbound-vip|<port>|<subset>|<host>`; the subset begins with `http` or `tcp`.
 pub(crate) fn vip_cluster(host: &str, port: u32, subset: &str) -> String {
-    format!("inbound-vip|{port}|{subset}|{host}")
+    ["inbound-vip|", itoa::Buffer::new().format(port), "|", subset, "|", host].concat()
 }
 
 /// A cluster's name, taken apart: `outbound|80|v1|host`, or `outbound_.80_.v1_.host` as an SNI.
@@ -78,17 +81,17 @@ impl<'a> ClusterName<'a> {
 
 /// `inbound|<port>||`, the port being that of the workload.
 pub(crate) fn inbound_cluster(port: u32) -> String {
-    format!("inbound|{port}||")
+    ["inbound|", itoa::Buffer::new().format(port), "||"].concat()
 }
 
 /// `<bind>_<port>`.
 pub(crate) fn listener(bind: &str, port: u32) -> String {
-    format!("{bind}_{port}")
+    [bind, "_", itoa::Buffer::new().format(port)].concat()
 }
 
 /// Where tools find a networking object; `kind` is written `virtual-service`.
 pub(crate) fn config_path(kind: &str, namespace: &str, name: &str) -> String {
-    format!("/apis/networking.istio.io/v1/namespaces/{namespace}/{kind}/{name}")
+    ["/apis/networking.istio.io/v1/namespaces/", namespace, "/", kind, "/", name].concat()
 }
 
 /// Metadata that names the networking object something comes from; `kind` is written `virtual-service`.
@@ -100,7 +103,7 @@ pub(crate) fn config_metadata(kind: &str, namespace: &str, name: &str) -> Metada
 
 /// Statistics names end with a semicolon: the bootstrap's tag extraction relies on it.
 pub(crate) fn stat_name(name: &str) -> String {
-    format!("{name};")
+    [name, ";"].concat()
 }
 
 /// "Ask me, on this stream, and wait for the answer."

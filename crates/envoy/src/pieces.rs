@@ -27,7 +27,7 @@ impl Pieces {
 
     /// Adds the fields that a message has.
     pub(crate) fn fields(&mut self, message: &impl Message) {
-        message.encode(&mut self.0).expect("a vector grows as needed");
+        message.encode_raw(&mut self.0);
     }
 
     /// Adds fields that are encoded already.

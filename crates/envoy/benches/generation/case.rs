@@ -173,8 +173,8 @@ fn networks() -> MeshNetworks {
 }
 
 impl Case {
-    /// A world of this input that keeps as many results nobody watches.
-    pub(crate) fn engine(&self, idle: usize) -> Engine {
+    /// A world of this input.
+    pub(crate) fn engine(&self, options: Options) -> Engine {
         let mut settings = MeshSettings {
             flags: Arc::new(Flags::read(&FLAGS)),
             networks: self.networks.clone(),
@@ -195,7 +195,7 @@ impl Case {
         for object in &self.objects {
             batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object.clone());
         }
-        let engine = Engine::with_options(Options { threads: 1, idle });
+        let engine = Engine::with_options(options);
         engine.apply(batch);
         engine
     }
@@ -234,7 +234,7 @@ impl Case {
                 Wanted::Endpoints((0..self.services).map(name).collect())
             }
             _ => {
-                let listeners = self.engine(1000).get::<Listeners>(&self.proxy(0)).unwrap();
+                let listeners = self.engine(Options::default()).get::<Listeners>(&self.proxy(0)).unwrap();
                 let listeners: Vec<_> = listeners.iter().cloned().collect();
                 Wanted::Routes(References::of(&[], &listeners).routes)
             }

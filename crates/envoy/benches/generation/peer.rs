@@ -1,6 +1,8 @@
 //! What Istio 1.32's own benchmarks take, measured on the machine this project was developed on. Those of endpoints are not
 //! here: in that version they generate nothing.
 
+use std::collections::BTreeMap;
+
 /// One benchmark of Istio's.
 pub(crate) struct Figure {
     pub(crate) seconds: f64,
@@ -49,7 +51,45 @@ const FIGURES: [(&str, f64, f64, usize); 37] = [
     ("NDS/tcp-1000", 1160.0, 53.45, 1),
 ];
 
-pub(crate) fn figure(name: &str) -> Option<Figure> {
-    let (_, micros, kilobytes, resources) = FIGURES.into_iter().find(|(known, ..)| *known == name)?;
-    Some(Figure { seconds: micros / 1e6, kilobytes, resources })
+/// Figures by name.
+pub(crate) struct Peers(BTreeMap<String, Figure>);
+
+impl Peers {
+    /// Those of another day.
+    pub(crate) fn recorded() -> Self {
+        let named = FIGURES.into_iter().map(|(name, micros, kilobytes, resources)| {
+            (name.to_owned(), Figure { seconds: micros / 1e6, kilobytes, resources })
+        });
+        Self(named.collect())
+    }
+
+    /// Those that `go test -bench` printed.
+    pub(crate) fn printed(output: &str) -> Self {
+        Self(output.lines().filter_map(parse).collect())
+    }
+
+    pub(crate) fn figure(&self, name: &str) -> Option<&Figure> {
+        self.0.get(name)
+    }
+}
+
+/// `BenchmarkRouteGeneration/http-2  205  1043419 ns/op  41.66 kb/msg  1.000 resources/msg`.
+fn parse(line: &str) -> Option<(String, Figure)> {
+    let mut words = line.strip_prefix("Benchmark")?.split_whitespace();
+    let (kind, case) = words.next()?.split_once("Generation/")?;
+    let (case, _cores) = case.rsplit_once('-')?;
+    let name = match kind {
+        "Route" => format!("RDS/{case}"),
+        "Cluster" => format!("CDS/{case}"),
+        "Listener" => format!("LDS/{case}"),
+        "NameTable" => format!("NDS/{case}-1000"),
+        _ => return None,
+    };
+    let words: Vec<&str> = words.collect();
+    let of = |unit: &str| {
+        let at = words.iter().position(|word| *word == unit)?;
+        words[at.checked_sub(1)?].parse::<f64>().ok()
+    };
+    let resources = of("resources/msg")? as usize;
+    Some((name, Figure { seconds: of("ns/op")? / 1e9, kilobytes: of("kb/msg")?, resources }))
 }

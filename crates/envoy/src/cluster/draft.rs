@@ -1,5 +1,7 @@
 //! A cluster while it is put together.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
@@ -8,7 +10,7 @@ use canopus_proto::envoy::config::cluster::v3::cluster::{
 use canopus_proto::envoy::config::core::v3::http1_protocol_options::HeaderKeyFormat;
 use canopus_proto::envoy::config::core::v3::http1_protocol_options::header_key_format::HeaderFormat;
 use canopus_proto::envoy::config::core::v3::{
-    Http1ProtocolOptions, Http2ProtocolOptions, TypedExtensionConfig,
+    Http1ProtocolOptions, Http2ProtocolOptions, TransportSocket, TypedExtensionConfig,
 };
 use canopus_proto::envoy::extensions::http::header_formatters::preserve_case::v3::PreserveCaseFormatterConfig;
 use canopus_proto::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
@@ -21,21 +23,42 @@ use canopus_proto::{Any, Message};
 use canopus_proto::resource::Resource;
 
 use super::metadata::Metadata;
+use super::transport;
 use crate::endpoint::Group;
 use crate::names;
+use crate::pieces::Pieces;
 
 /// The key of a cluster's HTTP options.
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 
+/// Room for what most clusters are encoded to.
+const USUAL_SIZE: usize = 2048;
+
+/// Fields that are written in place.
+mod field {
+    pub(super) const EDS_CLUSTER_CONFIG: u32 = 3;
+    /// Of the configuration of endpoint discovery.
+    pub(super) const SERVICE_NAME: u32 = 2;
+    /// Room for what is said beside the name.
+    pub(super) const SHORT: usize = 32;
+}
+
+/// Endpoint discovery on the same stream.
+static ASK_HERE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    EdsClusterConfig { eds_config: Some(names::ads()), ..Default::default() }.encode_to_vec()
+});
+
 /// A cluster and its HTTP options, which go into it encoded.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
-    /// The cluster so far.
-    pub(super) cluster: Cluster,
+    /// The cluster so far; apart, as it is large and handed around.
+    pub(super) cluster: Box<Cluster>,
     /// Whether it resolves the name each request carries.
     pub(super) is_forward_proxy: bool,
     /// Those of the endpoints it holds that are ordered by their labels.
     pub(super) held: Vec<Group>,
+    /// The socket for endpoints that take the mesh's mutual TLS, where all others are spoken to in plain text.
+    pub(super) if_mutual: Option<TransportSocket>,
     /// Its metadata.
     pub(super) metadata: Metadata,
     http: Option<HttpProtocolOptions>,
@@ -46,16 +69,17 @@ pub(super) struct Draft {
 impl Draft {
     /// A cluster of a name, of which nothing else is known.
     pub(super) fn new(name: &str, discovery: ClusterDiscoveryType) -> Self {
-        let cluster = Cluster {
+        let cluster = Box::new(Cluster {
             name: name.to_owned(),
             alt_stat_name: names::stat_name(name),
             cluster_discovery_type: Some(discovery),
             ..Default::default()
-        };
+        });
         Self {
             cluster,
             is_forward_proxy: false,
             held: Vec::new(),
+            if_mutual: None,
             metadata: Metadata::default(),
             http: None,
             encoded: Vec::new(),
@@ -128,10 +152,12 @@ impl Draft {
     /// Asks the control plane for endpoints if its type says so. To be done once the type is certain.
     pub(super) fn ask_for_endpoints(&mut self) {
         if self.discovery() == DiscoveryType::Eds {
-            self.cluster.eds_cluster_config = Some(EdsClusterConfig {
-                eds_config: Some(names::ads()),
-                service_name: self.cluster.name.clone(),
+            let mut fields = Pieces::with_capacity(self.cluster.name.len() + field::SHORT);
+            fields.nested(field::EDS_CLUSTER_CONFIG, |config| {
+                config.append(&ASK_HERE);
+                config.text(field::SERVICE_NAME, &self.cluster.name);
             });
+            self.add(fields.into_vec().into());
         }
     }
 
@@ -143,20 +169,20 @@ impl Draft {
     /// The finished cluster, if it has neither metadata nor fields that are encoded already.
     pub(super) fn finish(mut self) -> Cluster {
         self.settle();
-        self.cluster
+        *self.cluster
     }
 
     /// The finished cluster, encoded: a message is its fields, one after another.
     pub(super) fn encode(mut self) -> Resource {
         self.settle();
-        let added: usize = self.encoded.iter().map(Bytes::len).sum();
-        let metadata = self.metadata.encode();
-        let metadata = metadata.as_slice();
-        let mut body = Vec::with_capacity(self.cluster.encoded_len() + metadata.len() + added);
-        self.cluster.encode_raw(&mut body);
-        body.extend_from_slice(metadata);
-        self.encoded.iter().for_each(|fields| body.extend_from_slice(fields));
-        Resource::new(self.cluster.name, body)
+        let mut body = Pieces::with_capacity(USUAL_SIZE);
+        body.fields(&*self.cluster);
+        if let Some(socket) = &self.if_mutual {
+            transport::write_matches(&mut body, socket);
+        }
+        self.metadata.write(&mut body);
+        self.encoded.iter().for_each(|fields| body.append(fields));
+        Resource::new(self.cluster.name, body.as_slice().to_vec())
     }
 
     /// Puts the HTTP options in their place.

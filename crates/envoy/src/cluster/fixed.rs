@@ -82,7 +82,7 @@ fn original_destination(settings: &MeshSettings, audience: &Audience) -> Cluster
     // Parity: of the pool, what is about HTTP does not count here.
     Cluster {
         typed_extension_protocol_options: http_options(&any_protocol(audience.keeps_header_case)),
-        ..draft.cluster
+        ..*draft.cluster
     }
 }
 

@@ -61,14 +61,13 @@ impl Metadata {
         self.without_baggage = true;
     }
 
-    /// The field of a cluster that it is; nothing if it says nothing.
-    pub(super) fn encode(mut self) -> Pieces {
+    /// Adds the field of a cluster that it is; nothing if it says nothing.
+    pub(super) fn write(mut self, cluster: &mut Pieces) {
         if self.is_empty() {
-            return Pieces::default();
+            return;
         }
         self.istio.sort_unstable_by_key(|(key, _)| *key);
-        let mut field = Pieces::with_capacity(USUAL_SIZE);
-        field.nested(METADATA, |all| {
+        cluster.nested(METADATA, |all| {
             if !self.istio.is_empty() {
                 metadata::of_filter(all, metadata::ISTIO, |fields| {
                     for (key, value) in &self.istio {
@@ -82,7 +81,6 @@ impl Metadata {
                 });
             }
         });
-        field
     }
 
     fn set(&mut self, key: &'static str, write: impl FnOnce(&mut Pieces)) {
@@ -128,7 +126,9 @@ mod tests {
         metadata.add_flag("external");
         metadata.add_services([&service]);
         metadata.disable_baggage_discovery();
-        let cluster = Cluster::decode(metadata.encode().as_slice()).unwrap();
+        let mut encoded = Pieces::default();
+        metadata.write(&mut encoded);
+        let cluster = Cluster::decode(encoded.as_slice()).unwrap();
 
         let described =
             structure([("host", "a.b.svc".into()), ("name", "a".into()), ("namespace", "b".into())]);

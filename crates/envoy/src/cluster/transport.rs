@@ -1,12 +1,13 @@
 //! The sockets of a cluster: TLS as the user or the mesh wants it, and the PROXY protocol around it.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use canopus_api::node::NodeKind;
 use canopus_engine::Ctx;
 use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::world::MeshSettings;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, TransportSocketMatch};
 use canopus_proto::envoy::config::core::v3::{ProxyProtocolConfig, TransportSocket};
 use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::ClusterConfig;
@@ -27,6 +28,7 @@ use super::audience::{Audience, ClientFiles};
 use super::draft::Draft;
 use super::hbone;
 use super::shared::{MeshTls, Peer};
+use crate::pieces::Pieces;
 use crate::tls::{self, Credentials, alpn};
 
 const PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
@@ -91,7 +93,7 @@ pub(super) fn apply(draft: &mut Draft, client: Client<'_>, server: &Server, tls:
         draft.cluster.transport_socket = socket;
         hbone::match_sockets(draft, &client.settings.flags, mode, detected);
     } else if detected && !draft.is_original_destination() {
-        draft.cluster.transport_socket_matches = vec![if_mutual(socket), otherwise_plain()];
+        draft.if_mutual = socket;
     } else {
         draft.cluster.transport_socket = socket;
     }
@@ -105,6 +107,28 @@ pub(super) fn if_mutual(socket: Option<TransportSocket>) -> TransportSocketMatch
         r#match: Some(Struct { fields }),
         transport_socket: socket,
     }
+}
+
+/// The field of a cluster that says which socket is for which endpoints.
+const SOCKET_MATCHES: u32 = 43;
+/// The field of a match that is the socket.
+const SOCKET: u32 = 3;
+
+/// A match of endpoints that take the mesh's mutual TLS, all but the socket.
+static TAKES_MUTUAL: LazyLock<Vec<u8>> = LazyLock::new(|| if_mutual(None).encode_to_vec());
+/// A match of all others, as a field of a cluster.
+static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let transport_socket_matches = vec![otherwise_plain()];
+    Cluster { transport_socket_matches, ..Default::default() }.encode_to_vec()
+});
+
+/// Writes what [`if_mutual`] and [`otherwise_plain`] say, as fields of a cluster.
+pub(super) fn write_matches(cluster: &mut Pieces, socket: &TransportSocket) {
+    cluster.nested(SOCKET_MATCHES, |matched| {
+        matched.append(&TAKES_MUTUAL);
+        matched.message(SOCKET, socket);
+    });
+    cluster.append(&PLAIN);
 }
 
 /// All endpoints that nothing before it matches.
@@ -344,6 +368,9 @@ pub(super) fn announce_client(draft: &mut Draft, client: Client<'_>, version: &P
         hbone::disable_baggage_discovery(draft, flags);
     }
     let cluster = &mut draft.cluster;
+    if let Some(socket) = draft.if_mutual.take() {
+        cluster.transport_socket_matches = vec![if_mutual(Some(socket)), otherwise_plain()];
+    }
     if cluster.transport_socket.is_none() && cluster.transport_socket_matches.is_empty() {
         cluster.transport_socket = Some(hbone::plain());
     }

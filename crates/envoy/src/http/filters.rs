@@ -1,5 +1,7 @@
 //! The chain of HTTP filters, in Istio's order.
 
+use std::sync::LazyLock;
+
 use canopus_api::node::NodeKind;
 use canopus_proto::envoy::config::common::mutation_rules::v3::{HeaderMutation as Mutation, header_mutation};
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
@@ -32,21 +34,60 @@ use super::shared::Traits;
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
+use crate::pieces::Pieces;
 use crate::telemetry::{metrics, peer_metadata};
 use crate::{dns_cache, jwt};
 
 /// The annotation of a waypoint by which it tells servers who the client is.
 const CLIENT_IDENTITY: &str = "ambient.istio.io/xfcc-include-client-identity";
 
-/// The filters of a connection manager.
+/// The field of a connection manager that lists its filters.
+const HTTP_FILTERS: u32 = 5;
+
+/// A filter that never differs, as the field it is of a connection manager.
+type Fixed = LazyLock<Vec<u8>>;
+
+static CORS: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.cors", &Cors::default())));
+static FAULT: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.fault", &HttpFault::default())));
+static GRPC_STATS: Fixed = Fixed::new(|| entry(&grpc_stats()));
+static GRPC_WEB: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.grpc_web", &GrpcWeb::default())));
+static ISTIO_ALPN: Fixed = Fixed::new(|| entry(&alpn()));
+static QUIET_ROUTER: Fixed = Fixed::new(|| entry(&router(true)));
+static ROUTER: Fixed = Fixed::new(|| entry(&router(false)));
+/// Empty: routes of services with sessions say more.
+static SESSIONS: Fixed =
+    Fixed::new(|| entry(&filter("envoy.filters.http.stateful_session", &StatefulSession::default())));
+
+fn entry(filter: &HttpFilter) -> Vec<u8> {
+    let mut entry = Pieces::default();
+    entry.message(HTTP_FILTERS, filter);
+    entry.into_vec()
+}
+
+/// A chain of filters, encoded as it is put together.
+struct Chain<'a>(&'a mut Pieces);
+
+impl Chain<'_> {
+    fn add(&mut self, filter: &Fixed) {
+        self.0.append(filter);
+    }
+
+    fn extend(&mut self, filters: impl IntoIterator<Item = HttpFilter>) {
+        for filter in filters {
+            self.0.message(HTTP_FILTERS, &filter);
+        }
+    }
+}
+
+/// Adds the filters of a connection manager to its encoded fields.
 ///
 /// What policies add stands between the exchange of peer metadata and the protocol filters, in this order: CUSTOM
 /// authorization, extensions of the phase AUTHN, token authentication, extensions of AUTHZ, authorization, extensions of
 /// STATS and of no phase, inference. Waypoints have the last of them after the protocol filters.
-pub(super) fn pipeline(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
+pub(super) fn write(fields: &mut Pieces, env: &Env<'_>, manager: &Traits) {
     let class = manager.class;
     let is_waypoint = env.view.kind == NodeKind::Waypoint;
-    let mut filters = Vec::new();
+    let mut filters = Chain(fields);
     if is_waypoint {
         filters.extend(client_identity(env));
     } else if !manager.tunnelled {
@@ -60,40 +101,35 @@ pub(super) fn pipeline(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
     filters.extend(authorization::on_requests(env, Stage::Own, class, manager.tunnelled));
     let last = extensions.http_filters(&[Phase::Stats, Phase::Unspecified]);
     if is_waypoint {
-        filters.extend(protocol_filters(env, manager));
+        add_protocol_filters(&mut filters, env, manager);
         filters.extend(forward_proxies(env, manager));
         filters.extend(last);
         filters.extend(peer_metadata::waypoint_upstream(env));
         filters.extend(metrics::http(env, class));
-        filters.push(router(manager.suppress_debug_headers));
-        return filters;
+    } else {
+        filters.extend(last);
+        add_protocol_filters(&mut filters, env, manager);
+        filters.extend(metrics::http(env, class));
+        if class != Class::Inbound && env.flag(PILOT_ENABLE_PERSISTENT_SESSION_FILTER) {
+            filters.add(&SESSIONS);
+        }
+        filters.extend(forward_proxies(env, manager));
     }
-    filters.extend(last);
-    filters.extend(protocol_filters(env, manager));
-    filters.extend(metrics::http(env, class));
-    if class != Class::Inbound && env.flag(PILOT_ENABLE_PERSISTENT_SESSION_FILTER) {
-        // Empty: routes of services with sessions say more.
-        filters.push(filter("envoy.filters.http.stateful_session", &StatefulSession::default()));
-    }
-    filters.extend(forward_proxies(env, manager));
-    filters.push(router(manager.suppress_debug_headers));
-    filters
+    filters.add(if manager.suppress_debug_headers { &QUIET_ROUTER } else { &ROUTER });
 }
 
-/// The filters that every manager has, whatever policies there are.
-fn protocol_filters(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
-    let mut filters = Vec::new();
+/// Adds the filters that every manager has, whatever policies there are.
+fn add_protocol_filters(filters: &mut Chain<'_>, env: &Env<'_>, manager: &Traits) {
     // Parity: services that share a port share a manager, so the port's first service decides.
     if manager.grpc_web {
-        filters.push(filter("envoy.filters.http.grpc_web", &GrpcWeb::default()));
+        filters.add(&GRPC_WEB);
     }
-    filters.push(grpc_stats());
-    if manager.class != Class::Inbound {
-        filters.extend(alpn(env));
+    filters.add(&GRPC_STATS);
+    if manager.class != Class::Inbound && offers_mesh_alpn(env) {
+        filters.add(&ISTIO_ALPN);
     }
-    filters.push(filter("envoy.filters.http.fault", &HttpFault::default()));
-    filters.push(filter("envoy.filters.http.cors", &Cors::default()));
-    filters
+    filters.add(&FAULT);
+    filters.add(&CORS);
 }
 
 /// Whether a waypoint tells the servers who the client is, as the header of client certificates would.
@@ -147,11 +183,13 @@ pub(crate) fn router(suppress_envoy_headers: bool) -> HttpFilter {
     filter("envoy.filters.http.router", &Router { suppress_envoy_headers, ..Default::default() })
 }
 
-/// Offers Istio's ALPN names to the upstream, so that a mesh peer recognises the caller. Istio's own proxy only.
-fn alpn(env: &Env<'_>) -> Option<HttpFilter> {
-    if !env.flag(PILOT_ENABLE_ALPN_FILTER) || !env.view.has_extension(&Alpn::full_name()) {
-        return None;
-    }
+/// Whether a proxy offers Istio's ALPN names: Istio's own does.
+fn offers_mesh_alpn(env: &Env<'_>) -> bool {
+    env.flag(PILOT_ENABLE_ALPN_FILTER) && env.view.has_extension(&Alpn::full_name())
+}
+
+/// Offers Istio's ALPN names to the upstream, so that a mesh peer recognises the caller.
+fn alpn() -> HttpFilter {
     let overriding = |protocol: Upstream, names: [&str; 3]| AlpnOverride {
         upstream_protocol: protocol as i32,
         alpn_override: names.map(str::to_owned).to_vec(),
@@ -163,7 +201,7 @@ fn alpn(env: &Env<'_>) -> Option<HttpFilter> {
             overriding(Upstream::Http2, ["istio-h2", "istio", "h2"]),
         ],
     };
-    Some(filter("istio.alpn", &config))
+    filter("istio.alpn", &config)
 }
 
 /// Filters that resolve the host of a request themselves.

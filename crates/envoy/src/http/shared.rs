@@ -28,8 +28,12 @@ use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NE
 use super::{Manager, filters, headers, settings};
 use crate::env::{Class, Env};
 use crate::listener::address;
+use crate::pieces::Pieces;
 use crate::telemetry::{access_log, metrics, tracing};
 use crate::{dns_cache, durations};
+
+/// Room for what a connection manager usually is told.
+const USUAL_SIZE: usize = 4096;
 
 /// What decides the common part of a connection manager.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -85,10 +89,14 @@ impl Query for Shared {
     fn run(ctx: &Ctx<'_>, traits: &Traits) -> Bytes {
         let service = traits.service.as_ref().and_then(|key| service::service(ctx, key));
         let env = Env { service: service.as_deref(), ..Env::new(ctx, &traits.view) };
-        build(&env, traits).encode_to_vec().into()
+        let mut fields = Pieces::with_capacity(USUAL_SIZE);
+        fields.fields(&build(&env, traits));
+        filters::write(&mut fields, &env, traits);
+        fields.into_vec().into()
     }
 }
 
+/// All of it but the filters.
 fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
     let mut manager = HttpConnectionManager::decode(traits.base.clone()).expect("what was just encoded");
     manager.http3_protocol_options = traits.http3.then(Http3ProtocolOptions::default);
@@ -112,7 +120,6 @@ fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
     let traced = tracing::tracing(env, traits.class);
     manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
     manager.tracing = traced.tracing;
-    manager.http_filters = filters::pipeline(env, traits);
     manager
 }
 

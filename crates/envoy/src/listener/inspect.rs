@@ -63,8 +63,8 @@ struct Needs {
 pub(super) fn inspectors(chains: &[FilterChain]) -> Vec<ListenerFilter> {
     let mut ports: BTreeMap<u32, Needs> = BTreeMap::new();
     for chain in chains {
-        let matched = chain.filter_chain_match.clone().unwrap_or_default();
-        let needs = ports.entry(matched.destination_port.map_or(0, |port| port.value)).or_default();
+        let Some(matched) = &chain.filter_chain_match else { continue };
+        let needs = ports.entry(matched.destination_port.as_ref().map_or(0, |port| port.value)).or_default();
         needs.tls |= matched.transport_protocol == TLS;
         needs.http |= matched.application_protocols.iter().any(|name| name == "http/1.1" || name == "h2c");
     }

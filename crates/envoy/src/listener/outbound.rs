@@ -33,8 +33,8 @@ impl Query for OutboundListeners {
 
     fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
         let plan = ctx.get::<Plans>(audience);
-        let keys = plan.listeners.keys().map(|key| (audience.clone(), key.clone()));
-        keys.filter_map(|key| ctx.get::<Built>(&key).as_ref().clone()).collect()
+        let keys: Vec<_> = plan.listeners.keys().map(|key| (audience.clone(), key.clone())).collect();
+        ctx.get_all::<Built>(&keys).iter().filter_map(|built| built.as_ref().clone()).collect()
     }
 }
 

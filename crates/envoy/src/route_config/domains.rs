@@ -15,7 +15,7 @@ pub(crate) enum Ports {
 
 /// The name itself, and with its port if that matters.
 pub(super) fn with_port(host: &str, ports: Ports) -> Vec<String> {
-    let mut domains = vec![names::bracketed(host)];
+    let mut domains = vec![names::bracketed(host).into_owned()];
     if let Ports::Named(port) = ports {
         domains.push(names::domain(host, port));
     }

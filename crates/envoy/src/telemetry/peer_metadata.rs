@@ -5,6 +5,7 @@
 pub(crate) mod stock;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
@@ -42,21 +43,46 @@ pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<Ht
     if !is_known(env.view) {
         return stock::http(env, class, in_mesh_only);
     }
+    let end = match class {
+        Class::Inbound => End::Server,
+        Class::Outbound | Class::Gateway if in_mesh_only => End::ClientInMesh,
+        Class::Outbound | Class::Gateway => End::Client,
+    };
+    let labels = env.flag(PILOT_MX_ADDITIONAL_LABELS);
+    Some(if labels.is_empty() { USUAL[end as usize].clone() } else { exchange(end, labels) })
+}
+
+/// Which end of a request exchanges metadata.
+#[derive(Clone, Copy)]
+enum End {
+    /// The one that answers.
+    Server,
+    /// The one that asks.
+    Client,
+    /// The one that asks, telling services of the mesh alone.
+    ClientInMesh,
+}
+
+/// The filter of each end, without labels that users want exchanged besides.
+static USUAL: LazyLock<[HttpFilter; 3]> =
+    LazyLock::new(|| [End::Server, End::Client, End::ClientInMesh].map(|end| exchange(end, &[])));
+
+fn exchange(end: End, labels: &[String]) -> HttpFilter {
     let method = |name: &str, config: Value| structure([(name, config)]);
     let empty = || Value::from(Struct::default());
     let discovery = list([method("istio_headers", empty()), method("workload_discovery", empty())]);
-    let headers = match in_mesh_only && class != Class::Inbound {
-        true => structure([("skip_external_clusters", true.into())]),
-        false => empty(),
+    let headers = match end {
+        End::ClientInMesh => structure([("skip_external_clusters", true.into())]),
+        End::Server | End::Client => empty(),
     };
     let propagation = list([method("istio_headers", headers)]);
-    let fields = match class {
-        Class::Inbound => [("downstream_discovery", discovery), ("downstream_propagation", propagation)],
-        Class::Outbound | Class::Gateway => {
+    let fields = match end {
+        End::Server => [("downstream_discovery", discovery), ("downstream_propagation", propagation)],
+        End::Client | End::ClientInMesh => {
             [("upstream_discovery", discovery), ("upstream_propagation", propagation)]
         }
     };
-    Some(filters::typed(NAME, typed_struct(&env.settings, PEER_METADATA, fields)))
+    filters::typed(NAME, typed_struct(labels, PEER_METADATA, fields))
 }
 
 /// Whether a proxy can exchange metadata on connections.
@@ -135,7 +161,8 @@ pub(crate) fn upstream(settings: &MeshSettings) -> Option<ClusterFilter> {
 fn connection_exchange(settings: &MeshSettings) -> Option<Any> {
     let fields = [("enable_discovery", true.into()), ("protocol", "istio-peer-exchange".into())];
     let wanted = settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE);
-    wanted.then(|| typed_struct(settings, METADATA_EXCHANGE, fields))
+    let labels = settings.flags.get(PILOT_MX_ADDITIONAL_LABELS);
+    wanted.then(|| typed_struct(labels, METADATA_EXCHANGE, fields))
 }
 
 /// Learns about servers behind tunnels from the baggage of the tunnel.
@@ -152,8 +179,7 @@ pub(crate) fn upstream_baggage() -> ClusterFilter {
 }
 
 /// Configuration of a type that only Istio's proxy knows, with the labels users want exchanged besides.
-fn typed_struct<const N: usize>(settings: &MeshSettings, name: &str, fields: [(&str, Value); N]) -> Any {
-    let labels = settings.flags.get(PILOT_MX_ADDITIONAL_LABELS);
+fn typed_struct<const N: usize>(labels: &[String], name: &str, fields: [(&str, Value); N]) -> Any {
     let labels = (!labels.is_empty()).then(|| list(labels.iter().map(|label| Value::from(label.as_str()))));
     let additional = labels.map(|labels| ("additional_labels", labels));
     plain_struct(name, fields.into_iter().chain(additional))

@@ -1,5 +1,6 @@
 //! Filter chains of inbound listeners.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use canopus_base::protocol::Protocol;
@@ -79,6 +80,10 @@ pub(super) struct Site {
     sidecar: Option<(String, String)>,
     /// Whether connections came through a tunnel, whose ends know each other already.
     tunnelled: bool,
+    /// The filters of chains for requests, made once: several chains differ in nothing but what they match.
+    http: OnceCell<Vec<Filter>>,
+    /// Those of chains for streams of bytes.
+    tcp: OnceCell<Vec<Filter>>,
 }
 
 impl Site {
@@ -94,6 +99,8 @@ impl Site {
             name: Some(names::listener(port.binding.primary(), port.target)),
             sidecar: port.sidecar.clone(),
             tunnelled: false,
+            http: OnceCell::new(),
+            tcp: OnceCell::new(),
         }
     }
 
@@ -109,12 +116,21 @@ impl Site {
             name: None,
             sidecar: None,
             tunnelled: false,
+            http: OnceCell::new(),
+            tcp: OnceCell::new(),
         }
     }
 
     /// The same for connections that come through a tunnel.
     pub(super) fn through_tunnel(self) -> Self {
         Self { tunnelled: true, ..self }
+    }
+
+    fn filters(&self, env: &Env<'_>, are_http: bool) -> &[Filter] {
+        match are_http {
+            true => self.http.get_or_init(|| http(env, self)),
+            false => self.tcp.get_or_init(|| tcp(env, self)),
+        }
     }
 
     fn chain_name(&self, http: bool) -> String {
@@ -133,7 +149,7 @@ fn chain(env: &Env<'_>, site: &Site, sort: &Sort, socket: impl Fn(&Sort) -> Tran
     FilterChain {
         name: site.chain_name(sort.http),
         filter_chain_match: Some(matched),
-        filters: if sort.http { http(env, site) } else { tcp(env, site) },
+        filters: site.filters(env, sort.http).to_vec(),
         transport_socket: sort.terminated.then(|| socket(sort)),
         metadata: site
             .sidecar

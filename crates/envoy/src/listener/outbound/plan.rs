@@ -247,17 +247,13 @@ impl Planner<'_> {
             return;
         }
         if request.binding.addresses.is_empty() {
+            // Most HTTP ports have all they need already.
+            if handling == Handling::Http && self.meet(&self.wildcards[0], request.port, handling).is_none() {
+                return;
+            }
             self.bind(&mut request, handling);
         }
-        let ports = self.slots.get(request.binding.primary());
-        let present = ports.and_then(|ports| ports.get(&request.port.number)).map(|slot| &slot.entry);
-        if present.is_some_and(|present| present.locked) {
-            return;
-        }
-        let Some(meeting) = meet(present.map(|present| present.protocol), request.port.protocol, handling)
-        else {
-            return;
-        };
+        let Some(meeting) = self.meet(request.binding.primary(), request.port, handling) else { return };
         let (chains, protocol) = self.chains(&request, handling, meeting);
         let ports = self.slots.entry(request.binding.primary().to_owned()).or_default();
         match ports.get_mut(&request.port.number) {
@@ -275,6 +271,16 @@ impl Planner<'_> {
                 ports.insert(request.port.number, Slot { entry, taken: Taken::default() });
             }
         }
+    }
+
+    /// How a port gets along with the listener there is at its place; `None` if it does not, or needs nothing more.
+    fn meet(&self, address: &str, port: &Port, handling: Handling) -> Option<Meeting> {
+        let ports = self.slots.get(address);
+        let present = ports.and_then(|ports| ports.get(&port.number)).map(|slot| &slot.entry);
+        if present.is_some_and(|present| present.locked) {
+            return None;
+        }
+        meet(present.map(|present| present.protocol), port.protocol, handling)
     }
 
     /// HTTP ports share a listener on all interfaces; others listen at the address of the service if it has one.

@@ -1,6 +1,7 @@
 //! What spans say beside what Envoy puts into them.
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use canopus_api::node::NodeKind;
 use canopus_mesh::proxy::View;
@@ -38,7 +39,7 @@ pub(super) fn tags(
     let mut tags = Vec::new();
     if istio_tags {
         tags.extend(workload_tags(env.view));
-        tags.extend(dry_run_tags());
+        tags.extend_from_slice(&DRY_RUN_TAGS);
     }
     if env.view.kind == NodeKind::Waypoint {
         tags.extend(peer_tags());
@@ -126,16 +127,17 @@ fn workload_tags(view: &View) -> [CustomTag; 5] {
 }
 
 /// What authorization policies that are only tried out would have done.
-fn dry_run_tags() -> impl Iterator<Item = CustomTag> {
-    ["allow", "deny"].into_iter().flat_map(|action| {
+static DRY_RUN_TAGS: LazyLock<Vec<CustomTag>> = LazyLock::new(|| {
+    let tags = ["allow", "deny"].into_iter().flat_map(|action| {
         let shadow = |what: &str| format!("istio_dry_run_{action}_shadow_{what}");
         let name = |what: &str| format!("istio.authorization.dry_run.{action}_policy.{what}");
         [
             tag(&name("name"), from_authorization(shadow("effective_policy_id"))),
             tag(&name("result"), from_authorization(shadow("engine_result"))),
         ]
-    })
-}
+    });
+    tags.collect()
+});
 
 /// What the authorization filter noted about the request.
 fn from_authorization(key: String) -> custom_tag::Type {
