@@ -70,8 +70,8 @@ impl Query for Facts {
             outbound_rule(ctx, &view, &key);
         }
         let of_gateways = ctx.get::<Merged>(&view).gateway_names().into_iter();
-        let of_gateways =
-            of_gateways.flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, &gateway));
+        let of_gateways = of_gateways
+            .flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, &gateway).to_vec());
         let of_mesh = scope.listeners.iter().flat_map(|listener| listener.virtual_services.iter().cloned());
         for route in of_mesh.chain(of_gateways) {
             for host in virtual_service::destinations(&route.spec, None).keys() {

@@ -10,8 +10,6 @@ use std::collections::BTreeSet;
 use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use canopus_proto::envoy::config::listener::v3::FilterChain;
-use canopus_proto::envoy::config::route::v3::route::Action;
-use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
 use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RouteMatch};
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::JwtAuthentication;
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::jwt_provider::JwksSourceSpecifier;
@@ -47,21 +45,10 @@ pub(crate) fn complete_match(view: &View, matched: &mut RouteMatch) {
     }
 }
 
-/// Makes what a route does mean something.
-pub(crate) fn complete_action(view: &View, action: &mut Option<Action>) {
-    if applies(view) && action.as_ref().is_some_and(leads_nowhere) {
-        // The same answer as for destinations that do not exist.
-        *action = Some(Action::DirectResponse(DirectResponseAction { status: 500, ..Default::default() }));
-    }
-}
-
-/// Whether all destinations have no weight.
-fn leads_nowhere(action: &Action) -> bool {
-    let Action::Route(action) = action else { return false };
-    match &action.cluster_specifier {
-        Some(ClusterSpecifier::WeightedClusters(weighted)) => weighted.clusters.is_empty(),
-        _ => false,
-    }
+/// What a route does instead of leading nowhere, where none of its destinations has any weight.
+pub(crate) fn instead_of_nowhere(view: &View) -> Option<DirectResponseAction> {
+    // The same answer as for destinations that do not exist.
+    applies(view).then(|| DirectResponseAction { status: 500, ..Default::default() })
 }
 
 /// A condition that asks only whether a claim is there asks for any text.

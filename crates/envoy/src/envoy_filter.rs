@@ -29,7 +29,7 @@ pub use effect::{Count, Effects, PatchId};
 pub(crate) use extension::extension;
 pub(crate) use listener::listeners;
 pub use report::{Outcome, PatchReport, Report};
-pub(crate) use route::table;
+pub(crate) use route::{table, touch_tables};
 
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::PatchContext;
 use effect::Tally;

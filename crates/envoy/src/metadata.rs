@@ -52,8 +52,10 @@ pub(crate) fn list<T>(value: &mut Pieces, items: impl IntoIterator<Item = T>, it
 
 /// Metadata that names the networking object something comes from; `kind` is written `virtual-service`.
 pub(crate) fn names_config(metadata: &mut Pieces, kind: &str, namespace: &str, name: &str) {
-    let path = names::config_path(kind, namespace, name);
-    of_filter(metadata, ISTIO, |fields| field(fields, "config", |value| text(value, &path)));
+    let path = names::config_path_parts(kind, namespace, name);
+    of_filter(metadata, ISTIO, |fields| {
+        field(fields, "config", |value| value.joined(VALUE_STRING, &path));
+    });
 }
 
 /// An entry of a map.

@@ -1,5 +1,6 @@
 //! Name tables (NDS): what an agent answers DNS queries of its workload with.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -8,16 +9,29 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::endpoint::{Endpoint, Endpoints, Health};
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::scope;
-use canopus_mesh::service::{NO_ADDRESS, Registry, Resolution, Service, addresses_for};
-use canopus_proto::istio::networking::nds::v1::NameTable;
-use canopus_proto::istio::networking::nds::v1::name_table::NameInfo;
+use canopus_mesh::service::{NO_ADDRESS, Registry, Resolution, Service, known_addresses};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::ENABLE_MULTICLUSTER_HEADLESS;
 
 use crate::env::Env;
+use crate::pieces::Pieces;
+
+/// The fields of a table, of its entries, and of what these say.
+mod field {
+    pub(super) const TABLE: u32 = 1;
+    pub(super) const KEY: u32 = 1;
+    pub(super) const VALUE: u32 = 2;
+    pub(super) const IPS: u32 = 1;
+    pub(super) const REGISTRY: u32 = 2;
+    pub(super) const SHORTNAME: u32 = 3;
+    pub(super) const NAMESPACE: u32 = 4;
+}
 
 /// The domain of services that clusters share. They have no short names: those mean the cluster's own services.
 const SHARED_DOMAIN: &str = ".clusterset.local";
+
+/// Room for an entry that is not out of the ordinary.
+const USUAL_SIZE: usize = 128;
 
 /// The name table of a view. It is the one resource of its type and has no name.
 pub struct NameTables;
@@ -28,71 +42,105 @@ impl Query for NameTables {
     type Value = Resource;
 
     fn run(ctx: &Ctx<'_>, view: &View) -> Resource {
-        Resource::encode("", &table(&Env::new(ctx, view)))
+        Resource::new("", table(&Env::new(ctx, view)))
     }
 }
 
-fn table(env: &Env<'_>) -> NameTable {
-    let mut table = BTreeMap::new();
-    for listener in &scope(env.ctx, env.view).listeners {
-        for service in &listener.services {
-            add(env, service, &mut table);
+/// What one service or instance says about a name.
+struct Entry<'a> {
+    name: Cow<'a, str>,
+    ips: Cow<'a, [String]>,
+    registry: Registry,
+    shortname: Cow<'a, str>,
+    namespace: &'a str,
+    /// Whether it stands for an instance and not for a service.
+    is_instance: bool,
+}
+
+/// The encoded table.
+fn table(env: &Env<'_>) -> Vec<u8> {
+    let scope = scope(env.ctx, env.view);
+    let mut said = Vec::new();
+    for service in scope.listeners.iter().flat_map(|listener| &listener.services) {
+        add(env, service, &mut said);
+    }
+    // What was said later about a name counts later.
+    said.sort_by(|a, b| a.name.cmp(&b.name));
+    let mut table = Pieces::with_capacity(said.len() * USUAL_SIZE);
+    let mut said = said.into_iter().peekable();
+    while let Some(mut entry) = said.next() {
+        while let Some(later) = said.next_if(|later| later.name == entry.name) {
+            entry.hear(later);
+        }
+        table.nested(field::TABLE, |pieces| entry.write(pieces));
+    }
+    table.into_vec()
+}
+
+impl Entry<'_> {
+    /// Takes in what was said later about the same name.
+    fn hear(&mut self, later: Self) {
+        let is_kubernetes = later.registry == Registry::Kubernetes;
+        if later.is_instance || (self.registry == Registry::External && is_kubernetes) {
+            // An entry that only decorates Kubernetes' gives way to it.
+            *self = later;
+        } else if self.registry == Registry::External {
+            // An entry may have several addresses, each a service.
+            self.ips.to_mut().extend(later.ips.into_owned());
         }
     }
-    NameTable { table }
+
+    fn write(&self, entry: &mut Pieces) {
+        entry.text(field::KEY, &self.name);
+        entry.nested(field::VALUE, |info| {
+            self.ips.iter().for_each(|ip| info.body(field::IPS, ip.as_bytes()));
+            info.text(field::REGISTRY, registry(self.registry));
+            info.text(field::SHORTNAME, &self.shortname);
+            info.text(field::NAMESPACE, self.namespace);
+        });
+    }
 }
 
-fn add(env: &Env<'_>, service: &Service, table: &mut BTreeMap<String, NameInfo>) {
-    let mut addresses = addresses_for(env.ctx, service, env.view);
-    if addresses.iter().any(|address| address == NO_ADDRESS) {
-        addresses = if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
-            of_instances(env, service, table)
+fn registry(registry: Registry) -> &'static str {
+    match registry {
+        Registry::Kubernetes => "Kubernetes",
+        Registry::External => "External",
+    }
+}
+
+/// What a service says about its name, and its instances about theirs.
+fn add<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) {
+    let mut ips = known_addresses(&env.settings, service, env.view);
+    if ips.iter().any(|address| address == NO_ADDRESS) {
+        ips = if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
+            of_instances(env, service, said).into()
         } else {
-            Vec::new()
+            Cow::Borrowed(&[])
         };
     }
     // Ranges of addresses name nothing.
-    addresses.retain(|address| parse_ip(address).is_ok());
-    if addresses.is_empty() {
+    if !ips.iter().all(|address| is_ip(address)) {
+        ips.to_mut().retain(|address| is_ip(address));
+    }
+    if ips.is_empty() {
         return;
     }
-    let info = NameInfo { ips: addresses, registry: registry(service).to_owned(), ..short_name(service) };
-    match table.get_mut(&*service.host) {
-        None => {
-            table.insert(service.host.to_string(), info);
-        }
-        // An entry may have several addresses, each a service; one that only decorates Kubernetes' gives way to it.
-        Some(present) if present.registry == EXTERNAL && !service.is_kubernetes() => {
-            present.ips.extend(info.ips);
-        }
-        Some(present) if present.registry == EXTERNAL => *present = info,
-        Some(_) => {}
-    }
-}
-
-const EXTERNAL: &str = "External";
-
-fn registry(service: &Service) -> &'static str {
-    match service.registry {
-        Registry::Kubernetes => "Kubernetes",
-        Registry::External => EXTERNAL,
-    }
-}
-
-/// The agent derives `a`, `a.ns` and so on by itself.
-fn short_name(service: &Service) -> NameInfo {
-    if !service.is_kubernetes() || service.host.ends_with(SHARED_DOMAIN) {
-        return NameInfo::default();
-    }
-    NameInfo {
-        shortname: service.name.to_string(),
-        namespace: service.namespace.to_string(),
-        ..Default::default()
-    }
+    // The agent derives `a`, `a.ns` and so on by itself.
+    let has_short_name = service.is_kubernetes() && !service.host.ends_with(SHARED_DOMAIN);
+    let (shortname, namespace) =
+        if has_short_name { (&*service.name, &*service.namespace) } else { Default::default() };
+    said.push(Entry {
+        name: Cow::Borrowed(&service.host),
+        ips,
+        registry: service.registry,
+        shortname: shortname.into(),
+        namespace,
+        is_instance: false,
+    });
 }
 
 /// The addresses of a service without one: its instances. Those with a name of their own get an entry of their own.
-fn of_instances(env: &Env<'_>, service: &Service, table: &mut BTreeMap<String, NameInfo>) -> Vec<String> {
+fn of_instances<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) -> Vec<String> {
     let early = service.kube.as_ref().is_some_and(|kube| kube.publish_not_ready);
     let across = env.flag(ENABLE_MULTICLUSTER_HEADLESS);
     let mut seen = BTreeSet::new();
@@ -118,21 +166,21 @@ fn of_instances(env: &Env<'_>, service: &Service, table: &mut BTreeMap<String, N
             all.extend(addresses());
         }
     }
-    for ((host, shortname), [here, elsewhere]) in named {
-        table.insert(
-            host,
-            NameInfo {
-                ips: if here.is_empty() { elsewhere } else { here },
-                registry: registry(service).to_owned(),
-                namespace: service.namespace.to_string(),
-                shortname,
-                ..Default::default()
-            },
-        );
-    }
+    said.extend(named.into_iter().map(|((name, shortname), [here, elsewhere])| Entry {
+        name: name.into(),
+        ips: if here.is_empty() { elsewhere } else { here }.into(),
+        registry: service.registry,
+        shortname: shortname.into(),
+        namespace: &service.namespace,
+        is_instance: true,
+    }));
     all
 }
 
 fn has_only_ips(endpoint: &Arc<Endpoint>) -> bool {
-    endpoint.addresses.iter().all(|address| parse_ip(address).is_ok())
+    endpoint.addresses.iter().all(|address| is_ip(address))
+}
+
+fn is_ip(address: &str) -> bool {
+    parse_ip(address).is_ok()
 }

@@ -91,7 +91,12 @@ pub(crate) fn listener(bind: &str, port: u32) -> String {
 
 /// Where tools find a networking object; `kind` is written `virtual-service`.
 pub(crate) fn config_path(kind: &str, namespace: &str, name: &str) -> String {
-    ["/apis/networking.istio.io/v1/namespaces/", namespace, "/", kind, "/", name].concat()
+    config_path_parts(kind, namespace, name).concat()
+}
+
+/// The parts of [`config_path`].
+pub(crate) fn config_path_parts<'a>(kind: &'a str, namespace: &'a str, name: &'a str) -> [&'a str; 6] {
+    ["/apis/networking.istio.io/v1/namespaces/", namespace, "/", kind, "/", name]
 }
 
 /// Metadata that names the networking object something comes from; `kind` is written `virtual-service`.
@@ -119,6 +124,12 @@ pub(crate) fn ads() -> ConfigSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_addresses_of_ipv6_are_in_brackets() {
+        assert_eq!(domain("::1", 80), "[::1]:80");
+        assert_eq!(operation("a.b", 8080), "a.b:8080/*");
+    }
 
     #[test]
     fn outbound_names_round_trip_and_foreign_ones_are_refused() {

@@ -3,12 +3,17 @@
 //! An encoded message is its fields one after the other, and every entry of a list is a field of its own. So what many
 //! messages have in common is encoded once and copied, and a large message need not be in memory before it is encoded.
 
-use canopus_proto::Message;
+use canopus_proto::{Any, Message};
 
 /// How numbers and truths are encoded.
 const VARINT: u32 = 0;
 /// How fields are encoded that have their length before them.
 const LENGTH_DELIMITED: u32 = 2;
+/// The most bytes that the number and the length of a field take.
+const LONGEST_HEADER: usize = 10;
+/// The fields of an entry of a map.
+const ENTRY_KEY: u32 = 1;
+const ENTRY_VALUE: u32 = 2;
 
 /// Encoded fields of one message, which whoever adds them keeps in the order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,10 +47,21 @@ impl Pieces {
         }
     }
 
+    /// Adds a text that is put together from parts.
+    pub(crate) fn joined(&mut self, field: u32, parts: &[&str]) {
+        self.header(field, parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| self.append(part.as_bytes()));
+    }
+
     /// Adds a truth.
     pub(crate) fn flag(&mut self, field: u32) {
+        self.value(field, 1);
+    }
+
+    /// Adds a number, or the number that stands for one of several things.
+    pub(crate) fn value(&mut self, field: u32, value: u32) {
         self.number(field << 3 | VARINT);
-        self.number(1);
+        self.number(value);
     }
 
     /// Adds a message, or an entry of a list of messages.
@@ -56,9 +72,15 @@ impl Pieces {
 
     /// Adds a message that is encoded already, or an entry of a list of messages or texts.
     pub(crate) fn body(&mut self, field: u32, body: &[u8]) {
-        self.number(field << 3 | LENGTH_DELIMITED);
-        self.number(length(body));
+        self.header(field, body.len());
         self.append(body);
+    }
+
+    /// Begins a message or text of so many bytes, which whoever calls adds.
+    pub(crate) fn header(&mut self, field: u32, length: usize) {
+        self.0.reserve(length + LONGEST_HEADER);
+        self.number(field << 3 | LENGTH_DELIMITED);
+        self.number(checked(length));
     }
 
     /// Adds a message whose fields are written in place.
@@ -68,15 +90,27 @@ impl Pieces {
         // Most are short enough for a length of one byte; the others are moved once their length is known.
         self.0.push(0);
         write(self);
-        let length = length(&self.0[start + 1..]);
-        match u8::try_from(length) {
-            Ok(short) if short < 0x80 => self.0[start] = short,
-            _ => {
-                let mut long = Self::default();
-                long.number(length);
-                self.0.splice(start..=start, long.0);
-            }
+        let end = self.0.len();
+        let length = checked(end - start - 1);
+        let more = varint_size(length) - 1;
+        if more > 0 {
+            self.0.resize(end + more, 0);
+            self.0.copy_within(start + 1..end, start + 1 + more);
         }
+        write_varint(&mut self.0[start..], length);
+    }
+
+    /// Adds an entry of a map from names to messages of any type.
+    pub(crate) fn any_entry(&mut self, field: u32, name: &str, message: &Any) {
+        self.nested(field, |entry| {
+            entry.text(ENTRY_KEY, name);
+            entry.message(ENTRY_VALUE, message);
+        });
+    }
+
+    /// How many bytes there are.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Everything so far.
@@ -99,9 +133,30 @@ impl Pieces {
     }
 }
 
-fn length(body: &[u8]) -> u32 {
+/// How many bytes a text or message of so many bytes takes in a field whose number is below 16.
+pub(crate) fn field_size(length: usize) -> usize {
+    1 + varint_size(checked(length)) + length
+}
+
+fn varint_size(number: u32) -> usize {
+    (32 - (number | 1).leading_zeros()).div_ceil(7) as usize
+}
+
+/// Writes a number over the bytes at the start of a slice.
+fn write_varint(place: &mut [u8], mut number: u32) {
+    for byte in place {
+        *byte = (number & 0x7f) as u8;
+        number >>= 7;
+        if number == 0 {
+            break;
+        }
+        *byte |= 0x80;
+    }
+}
+
+fn checked(length: usize) -> u32 {
     // Proxies refuse messages of a fraction of that.
-    u32::try_from(body.len()).expect("a message of less than 4 GiB")
+    u32::try_from(length).expect("a message of less than 4 GiB")
 }
 
 #[cfg(test)]
@@ -132,6 +187,30 @@ mod tests {
         let mut pieces = Pieces::of(&VirtualHost { name: host.name.clone(), ..Default::default() });
         pieces.message(3, &route);
         pieces.fields(&VirtualHost { routes: vec![route], ..Default::default() });
+        assert_eq!(pieces.into_vec(), host.encode_to_vec());
+    }
+
+    #[test]
+    fn text_of_parts_is_the_text_and_sizes_are_those_of_what_is_written() {
+        for length in [1, 127, 128, 20_000] {
+            let text = "x".repeat(length);
+            let (mut whole, mut parts) = (Pieces::default(), Pieces::default());
+            whole.text(1, &text);
+            parts.joined(1, &["", &text[..length / 2], &text[length / 2..]]);
+            assert_eq!(parts, whole);
+            assert_eq!(whole.len(), field_size(length));
+        }
+    }
+
+    #[test]
+    fn entry_of_a_map_is_written_as_a_message_writes_it() {
+        let config = Any::pack(&Decorator { operation: "x".repeat(200), ..Default::default() });
+        let host = VirtualHost {
+            typed_per_filter_config: [("filter".to_owned(), config.clone())].into(),
+            ..Default::default()
+        };
+        let mut pieces = Pieces::default();
+        pieces.any_entry(15, "filter", &config);
         assert_eq!(pieces.into_vec(), host.encode_to_vec());
     }
 

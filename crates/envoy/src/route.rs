@@ -12,7 +12,6 @@ mod redirect;
 mod retry;
 pub(crate) mod session;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_base::labels::Labels;
@@ -20,20 +19,19 @@ use canopus_engine::Ctx;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service::VirtualService;
+use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
-use canopus_proto::envoy::config::route::v3::route::Action;
-use canopus_proto::envoy::config::route::v3::route_action::ClusterSpecifier;
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
-use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteMatch};
+use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RedirectAction, RouteMatch};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 
 use crate::pieces::Pieces;
 use crate::{acceptable, metadata};
 
 pub(crate) use list::RouteList;
-use matching::is_catch_all;
+use matching::{Match, Path};
 
 /// The fields of a route.
 mod field {
@@ -44,7 +42,11 @@ mod field {
     pub(super) const DECORATOR: u32 = 5;
     pub(super) const DIRECT_RESPONSE: u32 = 7;
     pub(super) const NAME: u32 = 14;
+    pub(super) const TYPED_PER_FILTER_CONFIG: u32 = 13;
     pub(super) const STAT_PREFIX: u32 = 19;
+
+    /// Of a decorator.
+    pub(super) const OPERATION: u32 = 1;
 }
 
 /// The filter that a route's faults are for.
@@ -61,6 +63,8 @@ pub(crate) struct Site<'a> {
     pub ctx: &'a Ctx<'a>,
     /// The proxies that use them.
     pub view: &'a View,
+    /// The settings of mesh and process.
+    pub settings: &'a MeshSettings,
     /// The gateway they are for: `mesh` or `namespace/name`.
     pub gateway: &'a str,
     /// The port requests come in on, as services or the Gateway number it; 0 if any.
@@ -70,7 +74,9 @@ pub(crate) struct Site<'a> {
     /// Whether clients are told that HTTP/3 is spoken on the same port.
     pub http3: bool,
     /// The service that a host means.
-    pub service: &'a dyn Fn(&str) -> Option<Known>,
+    pub service: &'a dyn Fn(&Arc<str>) -> Option<Known>,
+    /// The service that a host means to the proxy, whose DestinationRule counts.
+    pub scoped: &'a dyn Fn(&Arc<str>) -> Option<Arc<Service>>,
     /// The services that a waypoint stands in front of, whose clusters have names of their own; `None` for other proxies.
     pub fronted: Option<&'a [Arc<Service>]>,
 }
@@ -97,15 +103,15 @@ impl Known {
 
 /// The routes a VirtualService has at a site, up to the first that matches everything.
 pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList {
-    let mut routes = RouteList::default();
+    let expected = source.spec.http.iter().map(|http| http.r#match.len().max(1)).sum::<usize>();
+    let mut routes = RouteList::with_capacity(expected * USUAL_SIZE);
     let mut metadata = Pieces::with_capacity(USUAL_SIZE);
     metadata.nested(field::METADATA, |fields| {
         metadata::names_config(fields, "virtual-service", source.namespace(), source.name());
     });
     for http in &source.spec.http {
         if http.r#match.is_empty() {
-            let (route, takes_all) = Draft::new(site, source, &metadata, http).matching(None);
-            routes.push(&route, takes_all);
+            Draft::new(site, source, &metadata, http).add_to(&mut routes, None);
             break;
         }
         let mut applying = http.r#match.iter().filter(|condition| applies(site, condition)).peekable();
@@ -114,9 +120,7 @@ pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList
         }
         let mut draft = Draft::new(site, source, &metadata, http);
         for condition in applying {
-            let (route, takes_all) = draft.matching(Some(condition));
-            routes.push(&route, takes_all);
-            if takes_all {
+            if draft.add_to(&mut routes, Some(condition)) {
                 return routes;
             }
         }
@@ -137,10 +141,22 @@ fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
         // Parity: a match that names gateways does not look at the source.
         return condition.gateways.iter().any(|gateway| gateway == site.gateway);
     }
-    let labels: Labels = condition.source_labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
+    let is_labelled = || {
+        let labels = condition.source_labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
+        labels.collect::<Labels>().subset_of(&site.view.labels)
+    };
     let namespace = &condition.source_namespace;
-    labels.subset_of(&site.view.labels)
+    (condition.source_labels.is_empty() || is_labelled())
         && (namespace.is_empty() || *namespace == site.view.metadata.namespace)
+}
+
+/// What is done with requests.
+enum Action {
+    Forward(destination::Forward),
+    Redirect(RedirectAction),
+    Answer(DirectResponseAction),
+    /// A redirect that cannot be.
+    Nothing,
 }
 
 /// The routes of one [`HttpRoute`], which differ only in what they match: the rest is encoded once.
@@ -150,8 +166,9 @@ struct Draft<'a> {
     /// Names the object behind it; encoded once for all its routes.
     metadata: &'a Pieces,
     http: &'a HttpRoute,
-    /// What is done with requests.
-    action: Option<Action>,
+    action: Action,
+    /// How the names of spans begin: with where requests go, if that is one place, or whose route it is.
+    operation: String,
     /// The fields between match and decorator.
     head: Pieces,
     /// The fields between decorator and name.
@@ -165,108 +182,114 @@ impl<'a> Draft<'a> {
         metadata: &'a Pieces,
         http: &'a HttpRoute,
     ) -> Self {
-        let mut route = Route::default();
-        let operations = headers::Operations::of(http.headers.as_ref());
-        let authority = operations.authority.clone();
-        operations.extend_route(&mut route);
-
-        let mut destinations = Vec::new();
-        if let Some(to) = &http.redirect {
-            route.action = redirect::redirect(to, site.port, site.tls);
-        } else if let Some(response) = &http.direct_response {
-            route.action = Some(Action::DirectResponse(redirect::direct_response(response)));
-        } else {
-            destinations = destination::apply(site, source, http, authority, &mut route);
-        }
-        acceptable::complete_action(site.view, &mut route.action);
-        route.typed_per_filter_config = filter_configs(site, http, &destinations);
+        let mut operations = headers::Operations::of(http.headers.as_ref());
+        let action = action(site, source, http, &mut operations);
         if site.http3 {
-            route.response_headers_to_add.push(alternative_service(site.port));
+            operations.response_add.push(alternative_service(site.port));
         }
-        let action = route.action.take();
-        let head = head(metadata, action.as_ref());
-        Self { site, source, metadata, http, action, head, tail: Pieces::of(&route) }
+        let (cluster, destinations) = match &action {
+            Action::Forward(forward) => (forward.cluster.as_deref(), &forward.destinations[..]),
+            _ => (None, &[][..]),
+        };
+        let mut tail = Pieces::default();
+        operations.write(&mut tail);
+        write_filter_configs(site, http, destinations, &mut tail);
+        let operation = operation(cluster, source.name(), site.port);
+        Self { site, source, metadata, http, head: head(metadata, &action), action, operation, tail }
     }
 
-    /// The route of requests that meet a condition, and whether that is every request.
-    fn matching(&mut self, condition: Option<&HttpMatchRequest>) -> (Pieces, bool) {
-        let mut matched = matching::route_match(self.source.semantics, condition);
-        acceptable::complete_match(self.site.view, &mut matched);
-        if let (Some(Action::Route(action)), Some(rewrite)) = (&mut self.action, &self.http.rewrite)
+    /// Adds the route of requests that meet a condition; says whether that is every request.
+    fn add_to(&mut self, routes: &mut RouteList, condition: Option<&HttpMatchRequest>) -> bool {
+        let matched = Match::new(self.site.view, self.source.semantics, condition);
+        if let (Action::Forward(forward), Some(rewrite)) = (&mut self.action, &self.http.rewrite)
             && destination::depends_on_match(rewrite, self.source)
         {
-            destination::rewrite_path(action, rewrite, self.source, Some(&matched));
-            self.head = head(self.metadata, self.action.as_ref());
+            forward.rewrite_path(rewrite, self.source, matched.path);
+            self.head = head(self.metadata, &self.action);
         }
-        let cluster = self.action.as_ref().and_then(only_cluster);
-        let operation = operation(&matched, cluster, self.source.name(), self.site.port);
+        let takes_all = matched.is_catch_all();
+        routes.push(takes_all, |route| self.write(route, condition, &matched));
+        takes_all
+    }
 
-        let mut route = Pieces::with_capacity(USUAL_SIZE);
-        route.message(field::MATCH, &matched);
+    /// Writes the fields of a route.
+    fn write(&self, route: &mut Pieces, condition: Option<&HttpMatchRequest>, matched: &Match<'_>) {
+        route.nested(field::MATCH, |fields| matched.write(fields));
         route.append(self.head.as_slice());
-        route.message(field::DECORATOR, &Decorator { operation, ..Default::default() });
+        let (path, rest) = match matched.path {
+            Path::Prefix(prefix) => (prefix, "*"),
+            Path::Exact(path) | Path::Regex(path) => (path, ""),
+            Path::Elements(_) => ("/*", ""),
+        };
+        route.nested(field::DECORATOR, |decorator| {
+            decorator.joined(field::OPERATION, &[&self.operation, path, rest]);
+        });
         route.append(self.tail.as_slice());
         match condition.map_or("", |condition| &condition.name) {
             "" => route.text(field::NAME, &self.http.name),
-            own => route.text(field::NAME, &format!("{}.{own}", self.http.name)),
+            own => route.joined(field::NAME, &[&self.http.name, ".", own]),
         }
         route.text(field::STAT_PREFIX, condition.map_or("", |condition| &condition.stat_prefix));
-        (route, is_catch_all(&matched))
+    }
+}
+
+/// What an [`HttpRoute`] does; what it does to headers for its only destination is added to `operations`.
+fn action(
+    site: &Site<'_>,
+    source: &VirtualService,
+    http: &HttpRoute,
+    operations: &mut headers::Operations,
+) -> Action {
+    if let Some(to) = &http.redirect {
+        return redirect::redirect(to, site.port, site.tls).map_or(Action::Nothing, Action::Redirect);
+    }
+    if let Some(response) = &http.direct_response {
+        return Action::Answer(redirect::direct_response(response));
+    }
+    let forward = destination::Forward::new(site, source, http, operations);
+    match acceptable::instead_of_nowhere(site.view).filter(|_| forward.leads_nowhere()) {
+        Some(answer) => Action::Answer(answer),
+        None => Action::Forward(forward),
     }
 }
 
 /// What a route does, and the object that says so.
-fn head(metadata: &Pieces, action: Option<&Action>) -> Pieces {
+fn head(metadata: &Pieces, action: &Action) -> Pieces {
     let mut head = Pieces::with_capacity(USUAL_SIZE);
     match action {
-        Some(Action::Route(action)) => head.message(field::ROUTE, action),
-        Some(Action::Redirect(action)) => head.message(field::REDIRECT, action),
-        Some(Action::DirectResponse(action)) => head.message(field::DIRECT_RESPONSE, action),
-        _ => {}
+        Action::Forward(forward) => head.nested(field::ROUTE, |action| forward.write(action)),
+        Action::Redirect(action) => head.message(field::REDIRECT, action),
+        Action::Answer(action) => head.message(field::DIRECT_RESPONSE, action),
+        Action::Nothing => {}
     }
     head.append(metadata.as_slice());
     head
 }
 
-/// What filters are told about one route.
-fn filter_configs(
+/// Writes what filters are told about one route, by their names.
+fn write_filter_configs(
     site: &Site<'_>,
     http: &HttpRoute,
     destinations: &[Option<Known>],
-) -> BTreeMap<String, Any> {
-    let mut configs = BTreeMap::new();
-    if let Some(fault) = &http.fault {
-        configs.insert(FAULT_FILTER.to_owned(), Any::pack(&fault::http_fault(fault)));
-    }
+    route: &mut Pieces,
+) {
     if let Some(policy) = &http.cors_policy {
-        configs.insert(CORS_FILTER.to_owned(), Any::pack(&cors::policy(policy)));
+        route.any_entry(field::TYPED_PER_FILTER_CONFIG, CORS_FILTER, &Any::pack(&cors::policy(policy)));
     }
-    if let Some(config) = session::of_destinations(site.ctx, destinations) {
-        configs.insert(session::FILTER.to_owned(), config);
+    if let Some(fault) = &http.fault {
+        route.any_entry(field::TYPED_PER_FILTER_CONFIG, FAULT_FILTER, &Any::pack(&fault::http_fault(fault)));
     }
-    configs
+    if let Some(config) = session::of_destinations(site.settings, destinations) {
+        route.any_entry(field::TYPED_PER_FILTER_CONFIG, session::FILTER, &config);
+    }
 }
 
-/// The name of the span of a request on a route: where it leads, if that is one place, or whose route it is.
-fn operation(matched: &RouteMatch, cluster: Option<&str>, source: &str, port: u32) -> String {
-    let (path, rest) = match &matched.path_specifier {
-        Some(PathSpecifier::Prefix(prefix)) => (prefix.as_str(), "*"),
-        Some(PathSpecifier::Path(path)) => (path.as_str(), ""),
-        Some(PathSpecifier::SafeRegex(regex)) => (regex.regex.as_str(), ""),
-        _ => ("/*", ""),
-    };
+/// Where a route leads, if that is one cluster of a service, else whose route it is.
+fn operation(cluster: Option<&str>, source: &str, port: u32) -> String {
     let mut parts = cluster.unwrap_or_default().split('|');
     match [(); 5].map(|()| parts.next()) {
-        [Some(_), Some(port), Some(_), Some(host), None] => format!("{host}:{port}{path}{rest}"),
-        _ => format!("{source}:{port}{path}{rest}"),
-    }
-}
-
-fn only_cluster(action: &Action) -> Option<&str> {
-    let Action::Route(action) = action else { return None };
-    match &action.cluster_specifier {
-        Some(ClusterSpecifier::Cluster(cluster)) => Some(cluster),
-        _ => None,
+        [Some(_), Some(port), Some(_), Some(host), None] => [host, ":", port].concat(),
+        _ => [source, ":", itoa::Buffer::new().format(port)].concat(),
     }
 }
 

@@ -19,7 +19,7 @@ use canopus_proto::resource::Resource;
 
 use crate::envoy_filter::{self, Patched};
 use crate::gateway;
-pub(crate) use host::Host;
+pub(crate) use host::{Host, Traits};
 pub(crate) use sidecar::{duplicates, virtual_hosts as sidecar_virtual_hosts};
 pub(crate) use table::Table;
 
@@ -35,7 +35,15 @@ impl Query for Routes {
     type Value = Option<Resource>;
 
     fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
-        ctx.get::<PatchedTables>(key).resources.first().cloned()
+        let (view, name) = key;
+        // Mostly no patch is for tables, and then there is nothing to be said about patches.
+        if !has_tables(view) || envoy_filter::touch_tables(ctx, view) {
+            return ctx.get::<PatchedTables>(key).resources.first().cloned();
+        }
+        Some(match table(ctx, view, name) {
+            Some(table) => Resource::new(name.as_str(), table.encode()),
+            None => unused(name),
+        })
     }
 }
 
@@ -48,15 +56,26 @@ impl Query for PatchedTables {
     type Value = Patched;
 
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
-        let table = match view.kind {
-            NodeKind::Router => gateway::route_table(ctx, view, name),
-            NodeKind::Sidecar | NodeKind::Waypoint => sidecar::table(ctx, view, name),
-            NodeKind::Ztunnel | NodeKind::Agentgateway => return Patched::default(),
-        };
-        match table {
-            Some(table) => envoy_filter::table(ctx, view, name, table),
-            None => Patched::untouched(Arc::new(vec![Resource::encode(name.as_str(), &unused(name))])),
+        if !has_tables(view) {
+            return Patched::default();
         }
+        match table(ctx, view, name) {
+            Some(table) => envoy_filter::table(ctx, view, name, table),
+            None => Patched::untouched(Arc::new(vec![unused(name)])),
+        }
+    }
+}
+
+/// Whether proxies of a view route requests by tables.
+fn has_tables(view: &View) -> bool {
+    matches!(view.kind, NodeKind::Router | NodeKind::Sidecar | NodeKind::Waypoint)
+}
+
+/// A table by its name; `None` if nobody uses it.
+fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
+    match view.kind {
+        NodeKind::Router => gateway::route_table(ctx, view, name),
+        _ => sidecar::table(ctx, view, name),
     }
 }
 
@@ -71,6 +90,11 @@ pub(crate) fn settings() -> RouteConfiguration {
 }
 
 /// The table of a name nobody uses.
-fn unused(name: &str) -> RouteConfiguration {
-    RouteConfiguration { name: name.to_owned(), validate_clusters: Some(false.into()), ..Default::default() }
+fn unused(name: &str) -> Resource {
+    let table = RouteConfiguration {
+        name: name.to_owned(),
+        validate_clusters: Some(false.into()),
+        ..Default::default()
+    };
+    Resource::encode(name, &table)
 }

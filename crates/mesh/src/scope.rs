@@ -178,7 +178,17 @@ pub fn services(ctx: &Ctx<'_>, view: &View) -> List<Service> {
 
 /// The service that a host means in the scope of a view. Unlike [`scope`], this depends on that service alone.
 pub fn scoped_service(ctx: &Ctx<'_>, view: &View, host: &str) -> Option<Arc<Service>> {
-    ctx.get::<ScopedService>(&(ctx.get::<ScopeOf>(view).as_ref().clone(), host.into())).as_ref().clone()
+    service_in(ctx, &scope_of(ctx, view), &host.into())
+}
+
+/// Whose scope a view has.
+pub fn scope_of(ctx: &Ctx<'_>, view: &View) -> Arc<ScopeKey> {
+    ctx.get::<ScopeOf>(view)
+}
+
+/// The same as [`scoped_service`], where many hosts are looked up.
+pub fn service_in(ctx: &Ctx<'_>, scope: &ScopeKey, host: &Arc<str>) -> Option<Arc<Service>> {
+    ctx.get::<ScopedService>(&(scope.clone(), host.clone())).as_ref().clone()
 }
 
 /// One service of a scope, by host.

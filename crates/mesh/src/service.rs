@@ -7,7 +7,9 @@ mod index;
 mod kube;
 mod plan;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::slice;
 use std::sync::Arc;
 
 use canopus_api::visibility::Visibility;
@@ -336,55 +338,69 @@ pub(crate) fn is_public(ctx: &Ctx<'_>, service: &Service) -> bool {
 /// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for
 /// names, else the service's own.
 pub fn address_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> String {
-    let of_cluster = cluster_addresses(service, view);
-    if let Some(address) = of_cluster.iter().find(|address| view.supports(address)) {
-        return address.clone();
+    known_address(&settings(ctx), service, view).to_owned()
+}
+
+/// The same, of a service whose address need not outlive it.
+pub fn known_address<'a>(settings: &MeshSettings, service: &'a Service, view: &View) -> &'a str {
+    let is_supported = |address: &&String| view.supports(address);
+    if let Some(address) = cluster_addresses(service, view).iter().find(is_supported) {
+        return address;
     }
-    if view.uses_allocated_addresses(&settings(ctx).flags) && service.address == NO_ADDRESS {
-        let allocated = allocated(service);
-        if let Some(address) = allocated.into_iter().find(|address| view.supports(address)) {
+    if view.uses_allocated_addresses(&settings.flags) && service.address == NO_ADDRESS {
+        let mut allocated = [&service.allocated_v4, &service.allocated_v6].into_iter().flatten();
+        if let Some(address) = allocated.find(is_supported) {
             return address;
         }
     }
-    service.address.clone()
+    &service.address
 }
 
 /// All addresses a proxy knows a service by; those of IP families it does not have are left out.
 pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> Vec<String> {
-    let settings = settings(ctx);
+    known_addresses(&settings(ctx), service, view).into_owned()
+}
+
+/// The same, of a service whose addresses need not outlive it.
+pub fn known_addresses<'a>(settings: &MeshSettings, service: &'a Service, view: &View) -> Cow<'a, [String]> {
     let flags = &settings.flags;
-    let mut addresses = cluster_addresses(service, view).to_vec();
+    let mut addresses = Cow::Borrowed(cluster_addresses(service, view));
     if addresses.is_empty() && view.uses_allocated_addresses(flags) {
         addresses = allocated(service);
     }
     let keeps_both = flags.get(ISTIO_DUAL_STACK) || flags.get(PILOT_ENABLE_AMBIENT);
     if !(keeps_both && view.ipv4 && view.ipv6) {
-        retain_one_family(&mut addresses, view);
+        addresses = of_one_family(addresses, view);
     }
     if addresses.is_empty() && !service.address.is_empty() {
         // The address of a Kubernetes service that this cluster does not have is that of another cluster.
         let foreign = !service.cluster_addresses.is_empty();
         if !foreign || view.supports(&service.address) {
-            addresses.push(service.address.clone());
+            return Cow::Borrowed(slice::from_ref(&service.address));
         }
     }
     addresses
 }
 
-/// Keeps the addresses of a family the proxy has; if it has both, those of the first address's family.
-fn retain_one_family(addresses: &mut Vec<String>, view: &View) {
-    let is_v4 = |address: &str| !address.contains(':');
-    let Some(first) = addresses.iter().find(|address| view.supports(address)).map(|first| is_v4(first))
-    else {
-        return addresses.clear();
+/// The addresses of a family the proxy has; if it has both, those of the first address's family.
+fn of_one_family<'a>(addresses: Cow<'a, [String]>, view: &View) -> Cow<'a, [String]> {
+    let is_v4 = |address: &String| !address.contains(':');
+    let Some(first) = addresses.iter().find(|address| view.supports(address)).map(is_v4) else {
+        return Cow::Borrowed(&[]);
     };
-    addresses.retain(|address| is_v4(address) == first);
+    if addresses.iter().all(|address| is_v4(address) == first) {
+        return addresses;
+    }
+    addresses.iter().filter(|address| is_v4(address) == first).cloned().collect()
 }
 
 fn cluster_addresses<'a>(service: &'a Service, view: &View) -> &'a [String] {
     service.cluster_addresses.get(view.metadata.cluster_id.as_str()).map_or(&[], Vec::as_slice)
 }
 
-fn allocated(service: &Service) -> Vec<String> {
-    [&service.allocated_v4, &service.allocated_v6].into_iter().filter_map(Clone::clone).collect()
+fn allocated(service: &Service) -> Cow<'_, [String]> {
+    match (&service.allocated_v4, &service.allocated_v6) {
+        (Some(v4), Some(v6)) => Cow::Owned(vec![v4.clone(), v6.clone()]),
+        (only, None) | (None, only) => Cow::Borrowed(only.as_slice()),
+    }
 }

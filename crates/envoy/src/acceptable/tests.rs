@@ -1,7 +1,6 @@
 use super::keys::are_usable;
 use super::*;
 use canopus_proto::envoy::config::listener::v3::FilterChainMatch;
-use canopus_proto::envoy::config::route::v3::{RouteAction, WeightedCluster};
 use canopus_proto::envoy::r#type::matcher::v3::{ListMatcher, OrMatcher};
 
 fn text() -> ValueMatcher {
@@ -45,14 +44,4 @@ fn first_of_chains_with_equal_matches_stays() {
     let chains = vec![chain("a", 1), chain("b", 2), chain("c", 1)];
     let names: Vec<_> = distinct(chains).into_iter().map(|chain| chain.name).collect();
     assert_eq!(names, ["a", "b"]);
-}
-
-#[test]
-fn route_without_any_weight_leads_nowhere() {
-    let nowhere = RouteAction {
-        cluster_specifier: Some(ClusterSpecifier::WeightedClusters(WeightedCluster::default())),
-        ..Default::default()
-    };
-    assert!(leads_nowhere(&Action::Route(nowhere)));
-    assert!(!leads_nowhere(&Action::Route(RouteAction::default())));
 }

@@ -72,13 +72,12 @@ fn routed_by_sni(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
     if !is_east_west_gateway(view) {
         return BTreeSet::new();
     }
-    let gateways = ctx.get::<Merged>(view).gateway_names();
-    let bound =
-        gateways.iter().flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, gateway));
     let mut hosts = BTreeSet::new();
-    for service in bound {
-        let routes = service.spec.tls.iter().flat_map(|tls| &tls.route);
-        hosts.extend(routes.filter_map(|route| Some(route.destination.as_ref()?.host.clone())));
+    for gateway in ctx.get::<Merged>(view).gateway_names() {
+        for bound in virtual_service::for_gateway(ctx, &view.namespace, &gateway).iter() {
+            let routes = bound.spec.tls.iter().flat_map(|tls| &tls.route);
+            hosts.extend(routes.filter_map(|route| Some(route.destination.as_ref()?.host.clone())));
+        }
     }
     hosts
 }

@@ -21,6 +21,11 @@ use super::{Patched, Side, merge, patches, virtual_host};
 use crate::names::ClusterName;
 use crate::route_config::Table;
 
+/// Whether some patch is for the route tables of a view.
+pub(crate) fn touch_tables(ctx: &Ctx<'_>, view: &View) -> bool {
+    patches(ctx, view).touch_routes()
+}
+
 /// A route table after its patches, under the name it was asked for by.
 pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str, table: Table) -> Patched {
     let patches = patches(ctx, view);

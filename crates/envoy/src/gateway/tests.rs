@@ -7,9 +7,10 @@ use canopus_mesh::proxy::{Proxy, ViewOf};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::transport_socket::ConfigType as SocketConfig;
-use canopus_proto::envoy::config::core::v3::{Node, address::Address};
+use canopus_proto::envoy::config::core::v3::{Extension, Node, address::Address};
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{CommonTlsContext, DownstreamTlsContext};
@@ -47,7 +48,23 @@ impl World {
         Self::with(objects, MeshSettings::default(), &[])
     }
 
+    /// With a proxy that says what it was built with.
+    fn stock(objects: &[String]) -> Self {
+        let router = "envoy.extensions.filters.http.router.v3.Router";
+        let extension = Extension { type_urls: vec![router.to_owned()], ..Default::default() };
+        Self::of(objects, MeshSettings::default(), &[], vec![extension])
+    }
+
     fn with(objects: &[String], settings: MeshSettings, metadata: &[(&str, &str)]) -> Self {
+        Self::of(objects, settings, metadata, Vec::new())
+    }
+
+    fn of(
+        objects: &[String],
+        settings: MeshSettings,
+        metadata: &[(&str, &str)],
+        extensions: Vec<Extension>,
+    ) -> Self {
         let mut batch = Batch::new();
         for outcome in decode_documents(objects.join("\n---\n"), &Limits::default(), Options::strict()) {
             let object = outcome.unwrap().value;
@@ -66,6 +83,7 @@ impl World {
         let node = Node {
             id: "router~10.0.0.9~gw.ns~ns.svc.cluster.local".into(),
             metadata: Some(Struct { fields }),
+            extensions,
             ..Default::default()
         };
         Self { engine, proxy: Proxy::new(&node, None).unwrap() }
@@ -291,6 +309,21 @@ fn routes_of_several_virtual_services_are_joined_with_the_catch_all_last() {
     let table = World::new(&[gateway(servers), all, some]).routes("http.80");
     let names: Vec<_> = table.virtual_hosts[0].routes.iter().map(|route| route.name.as_str()).collect();
     assert_eq!(names, ["b", ""]);
+}
+
+#[test]
+fn route_to_destinations_without_weight_is_an_answer_where_envoy_would_refuse_it() {
+    let servers = "{port: {number: 80, name: http, protocol: HTTP}, hosts: ['*']}";
+    let http = "{route: [{destination: {host: a}, weight: 0}, {destination: {host: b}, weight: 0}]}";
+    let objects = [gateway(servers), virtual_service("v", &format!("hosts: [x.com], http: [{http}]"))];
+    let action = |world: World| {
+        let mut table = world.routes("http.80");
+        table.virtual_hosts.remove(0).routes.remove(0).action
+    };
+    assert!(matches!(action(World::new(&objects)), Some(Action::Route(_))));
+    assert!(
+        matches!(action(World::stock(&objects)), Some(Action::DirectResponse(answer)) if answer.status == 500)
+    );
 }
 
 #[test]

@@ -18,6 +18,9 @@ const NO_TIMEOUT: Option<Duration> = Some(Duration::from_secs(0));
 /// The field of a route's action that says where it leads.
 const CLUSTER: u32 = 1;
 
+/// Room for the numbers and lengths of fields, and for what a virtual host adds.
+const ROOM: usize = 48;
+
 /// Routes to services, with the mesh's retries: all alike but for where they lead.
 pub(crate) struct Outbound {
     matched: Pieces,
@@ -30,28 +33,29 @@ impl Outbound {
     pub(crate) fn new(settings: &MeshSettings) -> Self {
         let retry_policy = retry::policy(settings.mesh.default_http_retry_policy.as_ref(), false);
         let mut action = RouteAction { retry_policy, ..Default::default() };
-        destination::set_timeout(&mut action, None, false);
+        destination::disable_timeout(&mut action);
         let mut matched = Pieces::default();
         matched.message(field::MATCH, &any_path());
         Self { matched, encoded_action: Pieces::of(&action), action }
     }
 
-    /// The route to a cluster; `hash` says how its endpoints are chosen, if that is said.
-    pub(crate) fn route(&self, cluster: &str, operation: String, hash: Option<HashPolicy>) -> RouteList {
-        let mut action = Pieces::default();
-        action.text(CLUSTER, cluster);
-        match hash {
-            Some(policy) => {
-                action.fields(&RouteAction { hash_policy: vec![policy], ..self.action.clone() });
-            }
-            None => action.append(self.encoded_action.as_slice()),
-        }
-        let mut route = self.matched.clone();
-        route.body(field::ROUTE, action.as_slice());
-        route.message(field::DECORATOR, &Decorator { operation, ..Default::default() });
-        route.text(field::NAME, NAME);
-        let mut routes = RouteList::default();
-        routes.push(&route, true);
+    /// The route to a cluster, and the name of its spans, both in parts; `hash` says how endpoints are chosen, if that is
+    /// said.
+    pub(crate) fn route(&self, cluster: &[&str], operation: &[&str], hash: Option<HashPolicy>) -> RouteList {
+        let hashed =
+            hash.map(|policy| Pieces::of(&RouteAction { hash_policy: vec![policy], ..self.action.clone() }));
+        let action = hashed.as_ref().unwrap_or(&self.encoded_action);
+        let names = cluster.iter().chain(operation).map(|part| part.len()).sum::<usize>();
+        let mut routes = RouteList::with_capacity(self.matched.len() + action.len() + names + ROOM);
+        routes.push(true, |route| {
+            route.append(self.matched.as_slice());
+            route.nested(field::ROUTE, |route| {
+                route.joined(CLUSTER, cluster);
+                route.append(action.as_slice());
+            });
+            route.nested(field::DECORATOR, |decorator| decorator.joined(field::OPERATION, operation));
+            route.text(field::NAME, NAME);
+        });
         routes
     }
 }

@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
+use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service::VirtualService;
-use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::core::v3::RuntimeFractionalPercent;
-use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::{
-    ClusterNotFoundResponseCode, ClusterSpecifier, HostRewriteSpecifier, MaxStreamDuration,
-    RequestMirrorPolicy,
+    ClusterNotFoundResponseCode, HashPolicy, MaxStreamDuration, RequestMirrorPolicy,
 };
-use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::weighted_cluster::{ClusterWeight, cluster_weight};
-use canopus_proto::envoy::config::route::v3::{Route, RouteAction, RouteMatch, WeightedCluster};
+use canopus_proto::envoy::config::route::v3::{RouteAction, WeightedCluster};
 use canopus_proto::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
 use canopus_proto::envoy::r#type::v3::FractionalPercent;
 use canopus_proto::google::protobuf::Duration;
@@ -24,87 +21,149 @@ use canopus_proto::istio::networking::v1alpha3::{
 use canopus_runtime::flags::DISABLE_SHADOW_HOST_SUFFIX;
 
 use super::headers::Operations;
-use super::matching::regex_matcher;
-use super::{Known, Site, fault, hash, retry};
+use super::matching::{Path, regex_matcher};
+use super::{Known, Site, USUAL_SIZE, fault, hash, retry};
 use crate::names;
+use crate::pieces::Pieces;
 use crate::route_config::headers::forwards_host;
+
+/// The fields of a route's action.
+mod field {
+    pub(super) const CLUSTER: u32 = 1;
+    pub(super) const WEIGHTED_CLUSTERS: u32 = 3;
+    pub(super) const PREFIX_REWRITE: u32 = 5;
+    pub(super) const HOST_REWRITE_LITERAL: u32 = 6;
+    pub(super) const TIMEOUT: u32 = 8;
+    pub(super) const HASH_POLICY: u32 = 15;
+    pub(super) const CLUSTER_NOT_FOUND_RESPONSE_CODE: u32 = 20;
+    pub(super) const MAX_GRPC_TIMEOUT: u32 = 23;
+    pub(super) const REQUEST_MIRROR_POLICIES: u32 = 30;
+    pub(super) const REGEX_REWRITE: u32 = 32;
+    pub(super) const MAX_STREAM_DURATION: u32 = 36;
+    pub(super) const APPEND_X_FORWARDED_HOST: u32 = 38;
+}
 
 /// The cluster of a destination that does not say where; no proxy has it.
 const UNKNOWN: &str = "UnknownService";
 
-/// Gives a route the action of an [`HttpRoute`] that forwards; returns the services it leads to, as far as known.
-pub(super) fn apply(
-    site: &Site<'_>,
-    source: &VirtualService,
-    http: &HttpRoute,
-    authority: Option<String>,
-    route: &mut Route,
-) -> Vec<Option<Known>> {
-    let mut action = RouteAction { request_mirror_policies: mirrors(site, http), ..Default::default() };
-    set_timeout(&mut action, http.timeout, site.view.is_proxyless());
-    if source.is_gateway_api() {
-        action.set_cluster_not_found_response_code(ClusterNotFoundResponseCode::InternalServerError);
-    }
-    let mut authority = authority;
-    if let Some(rewrite) = &http.rewrite {
-        action.append_x_forwarded_host = forwards_host(site.ctx, site.view);
-        rewrite_path(&mut action, rewrite, source, None);
-        authority = Some(rewrite.authority.clone()).filter(|host| !host.is_empty()).or(authority);
-    }
-    action.host_rewrite_specifier = authority.map(HostRewriteSpecifier::HostRewriteLiteral);
-
-    let (destinations, hashed) = match &http.route[..] {
-        [only] => single(site, only, route, &mut action),
-        many => (weighted(site, many, &mut action), false),
-    };
-    let settings = settings(site.ctx);
-    let retries = http.retries.as_ref().or(settings.mesh.default_http_retry_policy.as_ref());
-    action.retry_policy = retry::policy(retries, hashed);
-    route.action = Some(Action::Route(action));
-    destinations
+/// What a route that forwards does: its action, encoded but for what depends on the path that is matched.
+pub(super) struct Forward {
+    /// The fields before [`Self::rewrite`].
+    before: Pieces,
+    /// Gives requests another path by a regular expression.
+    rewrite: Option<RegexMatchAndSubstitute>,
+    /// The fields after it.
+    after: Pieces,
+    /// The cluster, if there is only one.
+    pub(super) cluster: Option<String>,
+    /// The services it leads to, as far as known.
+    pub(super) destinations: Vec<Option<Known>>,
 }
 
-/// Zero means none; Envoy would otherwise assume 15 seconds.
+impl Forward {
+    /// What an [`HttpRoute`] says. What is done to headers for its only destination is added to `operations`.
+    pub(super) fn new(
+        site: &Site<'_>,
+        source: &VirtualService,
+        http: &HttpRoute,
+        operations: &mut Operations,
+    ) -> Self {
+        let mut action = Pieces::with_capacity(USUAL_SIZE);
+        let Choice { cluster, authority, hash, hashed, destinations } = match &http.route[..] {
+            [only] => single(site, only, &mut action, operations),
+            many => weighted(site, many, &mut action),
+        };
+        let rewrite = http.rewrite.as_ref();
+        if let Some(rewrite) = rewrite.filter(|rewrite| rewrites_prefix(rewrite, source)) {
+            action.text(field::PREFIX_REWRITE, &rewrite.uri);
+        }
+        let rewritten = rewrite.map(|rewrite| &rewrite.authority).filter(|host| !host.is_empty());
+        if let Some(host) = rewritten.or(operations.authority.as_ref()).or(authority.as_ref()) {
+            action.body(field::HOST_REWRITE_LITERAL, host.as_bytes());
+        }
+        let (timeout, proxyless) = (http.timeout.unwrap_or_default(), site.view.is_proxyless());
+        action.message(field::TIMEOUT, &timeout);
+        retry::write(site.ctx, http.retries.as_ref(), hashed, &mut action);
+        hash.iter().for_each(|policy| action.message(field::HASH_POLICY, policy));
+        if source.is_gateway_api() {
+            let code = ClusterNotFoundResponseCode::InternalServerError as u32;
+            action.value(field::CLUSTER_NOT_FOUND_RESPONSE_CODE, code);
+        }
+        if !proxyless {
+            action.message(field::MAX_GRPC_TIMEOUT, &timeout);
+        }
+        write_mirrors(site, http, &mut action);
+
+        let mut after = Pieces::default();
+        if proxyless {
+            after.message(field::MAX_STREAM_DURATION, &max_stream_duration(timeout));
+        }
+        if rewrite.is_some() && forwards_host(site.ctx, site.view) {
+            after.flag(field::APPEND_X_FORWARDED_HOST);
+        }
+        let rewrite = rewrite.and_then(|rewrite| regex_rewrite(rewrite, source, None));
+        Self { before: action, rewrite, after, cluster, destinations }
+    }
+
+    /// Whether none of its destinations has any weight.
+    pub(super) fn leads_nowhere(&self) -> bool {
+        self.destinations.is_empty()
+    }
+
+    /// Makes the new path fit what was matched of the old one.
+    pub(super) fn rewrite_path(&mut self, rewrite: &HttpRewrite, source: &VirtualService, matched: Path<'_>) {
+        self.rewrite = regex_rewrite(rewrite, source, Some(matched));
+    }
+
+    /// Writes the fields of the action.
+    pub(super) fn write(&self, action: &mut Pieces) {
+        action.append(self.before.as_slice());
+        self.rewrite.iter().for_each(|rewrite| action.message(field::REGEX_REWRITE, rewrite));
+        action.append(self.after.as_slice());
+    }
+}
+
+/// Lets requests take as long as they do; Envoy would otherwise assume 15 seconds.
 #[expect(
     deprecated,
     reason = "the successor of max_grpc_timeout has regressions, and older proxies do not know it"
 )]
-pub(crate) fn set_timeout(action: &mut RouteAction, timeout: Option<Duration>, proxyless: bool) {
-    let timeout = Some(timeout.unwrap_or_default());
-    action.timeout = timeout;
-    if proxyless {
-        action.max_stream_duration =
-            Some(MaxStreamDuration { max_stream_duration: timeout, ..Default::default() });
-    } else {
-        action.max_grpc_timeout = timeout;
-    }
+pub(crate) fn disable_timeout(action: &mut RouteAction) {
+    action.timeout = Some(Duration::default());
+    action.max_grpc_timeout = Some(Duration::default());
 }
 
-/// Gives requests another path, which may depend on what was matched of theirs.
-pub(super) fn rewrite_path(
-    action: &mut RouteAction,
+/// What gRPC libraries know of timeouts.
+fn max_stream_duration(timeout: Duration) -> MaxStreamDuration {
+    MaxStreamDuration { max_stream_duration: Some(timeout), ..Default::default() }
+}
+
+/// Whether a new path takes the place of what was matched, and no more is to be said.
+fn rewrites_prefix(rewrite: &HttpRewrite, source: &VirtualService) -> bool {
+    rewrite.uri_regex_rewrite.is_none() && !depends_on_match(rewrite, source)
+}
+
+/// Gives requests another path by a regular expression, which may depend on what was matched of theirs.
+fn regex_rewrite(
     rewrite: &HttpRewrite,
     source: &VirtualService,
-    matched: Option<&RouteMatch>,
-) {
-    let substitute = |pattern: &str, substitution: &str| {
-        Some(RegexMatchAndSubstitute {
-            pattern: Some(regex_matcher(pattern)),
-            substitution: substitution.to_owned(),
-        })
+    matched: Option<Path<'_>>,
+) -> Option<RegexMatchAndSubstitute> {
+    let substitute = |pattern: &str, substitution: &str| RegexMatchAndSubstitute {
+        pattern: Some(regex_matcher(pattern)),
+        substitution: substitution.to_owned(),
     };
     if let Some(regex) = &rewrite.uri_regex_rewrite {
-        action.regex_rewrite = substitute(&regex.r#match, &regex.rewrite);
-    } else if depends_on_match(rewrite, source) {
+        return Some(substitute(&regex.r#match, &regex.rewrite));
+    }
+    depends_on_match(rewrite, source).then(|| {
         // Replacing `/a` of `/a/b` by `/` would leave `//b`.
-        let prefix = match matched.and_then(|matched| matched.path_specifier.as_ref()) {
-            Some(PathSpecifier::PathSeparatedPrefix(prefix)) => prefix,
+        let prefix = match matched {
+            Some(Path::Elements(prefix)) => prefix,
             _ => "",
         };
-        action.regex_rewrite = substitute(&format!("^{}(/?)(.*)", quoted(prefix)), r"/\2");
-    } else {
-        action.prefix_rewrite.clone_from(&rewrite.uri);
-    }
+        substitute(&format!("^{}(/?)(.*)", quoted(prefix)), r"/\2")
+    })
 }
 
 /// Whether the new path depends on what was matched of the old one.
@@ -124,35 +183,52 @@ fn quoted(text: &str) -> String {
     quoted
 }
 
-/// One destination: its header operations are those of the route. Says whether a hash chooses the endpoint.
+/// Where a route leads.
+struct Choice {
+    /// The cluster, if there is only one.
+    cluster: Option<String>,
+    /// The host to ask for instead, if the only destination says.
+    authority: Option<String>,
+    /// What of requests is hashed.
+    hash: Vec<HashPolicy>,
+    /// Whether a hash chooses the endpoint of the only destination.
+    hashed: bool,
+    /// The services, as far as known.
+    destinations: Vec<Option<Known>>,
+}
+
+/// One destination: its header operations are those of the route.
 fn single(
     site: &Site<'_>,
     to: &HttpRouteDestination,
-    route: &mut Route,
-    action: &mut RouteAction,
-) -> (Vec<Option<Known>>, bool) {
-    let (cluster, known) = cluster(site, to.destination.as_ref());
-    action.cluster_specifier = Some(ClusterSpecifier::Cluster(cluster));
-    let operations = Operations::of(to.headers.as_ref());
-    if action.host_rewrite_specifier.is_none() {
-        action.host_rewrite_specifier =
-            operations.authority.clone().map(HostRewriteSpecifier::HostRewriteLiteral);
+    action: &mut Pieces,
+    operations: &mut Operations,
+) -> Choice {
+    let Target { cluster, known, hash } = Target::of(site, to.destination.as_ref());
+    action.text(field::CLUSTER, &cluster);
+    let mut own = Operations::of(to.headers.as_ref());
+    let authority = own.authority.take();
+    operations.extend(own);
+    let policy = hash.as_ref().and_then(hash::policy);
+    Choice {
+        cluster: Some(cluster),
+        authority,
+        hash: policy.into_iter().collect(),
+        hashed: hash.is_some(),
+        destinations: vec![known],
     }
-    operations.extend_route(route);
-    let hash = consistent_hash(site, to.destination.as_ref());
-    action.hash_policy.extend(hash.as_ref().and_then(hash::policy));
-    (vec![known], hash.is_some())
 }
 
 /// Several destinations; those of no weight get nothing.
-fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut RouteAction) -> Vec<Option<Known>> {
-    let mut destinations = Vec::new();
+fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut Pieces) -> Choice {
+    let mut choice =
+        Choice { cluster: None, authority: None, hash: Vec::new(), hashed: false, destinations: Vec::new() };
     let mut clusters = Vec::new();
     for to in to.iter().filter(|to| to.weight != 0) {
-        let (name, known) = cluster(site, to.destination.as_ref());
+        let target = Target::of(site, to.destination.as_ref());
         let operations = Operations::of(to.headers.as_ref());
         clusters.push(ClusterWeight {
-            name,
+            name: target.cluster,
             weight: Some(to.weight.cast_unsigned().into()),
             request_headers_to_add: operations.request_add,
             request_headers_to_remove: operations.request_remove,
@@ -163,25 +239,37 @@ fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut RouteActi
                 .map(cluster_weight::HostRewriteSpecifier::HostRewriteLiteral),
             ..Default::default()
         });
-        let hash = consistent_hash(site, to.destination.as_ref());
-        action.hash_policy.extend(hash.as_ref().and_then(hash::policy));
-        destinations.push(known);
+        choice.hash.extend(target.hash.as_ref().and_then(hash::policy));
+        choice.destinations.push(target.known);
     }
-    action.cluster_specifier =
-        Some(ClusterSpecifier::WeightedClusters(WeightedCluster { clusters, ..Default::default() }));
-    destinations
+    action.message(field::WEIGHTED_CLUSTERS, &WeightedCluster { clusters, ..Default::default() });
+    choice
 }
 
-fn consistent_hash(site: &Site<'_>, to: Option<&Destination>) -> Option<ConsistentHashLb> {
-    let to = to?;
-    let rule = hash::rule(site.ctx, site.view, &to.host)?;
-    hash::of_destination(&rule.spec, to).cloned()
+/// What a destination means. Nothing of it has to exist: requests to it fail.
+struct Target {
+    cluster: String,
+    known: Option<Known>,
+    /// What of requests to it is hashed.
+    hash: Option<ConsistentHashLb>,
 }
 
-/// The cluster a destination means, and its service. Neither has to exist: requests to it fail.
-fn cluster(site: &Site<'_>, to: Option<&Destination>) -> (String, Option<Known>) {
-    let Some(to) = to.filter(|to| !to.host.is_empty()) else { return (UNKNOWN.to_owned(), None) };
-    let known = (site.service)(&to.host);
+impl Target {
+    fn of(site: &Site<'_>, to: Option<&Destination>) -> Self {
+        let Some(to) = to.filter(|to| !to.host.is_empty()) else {
+            return Self { cluster: UNKNOWN.to_owned(), known: None, hash: None };
+        };
+        let host = Arc::from(to.host.as_str());
+        let (cluster, known) = cluster(site, to, &host);
+        let rule = (site.scoped)(&host).and_then(|seen| outbound_rule(site.ctx, site.view, &seen.key()));
+        let hash = rule.as_ref().and_then(|rule| hash::of_destination(&rule.spec, to)).cloned();
+        Self { cluster, known, hash }
+    }
+}
+
+/// The cluster of a destination, and its service.
+fn cluster(site: &Site<'_>, to: &Destination, host: &Arc<str>) -> (String, Option<Known>) {
+    let known = (site.service)(host);
     let name = match site.fronted {
         Some(fronted) => fronted_cluster_name(to, known.as_ref(), site.port, fronted),
         None => cluster_name(to, known.as_ref(), site.port),
@@ -224,24 +312,27 @@ pub(crate) fn cluster_name(to: &Destination, known: Option<&Known>, listener_por
     names::outbound_cluster(alias.unwrap_or(&to.host), port, &to.subset)
 }
 
-fn mirrors(site: &Site<'_>, http: &HttpRoute) -> Vec<RequestMirrorPolicy> {
+fn write_mirrors(site: &Site<'_>, http: &HttpRoute, action: &mut Pieces) {
     let first = http.mirror.as_ref().zip(mirror_fraction(http));
     let others = http.mirrors.iter().filter_map(|mirror| {
         let fraction = mirror.percentage.as_ref().map_or_else(|| Some(everything()), positive)?;
         Some((mirror.destination.as_ref()?, fraction))
     });
-    let disable_suffix = settings(site.ctx).flags.get(DISABLE_SHADOW_HOST_SUFFIX);
-    first
-        .into_iter()
-        .chain(others)
-        .map(|(to, fraction)| RequestMirrorPolicy {
-            cluster: cluster(site, Some(to)).0,
+    let disable_suffix = site.settings.flags.get(DISABLE_SHADOW_HOST_SUFFIX);
+    for (to, fraction) in first.into_iter().chain(others) {
+        let cluster = match to.host.as_str() {
+            "" => UNKNOWN.to_owned(),
+            host => cluster(site, to, &host.into()).0,
+        };
+        let policy = RequestMirrorPolicy {
+            cluster,
             runtime_fraction: Some(fraction),
             trace_sampled: Some(false.into()),
             disable_shadow_host_suffix_append: disable_suffix,
             ..Default::default()
-        })
-        .collect()
+        };
+        action.message(field::REQUEST_MIRROR_POLICIES, &policy);
+    }
 }
 
 /// The share of requests that is mirrored; `None` if zero was asked for.

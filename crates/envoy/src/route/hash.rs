@@ -1,11 +1,5 @@
 //! Requests that a hash sends to the same endpoint.
 
-use std::sync::Arc;
-
-use canopus_engine::Ctx;
-use canopus_mesh::destination_rule::{Rule, outbound_rule};
-use canopus_mesh::proxy::View;
-use canopus_mesh::scope::scoped_service;
 use canopus_proto::envoy::config::route::v3::route_action::HashPolicy;
 use canopus_proto::envoy::config::route::v3::route_action::hash_policy::{
     ConnectionProperties, Cookie, CookieAttribute, Header, PolicySpecifier, QueryParameter,
@@ -17,11 +11,6 @@ use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::{Consist
 use canopus_proto::istio::networking::v1alpha3::{
     Destination, DestinationRule, LoadBalancerSettings, TrafficPolicy,
 };
-
-/// The DestinationRule of the service that a host means to a proxy.
-pub(crate) fn rule(ctx: &Ctx<'_>, view: &View, host: &str) -> Option<Arc<Rule>> {
-    outbound_rule(ctx, view, &scoped_service(ctx, view, host)?.key())
-}
 
 /// What a DestinationRule says for a route's destination: of the subset's port, the subset, the port, the host.
 pub(super) fn of_destination<'a>(

@@ -4,9 +4,18 @@ use std::collections::BTreeMap;
 
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
-use canopus_proto::envoy::config::route::v3::Route;
 use canopus_proto::istio::networking::v1alpha3::Headers;
 use canopus_proto::istio::networking::v1alpha3::headers::HeaderOperations;
+
+use crate::pieces::Pieces;
+
+/// The fields of a route that are about headers.
+mod field {
+    pub(super) const REQUEST_HEADERS_TO_ADD: u32 = 9;
+    pub(super) const RESPONSE_HEADERS_TO_ADD: u32 = 10;
+    pub(super) const RESPONSE_HEADERS_TO_REMOVE: u32 = 11;
+    pub(super) const REQUEST_HEADERS_TO_REMOVE: u32 = 12;
+}
 
 /// What is done to the headers of requests and responses.
 #[derive(Default)]
@@ -34,12 +43,23 @@ impl Operations {
         }
     }
 
-    /// Does this after what the route already does.
-    pub(super) fn extend_route(self, route: &mut Route) {
-        route.request_headers_to_add.extend(self.request_add);
-        route.request_headers_to_remove.extend(self.request_remove);
-        route.response_headers_to_add.extend(self.response_add);
-        route.response_headers_to_remove.extend(self.response_remove);
+    /// Does what another says after this.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.request_add.extend(other.request_add);
+        self.request_remove.extend(other.request_remove);
+        self.response_add.extend(other.response_add);
+        self.response_remove.extend(other.response_remove);
+    }
+
+    /// Writes the fields of a route that say so.
+    pub(super) fn write(&self, route: &mut Pieces) {
+        self.request_add.iter().for_each(|header| route.message(field::REQUEST_HEADERS_TO_ADD, header));
+        self.response_add.iter().for_each(|header| route.message(field::RESPONSE_HEADERS_TO_ADD, header));
+        let mut remove = |field, names: &[String]| {
+            names.iter().for_each(|name| route.body(field, name.as_bytes()));
+        };
+        remove(field::RESPONSE_HEADERS_TO_REMOVE, &self.response_remove);
+        remove(field::REQUEST_HEADERS_TO_REMOVE, &self.request_remove);
     }
 }
 
@@ -76,7 +96,35 @@ fn authority(headers: &BTreeMap<String, String>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use canopus_proto::envoy::config::route::v3::Route;
+
     use super::*;
+
+    #[test]
+    fn operations_are_written_as_the_message_they_stand_for() {
+        let add = |key: &str| HeaderValueOption {
+            header: Some(HeaderValue { key: key.into(), ..Default::default() }),
+            ..Default::default()
+        };
+        let mut operations = Operations { request_add: vec![add("a")], ..Default::default() };
+        operations.extend(Operations {
+            request_add: vec![add("b")],
+            request_remove: vec!["c".into()],
+            response_add: vec![add("d")],
+            response_remove: vec!["e".into()],
+            authority: None,
+        });
+        let mut written = Pieces::default();
+        operations.write(&mut written);
+        let message = Route {
+            request_headers_to_add: vec![add("a"), add("b")],
+            request_headers_to_remove: vec!["c".into()],
+            response_headers_to_add: vec![add("d")],
+            response_headers_to_remove: vec!["e".into()],
+            ..Default::default()
+        };
+        assert_eq!(written, Pieces::of(&message));
+    }
 
     #[test]
     fn host_is_rewritten_rather_than_set_and_pseudo_headers_stay() {

@@ -15,18 +15,23 @@ pub(crate) struct RouteList {
 }
 
 impl RouteList {
-    /// Adds a route, given whether it takes every request.
-    pub(super) fn push(&mut self, route: &Pieces, takes_all: bool) {
+    /// No routes yet, with room for so many bytes.
+    pub(super) fn with_capacity(bytes: usize) -> Self {
+        Self { entries: Pieces::with_capacity(bytes), catch_all: None }
+    }
+
+    /// Adds a route whose fields are written in place, given whether it takes every request.
+    pub(super) fn push(&mut self, takes_all: bool, write: impl FnOnce(&mut Pieces)) {
         if takes_all {
-            self.catch_all.get_or_insert(self.entries.as_slice().len());
+            self.catch_all.get_or_insert(self.entries.len());
         }
-        self.entries.body(ROUTES, route.as_slice());
+        self.entries.nested(ROUTES, write);
     }
 
     /// Adds the routes of another list.
     pub(crate) fn append(&mut self, other: &Self) {
         if let Some(at) = other.catch_all {
-            self.catch_all.get_or_insert(self.entries.as_slice().len() + at);
+            self.catch_all.get_or_insert(self.entries.len() + at);
         }
         self.entries.append(other.as_slice());
     }
@@ -39,6 +44,11 @@ impl RouteList {
     /// All routes, as fields of a virtual host.
     pub(crate) fn as_slice(&self) -> &[u8] {
         self.entries.as_slice()
+    }
+
+    /// All routes, for a virtual host to add to.
+    pub(crate) fn into_pieces(self) -> Pieces {
+        self.entries
     }
 
     /// The routes before the one that takes every request, and the rest.
@@ -55,8 +65,9 @@ mod tests {
 
     use super::*;
 
-    fn route(name: &str) -> Pieces {
-        Pieces::of(&Route { name: name.to_owned(), ..Default::default() })
+    fn route(name: &str) -> impl FnOnce(&mut Pieces) {
+        let route = Route { name: name.to_owned(), ..Default::default() };
+        move |pieces| pieces.fields(&route)
     }
 
     fn names(routes: &[u8]) -> Vec<String> {
@@ -67,13 +78,13 @@ mod tests {
     fn list_is_split_before_the_route_that_takes_everything() {
         let mut routes = RouteList::default();
         assert!(routes.is_empty());
-        routes.push(&route("a"), false);
+        routes.push(false, route("a"));
         assert!(routes.split().1.is_empty());
-        routes.push(&route("all"), true);
+        routes.push(true, route("all"));
         let (specific, rest) = routes.split();
         assert_eq!((names(specific), names(rest)), (vec!["a".to_owned()], vec!["all".to_owned()]));
         let mut longer = RouteList::default();
-        longer.push(&route("b"), false);
+        longer.push(false, route("b"));
         longer.append(&routes);
         assert_eq!(names(longer.split().0), ["b", "a"]);
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use canopus_api::jwt::routing_claim;
+use canopus_mesh::proxy::View;
 use canopus_mesh::virtual_service::Semantics;
 use canopus_proto::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use canopus_proto::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
-use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
 use canopus_proto::envoy::config::route::v3::{HeaderMatcher, QueryParameterMatcher, RouteMatch};
 use canopus_proto::envoy::r#type::matcher::v3::metadata_matcher::{PathSegment, path_segment::Segment};
 use canopus_proto::envoy::r#type::matcher::v3::string_matcher::MatchPattern;
@@ -17,45 +17,129 @@ use canopus_proto::envoy::r#type::matcher::v3::{
 use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, StringMatch};
 
-use super::any_path;
+use crate::acceptable;
+use crate::pieces::Pieces;
+
+/// The fields of a route's match that are not left to its message.
+mod field {
+    pub(super) const PREFIX: u32 = 1;
+    pub(super) const PATH: u32 = 2;
+    pub(super) const CASE_SENSITIVE: u32 = 4;
+    pub(super) const SAFE_REGEX: u32 = 10;
+    pub(super) const PATH_SEPARATED_PREFIX: u32 = 14;
+
+    /// Of a truth that may be left open.
+    pub(super) const VALUE: u32 = 1;
+}
 
 /// The filter that checks tokens, and the key under which it leaves their claims.
 const JWT_FILTER: &str = "envoy.filters.http.jwt_authn";
 const JWT_PAYLOAD: &str = "payload";
 
-/// The match of a route; no condition matches everything.
-pub(super) fn route_match(semantics: Semantics, condition: Option<&HttpMatchRequest>) -> RouteMatch {
-    let Some(condition) = condition else { return any_path() };
+/// What of a request's path has to match.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Path<'a> {
+    /// All of it.
+    Exact(&'a str),
+    /// Its beginning.
+    Prefix(&'a str),
+    /// Its first elements.
+    Elements(&'a str),
+    /// All of it, as a regular expression says.
+    Regex(&'a str),
+}
+
+/// The match of a route.
+pub(super) struct Match<'a> {
+    /// What the path has to be.
+    pub(super) path: Path<'a>,
+    /// Whether its case matters, if that is said.
+    case_sensitive: Option<bool>,
+    /// Conditions on headers, parameters and claims; most routes have none.
+    other: Option<Box<RouteMatch>>,
+}
+
+impl<'a> Match<'a> {
+    /// Of a condition; none matches everything.
+    pub(super) fn new(view: &View, semantics: Semantics, condition: Option<&'a HttpMatchRequest>) -> Self {
+        let Some(condition) = condition else {
+            return Self { path: Path::Prefix("/"), case_sensitive: None, other: None };
+        };
+        let other = other_conditions(condition).map(|mut other| {
+            acceptable::complete_match(view, &mut other);
+            Box::new(other)
+        });
+        Self {
+            path: path(semantics, condition.uri.as_ref()),
+            case_sensitive: Some(!condition.ignore_uri_case),
+            other,
+        }
+    }
+
+    /// Whether every request is matched, so that later routes can never be reached.
+    pub(super) fn is_catch_all(&self) -> bool {
+        let every_path = match self.path {
+            Path::Prefix(prefix) | Path::Elements(prefix) => prefix == "/",
+            Path::Regex(regex) => regex == ".*",
+            Path::Exact(_) => false,
+        };
+        every_path && self.other.is_none()
+    }
+
+    /// Writes the fields of the match.
+    pub(super) fn write(&self, matched: &mut Pieces) {
+        // The path may be empty, but it is always said which it is.
+        match self.path {
+            Path::Exact(path) => matched.body(field::PATH, path.as_bytes()),
+            Path::Prefix(prefix) => matched.body(field::PREFIX, prefix.as_bytes()),
+            Path::Elements(prefix) => matched.body(field::PATH_SEPARATED_PREFIX, prefix.as_bytes()),
+            Path::Regex(regex) => matched.message(field::SAFE_REGEX, &regex_matcher(regex)),
+        }
+        if let Some(case_sensitive) = self.case_sensitive {
+            matched.nested(field::CASE_SENSITIVE, |value| {
+                if case_sensitive {
+                    value.flag(field::VALUE);
+                }
+            });
+        }
+        if let Some(other) = &self.other {
+            matched.fields(&**other);
+        }
+    }
+}
+
+/// What is said of a request besides its path; `None` if nothing is.
+fn other_conditions(condition: &HttpMatchRequest) -> Option<RouteMatch> {
+    let HttpMatchRequest { headers, without_headers, query_params, method, authority, scheme, .. } =
+        condition;
+    let pseudo = [(":method", method), (":authority", authority), (":scheme", scheme)];
+    let has_headers = !headers.is_empty() || !without_headers.is_empty();
+    if !has_headers && query_params.is_empty() && pseudo.iter().all(|(_, value)| value.is_none()) {
+        return None;
+    }
     let mut result = RouteMatch {
-        path_specifier: Some(path(semantics, condition.uri.as_ref())),
-        case_sensitive: Some((!condition.ignore_uri_case).into()),
-        query_parameters: condition.query_params.iter().map(|(name, value)| parameter(name, value)).collect(),
+        query_parameters: query_params.iter().map(|(name, value)| parameter(name, value)).collect(),
         ..Default::default()
     };
-    add_headers(&mut result, &condition.headers, false);
-    add_headers(&mut result, &condition.without_headers, true);
+    add_headers(&mut result, headers, false);
+    add_headers(&mut result, without_headers, true);
     result.headers.sort_by(|a, b| a.name.cmp(&b.name));
-    let pseudo = [
-        (":method", &condition.method),
-        (":authority", &condition.authority),
-        (":scheme", &condition.scheme),
-    ];
     for (name, value) in pseudo {
         result.headers.extend(value.as_ref().map(|value| header(name, value)));
     }
-    result
+    Some(result)
 }
 
-fn path(semantics: Semantics, uri: Option<&StringMatch>) -> PathSpecifier {
+fn path(semantics: Semantics, uri: Option<&StringMatch>) -> Path<'_> {
     match uri.and_then(|uri| uri.match_type.as_ref()) {
-        Some(MatchType::Exact(path)) => PathSpecifier::Path(path.clone()),
+        Some(MatchType::Exact(path)) => Path::Exact(path),
         // Kubernetes' prefixes match whole path elements.
         Some(MatchType::Prefix(prefix)) if semantics != Semantics::Istio && prefix != "/" => {
-            PathSpecifier::PathSeparatedPrefix(prefix.strip_suffix('/').unwrap_or(prefix).to_owned())
+            Path::Elements(prefix.strip_suffix('/').unwrap_or(prefix))
         }
-        Some(MatchType::Prefix(prefix)) => PathSpecifier::Prefix(prefix.clone()),
-        Some(MatchType::Regex(regex)) => PathSpecifier::SafeRegex(regex_matcher(regex)),
-        None => PathSpecifier::Prefix("/".into()),
+        Some(MatchType::Prefix(prefix)) => Path::Prefix(prefix),
+        Some(MatchType::Regex(regex)) => Path::Regex(regex),
+        None => Path::Prefix("/"),
     }
 }
 
@@ -138,35 +222,63 @@ pub(super) fn regex_matcher(regex: &str) -> RegexMatcher {
     RegexMatcher { regex: regex.into(), ..Default::default() }
 }
 
-/// Whether every request is matched, so that later routes can never be reached.
-pub(super) fn is_catch_all(condition: &RouteMatch) -> bool {
-    let every_path = match &condition.path_specifier {
-        Some(PathSpecifier::Prefix(prefix) | PathSpecifier::PathSeparatedPrefix(prefix)) => prefix == "/",
-        Some(PathSpecifier::SafeRegex(regex)) => regex.regex == ".*",
-        _ => false,
-    };
-    every_path
-        && condition.headers.is_empty()
-        && condition.query_parameters.is_empty()
-        && condition.dynamic_metadata.is_empty()
-}
-
 #[cfg(test)]
 mod tests {
+    use canopus_proto::Message;
+    use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
+
+    use super::super::any_path;
     use super::*;
 
     fn text(pattern: MatchType) -> StringMatch {
         StringMatch { match_type: Some(pattern) }
     }
 
+    fn matching(condition: Option<&HttpMatchRequest>) -> (RouteMatch, bool) {
+        let matched = Match {
+            path: path(Semantics::Istio, condition.and_then(|condition| condition.uri.as_ref())),
+            case_sensitive: condition.map(|condition| !condition.ignore_uri_case),
+            other: condition.and_then(other_conditions).map(Box::new),
+        };
+        let mut written = Pieces::default();
+        matched.write(&mut written);
+        (RouteMatch::decode(written.as_slice()).unwrap(), matched.is_catch_all())
+    }
+
     #[test]
     fn prefixes_of_kubernetes_match_whole_path_elements() {
-        let specifier =
-            |semantics, prefix: &str| path(semantics, Some(&text(MatchType::Prefix(prefix.into()))));
-        assert_eq!(specifier(Semantics::Istio, "/a/"), PathSpecifier::Prefix("/a/".into()));
-        assert_eq!(specifier(Semantics::Ingress, "/a/"), PathSpecifier::PathSeparatedPrefix("/a".into()));
-        assert_eq!(specifier(Semantics::GatewayApi, "/a"), PathSpecifier::PathSeparatedPrefix("/a".into()));
-        assert_eq!(specifier(Semantics::GatewayApi, "/"), PathSpecifier::Prefix("/".into()));
+        let of = |semantics, prefix: &str, expected| {
+            assert_eq!(path(semantics, Some(&text(MatchType::Prefix(prefix.into())))), expected);
+        };
+        of(Semantics::Istio, "/a/", Path::Prefix("/a/"));
+        of(Semantics::Ingress, "/a/", Path::Elements("/a"));
+        of(Semantics::GatewayApi, "/a", Path::Elements("/a"));
+        of(Semantics::GatewayApi, "/", Path::Prefix("/"));
+    }
+
+    #[test]
+    fn match_is_written_as_the_message_it_stands_for() {
+        let regex = text(MatchType::Regex("/a.*".into()));
+        let condition = HttpMatchRequest {
+            uri: Some(regex),
+            ignore_uri_case: true,
+            headers: [("b".to_owned(), StringMatch::default())].into(),
+            method: Some(text(MatchType::Exact("GET".into()))),
+            query_params: [("q".to_owned(), StringMatch::default())].into(),
+            ..Default::default()
+        };
+        let expected = RouteMatch {
+            path_specifier: Some(PathSpecifier::SafeRegex(regex_matcher("/a.*"))),
+            case_sensitive: Some(false.into()),
+            headers: vec![
+                header("b", &StringMatch::default()),
+                header(":method", &text(MatchType::Exact("GET".into()))),
+            ],
+            query_parameters: vec![parameter("q", &StringMatch::default())],
+            ..Default::default()
+        };
+        assert_eq!(matching(Some(&condition)), (expected, false));
+        assert_eq!(matching(None), (any_path(), true));
     }
 
     #[test]
@@ -190,12 +302,14 @@ mod tests {
 
     #[test]
     fn route_catches_all_only_without_any_condition() {
-        let route = |specifier| RouteMatch { path_specifier: Some(specifier), ..Default::default() };
-        assert!(is_catch_all(&route(PathSpecifier::Prefix("/".into()))));
-        assert!(is_catch_all(&route(PathSpecifier::SafeRegex(regex_matcher(".*")))));
-        assert!(!is_catch_all(&route(PathSpecifier::Path("/".into()))));
-        let mut narrowed = route(PathSpecifier::Prefix("/".into()));
-        narrowed.headers.push(header("a", &StringMatch::default()));
-        assert!(!is_catch_all(&narrowed));
+        let catches_all = |uri: MatchType, headers: &[&str]| {
+            let header = |name: &&str| ((*name).to_owned(), StringMatch::default());
+            let headers = headers.iter().map(header).collect();
+            matching(Some(&HttpMatchRequest { uri: Some(text(uri)), headers, ..Default::default() })).1
+        };
+        assert!(catches_all(MatchType::Prefix("/".into()), &[]));
+        assert!(catches_all(MatchType::Regex(".*".into()), &[]));
+        assert!(!catches_all(MatchType::Exact("/".into()), &[]));
+        assert!(!catches_all(MatchType::Prefix("/".into()), &["a"]));
     }
 }

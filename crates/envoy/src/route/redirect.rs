@@ -4,14 +4,13 @@ use canopus_proto::envoy::config::core::v3::{DataSource, data_source};
 use canopus_proto::envoy::config::route::v3::redirect_action::{
     PathRewriteSpecifier, RedirectResponseCode, SchemeRewriteSpecifier,
 };
-use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RedirectAction};
 use canopus_proto::istio::networking::v1alpha3::http_body::Specifier;
 use canopus_proto::istio::networking::v1alpha3::http_redirect::{RedirectPort, RedirectPortSelection};
 use canopus_proto::istio::networking::v1alpha3::{HttpDirectResponse, HttpRedirect};
 
 /// Sends the client elsewhere; a route with a code that Envoy does not have does nothing.
-pub(super) fn redirect(to: &HttpRedirect, port: u32, tls: bool) -> Option<Action> {
+pub(super) fn redirect(to: &HttpRedirect, port: u32, tls: bool) -> Option<RedirectAction> {
     let code = match to.redirect_code {
         0 | 301 => RedirectResponseCode::MovedPermanently,
         302 => RedirectResponseCode::Found,
@@ -25,7 +24,7 @@ pub(super) fn redirect(to: &HttpRedirect, port: u32, tls: bool) -> Option<Action
     } else {
         PathRewriteSpecifier::PrefixRewrite(to.prefix_rewrite.clone())
     };
-    Some(Action::Redirect(RedirectAction {
+    Some(RedirectAction {
         host_redirect: to.authority.clone(),
         port_redirect: redirect_port(to, port, tls),
         response_code: code as i32,
@@ -33,7 +32,7 @@ pub(super) fn redirect(to: &HttpRedirect, port: u32, tls: bool) -> Option<Action
             .then(|| SchemeRewriteSpecifier::SchemeRedirect(to.scheme.clone())),
         path_rewrite_specifier: Some(path),
         ..Default::default()
-    }))
+    })
 }
 
 /// The port to name; 0 if it is the one that goes without saying.

@@ -1,5 +1,7 @@
 //! When a request is tried again.
 
+use canopus_engine::{Ctx, Query};
+use canopus_mesh::world::settings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::RetryPolicy;
 use canopus_proto::envoy::config::route::v3::retry_policy::{
@@ -9,6 +11,8 @@ use canopus_proto::envoy::extensions::retry::host::previous_hosts::v3::PreviousH
 use canopus_proto::envoy::extensions::retry::priority::previous_priorities::v3::PreviousPrioritiesConfig;
 use canopus_proto::istio::networking::v1alpha3::HttpRetry;
 
+use crate::pieces::Pieces;
+
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
 const RETRIABLE_CODES: &str = "retriable-status-codes";
 /// What never reached the application can be tried again without harm.
@@ -17,6 +21,34 @@ const RETRIES: u32 = 2;
 const HOST_SELECTION_ATTEMPTS: i64 = 5;
 /// Priorities are tried this often before the next ones are.
 const PRIORITY_UPDATE_FREQUENCY: i32 = 2;
+
+/// The field of a route's action that says when it is tried again.
+const FIELD: u32 = 9;
+
+/// The mesh's retries, encoded: those of routes that say nothing.
+pub(super) struct MeshRetries;
+
+impl Query for MeshRetries {
+    const NAME: &'static str = "mesh_retries";
+    /// Whether a hash chooses the host.
+    type Key = bool;
+    type Value = Pieces;
+
+    fn run(ctx: &Ctx<'_>, hashed: &bool) -> Pieces {
+        let mut action = Pieces::default();
+        let retries = policy(settings(ctx).mesh.default_http_retry_policy.as_ref(), *hashed);
+        retries.iter().for_each(|policy| action.message(FIELD, policy));
+        action
+    }
+}
+
+/// Writes the retries of an outbound route.
+pub(super) fn write(ctx: &Ctx<'_>, wanted: Option<&HttpRetry>, hashed: bool, action: &mut Pieces) {
+    match wanted {
+        Some(_) => policy(wanted, hashed).iter().for_each(|policy| action.message(FIELD, policy)),
+        None => action.append(ctx.get::<MeshRetries>(&hashed).as_slice()),
+    }
+}
 
 /// The retries of an outbound route; `None` if they are turned off. Where a hash chooses the host, no other is tried
 /// unless that is asked for.

@@ -1,8 +1,7 @@
 //! Sessions that stay with one endpoint.
 
-use canopus_engine::Ctx;
 use canopus_mesh::service::Service;
-use canopus_mesh::world::settings;
+use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::TypedExtensionConfig;
 use canopus_proto::envoy::extensions::filters::http::stateful_session::v3::stateful_session_per_route::Override;
@@ -23,16 +22,16 @@ use super::Known;
 pub(crate) const FILTER: &str = "envoy.filters.http.stateful_session";
 
 /// Whether there are sessions at all.
-pub(crate) fn are_kept(ctx: &Ctx<'_>) -> bool {
-    settings(ctx).flags.get(PILOT_ENABLE_PERSISTENT_SESSION_FILTER)
+pub(crate) fn are_kept(settings: &MeshSettings) -> bool {
+    settings.flags.get(PILOT_ENABLE_PERSISTENT_SESSION_FILTER)
 }
 
 /// The session of a service whose labels ask for one.
-pub(crate) fn of_service(ctx: &Ctx<'_>, service: &Service) -> Option<StatefulSession> {
-    let flags = &settings(ctx).flags;
-    if !flags.get(PILOT_ENABLE_PERSISTENT_SESSION_FILTER) {
+fn of_service(settings: &MeshSettings, service: &Service) -> Option<StatefulSession> {
+    if !are_kept(settings) {
         return None;
     }
+    let flags = &settings.flags;
     let label = |key: &str| service.labels.get(key).filter(|value| !value.is_empty());
     let state = if let Some(cookie) = label(flags.get(PILOT_PERSISTENT_SESSION_LABEL)) {
         let (name, path) = cookie.split_once(':').unwrap_or((cookie, "/"));
@@ -54,15 +53,15 @@ pub(crate) fn of_service(ctx: &Ctx<'_>, service: &Service) -> Option<StatefulSes
 }
 
 /// What the filter is told for the routes or hosts of a service.
-pub(crate) fn per_route(ctx: &Ctx<'_>, service: &Service) -> Option<Any> {
-    of_service(ctx, service).map(wrap)
+pub(crate) fn per_route(settings: &MeshSettings, service: &Service) -> Option<Any> {
+    of_service(settings, service).map(wrap)
 }
 
 /// What the filter is told for a route to several services.
-pub(super) fn of_destinations(ctx: &Ctx<'_>, destinations: &[Option<Known>]) -> Option<Any> {
+pub(super) fn of_destinations(settings: &MeshSettings, destinations: &[Option<Known>]) -> Option<Any> {
     let mut chosen = None;
     for known in destinations {
-        let session = known.as_ref().and_then(|known| of_service(ctx, &known.service));
+        let session = known.as_ref().and_then(|known| of_service(settings, &known.service));
         if chosen.is_some() && session.is_some() {
             break;
         }

@@ -39,7 +39,7 @@ fn forward(cluster: String, forwards_host: bool) -> Action {
         append_x_forwarded_host: forwards_host,
         ..Default::default()
     };
-    destination::set_timeout(&mut action, None, false);
+    destination::disable_timeout(&mut action);
     Action::Route(action)
 }
 

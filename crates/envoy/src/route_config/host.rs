@@ -1,70 +1,146 @@
 //! Virtual hosts whose routes are encoded.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
+use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
+use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
 
-use crate::pieces::Pieces;
-use crate::route::RouteList;
+use crate::pieces::{self, Pieces};
+use crate::route::{RouteList, session};
 
-/// The fields of a virtual host that stand before its routes.
+/// The fields of a virtual host.
 mod field {
     pub(super) const NAME: u32 = 1;
     pub(super) const DOMAINS: u32 = 2;
+    pub(super) const REQUIRE_TLS: u32 = 4;
+    pub(super) const INCLUDE_REQUEST_ATTEMPT_COUNT: u32 = 14;
+    pub(super) const TYPED_PER_FILTER_CONFIG: u32 = 15;
 }
 
-/// Room for what is small.
-const ROOM: usize = 32;
+/// Room for traits that are not out of the ordinary.
+const ROOM: usize = 8;
 
 /// A virtual host. Tables put it together with others by copying bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Host {
     /// Its name.
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     /// The hosts that requests to it name.
-    pub(crate) domains: Vec<String>,
+    pub(crate) domains: Vec<Arc<str>>,
     /// All other fields.
     rest: Bytes,
 }
 
+/// What a virtual host says besides its names and routes.
+#[derive(Default)]
+pub(crate) struct Traits {
+    /// Whether plain requests are redirected.
+    pub(crate) requires_tls: bool,
+    /// Whether upstreams are told how often a request was tried.
+    pub(crate) counts_attempts: bool,
+    /// What the session filter is told.
+    pub(crate) session: Option<Any>,
+}
+
 impl Host {
-    /// A virtual host with these routes, and besides them what `other` says.
-    pub(crate) fn new(name: String, domains: Vec<String>, routes: &RouteList, other: &VirtualHost) -> Self {
-        Self::of_parts(name, domains, [routes.as_slice()], other)
+    /// A virtual host with these routes.
+    pub(crate) fn new(name: Arc<str>, domains: Vec<Arc<str>>, routes: &RouteList, traits: &Traits) -> Self {
+        Self::of_parts(name, domains, [routes.as_slice()], traits)
+    }
+
+    /// The same, of routes that nobody else has.
+    pub(super) fn of_routes(
+        name: Arc<str>,
+        domains: Vec<Arc<str>>,
+        routes: RouteList,
+        traits: &Traits,
+    ) -> Self {
+        let mut rest = routes.into_pieces();
+        traits.write(&mut rest);
+        Self { name, domains, rest: rest.into_vec().into() }
     }
 
     /// The same, of routes in several parts.
     pub(crate) fn of_parts<'a>(
-        name: String,
-        domains: Vec<String>,
+        name: Arc<str>,
+        domains: Vec<Arc<str>>,
         routes: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,
-        other: &VirtualHost,
+        traits: &Traits,
     ) -> Self {
         let routes = routes.into_iter();
         let mut rest = Pieces::with_capacity(routes.clone().map(<[u8]>::len).sum::<usize>() + ROOM);
         routes.for_each(|part| rest.append(part));
-        rest.fields(other);
+        traits.write(&mut rest);
         Self { name, domains, rest: rest.into_vec().into() }
     }
 
-    /// About how many bytes it is.
-    pub(crate) fn size(&self) -> usize {
-        let domains = self.domains.iter().map(|domain| domain.len() + 2).sum::<usize>();
-        self.name.len() + domains + self.rest.len() + ROOM
+    /// How many bytes its fields are.
+    fn size(&self) -> usize {
+        let domains = self.domains.iter().map(|domain| pieces::field_size(domain.len())).sum::<usize>();
+        let name = if self.name.is_empty() { 0 } else { pieces::field_size(self.name.len()) };
+        name + domains + self.rest.len()
     }
 
-    /// The encoded virtual host.
-    pub(crate) fn encode(&self) -> Pieces {
-        let mut host = Pieces::with_capacity(self.size());
-        host.text(field::NAME, &self.name);
-        self.domains.iter().for_each(|domain| host.body(field::DOMAINS, domain.as_bytes()));
-        host.append(&self.rest);
-        host
+    /// How many bytes it takes in a table.
+    pub(super) fn size_in_table(&self) -> usize {
+        pieces::field_size(self.size())
+    }
+
+    /// Adds it to a table, as an entry of a field.
+    pub(super) fn write(&self, field: u32, table: &mut Pieces) {
+        table.header(field, self.size());
+        table.text(field::NAME, &self.name);
+        self.domains.iter().for_each(|domain| table.body(field::DOMAINS, domain.as_bytes()));
+        table.append(&self.rest);
+    }
+}
+
+impl Traits {
+    fn write(&self, host: &mut Pieces) {
+        if self.requires_tls {
+            host.value(field::REQUIRE_TLS, TlsRequirementType::All as u32);
+        }
+        if self.counts_attempts {
+            host.flag(field::INCLUDE_REQUEST_ATTEMPT_COUNT);
+        }
+        if let Some(session) = &self.session {
+            host.any_entry(field::TYPED_PER_FILTER_CONFIG, session::FILTER, session);
+        }
     }
 }
 
 impl From<VirtualHost> for Host {
     fn from(mut host: VirtualHost) -> Self {
         let (name, domains) = (std::mem::take(&mut host.name), std::mem::take(&mut host.domains));
-        Self { name, domains, rest: Pieces::of(&host).into_vec().into() }
+        Self {
+            name: name.into(),
+            domains: domains.into_iter().map(Into::into).collect(),
+            rest: Pieces::of(&host).into_vec().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn traits_are_written_as_the_message_they_stand_for() {
+        let session = Any::pack(&VirtualHost { name: "x".repeat(200), ..Default::default() });
+        let traits = Traits { requires_tls: true, counts_attempts: true, session: Some(session.clone()) };
+        let host = Host::new("a:80".into(), vec!["a".into()], &RouteList::default(), &traits);
+        let message = VirtualHost {
+            name: "a:80".into(),
+            domains: vec!["a".into()],
+            require_tls: TlsRequirementType::All as i32,
+            include_request_attempt_count: true,
+            typed_per_filter_config: [(session::FILTER.to_owned(), session)].into(),
+            ..Default::default()
+        };
+        assert_eq!(host, message.into());
+        let plain = Host::new("".into(), Vec::new(), &RouteList::default(), &Traits::default());
+        assert_eq!((plain.size(), plain), (0, VirtualHost::default().into()));
     }
 }

@@ -9,10 +9,12 @@ use std::sync::Arc;
 use canopus_base::FastMap;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
-use canopus_mesh::scope::{scope, terms};
+use canopus_mesh::scope::{Scope, scope, terms};
+use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 
 use super::{Host, Table, catch_all, headers};
+use groups::{Candidates, Groups};
 
 /// The table of the listener that is an HTTP proxy for everything.
 const HTTP_PROXY: &str = "http_proxy";
@@ -43,14 +45,13 @@ pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
     let wanted = parse(name)?;
     let bind = if wanted.port == 0 { name } else { "" };
     let key = (view.clone(), wanted.port, bind.into());
-    let (shared, own) = match wanted.host {
+    Some(match wanted.host {
         Some(host) => {
             let (hosts, owners) = (ctx.get::<VirtualHosts>(&key), ctx.get::<Owners>(&key));
-            (Arc::default(), of_service(&hosts.all, &owners, host, name))
+            Table::usual(name, Arc::default(), of_service(&hosts.all, &owners, host, name))
         }
-        None => (ctx.get::<VirtualHosts>(&key).all.clone(), vec![last(ctx, view)]),
-    };
-    Some(Table { name: name.to_owned(), shared, own, settings: super::settings() })
+        None => Table::usual(name, ctx.get::<VirtualHosts>(&key).all.clone(), vec![last(ctx, view)]),
+    })
 }
 
 fn last(ctx: &Ctx<'_>, view: &View) -> Host {
@@ -74,7 +75,7 @@ pub(crate) fn duplicates(ctx: &Ctx<'_>, view: &View, name: &str) -> BTreeSet<Str
 }
 
 /// The part of a port's table that is one service's; whatever host a request there names, that service is meant.
-fn of_service(hosts: &[Host], owners: &FastMap<String, usize>, host: &str, name: &str) -> Vec<Host> {
+fn of_service(hosts: &[Host], owners: &FastMap<Arc<str>, usize>, host: &str, name: &str) -> Vec<Host> {
     let positions: BTreeSet<_> = [host, name].into_iter().filter_map(|domain| owners.get(domain)).collect();
     let mut found: Vec<_> = positions.into_iter().filter_map(|at| hosts.get(*at)).cloned().collect();
     if let [only] = &mut found[..] {
@@ -85,6 +86,14 @@ fn of_service(hosts: &[Host], owners: &FastMap<String, usize>, host: &str, name:
 
 /// A view, the port of one of its egress listeners and, if that has none, the listener's address.
 type Listener = (View, u32, Box<str>);
+
+/// Where a table is used.
+struct Place<'a> {
+    ctx: &'a Ctx<'a>,
+    view: &'a View,
+    scope: &'a Scope,
+    settings: &'a MeshSettings,
+}
 
 /// The virtual hosts of an egress listener, by name: those of one port, or of all for port 0.
 struct VirtualHosts;
@@ -106,11 +115,21 @@ impl Query for VirtualHosts {
         let Some(listener) = scope.listener_for(*port, bind) else { return Hosts::default() };
         // A listener that is an HTTP proxy is for all ports.
         let port = if listener.is_http_proxy() { 0 } else { *port };
-        let groups = groups::build(ctx, view, listener, port);
-        let (mut hosts, duplicates) = hosts::assemble(ctx, view, port, groups);
+        let place = Place { ctx, view, scope: &scope, settings: &settings(ctx) };
+        let candidates = Candidates::new(&listener.services, port);
+        let groups = Groups::new(&place, listener, port, &candidates);
+        let (mut hosts, duplicates) = hosts::assemble(&place, port, &groups);
         hosts.sort_by(|a, b| a.name.cmp(&b.name));
         Hosts { all: Arc::new(hosts), duplicates }
     }
+}
+
+/// A host in lower case; nearly all are.
+fn lower_case(host: &Arc<str>) -> Arc<str> {
+    if host.bytes().all(|byte| byte.is_ascii() && !byte.is_ascii_uppercase()) {
+        return host.clone();
+    }
+    host.to_lowercase().into()
 }
 
 /// The position of the virtual host that has a domain; no two have the same.
@@ -119,14 +138,14 @@ struct Owners;
 impl Query for Owners {
     const NAME: &'static str = "sidecar_domain_owners";
     type Key = Listener;
-    type Value = FastMap<String, usize>;
+    type Value = FastMap<Arc<str>, usize>;
 
     fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
         owners(&ctx.get::<VirtualHosts>(key).all)
     }
 }
 
-fn owners(hosts: &[Host]) -> FastMap<String, usize> {
+fn owners(hosts: &[Host]) -> FastMap<Arc<str>, usize> {
     let domains = hosts.iter().map(|host| &host.domains).enumerate();
     domains.flat_map(|(at, domains)| domains.iter().map(move |domain| (domain.clone(), at))).collect()
 }

@@ -1,12 +1,13 @@
 //! A route table before it is encoded.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use canopus_proto::Message;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 
 use super::Host;
-use crate::pieces::Pieces;
+use crate::pieces::{self, Pieces};
 
 /// The fields of a table that stand before all others.
 mod field {
@@ -14,37 +15,40 @@ mod field {
     pub(super) const VIRTUAL_HOSTS: u32 = 2;
 }
 
-/// Room for what is small.
-const ROOM: usize = 64;
-
 /// A route table, of which some virtual hosts may be shared with other tables.
 pub(crate) struct Table {
     /// Its name.
-    pub(crate) name: String,
+    name: Arc<str>,
     /// The first virtual hosts.
-    pub(crate) shared: Arc<Vec<Host>>,
+    shared: Arc<Vec<Host>>,
     /// The other virtual hosts.
-    pub(crate) own: Vec<Host>,
-    /// Everything else.
-    pub(crate) settings: RouteConfiguration,
+    own: Vec<Host>,
+    /// All other fields.
+    settings: Bytes,
 }
 
 impl Table {
     /// A table that shares nothing.
     pub(crate) fn new(name: &str, own: Vec<Host>, settings: RouteConfiguration) -> Self {
-        Self { name: name.to_owned(), shared: Arc::default(), own, settings }
+        let settings = settings.encode_to_vec().into();
+        Self { name: name.into(), shared: Arc::default(), own, settings }
+    }
+
+    /// A table of an outbound or a gateway's listener, with virtual hosts of others before its own.
+    pub(crate) fn usual(name: &str, shared: Arc<Vec<Host>>, own: Vec<Host>) -> Self {
+        static SETTINGS: LazyLock<Bytes> = LazyLock::new(|| super::settings().encode_to_vec().into());
+        Self { name: name.into(), shared, own, settings: SETTINGS.clone() }
     }
 
     /// The encoded table.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let hosts = self.shared.iter().chain(&self.own);
+        let size = hosts.clone().map(Host::size_in_table).sum::<usize>();
         let mut table =
-            Pieces::with_capacity(hosts.clone().map(Host::size).sum::<usize>() + self.name.len() + ROOM);
+            Pieces::with_capacity(pieces::field_size(self.name.len()) + size + self.settings.len());
         table.text(field::NAME, &self.name);
-        for host in hosts {
-            table.body(field::VIRTUAL_HOSTS, host.encode().as_slice());
-        }
-        table.fields(&self.settings);
+        hosts.for_each(|host| host.write(field::VIRTUAL_HOSTS, &mut table));
+        table.append(&self.settings);
         table.into_vec()
     }
 
@@ -68,21 +72,12 @@ mod tests {
             require_tls: 1,
             ..Default::default()
         };
-        let settings = RouteConfiguration {
-            validate_clusters: Some(false.into()),
-            ignore_port_in_host_matching: true,
-            ..Default::default()
-        };
-        let table = Table {
-            name: "80".into(),
-            shared: Arc::new(vec![host("a").into(), host("b").into()]),
-            own: vec![host("c").into()],
-            settings: settings.clone(),
-        };
+        let shared = Arc::new(vec![host("a").into(), host(&"b".repeat(300)).into()]);
+        let table = Table::usual("80", shared, vec![host("c").into()]);
         let message = RouteConfiguration {
             name: "80".into(),
-            virtual_hosts: vec![host("a"), host("b"), host("c")],
-            ..settings
+            virtual_hosts: vec![host("a"), host(&"b".repeat(300)), host("c")],
+            ..crate::route_config::settings()
         };
         assert_eq!(table.encode(), message.encode_to_vec());
         assert_eq!(table.into_message(), message);

@@ -9,12 +9,12 @@ use canopus_mesh::scope::scope;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_mesh::virtual_service::{MESH, VirtualService};
 use canopus_mesh::waypoint::ServicesBehind;
-use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::istio::networking::v1alpha3::{
     L4MatchAttributes, RouteDestination, TcpRoute, TlsMatchAttributes, TlsRoute,
 };
 
-use super::{Host, MAX_DIRECT_RESPONSE_BYTES, Table};
+use super::{Host, MAX_DIRECT_RESPONSE_BYTES, Table, Traits};
 use crate::env::Env;
 use crate::names;
 use crate::route::{self, Known, RouteList, Site, default, hash};
@@ -23,15 +23,17 @@ use crate::route::{self, Known, RouteList, Site, default, hash};
 pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> Table {
     let scope = scope(env.ctx, env.view);
     let fronted = env.ctx.get::<ServicesBehind>(env.view);
-    let known = |host: &str| scope.service(host).cloned().map(Known::whole);
+    let seen = |host: &Arc<str>| scope.service(host).cloned();
     let site = Site {
         ctx: env.ctx,
         view: env.view,
+        settings: &env.settings,
         gateway: MESH,
         port: port.number,
         tls: false,
         http3: false,
-        service: &known,
+        service: &|host| seen(host).map(Known::whole),
+        scoped: &seen,
         fronted: Some(&fronted),
     };
     let mut routes = RouteList::default();
@@ -46,13 +48,13 @@ pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster:
     let policy = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
     let hashed = policy.and_then(hash::of_policy).and_then(hash::policy);
     let operation = names::operation(&service.host, port.number);
-    let routes = default::Outbound::new(&env.settings).route(cluster, operation, hashed);
+    let routes = default::Outbound::new(&env.settings).route(&[cluster], &[&operation], hashed);
     table(cluster, port.number, domains(service), &routes, Some(MAX_DIRECT_RESPONSE_BYTES))
 }
 
 /// The route of requests to workloads by their own addresses.
 pub(crate) fn of_workloads(env: &Env<'_>, cluster: &str) -> Table {
-    let routes = default::Outbound::new(&env.settings).route(cluster, names::operation("", 0), None);
+    let routes = default::Outbound::new(&env.settings).route(&[cluster], &[&names::operation("", 0)], None);
     table(cluster, 0, vec!["*".into()], &routes, Some(MAX_DIRECT_RESPONSE_BYTES))
 }
 
@@ -102,9 +104,9 @@ fn virtual_services(env: &Env<'_>, service: &Service) -> Vec<Arc<VirtualService>
 }
 
 /// A host that is resolved as requests ask for it must not be any other than those the service has.
-fn domains(service: &Service) -> Vec<String> {
+fn domains(service: &Service) -> Vec<Arc<str>> {
     match service.resolution {
-        Resolution::DynamicDns => vec![service.host.to_string()],
+        Resolution::DynamicDns => vec![service.host.clone()],
         _ => vec!["*".into()],
     }
 }
@@ -112,7 +114,7 @@ fn domains(service: &Service) -> Vec<String> {
 fn table(
     cluster: &str,
     port: u32,
-    domains: Vec<String>,
+    domains: Vec<Arc<str>>,
     routes: &RouteList,
     max_direct_response: Option<u32>,
 ) -> Table {
@@ -122,5 +124,5 @@ fn table(
         max_direct_response_body_size_bytes: max_direct_response.map(Into::into),
         ..Default::default()
     };
-    Table::new(cluster, vec![Host::new(name, domains, routes, &VirtualHost::default())], settings)
+    Table::new(cluster, vec![Host::new(name.into(), domains, routes, &Traits::default())], settings)
 }

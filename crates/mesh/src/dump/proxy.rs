@@ -130,7 +130,10 @@ impl Query for SeenBy {
         let gateways = if view.is_gateway() { gateways(ctx, view) } else { Vec::new() };
         let virtual_services = match gateways.is_empty() {
             true => scope.listeners.iter().flat_map(|listener| listener.virtual_services.to_vec()).collect(),
-            false => gateways.iter().flat_map(|(name, _)| for_gateway(ctx, &view.namespace, name)).collect(),
+            false => gateways
+                .iter()
+                .flat_map(|(name, _)| for_gateway(ctx, &view.namespace, name).to_vec())
+                .collect(),
         };
         let rule = |service: &Arc<Service>| {
             let key: ServiceKey = service.key();

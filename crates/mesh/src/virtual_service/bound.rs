@@ -78,17 +78,17 @@ impl Bound {
     }
 }
 
-/// What is bound to a gateway, for proxies of a namespace.
+/// What is bound to a gateway, for proxies of a namespace, in the order in which it counts.
 struct BoundTo;
 
 impl Query for BoundTo {
     const NAME: &'static str = "virtual_services_bound_to";
     /// Namespace of the proxy; `namespace/name` of the gateway.
     type Key = (Arc<str>, Arc<str>);
-    type Value = Bound;
+    type Value = Vec<Arc<VirtualService>>;
 
-    fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Bound {
-        Bound::of(&ctx.get::<ByGateway>(gateway), namespace)
+    fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Self::Value {
+        Bound::of(&ctx.get::<ByGateway>(gateway), namespace).for_gateways(namespace)
     }
 }
 
@@ -124,8 +124,8 @@ fn bound(ctx: &Ctx<'_>, routes: &Sorted, namespace: &Arc<str>) -> Bound {
 }
 
 /// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
-pub fn for_gateway(ctx: &Ctx<'_>, namespace: &str, gateway: &str) -> Vec<Arc<VirtualService>> {
-    ctx.get::<BoundTo>(&(namespace.into(), gateway.into())).for_gateways(namespace)
+pub fn for_gateway(ctx: &Ctx<'_>, namespace: &Arc<str>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
+    ctx.get::<BoundTo>(&(namespace.clone(), gateway.clone()))
 }
 
 /// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.

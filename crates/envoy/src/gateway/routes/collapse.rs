@@ -1,19 +1,16 @@
 //! Virtual hosts with the same routes as one: a VirtualService of a hundred hosts need not be sent a hundred times.
 
-use std::collections::BTreeMap;
-
-use canopus_base::host;
+use canopus_base::{FastMap, host};
 
 use super::Draft;
 
 /// Joins hosts that have their routes from the same sources, the most specific host first.
-pub(super) fn collapse(drafts: BTreeMap<String, Draft>) -> Vec<Draft> {
-    let mut by_name: Vec<_> = drafts.into_iter().collect();
-    by_name.sort_by(|(a, _), (b, _)| host::by_specificity(a, b));
-    let mut collapsed: Vec<Draft> = Vec::new();
+pub(super) fn collapse(mut drafts: Vec<Draft<'_>>) -> Vec<Draft<'_>> {
+    drafts.sort_by(|a, b| host::by_specificity(a.name(), b.name()));
+    let mut collapsed: Vec<Draft<'_>> = Vec::with_capacity(drafts.len());
     // Parity: of hosts with equal routes that cannot be joined only the latest is joined with others.
-    let mut latest: BTreeMap<Vec<usize>, usize> = BTreeMap::new();
-    for (_, draft) in by_name {
+    let mut latest: FastMap<Vec<usize>, usize> = FastMap::default();
+    for draft in drafts {
         let like = latest.get(&draft.sources).and_then(|position| collapsed.get_mut(*position));
         match like.filter(|like| like.requires_tls == draft.requires_tls) {
             Some(like) => like.domains.extend(draft.domains),
@@ -28,14 +25,16 @@ pub(super) fn collapse(drafts: BTreeMap<String, Draft>) -> Vec<Draft> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
+
     use super::*;
 
-    fn draft(name: &str, sources: &[usize], requires_tls: bool) -> (String, Draft) {
-        let domains = vec![name.to_owned()];
-        (name.to_owned(), Draft { port: 80, domains, sources: sources.to_vec(), requires_tls, session: None })
+    fn draft<'a>(name: &'a str, sources: &[usize], requires_tls: bool) -> Draft<'a> {
+        let domains = vec![name.into()];
+        Draft { port: 80, domains, sources: sources.to_vec(), requires_tls, session: None }
     }
 
-    fn collapsed(drafts: impl IntoIterator<Item = (String, Draft)>) -> Vec<Vec<String>> {
+    fn collapsed<'a>(drafts: impl IntoIterator<Item = Draft<'a>>) -> Vec<Vec<Cow<'a, str>>> {
         collapse(drafts.into_iter().collect()).into_iter().map(|draft| draft.domains).collect()
     }
 

@@ -1,94 +1,150 @@
 //! Which services and hosts share which routes.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::LazyCell;
+use std::collections::BTreeMap;
+use std::slice;
 use std::sync::Arc;
 
 use canopus_base::host;
-use canopus_engine::Ctx;
 use canopus_mesh::list::List;
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::EgressListener;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_mesh::virtual_service::{HostOwners, MESH, VirtualService};
-use canopus_mesh::world::settings;
 
-use crate::names;
-use crate::route::{self, Known, RouteList, Site, default, hash};
+use super::{Place, lower_case};
+use crate::route::{self, Known, RouteList, Site};
 
 /// The port on which VirtualServices also route hosts that are no service's.
 const HTTP_PORT: u32 = 80;
 
 /// A service as one table has it.
-#[derive(Clone)]
-pub(super) struct Candidate {
-    pub(super) service: Arc<Service>,
+pub(super) struct Candidate<'a> {
+    pub(super) service: &'a Arc<Service>,
     /// Its host, in lower case where the table is for one port.
     pub(super) host: Arc<str>,
     /// The port of the table, or all ports.
-    pub(super) ports: Vec<Port>,
+    ports: &'a [Port],
 }
 
-/// Services by host.
-type Candidates = BTreeMap<Arc<str>, Candidate>;
+impl Candidate<'_> {
+    fn known(&self) -> Known {
+        let default_port = match self.ports {
+            [only] => Some(only.number),
+            _ => None,
+        };
+        Known { service: self.service.clone(), default_port }
+    }
+
+    /// The ports on which it may take requests.
+    fn http_ports(&self) -> impl Iterator<Item = u32> {
+        self.ports.iter().filter(|port| port.protocol.is_http_or_sniffed()).map(|port| port.number)
+    }
+}
+
+/// The services of a table, one for each host.
+pub(super) struct Candidates<'a>(Vec<Candidate<'a>>);
+
+impl<'a> Candidates<'a> {
+    /// The services with a port; of several for one host the last counts.
+    pub(super) fn new(services: &'a List<Service>, port: u32) -> Self {
+        let mut found: Vec<_> = services.iter().filter_map(|service| candidate(service, port)).collect();
+        found.sort_by(|a, b| a.host.cmp(&b.host));
+        found.dedup_by(|later, earlier| {
+            let same = later.host == earlier.host;
+            if same {
+                std::mem::swap(later, earlier);
+            }
+            same
+        });
+        Self(found)
+    }
+
+    fn position(&self, host: &str) -> Option<usize> {
+        self.0.binary_search_by(|candidate| (*candidate.host).cmp(host)).ok()
+    }
+
+    fn get(&self, host: &str) -> Option<&Candidate<'a>> {
+        self.position(host).map(|at| &self.0[at])
+    }
+}
+
+fn candidate(service: &Arc<Service>, port: u32) -> Option<Candidate<'_>> {
+    if port == 0 {
+        return Some(Candidate { service, host: service.host.clone(), ports: &service.ports });
+    }
+    let ports = slice::from_ref(service.port(port)?);
+    Some(Candidate { service, host: lower_case(&service.host), ports })
+}
 
 /// Hosts that have the same routes on a port.
-pub(super) struct Group {
+pub(super) struct Group<'a> {
     pub(super) port: u32,
-    pub(super) services: Vec<Candidate>,
+    pub(super) services: Vec<&'a Candidate<'a>>,
     /// Hosts that are no service's.
     pub(super) hosts: Vec<String>,
     pub(super) routes: Arc<RouteList>,
 }
 
-/// The groups of an egress listener: those of VirtualServices in their order, then the services left over.
-pub(super) fn build(ctx: &Ctx<'_>, view: &View, listener: &EgressListener, port: u32) -> Vec<Group> {
-    let candidates = candidates(&listener.services, port);
-    let owners = HostOwners::new(&listener.virtual_services);
-    let mut groups = Vec::new();
-    for source in selected(&listener.virtual_services, &candidates, port) {
-        groups.extend(of_virtual_service(ctx, view, port, source, &candidates, &owners));
-    }
-    let routed: BTreeSet<_> =
-        groups.iter().flat_map(|group: &Group| &group.services).map(|service| service.host.clone()).collect();
-    // Another name of a service has no routes of its own: the service's virtual host answers to it.
-    let rest = candidates.values().filter(|candidate| {
-        !routed.contains(&candidate.host) && candidate.service.resolution != Resolution::Alias
-    });
-    let default = default::Outbound::new(&settings(ctx));
-    for candidate in rest {
-        let ports = candidate.ports.iter().filter(|port| port.protocol.is_http_or_sniffed());
-        groups.extend(ports.map(|port| of_service(ctx, view, candidate, port.number, &default)));
-    }
-    groups
+/// What an egress listener has routes for.
+pub(super) struct Groups<'a> {
+    /// What VirtualServices route, in their order.
+    pub(super) routed: Vec<Group<'a>>,
+    /// The services left over, each with the ports it takes requests on.
+    pub(super) rest: Vec<(&'a Candidate<'a>, u32)>,
 }
 
-/// The services with a port; of several for one host the last counts.
-fn candidates(services: &List<Service>, port: u32) -> Candidates {
-    let mut found = Candidates::new();
-    for service in services {
-        let (host, ports) = if port == 0 {
-            (service.host.clone(), service.ports.clone())
-        } else {
-            let Some(port) = service.port(port) else { continue };
-            (service.host.to_lowercase().into(), vec![port.clone()])
+impl<'a> Groups<'a> {
+    /// Those of a table for one port, or for all if that is 0.
+    pub(super) fn new(
+        place: &Place<'_>,
+        listener: &EgressListener,
+        port: u32,
+        candidates: &'a Candidates<'a>,
+    ) -> Self {
+        let owners = LazyCell::new(|| HostOwners::new(&listener.virtual_services));
+        let owns = |source: &VirtualService, host: &str| {
+            owners.owner(host).is_some_and(|owner| owner.origin == source.origin)
         };
-        found.insert(host.clone(), Candidate { service: service.clone(), host, ports });
+        let mut routed = Vec::new();
+        for source in selected(&listener.virtual_services, candidates, port) {
+            routed.extend(of_virtual_service(place, port, source, candidates, &owns));
+        }
+        let mut is_routed = vec![false; candidates.0.len()];
+        for service in routed.iter().flat_map(|group: &Group<'_>| &group.services) {
+            if let Some(at) = candidates.position(&service.host) {
+                is_routed[at] = true;
+            }
+        }
+        // Another name of a service has no routes of its own: the service's virtual host answers to it.
+        let rest =
+            candidates.0.iter().zip(is_routed).filter(|(candidate, is_routed)| {
+                !is_routed && candidate.service.resolution != Resolution::Alias
+            });
+        let rest = rest.flat_map(|(candidate, _)| candidate.http_ports().map(move |port| (candidate, port)));
+        Self { routed, rest: rest.collect() }
     }
-    found
+
+    /// Every service that has routes, and the port that they are for.
+    pub(super) fn services(&self) -> impl Iterator<Item = (&'a Candidate<'a>, u32)> {
+        let routed = self.routed.iter();
+        let routed = routed.flat_map(|group| group.services.iter().map(|service| (*service, group.port)));
+        routed.chain(self.rest.iter().copied())
+    }
 }
 
 /// The VirtualServices that may have routes in the table: on port 80 all, else those with a host of some service.
 fn selected<'a>(
     all: &'a List<VirtualService>,
-    candidates: &Candidates,
+    candidates: &Candidates<'_>,
     port: u32,
 ) -> impl Iterator<Item = &'a Arc<VirtualService>> {
-    let wildcards: Vec<&Arc<str>> = candidates.keys().filter(|host| host::is_wildcard(host)).collect();
+    let hosts = || candidates.0.iter().map(|candidate| &candidate.host);
+    let wildcards: Vec<&Arc<str>> = hosts().filter(|host| host::is_wildcard(host)).collect();
     let has_service = move |name: &String| {
         let name = name.to_lowercase();
-        candidates.contains_key(name.as_str())
+        candidates.position(&name).is_some()
             || if host::is_wildcard(&name) {
-                candidates.keys().any(|host| host::matches(&name, host))
+                hosts().any(|host| host::matches(&name, host))
             } else {
                 wildcards.iter().any(|host| host::matches(&name, host))
             }
@@ -96,36 +152,44 @@ fn selected<'a>(
     all.iter().filter(move |source| port == HTTP_PORT || source.spec.hosts.iter().any(&has_service))
 }
 
-fn of_virtual_service(
-    ctx: &Ctx<'_>,
-    view: &View,
+fn of_virtual_service<'a>(
+    place: &Place<'_>,
     port: u32,
     source: &VirtualService,
-    candidates: &Candidates,
-    owners: &HostOwners<'_>,
-) -> Vec<Group> {
-    let known = |host: &str| candidates.get(host).map(Candidate::known);
-    let site =
-        Site { ctx, view, gateway: MESH, port, tls: false, http3: false, service: &known, fronted: None };
+    candidates: &'a Candidates<'a>,
+    owns: &impl Fn(&VirtualService, &str) -> bool,
+) -> Vec<Group<'a>> {
+    let Place { ctx, view, scope, settings } = *place;
+    let known = |host: &Arc<str>| candidates.get(host).map(Candidate::known);
+    let site = Site {
+        ctx,
+        view,
+        settings,
+        gateway: MESH,
+        port,
+        tls: false,
+        http3: false,
+        service: &known,
+        scoped: &|host| scope.service(host).cloned(),
+        fronted: None,
+    };
     let routes = Arc::new(route::http_routes(&site, source));
     if routes.is_empty() {
         return Vec::new();
     }
-    let (hosts, services) = split_hosts(source, candidates, owners);
+    let (hosts, services) = split_hosts(source, candidates, owns);
     if source.is_gateway_api() {
         // A route of the Gateway API is its consumer's or its producer's.
-        let allowed = |service: &Candidate| {
+        let allowed = |service: &&Candidate<'_>| {
             *service.service.namespace == *source.namespace() || *view.namespace == *source.namespace()
         };
         if !services.iter().any(allowed) {
             return Vec::new();
         }
     }
-    let mut by_port: BTreeMap<u32, Vec<Candidate>> = BTreeMap::new();
+    let mut by_port: BTreeMap<u32, Vec<&Candidate<'_>>> = BTreeMap::new();
     for service in services {
-        for port in service.ports.iter().filter(|port| port.protocol.is_http_or_sniffed()) {
-            by_port.entry(port.number).or_default().push(service.clone());
-        }
+        service.http_ports().for_each(|port| by_port.entry(port).or_default().push(service));
     }
     if by_port.is_empty() && port == HTTP_PORT {
         by_port.insert(HTTP_PORT, Vec::new());
@@ -134,61 +198,32 @@ fn of_virtual_service(
     by_port.into_iter().map(group).collect()
 }
 
-impl Candidate {
-    fn known(&self) -> Known {
-        let default_port = match &self.ports[..] {
-            [only] => Some(only.number),
-            _ => None,
-        };
-        Known { service: self.service.clone(), default_port }
-    }
-}
-
 /// The hosts of a VirtualService that are no service's, and the services whose hosts it has.
-fn split_hosts(
+fn split_hosts<'a>(
     source: &VirtualService,
-    candidates: &Candidates,
-    owners: &HostOwners<'_>,
-) -> (Vec<String>, Vec<Candidate>) {
+    candidates: &'a Candidates<'a>,
+    owns: &impl Fn(&VirtualService, &str) -> bool,
+) -> (Vec<String>, Vec<&'a Candidate<'a>>) {
     let (mut hosts, mut services) = (Vec::new(), Vec::new());
-    let (wildcards, exact): (Vec<_>, Vec<_>) =
-        source.spec.hosts.iter().partition(|name| host::is_wildcard(name));
-    for name in exact {
-        match candidates.get(name.to_lowercase().as_str()) {
-            Some(candidate) => services.push(candidate.clone()),
+    let all = || source.spec.hosts.iter();
+    for name in all().filter(|name| !host::is_wildcard(name)) {
+        match candidates.get(&name.to_lowercase()) {
+            Some(candidate) => services.push(candidate),
             None => hosts.push(name.clone()),
         }
     }
-    for name in wildcards.into_iter().map(|name| name.to_lowercase()) {
+    for name in all().filter(|name| host::is_wildcard(name)).map(|name| name.to_lowercase()) {
         if source.is_gateway_api() {
             hosts.push(name);
             continue;
         }
         let mut covered =
-            candidates.values().filter(|candidate| host::matches(&candidate.host, &name)).peekable();
+            candidates.0.iter().filter(|candidate| host::matches(&candidate.host, &name)).peekable();
         if covered.peek().is_none() {
             hosts.push(name.clone());
         }
         // A service is routed by the VirtualService that names it most narrowly.
-        let owned = |candidate: &&Candidate| {
-            owners.owner(&candidate.host).is_some_and(|owner| owner.origin == source.origin)
-        };
-        services.extend(covered.filter(owned).cloned());
+        services.extend(covered.filter(|candidate| owns(source, &candidate.host)));
     }
     (hosts, services)
-}
-
-/// The default route of a service.
-fn of_service(
-    ctx: &Ctx<'_>,
-    view: &View,
-    candidate: &Candidate,
-    port: u32,
-    default: &default::Outbound,
-) -> Group {
-    let cluster = names::outbound_cluster(&candidate.host, port, "");
-    let rule = hash::rule(ctx, view, &candidate.host);
-    let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port)).and_then(hash::policy);
-    let routes = default.route(&cluster, names::operation(&candidate.host, port), hash);
-    Group { port, services: vec![candidate.clone()], hosts: Vec::new(), routes: Arc::new(routes) }
 }

@@ -1,38 +1,37 @@
 //! Virtual hosts of groups: every name and every domain once.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use canopus_base::FastSet;
-use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
-use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, address_for, addresses_for};
-use canopus_mesh::world::settings;
-use canopus_proto::Any;
-use canopus_proto::envoy::config::route::v3::VirtualHost;
+use canopus_mesh::destination_rule::outbound_rule;
+use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, known_address, known_addresses};
 use canopus_runtime::flags::PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN;
 
-use super::super::domains::{self, Ports};
-use super::super::{Host, headers};
-use super::groups::{Candidate, Group};
+use super::super::domains::{Forms, Ports};
+use super::super::{Host, Traits, headers};
+use super::groups::{Candidate, Group, Groups};
+use super::{Place, lower_case};
 use crate::names;
-use crate::route::session;
+use crate::route::{RouteList, default, hash, session};
 
 const HTTP_PORT: u32 = 80;
 
 /// The virtual hosts of a table for one port, or for all ports if that is 0, and the names of those that lack a domain or
 /// are not there at all because another has it.
-pub(super) fn assemble(
-    ctx: &Ctx<'_>,
-    view: &View,
-    port: u32,
-    groups: Vec<Group>,
-) -> (Vec<Host>, BTreeSet<String>) {
-    let mut assembly = Assembly::new(ctx, view, port, &groups);
+pub(super) fn assemble(place: &Place<'_>, port: u32, groups: &Groups<'_>) -> (Vec<Host>, BTreeSet<String>) {
+    let mut assembly = Assembly::new(place, port, groups);
     let mut by_port: BTreeMap<u32, Vec<Host>> = BTreeMap::new();
-    for group in groups.iter().filter(|group| !group.routes.is_empty()) {
+    for group in &groups.routed {
         let hosts = by_port.entry(group.port).or_default();
         hosts.extend(group.hosts.iter().filter_map(|host| assembly.of_host(&host.to_lowercase(), group)));
-        hosts.extend(group.services.iter().filter_map(|service| assembly.of_service(service, group)));
+        let of_service = |service: &&Candidate<'_>| assembly.of_service(service, group.port, Some(group));
+        hosts.extend(group.services.iter().filter_map(of_service));
+    }
+    for (service, port) in &groups.rest {
+        let host = assembly.of_service(service, *port, None);
+        by_port.entry(*port).or_default().extend(host);
     }
     let hosts = if port == 0 { all_ports(by_port) } else { by_port.remove(&port).unwrap_or_default() };
     (hosts, assembly.duplicates)
@@ -53,124 +52,151 @@ fn all_ports(by_port: BTreeMap<u32, Vec<Host>>) -> Vec<Host> {
 
 /// What the virtual hosts of a table so far have taken.
 struct Assembly<'a> {
-    ctx: &'a Ctx<'a>,
-    view: &'a View,
+    place: &'a Place<'a>,
     /// The port of the table; 0 for all.
     port: u32,
     counts_attempts: bool,
-    absolute_names: bool,
-    names: FastSet<String>,
-    domains: FastSet<String>,
+    default: default::Outbound,
+    forms: Forms<'a>,
+    /// Domains that the virtual host in the making would like to have, and which of them are alternatives to a full name.
+    wanted: Vec<(Arc<str>, bool)>,
+    names: FastSet<Arc<str>>,
+    /// In lower case.
+    domains: FastSet<Arc<str>>,
     /// The full names of all services, which no short name of another may take.
-    full_names: FastSet<String>,
+    full_names: FastSet<Arc<str>>,
     /// Names of virtual hosts that wanted what another has.
     duplicates: BTreeSet<String>,
 }
 
 impl<'a> Assembly<'a> {
-    fn new(ctx: &'a Ctx<'a>, view: &'a View, port: u32, groups: &[Group]) -> Self {
-        let services =
-            groups.iter().flat_map(|group| group.services.iter().map(|service| (service, group.port)));
-        let full_names = services
-            .flat_map(|(service, port)| [names::domain(&service.host, port), service.host.to_string()]);
-        Self {
-            ctx,
-            view,
+    fn new(place: &'a Place<'a>, port: u32, groups: &Groups<'_>) -> Self {
+        let absolute_names = place.settings.flags.get(PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN);
+        let mut assembly = Self {
+            place,
             port,
-            counts_attempts: headers::counts_attempts(ctx, view),
-            absolute_names: settings(ctx).flags.get(PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN),
+            counts_attempts: headers::counts_attempts(place.ctx, place.view),
+            default: default::Outbound::new(place.settings),
+            forms: Forms::new(&place.view.domain, absolute_names),
+            wanted: Vec::new(),
             names: FastSet::default(),
             domains: FastSet::default(),
-            full_names: full_names.collect(),
+            full_names: groups.services().map(|(service, _)| service.host.clone()).collect(),
             duplicates: BTreeSet::new(),
+        };
+        if assembly.names_ports() {
+            let named = groups.services().map(|(service, port)| names::domain(&service.host, port).into());
+            assembly.full_names.extend(named);
         }
+        assembly
+    }
+
+    /// Whether domains are told apart by their ports.
+    fn names_ports(&self) -> bool {
+        self.port == 0 || self.place.view.is_proxyless()
     }
 
     /// The virtual host of a host that is no service's.
-    fn of_host(&mut self, host: &str, group: &Group) -> Option<Host> {
+    fn of_host(&mut self, host: &str, group: &Group<'_>) -> Option<Host> {
         let name = self.take_name(host, group.port)?;
-        let ports = if self.view.is_proxyless() { Ports::Named(group.port) } else { Ports::Ignored };
-        let domains = self.take_domains(&name, domains::with_port(host, ports), &[]);
-        self.virtual_host(name, domains, group, None)
+        let ports = if self.place.view.is_proxyless() { Ports::Named(group.port) } else { Ports::Ignored };
+        let wanted = &mut self.wanted;
+        self.forms.with_port(&[host], ports, &mut |form| wanted.push((form.into(), false)));
+        let domains = self.take_domains(&name);
+        let traits = Traits { counts_attempts: self.counts_attempts, ..Traits::default() };
+        (!domains.is_empty()).then(|| Host::new(name, domains, &group.routes, &traits))
     }
 
-    /// The virtual host of a service.
-    fn of_service(&mut self, service: &Candidate, group: &Group) -> Option<Host> {
-        let name = self.take_name(&service.host, group.port)?;
-        let (domains, alternatives) = self.service_domains(service, group.port);
-        let domains = self.take_domains(&name, domains, &alternatives);
-        let session = session::per_route(self.ctx, &service.service);
-        self.virtual_host(name, domains, group, session)
-    }
-
-    fn virtual_host(
-        &self,
-        name: String,
-        domains: Vec<String>,
-        group: &Group,
-        session: Option<Any>,
-    ) -> Option<Host> {
-        let session = session.map(|config| (session::FILTER.to_owned(), config));
-        let other = || VirtualHost {
-            include_request_attempt_count: self.counts_attempts,
-            typed_per_filter_config: session.into_iter().collect(),
-            ..Default::default()
+    /// The virtual host of a service, with the routes of its group or that to the service itself.
+    fn of_service(&mut self, service: &Candidate<'_>, port: u32, group: Option<&Group<'_>>) -> Option<Host> {
+        let name = self.take_name(&service.host, port)?;
+        self.want_domains(service, port);
+        let domains = self.take_domains(&name);
+        if domains.is_empty() {
+            return None;
+        }
+        let traits = Traits {
+            counts_attempts: self.counts_attempts,
+            session: session::per_route(self.place.settings, service.service),
+            ..Traits::default()
         };
-        (!domains.is_empty()).then(|| Host::new(name, domains, &group.routes, &other()))
+        Some(match group {
+            Some(group) => Host::new(name, domains, &group.routes, &traits),
+            None => Host::of_routes(name, domains, self.default_route(service, port), &traits),
+        })
+    }
+
+    /// The route to a service that nobody wrote routes for.
+    fn default_route(&self, service: &Candidate<'_>, port: u32) -> RouteList {
+        let Place { ctx, view, scope, .. } = *self.place;
+        let rule = scope.service(&service.host).and_then(|seen| outbound_rule(ctx, view, &seen.key()));
+        let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port)).and_then(hash::policy);
+        let mut digits = itoa::Buffer::new();
+        let port = digits.format(port);
+        let cluster = ["outbound|", port, "||", &service.host];
+        let operation = [&*names::bracketed(&service.host), ":", port, "/*"];
+        self.default.route(&cluster, &operation, hash)
     }
 
     /// The name of a virtual host, unless another one has it.
-    fn take_name(&mut self, host: &str, port: u32) -> Option<String> {
+    fn take_name(&mut self, host: &str, port: u32) -> Option<Arc<str>> {
         let name = names::domain(host, port);
-        if self.names.insert(name.clone()) {
-            return Some(name);
+        if self.names.contains(name.as_str()) {
+            self.duplicates.insert(name);
+            return None;
         }
-        self.duplicates.insert(name);
-        None
+        let name: Arc<str> = name.into();
+        self.names.insert(name.clone());
+        Some(name)
     }
 
-    /// Those domains that no virtual host has yet; Envoy refuses a table with a domain twice.
-    fn take_domains(&mut self, name: &str, mut wanted: Vec<String>, alternatives: &[String]) -> Vec<String> {
-        let all = wanted.len();
-        wanted.retain(|domain| {
-            let lower = domain.to_lowercase();
-            let is_anothers = alternatives.contains(domain) && self.full_names.contains(domain);
-            !self.domains.contains(&lower) && !is_anothers && self.domains.insert(lower)
-        });
-        if wanted.len() < all {
+    /// Those wanted domains that no virtual host has yet; Envoy refuses a table with a domain twice.
+    fn take_domains(&mut self, name: &str) -> Vec<Arc<str>> {
+        let mut taken = Vec::with_capacity(self.wanted.len());
+        for (domain, _) in &self.wanted {
+            let is_alternative = || self.wanted.iter().any(|(other, short)| *short && other == domain);
+            let is_anothers = self.full_names.contains(domain) && is_alternative();
+            if !is_anothers && self.domains.insert(lower_case(domain)) {
+                taken.push(domain.clone());
+            }
+        }
+        if taken.len() < self.wanted.len() {
             self.duplicates.insert(name.to_owned());
         }
-        wanted
+        self.wanted.clear();
+        taken
     }
 
-    /// Every name a service may be called by, and which of them are alternatives to its full name.
-    fn service_domains(&self, candidate: &Candidate, port: u32) -> (Vec<String>, Vec<String>) {
-        let service = &candidate.service;
-        let by_port = self.port != 0 && !self.view.is_proxyless();
-        let ports = if by_port { Ports::Ignored } else { Ports::Named(port) };
-        let (mut domains, mut all_alternatives) = (Vec::new(), Vec::new());
+    /// Asks for every name a service may be called by.
+    fn want_domains(&mut self, candidate: &Candidate<'_>, port: u32) {
+        let service = candidate.service;
+        let ports = if self.names_ports() { Ports::Named(port) } else { Ports::Ignored };
+        let wanted = &mut self.wanted;
         for host in std::iter::once(&candidate.host).chain(service.aliases.iter().map(|alias| &alias.host)) {
-            let alternatives = domains::alternatives(host, ports, &self.view.domain, self.absolute_names);
-            domains.extend(domains::with_port(host, ports));
-            domains.extend(alternatives.iter().cloned());
-            all_alternatives.extend(alternatives);
+            self.forms.with_port(&[host], ports, &mut |form| {
+                let domain = if *form == **host { host.clone() } else { form.into() };
+                wanted.push((domain, false));
+            });
+            self.forms.alternatives(host, ports, &mut |form| wanted.push((form.into(), true)));
         }
         if service.resolution == Resolution::Passthrough && service.is_kubernetes() {
             // Pods of a headless service have names of their own below the service's.
-            domains.extend(domains.clone().iter().map(|domain| format!("*.{domain}")));
+            for at in 0..wanted.len() {
+                wanted.push((["*.", &*wanted[at].0].concat().into(), false));
+            }
         }
-        let addresses = self.addresses(service);
-        let addresses = addresses.iter().filter(|address| !address.is_empty() && *address != NO_ADDRESS);
-        domains.extend(addresses.flat_map(|address| domains::with_port(address, ports)));
-        (domains, all_alternatives)
+        let addresses = addresses(self.place, self.port, service);
+        for address in addresses.iter().filter(|address| !address.is_empty() && *address != NO_ADDRESS) {
+            self.forms.with_port(&[address], ports, &mut |form| wanted.push((form.into(), false)));
+        }
     }
+}
 
-    fn addresses(&self, service: &Service) -> Vec<String> {
-        let allocated = service.allocated_v4.is_some() || service.allocated_v6.is_some();
-        if self.port != 0 && allocated {
-            // Parity: in the table of one port, only the first of two allocated addresses is a name.
-            return vec![address_for(self.ctx, service, self.view)];
-        }
-        addresses_for(self.ctx, service, self.view)
+fn addresses<'a>(place: &Place<'_>, port: u32, service: &'a Service) -> Cow<'a, [String]> {
+    let allocated = service.allocated_v4.is_some() || service.allocated_v6.is_some();
+    if port != 0 && allocated {
+        // Parity: in the table of one port, only the first of two allocated addresses is a name.
+        return Cow::Owned(vec![known_address(place.settings, service, place.view).to_owned()]);
     }
+    known_addresses(place.settings, service, place.view)
 }
