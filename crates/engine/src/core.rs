@@ -42,7 +42,7 @@ pub(crate) struct Writer {
 impl Core {
     pub(crate) fn new(options: Options, registry: Arc<Registry>, world: World, idle: Idle) -> Self {
         let counters = Arc::new(Counters::default());
-        let crew = Arc::new(Crew::new(options.threads.saturating_sub(1)));
+        let crew = Arc::new(Crew::new(options.threads));
         let stage = Stage {
             world,
             marks: Marks::default(),

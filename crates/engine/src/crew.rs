@@ -1,7 +1,7 @@
 //! Evaluating many queries at once, with the help of other cores.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
 
 use crate::Subject;
@@ -11,21 +11,42 @@ use crate::stage::Stage;
 /// Evaluations that make up for starting a thread.
 const PER_THREAD: usize = if cfg!(test) { 1 } else { 16 };
 
-/// Threads that may be started beside those that ask. Who finds none left goes on alone.
+/// The threads that evaluate. Helpers are started only as long as there are fewer than there should be: one that has to
+/// wait for its turn would be waited for.
 pub(crate) struct Crew {
-    idle: AtomicUsize,
+    /// How many more there may be; negative if more have come from outside.
+    free: AtomicIsize,
 }
 
 impl Crew {
     pub(crate) fn new(threads: usize) -> Self {
-        Self { idle: AtomicUsize::new(threads) }
+        Self { free: AtomicIsize::new(threads.cast_signed()) }
     }
 
-    /// Takes up to so many threads, and says how many.
-    fn hire(&self, wanted: usize) -> usize {
-        let take = |idle: usize| (idle > 0 && wanted > 0).then(|| idle - idle.min(wanted));
-        let before = self.idle.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
-        before.map_or(0, |idle| idle.min(wanted))
+    /// A thread that comes from outside, whether or not there is room for it.
+    fn join(&self) -> Places<'_> {
+        self.free.fetch_sub(1, Ordering::Relaxed);
+        Places { crew: self, count: 1 }
+    }
+
+    /// Places for up to so many helpers.
+    fn hire(&self, wanted: usize) -> Places<'_> {
+        let wanted = wanted.cast_signed();
+        let take = |free: isize| (free > 0 && wanted > 0).then(|| free - free.min(wanted));
+        let before = self.free.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        Places { crew: self, count: before.map_or(0, |free| free.min(wanted)) }
+    }
+}
+
+/// Places of a crew that are taken, until this is dropped.
+struct Places<'a> {
+    crew: &'a Crew,
+    count: isize,
+}
+
+impl Drop for Places<'_> {
+    fn drop(&mut self) {
+        self.crew.free.fetch_add(self.count, Ordering::Relaxed);
     }
 }
 
@@ -34,8 +55,6 @@ pub(crate) struct Team {
     queries: Arc<[Subject]>,
     /// How many of the queries nobody of the team has come to.
     rest: AtomicUsize,
-    crew: Arc<Crew>,
-    threads: usize,
 }
 
 impl Team {
@@ -43,12 +62,6 @@ impl Team {
         let less = |rest: usize| rest.checked_sub(1);
         let rest = self.rest.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).ok()?;
         self.queries.get(rest - 1)
-    }
-}
-
-impl Drop for Team {
-    fn drop(&mut self) {
-        self.crew.idle.fetch_add(self.threads, Ordering::Relaxed);
     }
 }
 
@@ -87,12 +100,16 @@ impl Stage {
     pub(crate) fn get(&self, query: &Subject) -> Resolved {
         match self.settled(query.id()) {
             Some(resolved) => resolved,
-            None => self.on_site(|site| self.resolve(query.id(), query, Asker::Outside(site))),
+            None => {
+                let _place = self.crew.join();
+                self.evaluate_outside(query)
+            }
         }
     }
 
     /// The results of queries asked for from outside any query, evaluated in parallel if there are many.
     pub(crate) fn get_all(&self, queries: &[Subject]) -> Vec<Resolved> {
+        let _place = self.crew.join();
         self.on_site(|site| {
             let resolve = |query: &Subject| self.resolve(query.id(), query, Asker::Outside(site));
             self.helped(queries, site, || queries.iter().map(resolve).collect())
@@ -101,13 +118,12 @@ impl Stage {
 
     /// Does work that asks for all of these queries in their order, while helpers evaluate them from the last one on.
     pub(crate) fn helped<T>(&self, queries: &[Subject], site: &dyn Site, work: impl FnOnce() -> T) -> T {
-        let threads = self.crew.hire(self.count_open(queries) / PER_THREAD);
-        if threads == 0 {
+        let places = self.crew.hire(self.count_open(queries) / PER_THREAD);
+        if places.count == 0 {
             return work();
         }
-        let rest = AtomicUsize::new(queries.len());
-        let team = Arc::new(Team { queries: queries.into(), rest, crew: Arc::clone(&self.crew), threads });
-        for _ in 0..threads {
+        let team = Arc::new(Team { queries: queries.into(), rest: AtomicUsize::new(queries.len()) });
+        for _ in 0..places.count {
             site.start(Arc::clone(&team));
         }
         let _whistle = Whistle(&team);
@@ -118,11 +134,15 @@ impl Stage {
         thread::scope(|scope| work(&Ground { stage: self, scope }))
     }
 
+    fn evaluate_outside(&self, query: &Subject) -> Resolved {
+        self.on_site(|site| self.resolve(query.id(), query, Asker::Outside(site)))
+    }
+
     fn help(&self, team: &Team) {
         while let Some(query) = team.next() {
             // What somebody is at is not waited for: there is other work.
             if self.jobs.find(query.id()).is_none() {
-                self.get(query);
+                self.evaluate_outside(query);
             }
         }
     }
