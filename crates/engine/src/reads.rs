@@ -36,7 +36,10 @@ impl Reads {
     }
 
     pub(crate) fn into_subjects(self) -> Box<[Subject]> {
-        self.list.into_boxed_slice()
+        // A vector made from the list would be as large as the list may become, and cut to size after that.
+        let mut subjects = Vec::with_capacity(self.list.len());
+        subjects.extend(self.list);
+        subjects.into_boxed_slice()
     }
 }
 
