@@ -1,6 +1,7 @@
 //! The scripted proxies against a real server in this process.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -12,25 +13,28 @@ use canopus_proto::envoy::config::core::v3::{AggregatedConfigSource, ConfigSourc
 use canopus_proto::envoy::config::endpoint::v3::{ClusterLoadAssignment, LocalityLbEndpoints};
 use canopus_xds::server::{Options, serve};
 use canopus_xds::session::Protocol;
-use canopus_xds::{ControlPlane, Interest, Peer, Refusal, Resource, ResourceSet, SessionEvent};
+use canopus_xds::types::{ENDPOINT, Types};
+use canopus_xds::{ControlPlane, Interest, Mailboxes, Peer, Refusal, Resource, ResourceSet, SessionEvent};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio_stream::wrappers::TcpListenerStream;
 
 const PROXIES: usize = 20;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A control plane with two clusters, their endpoints and no listeners.
+#[derive(Default)]
 struct World {
     priority: Mutex<u32>,
-    revision: watch::Sender<u64>,
+    revision: AtomicU64,
+    mailboxes: Mailboxes,
 }
 
 impl World {
     fn change(&self, priority: u32) {
         *self.priority.lock() = priority;
-        self.revision.send_modify(|revision| *revision += 1);
+        let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
+        self.mailboxes.revise(revision, Types::of(ENDPOINT));
     }
 }
 
@@ -51,7 +55,8 @@ fn endpoints(name: &str, priority: u32) -> Resource {
 impl ControlPlane for World {
     type Client = ();
 
-    async fn connect(&self, _: &Peer, _: Node) -> Result<Arc<()>, Refusal> {
+    async fn connect(&self, peer: &Peer, _: Node) -> Result<Arc<()>, Refusal> {
+        self.mailboxes.add(&peer.mailbox);
         Ok(Arc::new(()))
     }
 
@@ -64,15 +69,11 @@ impl ControlPlane for World {
         Ok(all.into_iter().filter(|resource| interest.covers(&resource.name)).collect())
     }
 
-    fn revisions(&self, (): &()) -> watch::Receiver<u64> {
-        self.revision.subscribe()
-    }
-
     fn observe(&self, (): &(), _: SessionEvent) {}
 }
 
 async fn start() -> Result<(Arc<World>, Target)> {
-    let world = Arc::new(World { priority: Mutex::new(1), revision: watch::Sender::new(0) });
+    let world = Arc::new(World { priority: Mutex::new(1), ..World::default() });
     let listener = TcpListener::bind("127.0.0.1:0").await?;
     let address = listener.local_addr()?;
     let incoming = TcpListenerStream::new(listener);

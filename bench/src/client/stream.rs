@@ -1,23 +1,20 @@
 //! One proxy on one connection.
 
-use std::convert::Infallible;
+use std::future::{Future as _, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 use bytes::Bytes;
 use canopus_xds::session::Protocol;
+use h2::client::{Connection, ResponseFuture};
+use h2::{RecvStream, SendStream};
 use http::{HeaderMap, Request, header};
-use http_body::{Body, Frame};
-use http_body_util::BodyExt as _;
-use hyper::body::Incoming;
-use hyper::client::conn::http2;
-use hyper_util::rt::{TokioExecutor, TokioIo};
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::mpsc;
 
 use super::envelope::Scanner;
 use super::proxy::Proxy;
@@ -35,65 +32,180 @@ pub(super) struct Seat {
 
 impl Seat {
     /// Speaks for the proxy on a connection, until the stream ends; how it ended is always an error.
-    pub(super) async fn converse(
-        &self,
-        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    ) -> Result<()> {
-        let (mut sender, connection) = http2::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(WINDOW)
+    ///
+    /// The connection and the stream on it are one task. Whatever the stream does follows from what the connection reads
+    /// and leads to what it writes, so they take turns and wake nobody.
+    pub(super) async fn converse(&self, io: impl AsyncRead + AsyncWrite + Unpin) -> Result<()> {
+        let (mut sender, mut connection) = h2::client::Builder::new()
+            .initial_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
-            .handshake(TokioIo::new(io))
+            .handshake::<_, Bytes>(io)
             .await?;
-        let _connection = AbortOnDrop(tokio::spawn(connection));
-        let (say, outbox) = mpsc::unbounded_channel();
-        let protocol = self.open(&say);
-        let response = sender.send_request(request(protocol, Outbox(outbox))?).await?;
-        check(response.headers())?;
-        {
-            let mut record = self.record.lock();
-            record.totals.streams += 1;
-            record.last = Instant::now();
-        }
-        self.listen(protocol, response.into_body(), &say).await
-    }
-
-    fn open(&self, say: &mpsc::UnboundedSender<Bytes>) -> Protocol {
-        let mut proxy = self.proxy.lock();
-        for request in proxy.open(&mut self.record.lock()) {
-            let _ = say.send(request);
-        }
-        proxy.protocol()
-    }
-
-    async fn listen(
-        &self,
-        protocol: Protocol,
-        mut body: Incoming,
-        say: &mpsc::UnboundedSender<Bytes>,
-    ) -> Result<()> {
-        let mut scanner = Scanner::new(protocol);
-        while let Some(frame) = body.frame().await {
-            match frame?.into_data() {
-                Ok(chunk) => self.hear(&mut scanner, &chunk, say)?,
-                Err(frame) => check(frame.trailers_ref().unwrap_or(&HeaderMap::new()))?,
-            }
-        }
-        bail!("the server ended the stream")
-    }
-
-    fn hear(&self, scanner: &mut Scanner, chunk: &[u8], say: &mpsc::UnboundedSender<Bytes>) -> Result<()> {
-        let (mut proxy, mut record) = (self.proxy.lock(), self.record.lock());
-        record.totals.bytes += chunk.len() as u64;
-        scanner.feed(chunk, &mut |piece| {
-            for request in proxy.take(piece, &mut record) {
-                let _ = say.send(request);
-            }
-        })?;
-        Ok(())
+        let protocol = self.proxy.lock().protocol();
+        let (response, outgoing) = sender.send_request(request(protocol)?, false)?;
+        let scanner = Scanner::new(protocol);
+        let mut stream = Stream { seat: self, scanner, incoming: Incoming::Expected(response), outgoing };
+        stream.open()?;
+        let nap = Arc::new(Nap::default());
+        let waker = Waker::from(Arc::clone(&nap));
+        poll_fn(|cx| {
+            nap.end(cx.waker());
+            let turned = take_turns(&mut connection, &mut stream, &nap, &mut Context::from_waker(&waker));
+            nap.begin();
+            turned
+        })
+        .await
     }
 }
 
-fn request(protocol: Protocol, outbox: Outbox) -> Result<Request<Outbox>> {
+/// Has the connection and its stream take turns for as long as one of them has something to do.
+fn take_turns<IO: AsyncRead + AsyncWrite + Unpin>(
+    connection: &mut Connection<IO>,
+    stream: &mut Stream<'_>,
+    nap: &Nap,
+    cx: &mut Context<'_>,
+) -> Poll<Result<()>> {
+    loop {
+        // What somebody was woken for in the turn before is done in this one.
+        nap.forget();
+        if let Poll::Ready(ended) = Pin::new(&mut *connection).poll(cx) {
+            return Poll::Ready(ended.map_err(Into::into).and_then(|()| bail!("the server hung up")));
+        }
+        match stream.step() {
+            Ok(true) => {}
+            Ok(false) => return Poll::Pending,
+            Err(error) => return Poll::Ready(Err(error)),
+        }
+    }
+}
+
+/// The stream of a proxy. It is looked at after every turn of its connection and needs nobody to wake it.
+struct Stream<'a> {
+    seat: &'a Seat,
+    scanner: Scanner,
+    incoming: Incoming,
+    outgoing: SendStream<Bytes>,
+}
+
+enum Incoming {
+    Expected(ResponseFuture),
+    Open(RecvStream),
+}
+
+impl Stream<'_> {
+    /// Says what a proxy says first.
+    fn open(&mut self) -> Result<()> {
+        let said = self.seat.proxy.lock().open(&mut self.seat.record.lock());
+        said.into_iter().try_for_each(|request| self.say(request))
+    }
+
+    fn say(&mut self, request: Bytes) -> Result<()> {
+        self.outgoing.send_data(request, false)?;
+        Ok(())
+    }
+
+    /// Takes what has come; whether there was something.
+    fn step(&mut self) -> Result<bool> {
+        let cx = &mut Context::from_waker(Waker::noop());
+        match &mut self.incoming {
+            Incoming::Expected(response) => {
+                let Poll::Ready(response) = Pin::new(response).poll(cx) else { return Ok(false) };
+                let response = response?;
+                check(response.headers())?;
+                self.incoming = Incoming::Open(response.into_body());
+                let mut record = self.seat.record.lock();
+                record.totals.streams += 1;
+                record.last = Instant::now();
+                Ok(true)
+            }
+            Incoming::Open(body) => match body.poll_data(cx) {
+                Poll::Pending => Ok(false),
+                Poll::Ready(Some(chunk)) => {
+                    let chunk = chunk?;
+                    body.flow_control().release_capacity(chunk.len())?;
+                    self.hear(&chunk)?;
+                    Ok(true)
+                }
+                Poll::Ready(None) => {
+                    let Poll::Ready(trailers) = body.poll_trailers(cx) else { return Ok(false) };
+                    check(&trailers?.unwrap_or_default())?;
+                    bail!("the server ended the stream")
+                }
+            },
+        }
+    }
+
+    fn hear(&mut self, chunk: &[u8]) -> Result<()> {
+        let Self { seat, scanner, outgoing, .. } = self;
+        let (mut proxy, mut record) = (seat.proxy.lock(), seat.record.lock());
+        record.totals.bytes += chunk.len() as u64;
+        let mut sent = Ok(());
+        scanner.feed(chunk, &mut |piece| {
+            for request in proxy.take(piece, &mut record) {
+                sent = outgoing.send_data(request, false);
+            }
+        })?;
+        sent.context("an answer")
+    }
+}
+
+/// Wakes a task, but not while it is awake: then it is woken once it naps, if there is still a reason.
+#[derive(Default)]
+struct Nap {
+    task: Mutex<Option<Waker>>,
+    is_awake: AtomicBool,
+    was_woken: AtomicBool,
+}
+
+impl Nap {
+    /// The task that this waker wakes is awake.
+    fn end(&self, task: &Waker) {
+        self.is_awake.store(true, Ordering::SeqCst);
+        self.task.lock().get_or_insert_with(|| task.clone()).clone_from(task);
+    }
+
+    /// The task has nothing to do.
+    fn begin(&self) {
+        self.is_awake.store(false, Ordering::SeqCst);
+        if self.was_woken.swap(false, Ordering::SeqCst) {
+            self.wake();
+        }
+    }
+
+    fn forget(&self) {
+        self.was_woken.store(false, Ordering::SeqCst);
+    }
+
+    fn wake(&self) {
+        if let Some(task) = &*self.task.lock() {
+            task.wake_by_ref();
+        }
+    }
+}
+
+impl Wake for Nap {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.was_woken.store(true, Ordering::SeqCst);
+        if !self.is_awake.load(Ordering::SeqCst) && self.was_woken.swap(false, Ordering::SeqCst) {
+            Nap::wake(self);
+        }
+    }
+}
+
+/// A task that ends when nobody wants it any more.
+pub(super) struct AbortOnDrop<T>(pub(super) tokio::task::JoinHandle<T>);
+
+impl<T> Drop for AbortOnDrop<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn request(protocol: Protocol) -> Result<Request<()>> {
     let method = match protocol {
         Protocol::Sotw => "StreamAggregatedResources",
         Protocol::Delta => "DeltaAggregatedResources",
@@ -104,7 +216,7 @@ fn request(protocol: Protocol, outbox: Outbox) -> Result<Request<Outbox>> {
     let request = Request::post(uri)
         .header(header::CONTENT_TYPE, "application/grpc")
         .header(header::TE, "trailers")
-        .body(outbox);
+        .body(());
     request.context("a request")
 }
 
@@ -114,29 +226,5 @@ fn check(headers: &HeaderMap) -> Result<()> {
     match text("grpc-status") {
         None | Some("0") => Ok(()),
         Some(code) => bail!("status {code}: {}", text("grpc-message").unwrap_or_default()),
-    }
-}
-
-/// What a proxy has to say, as the body of its request.
-struct Outbox(mpsc::UnboundedReceiver<Bytes>);
-
-impl Body for Outbox {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
-    }
-}
-
-/// A task that ends when nobody wants it any more.
-pub(super) struct AbortOnDrop<T>(pub(super) tokio::task::JoinHandle<T>);
-
-impl<T> Drop for AbortOnDrop<T> {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
