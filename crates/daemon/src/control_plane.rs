@@ -19,7 +19,6 @@ use canopus_runtime::flags::{
 };
 use canopus_runtime::ready::Readiness;
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
-use tokio::sync::watch;
 use tracing::{info, warn};
 
 pub use self::client::Client;
@@ -197,7 +196,7 @@ impl ControlPlane for Mesh {
             Some(identity) => read(Some(identity))?,
             None => claimed,
         };
-        let connection = self.dispatcher.connect(proxy, peer.protocol, peer.address);
+        let connection = self.dispatcher.connect(proxy, peer);
         info!(proxy = connection.proxy.node_id, peer = ?peer.address, "connected");
         Ok(Arc::new(tokio::task::block_in_place(|| Client::new(&self.dispatcher, connection))))
     }
@@ -227,10 +226,6 @@ impl ControlPlane for Mesh {
         }
     }
 
-    fn revisions(&self, client: &Client) -> watch::Receiver<u64> {
-        client.connection.revisions()
-    }
-
     fn identifier(&self, type_url: &str) -> Option<String> {
         self.debug.identifier(type_url)
     }
@@ -244,10 +239,6 @@ impl ControlPlane for Mesh {
 
     fn handed_over(&self, _: &Client, took: Duration) {
         self.dispatcher.handed_over(took);
-    }
-
-    async fn dismissed(&self, client: &Client) {
-        client.connection.dismissed().await;
     }
 
     fn disconnect(&self, client: &Client) {

@@ -70,7 +70,7 @@ mod tests {
     use canopus_base::tree::Limits;
     use canopus_engine::{Batch, Engine};
     use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
-    use canopus_xds::session::Protocol;
+    use canopus_xds::Peer;
 
     use super::*;
 
@@ -97,7 +97,7 @@ spec:
         }
         engine.apply(batch);
         let dispatcher = Dispatcher::new(engine, Vec::new());
-        dispatcher.connect(crate::test_proxy("a"), Protocol::Delta, None);
+        dispatcher.connect(crate::test_proxy("a"), &Peer::default());
         let metrics = Registry::new();
         register(&metrics, &Flags::read(&[("PILOT_ENVOY_FILTER_STATS", "true")]), &dispatcher);
         let text = metrics.encode();

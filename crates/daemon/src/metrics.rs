@@ -9,18 +9,18 @@ mod clients;
 mod events;
 mod mishaps;
 mod model;
+mod sends;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use canopus_runtime::metrics::catalogue::{
-    CANOPUS_CHANGE_TO_ACK_SECONDS, CANOPUS_PUSH_BYTES_TOTAL, CANOPUS_PUSH_RECIPIENTS_TOTAL,
-    CANOPUS_PUSHES_TOTAL, PILOT_DEBOUNCE_TIME, PILOT_INBOUND_UPDATES, PILOT_K8S_CFG_EVENTS,
-    PILOT_K8S_ENDPOINTS_WITH_NO_PODS, PILOT_K8S_REG_EVENTS, PILOT_PROXY_CONVERGENCE_TIME,
-    PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS, PILOT_PUSHCONTEXT_INIT_SECONDS,
-    PILOT_TOTAL_XDS_INTERNAL_ERRORS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS, PILOT_XDS_CDS_REJECT,
-    PILOT_XDS_CONFIG_SIZE_BYTES, PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT,
-    PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES, PILOT_XDS_RDS_REJECT, PILOT_XDS_SEND_TIME,
+    CANOPUS_CHANGE_TO_ACK_SECONDS, CANOPUS_PUSH_RECIPIENTS_TOTAL, CANOPUS_PUSHES_TOTAL, PILOT_DEBOUNCE_TIME,
+    PILOT_INBOUND_UPDATES, PILOT_K8S_CFG_EVENTS, PILOT_K8S_ENDPOINTS_WITH_NO_PODS, PILOT_K8S_REG_EVENTS,
+    PILOT_PROXY_CONVERGENCE_TIME, PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS,
+    PILOT_PUSHCONTEXT_INIT_SECONDS, PILOT_TOTAL_XDS_INTERNAL_ERRORS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS,
+    PILOT_XDS_CDS_REJECT, PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT,
+    PILOT_XDS_RDS_REJECT, PILOT_XDS_SEND_TIME,
 };
 use canopus_runtime::metrics::{Counter, Family, Gauge, Histogram, Registry};
 use canopus_xds::{Code, SessionEvent, types};
@@ -32,8 +32,9 @@ pub use calls::CallMetrics;
 pub use model::collect_model;
 
 use calls::code_name;
+use sends::{Sends, label};
 
-use crate::push::{Connection, ConnectionId, Observer, Push, Stamp};
+use crate::push::{Connection, Observer, Push, Stamp};
 
 /// Batches of which it is remembered when they came.
 const REMEMBERED: usize = 256;
@@ -41,9 +42,7 @@ const REMEMBERED: usize = 256;
 /// Counts what happens.
 pub struct Metrics {
     clients: Family<Gauge, 1>,
-    pushes: Family<Counter, 1>,
-    push_time: Family<Histogram, 1>,
-    size: Family<Histogram, 1>,
+    sends: Sends,
     rejects: Family<Counter, 1>,
     rejects_of: [(&'static str, Family<Gauge, 2>); 4],
     expired: Family<Counter, 1>,
@@ -61,7 +60,6 @@ pub struct Metrics {
     change_to_ack: Histogram,
     batches: Family<Counter, 1>,
     recipients: Family<Counter, 1>,
-    bytes: Family<Counter, 1>,
     memory: Mutex<Memory>,
 }
 
@@ -69,8 +67,6 @@ pub struct Metrics {
 #[derive(Default)]
 struct Memory {
     batches: VecDeque<Batch>,
-    /// The last batch each client was sent something of.
-    sent: BTreeMap<ConnectionId, u64>,
     /// How many clients are connected.
     clients: usize,
 }
@@ -93,9 +89,7 @@ impl Metrics {
     pub fn new(registry: &Registry) -> Self {
         Self {
             clients: registry.family(PILOT_XDS),
-            pushes: registry.family(PILOT_XDS_PUSHES),
-            push_time: registry.family(PILOT_XDS_PUSH_TIME),
-            size: registry.family(PILOT_XDS_CONFIG_SIZE_BYTES),
+            sends: Sends::new(registry),
             rejects: registry.family(PILOT_TOTAL_XDS_REJECTS),
             rejects_of: [
                 (types::CLUSTER, registry.family(PILOT_XDS_CDS_REJECT)),
@@ -118,23 +112,23 @@ impl Metrics {
             change_to_ack: registry.value(CANOPUS_CHANGE_TO_ACK_SECONDS),
             batches: registry.family(CANOPUS_PUSHES_TOTAL),
             recipients: registry.family(CANOPUS_PUSH_RECIPIENTS_TOTAL),
-            bytes: registry.family(CANOPUS_PUSH_BYTES_TOTAL),
             memory: Mutex::default(),
         }
     }
 
     fn sent(&self, connection: &Connection, type_url: &str, revision: u64, pushed: bool, bytes: usize) {
-        let label = label(type_url);
-        self.pushes.with([&label]).inc();
-        self.size.with([type_url]).observe(bytes as f64);
+        let responses = self.sends.responses(type_url);
+        responses.count.inc();
+        responses.size.observe(bytes as f64);
         if !pushed {
             return;
         }
-        self.bytes.with([&label]).inc_by(bytes as u64);
-        let mut memory = self.memory.lock();
-        let is_first = memory.sent.insert(connection.id, revision) != Some(revision);
-        if let Some(waited) = memory.batch(revision).map(|batch| batch.applied.elapsed()) {
-            self.push_time.with([&label]).observe_duration(waited);
+        let pushes = self.sends.pushes(type_url);
+        pushes.bytes.inc_by(bytes as u64);
+        let is_first = connection.begin(revision);
+        let batch = self.memory.lock().batch(revision);
+        if let Some(waited) = batch.map(|batch| batch.applied.elapsed()) {
+            pushes.time.observe_duration(waited);
             if is_first {
                 self.queue_time.observe_duration(waited);
             }
@@ -143,13 +137,12 @@ impl Metrics {
 
     /// The batch a client was sent something of and has everything of now; `None` if it was sent nothing.
     fn settled(&self, connection: &Connection, revision: u64) -> Option<Batch> {
-        let mut memory = self.memory.lock();
-        let sent = memory.sent.remove(&connection.id)?;
-        memory.batch(sent).filter(|batch| batch.revision <= revision)
+        let sent = connection.finish()?;
+        self.memory.lock().batch(sent).filter(|batch| batch.revision <= revision)
     }
 
     fn rejected(&self, connection: &Connection, type_url: &str, code: i32) {
-        self.rejects.with([&label(type_url)]).inc();
+        self.rejects.with([label(type_url)]).inc();
         let family = self.rejects_of.iter().find(|(own, _)| *own == type_url);
         if let Some((_, family)) = family {
             family.with([code_name(Code::from(code)), &connection.proxy.id.id]).add(1.0);
@@ -196,7 +189,7 @@ impl Observer for Metrics {
                 self.sent(connection, type_url, *revision, *pushed, *bytes);
             }
             SessionEvent::Nacked { type_url, code, .. } => self.rejected(connection, type_url, *code),
-            SessionEvent::Expired { type_url, .. } => self.expired.with([&label(type_url)]).inc(),
+            SessionEvent::Expired { type_url, .. } => self.expired.with([label(type_url)]).inc(),
             SessionEvent::Settled { revision } => {
                 if let Some(batch) = self.settled(connection, *revision) {
                     self.convergence_time.observe_duration(batch.seen.elapsed());
@@ -220,7 +213,6 @@ impl Observer for Metrics {
     fn disconnected(&self, connection: &Connection) {
         let mut memory = self.memory.lock();
         memory.clients = memory.clients.saturating_sub(1);
-        memory.sent.remove(&connection.id);
         drop(memory);
         self.clients.with([version(connection)]).add(-1.0);
         for (_, family) in &self.rejects_of {
@@ -237,23 +229,4 @@ fn version(connection: &Connection) -> &str {
         "" => "unknown",
         version => version,
     }
-}
-
-/// The short name a type has in metrics.
-fn label(type_url: &str) -> String {
-    let short = match type_url {
-        types::CLUSTER => "cds",
-        types::ENDPOINT => "eds",
-        types::LISTENER => "lds",
-        types::ROUTE => "rds",
-        types::SECRET => "sds",
-        types::NAME_TABLE => "nds",
-        types::PROXY_CONFIG => "pcds",
-        types::EXTENSION => "ecds",
-        types::BOOTSTRAP => "bds",
-        types::ADDRESS | types::WORKLOAD => "wds",
-        types::AUTHORIZATION => "wads",
-        other => other,
-    };
-    short.to_owned()
 }

@@ -47,8 +47,9 @@ pub(crate) fn channel() -> (Wishes, mpsc::UnboundedReceiver<Wish>) {
 
 impl Observer for Wishes {
     fn happened(&self, connection: &Connection, event: &SessionEvent) {
-        let asks = matches!(event, SessionEvent::Subscribed { type_url, .. } if **type_url == *types::SECRET);
-        if let Some(account) = account(&connection.proxy).filter(|_| asks) {
+        let SessionEvent::Subscribed { type_url, .. } = event else { return };
+        let asks = **type_url == *types::SECRET;
+        if let Some(account) = asks.then(|| account(&connection.proxy)).flatten() {
             // Nobody listens any more when the process ends.
             let _ = self.0.send(Wish::Asks(connection.id, account));
         }
@@ -192,7 +193,7 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
 #[cfg(test)]
 mod tests {
     use canopus_engine::Engine;
-    use canopus_xds::session::Protocol;
+    use canopus_xds::Peer;
 
     use super::*;
     use crate::push::Dispatcher;
@@ -206,7 +207,7 @@ mod tests {
         let engine = Engine::new();
         let dispatcher = Dispatcher::new(engine.clone(), Vec::new());
         let connections =
-            ["a", "b"].map(|name| dispatcher.connect(crate::test_proxy(name), Protocol::Delta, None).id);
+            ["a", "b"].map(|name| dispatcher.connect(crate::test_proxy(name), &Peer::default()).id);
         let (wishes, heard) = mpsc::unbounded_channel();
         let (stored, mut changes) = mpsc::unbounded_channel();
         let store = {

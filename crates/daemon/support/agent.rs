@@ -15,7 +15,6 @@ use canopus_testkit::Authority;
 use canopus_xds::server::{self, Options};
 use canopus_xds::{ControlPlane, Interest, Peer, Refusal, Resource, ResourceSet};
 use tokio::net::UnixListener;
-use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::UnixListenerStream;
 
@@ -43,8 +42,7 @@ impl Agent {
             let secret = Secret { name: name.into(), r#type: Some(secret) };
             Resource::new(name, secret.encode_to_vec())
         });
-        let served =
-            Arc::new(Served { secrets: secrets.into_iter().collect(), revisions: watch::Sender::new(1) });
+        let served = Arc::new(Served { secrets: secrets.into_iter().collect() });
         let incoming = UnixListenerStream::new(UnixListener::bind(&socket)?);
         let server = tokio::spawn(async move {
             // Serving ends with the task; there is no other way out to report.
@@ -67,7 +65,6 @@ impl Drop for Agent {
 
 struct Served {
     secrets: ResourceSet,
-    revisions: watch::Sender<u64>,
 }
 
 impl ControlPlane for Served {
@@ -79,10 +76,6 @@ impl ControlPlane for Served {
 
     fn resources(&self, (): &(), _: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
         Ok(self.secrets.iter().filter(|secret| interest.covers(&secret.name)).cloned().collect())
-    }
-
-    fn revisions(&self, (): &()) -> watch::Receiver<u64> {
-        self.revisions.subscribe()
     }
 }
 

@@ -17,7 +17,7 @@ use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_xds::client::{Follower, Received, Update};
 use canopus_xds::session::{Limits, Protocol, Response, Session};
-use canopus_xds::types::{CLUSTER, ENDPOINT, LISTENER, ROUTE};
+use canopus_xds::types::{CLUSTER, ENDPOINT, LISTENER, ROUTE, Types};
 use canopus_xds::{ControlPlane, Interest, Peer, Refusal, Resource, ResourceSet, Source};
 use proptest::prelude::*;
 
@@ -197,7 +197,7 @@ impl Pair {
 
     /// The world is another; all that is said then.
     fn revised(&mut self, revision: u64) -> Vec<Update> {
-        self.session.on_revision(revision);
+        self.session.on_revision(revision, Types::ALL);
         let pushed = self.responses();
         self.converse(pushed)
     }

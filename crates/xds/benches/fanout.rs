@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use canopus_base::FastMap;
@@ -15,11 +15,12 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_xds::client::AdsClient;
 use canopus_xds::server::{Options, serve};
 use canopus_xds::session::Protocol;
-use canopus_xds::types::{CLUSTER, ENDPOINT, LISTENER};
-use canopus_xds::{ControlPlane, Interest, Names, Peer, Refusal, Resource, ResourceSet, SessionEvent};
+use canopus_xds::types::{CLUSTER, ENDPOINT, LISTENER, Types};
+use canopus_xds::{
+    ControlPlane, Interest, Mailboxes, Names, Peer, Refusal, Resource, ResourceSet, SessionEvent,
+};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::Endpoint;
 
@@ -29,7 +30,8 @@ const ROUNDS: usize = 50;
 struct World {
     resources: Mutex<BTreeMap<&'static str, BTreeMap<String, Resource>>>,
     memo: Mutex<FastMap<(String, ContentHash), (u64, ResourceSet)>>,
-    revision: watch::Sender<u64>,
+    revision: AtomicU64,
+    mailboxes: Mailboxes,
     acked: AtomicUsize,
     settled: AtomicUsize,
 }
@@ -47,7 +49,8 @@ impl World {
         Self {
             resources: Mutex::new(resources),
             memo: Mutex::default(),
-            revision: watch::Sender::new(0),
+            revision: AtomicU64::new(0),
+            mailboxes: Mailboxes::default(),
             acked: AtomicUsize::new(0),
             settled: AtomicUsize::new(0),
         }
@@ -57,19 +60,21 @@ impl World {
         let name = service(round % SERVICES);
         let resource = Resource::new(name.as_str(), format!("{round:300}"));
         self.resources.lock().entry(ENDPOINT).or_default().insert(name, resource);
-        self.revision.send_modify(|revision| *revision += 1);
+        let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
+        self.mailboxes.revise(revision, Types::of(ENDPOINT));
     }
 }
 
 impl ControlPlane for World {
     type Client = ();
 
-    async fn connect(&self, _peer: &Peer, _node: Node) -> Result<Arc<()>, Refusal> {
+    async fn connect(&self, peer: &Peer, _node: Node) -> Result<Arc<()>, Refusal> {
+        self.mailboxes.add(&peer.mailbox);
         Ok(Arc::new(()))
     }
 
     fn resources(&self, (): &(), type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
-        let revision = *self.revision.borrow();
+        let revision = self.revision.load(Ordering::SeqCst);
         let digest = interest.names().map(Names::digest).unwrap_or_default();
         let mut memo = self.memo.lock();
         let entry = memo.entry((type_url.to_owned(), digest));
@@ -81,10 +86,6 @@ impl ControlPlane for World {
             *at = revision;
         }
         Ok(set.clone())
-    }
-
-    fn revisions(&self, (): &()) -> watch::Receiver<u64> {
-        self.revision.subscribe()
     }
 
     fn observe(&self, (): &(), event: SessionEvent) {

@@ -10,6 +10,7 @@
 
 pub mod client;
 mod interest;
+mod mailbox;
 mod names;
 mod plane;
 mod pool;
@@ -20,6 +21,7 @@ pub mod types;
 mod wire;
 
 pub use interest::Interest;
+pub use mailbox::{Mailbox, Mailboxes};
 pub use names::{NamePool, Names};
 pub use plane::{Code, ControlPlane, Peer, Refusal, Source};
 pub use resource::{Change, Resource, ResourceSet, SetPool};

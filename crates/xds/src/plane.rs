@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use canopus_proto::envoy::config::core::v3::Node;
 use http::{Extensions, HeaderMap};
-use tokio::sync::watch;
 pub use tonic::Code;
 
 use crate::interest::Interest;
+use crate::mailbox::Mailbox;
 use crate::resource::ResourceSet;
 use crate::session::{Protocol, SessionEvent};
 use crate::types::Kind;
@@ -26,6 +26,8 @@ pub struct Peer {
     pub headers: HeaderMap,
     /// What the transport and [`ControlPlane::admit`] found out, such as authenticated identities.
     pub extensions: Extensions,
+    /// Where its session is told that there is something new for it, or that it has to end.
+    pub mailbox: Arc<Mailbox>,
 }
 
 /// Why a stream is ended.
@@ -84,6 +86,9 @@ pub trait ControlPlane: Send + Sync + 'static {
     }
 
     /// Takes in a client that said who it is; its node has an id.
+    ///
+    /// From now on the peer's mailbox is told of every revision of the world at which [`resources`](Self::resources) may
+    /// give the client something new.
     fn connect(
         &self,
         peer: &Peer,
@@ -98,7 +103,7 @@ pub trait ControlPlane: Send + Sync + 'static {
     /// Everything the client gets of this type for this interest.
     ///
     /// The result depends on the arguments and the current state of the world alone, and a call that was made before is
-    /// cheap: sessions ask again at every revision. It runs on a worker thread of the async runtime; if it has to
+    /// cheap: sessions ask again at every revision they are told of. It runs on a worker thread of the async runtime; if it has to
     /// compute for long it should hand that thread over first (`tokio::task::block_in_place`).
     fn resources(
         &self,
@@ -106,9 +111,6 @@ pub trait ControlPlane: Send + Sync + 'static {
         type_url: &str,
         interest: &Interest,
     ) -> Result<ResourceSet, Refusal>;
-
-    /// A number that changes whenever [`resources`](Self::resources) may give this client something new.
-    fn revisions(&self, client: &Self::Client) -> watch::Receiver<u64>;
 
     /// The control plane's name for itself, if it is to be given with this type.
     fn identifier(&self, _type_url: &str) -> Option<String> {
@@ -120,11 +122,6 @@ pub trait ControlPlane: Send + Sync + 'static {
 
     /// Takes note of how long the transport took to take a response.
     fn handed_over(&self, _client: &Self::Client, _took: Duration) {}
-
-    /// Waits until the control plane wants the client's stream to end.
-    fn dismissed(&self, _client: &Self::Client) -> impl Future<Output = ()> + Send {
-        std::future::pending()
-    }
 
     /// The client's stream has ended.
     fn disconnect(&self, _client: &Self::Client) {}

@@ -4,31 +4,33 @@
 //! security is the business of whoever accepts the connections: any stream of I/O will do.
 
 mod body;
+mod connection;
 mod decode;
 mod options;
 mod stream;
 
 use std::convert::Infallible;
+use std::fmt::Display;
 use std::future::{Ready, ready};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http::{HeaderMap, HeaderValue, header};
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
 use tokio_stream::Stream as Incoming;
 use tonic::Status;
 use tonic::body::Body;
 use tonic::server::NamedService;
-use tonic::transport::Server;
-use tonic::transport::server::{Connected, TcpConnectInfo};
+use tonic::transport::server::TcpConnectInfo;
 use tower_service::Service;
 
+use connection::serve_connections;
+pub use connection::{Answers, Transport};
 pub use options::Options;
 
+use crate::mailbox::{Mailbox, Mailboxes};
 use crate::names::NamePool;
 use crate::plane::{ControlPlane, Peer};
 use crate::session::{Protocol, Request, Session};
@@ -42,9 +44,6 @@ const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Delt
 const SECRETS_SOTW: &str = "/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets";
 const SECRETS_DELTA: &str = "/envoy.service.secret.v3.SecretDiscoveryService/DeltaSecrets";
 
-/// Becomes true when streams have to end.
-type Drain = watch::Receiver<bool>;
-
 /// The aggregated discovery service of a control plane. Clones share everything.
 pub struct AdsService<C> {
     shared: Arc<Shared<C>>,
@@ -55,12 +54,18 @@ struct Shared<C> {
     plane: Arc<C>,
     options: Options,
     pool: Arc<NamePool>,
-    drain: watch::Sender<bool>,
+    mailboxes: Mailboxes,
+    draining: AtomicBool,
     ids: RandomState,
     opened: AtomicU64,
 }
 
 impl<C> Shared<C> {
+    /// Whether streams have to end.
+    fn is_draining(&self) -> bool {
+        self.draining.load(Ordering::SeqCst)
+    }
+
     /// A session whose nonces are unlike those of any other, also in other processes.
     fn session(&self, protocol: Protocol) -> Session {
         let opened = self.opened.fetch_add(1, Ordering::Relaxed);
@@ -77,7 +82,8 @@ impl<C: ControlPlane> AdsService<C> {
                 plane,
                 options,
                 pool: Arc::default(),
-                drain: watch::Sender::new(false),
+                mailboxes: Mailboxes::default(),
+                draining: AtomicBool::new(false),
                 ids: RandomState::new(),
                 opened: AtomicU64::new(0),
             }),
@@ -86,7 +92,8 @@ impl<C: ControlPlane> AdsService<C> {
 
     /// Ends all streams and refuses new ones.
     pub fn drain(&self) {
-        self.shared.drain.send_replace(true);
+        self.shared.draining.store(true, Ordering::SeqCst);
+        self.shared.mailboxes.end();
     }
 
     fn open(&self, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
@@ -107,6 +114,8 @@ impl<C: ControlPlane> AdsService<C> {
         let (head, body) = request.into_parts();
         let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits.names);
         let slot = Slot::default();
+        let mailbox = Arc::new(Mailbox::default());
+        self.shared.mailboxes.add(&mailbox);
         let stream = Stream {
             shared: self.shared.clone(),
             protocol,
@@ -115,6 +124,7 @@ impl<C: ControlPlane> AdsService<C> {
                 protocol,
                 headers: head.headers,
                 extensions: head.extensions,
+                mailbox,
             },
             requests,
             slot: slot.clone(),
@@ -162,46 +172,43 @@ impl<C: ControlPlane> Service<http::Request<Body>> for AdsService<C> {
     }
 }
 
-/// An HTTP/2 server set up for long streams, to which services can be added.
-pub fn transport(options: &Options) -> Server {
-    let server = Server::builder()
-        .max_concurrent_streams(options.max_streams_per_connection)
-        .http2_keepalive_interval(options.keepalive_interval)
-        .http2_keepalive_timeout(Some(options.keepalive_timeout))
-        .tcp_nodelay(true);
-    match options.max_connection_age {
-        Some(age) => server.max_connection_age(age),
-        None => server,
-    }
-}
-
 /// Serves the control plane on these connections until `shutdown`, then ends the streams and waits for them.
-pub async fn serve<C, I, IO, IE>(
-    incoming: I,
+pub async fn serve<C, IO, E>(
+    incoming: impl Incoming<Item = Result<IO, E>>,
     plane: Arc<C>,
     options: Options,
     shutdown: impl Future<Output = ()>,
-) -> Result<(), tonic::transport::Error>
-where
+) where
     C: ControlPlane,
-    I: Incoming<Item = Result<IO, IE>>,
-    IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-    IE: Into<tonic::codegen::StdError>,
+    IO: Transport,
+    E: Display,
 {
     let service = AdsService::new(plane, options.clone());
+    let draining = service.clone();
+    serve_until(incoming, service, &options, shutdown, move || draining.drain()).await;
+}
+
+/// Answers requests on these connections until `shutdown`. Then `drain` has the streams end, which are waited for until that
+/// takes too long.
+pub async fn serve_until<IO: Transport, E: Display>(
+    incoming: impl Incoming<Item = Result<IO, E>>,
+    service: impl Answers,
+    options: &Options,
+    shutdown: impl Future<Output = ()>,
+    drain: impl FnOnce(),
+) {
     let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
     let ending = async {
         shutdown.await;
-        service.drain();
+        drain();
         drop(stopping);
     };
-    let serving = transport(&options).serve_with_incoming_shutdown(service.clone(), incoming, ending);
     let overdue = async {
         let _ = stopped.await;
         tokio::time::sleep(options.drain_timeout).await;
     };
     tokio::select! {
-        served = serving => served,
-        () = overdue => Ok(()),
+        () = serve_connections(incoming, service, options, ending) => {}
+        () = overdue => {}
     }
 }

@@ -29,7 +29,7 @@ use crate::interest::{EVERYTHING, Interest};
 use crate::names::{NamePool, Names};
 use crate::plane::{Code, Refusal, Source};
 use crate::resource::ResourceSet;
-use crate::types::{Kind, Rules, rank};
+use crate::types::{Kind, Rules, Types, rank};
 use response::{Selection, State};
 use watch::{Answer, Change, Claims, Due, Step, Watch};
 
@@ -78,10 +78,11 @@ impl Session {
         }
     }
 
-    /// The world may have changed; `revision` names its new state.
-    pub fn on_revision(&mut self, revision: u64) {
+    /// The world may have changed, as far as it is about these types; `revision` names its new state.
+    pub fn on_revision(&mut self, revision: u64, types: Types) {
         self.revision = revision;
-        self.watches.iter_mut().for_each(Watch::check);
+        let concerned = self.watches.iter_mut().filter(|watch| watch.depends_on.meet(types));
+        concerned.for_each(Watch::check);
     }
 
     /// The client said something. An error ends the stream.

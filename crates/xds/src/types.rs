@@ -57,6 +57,31 @@ pub(crate) fn rank(type_url: &str) -> usize {
     PUSH_ORDER.iter().position(|known| *known == type_url).unwrap_or(PUSH_ORDER.len())
 }
 
+/// Some types, as far as they have a place in the push order; those that have none are one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Types(u16);
+
+impl Types {
+    /// All of them.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// One type.
+    pub fn of(type_url: &str) -> Self {
+        Self(1 << rank(type_url))
+    }
+
+    /// These and others.
+    #[must_use]
+    pub fn and(self, others: Self) -> Self {
+        Self(self.0 | others.0)
+    }
+
+    /// Whether there are types in both.
+    pub fn meet(self, others: Self) -> bool {
+        self.0 & others.0 != 0
+    }
+}
+
 /// What requests of a type mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {

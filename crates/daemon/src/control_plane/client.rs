@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use canopus_engine::{QueryError, Root};
 use canopus_mesh::proxy::{View, ViewOf};
+use canopus_xds::types::Types;
 use canopus_xds::{Interest, ResourceSet};
 use parking_lot::Mutex;
 
@@ -34,7 +35,7 @@ struct Taken {
 impl Client {
     pub(super) fn new(dispatcher: &Dispatcher, connection: Arc<Connection>) -> Self {
         let view = dispatcher.engine().watch::<ViewOf>(connection.proxy.clone());
-        let beacon = Arc::new(Beacon::default());
+        let beacon = Beacon::new(Types::ALL);
         dispatcher.light([view.id()], &beacon);
         let seat = beacon.seat(connection.id);
         Self { connection, view, beacon, _seat: seat, taken: Mutex::default() }

@@ -17,7 +17,8 @@ use canopus_envoy::route_config::Routes;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::proxy::{Proxy, View};
 use canopus_proto::resource::Resource;
-use canopus_xds::{Change, Interest, ResourceSet, SetPool, types};
+use canopus_xds::types::{self, Types};
+use canopus_xds::{Change, Interest, ResourceSet, SetPool};
 use parking_lot::Mutex;
 
 use crate::push::{Beacon, Dispatcher, Light};
@@ -162,7 +163,7 @@ impl Shelves {
         }
         // Evaluating may take long. Two who make the same shelf at once share the results all the same.
         let results = key.watch(dispatcher.engine(), interest);
-        let beacon = Arc::new(Beacon::default());
+        let beacon = Beacon::new(Types::of(&key.type_url));
         // What changes from here on lights the beacon; it is lit now, so what changed before is read too.
         dispatcher.light(results.roots(), &beacon);
         beacon.light();

@@ -19,7 +19,7 @@ use canopus_runtime::flags::Flags;
 use canopus_sources::status::{PartStatus, Phase, SourceStatus};
 use canopus_sources::{Part, SourceInfo};
 use canopus_testkit::http::{self, Method, StatusCode};
-use canopus_xds::{Code, Interest, Names, Refusal, ResourceSet, SessionEvent, types};
+use canopus_xds::{Code, Interest, Names, Peer, Refusal, ResourceSet, SessionEvent, types};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower_service::Service as _;
@@ -105,7 +105,7 @@ impl Lab {
         let node = Node { id, ..Node::default() };
         let identity = Identity::new("cluster.local", namespace, "somebody").ok();
         let proxy = Proxy::new(&node, identity).unwrap();
-        let connection = self.dispatcher.connect(proxy, Default::default(), None);
+        let connection = self.dispatcher.connect(proxy, &Peer::default());
         let subscribe =
             |type_url: &str, interest| SessionEvent::Subscribed { type_url: type_url.into(), interest };
         self.dispatcher.note(&connection, &subscribe(types::CLUSTER, Interest::Wildcard));
@@ -258,7 +258,7 @@ async fn client_is_dismissed_only_where_that_is_allowed() {
     let lab = Lab::open(&[("UNSAFE_ENABLE_ADMIN_ENDPOINTS", "true")]).await;
     let client = lab.connect("cart-1", "shop");
     assert_eq!(lab.get("force_disconnect?proxyID=cart-1.shop").await, (StatusCode::OK, "OK".to_owned()));
-    client.dismissed().await;
+    assert!(client.is_dismissed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -402,7 +402,7 @@ async fn questions_over_xds_need_an_identity_and_one_name() {
     assert_eq!(ask(&shop, "istio.io/debug/config_dump", names(&["cart-1.shop"])).unwrap().len(), 7);
 
     let anonymous = Proxy::new(&Node { id: shop.proxy.node_id.clone(), ..Node::default() }, None).unwrap();
-    let anonymous = lab.dispatcher.connect(anonymous, Default::default(), None);
+    let anonymous = lab.dispatcher.connect(anonymous, &Peer::default());
     let refused = ask(&anonymous, types::DEBUG, names(&["list"])).unwrap_err();
     assert_eq!(refused, Refusal::new(Code::Unauthenticated, "authentication required"));
 }

@@ -1,10 +1,11 @@
 //! From results that changed to the sessions that hold them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 use canopus_base::FastMap;
 use canopus_engine::RootId;
+use canopus_xds::types::Types;
 use parking_lot::Mutex;
 
 use super::connections::ConnectionId;
@@ -13,8 +14,9 @@ use super::connections::ConnectionId;
 const TOLD_APART: usize = 256;
 
 /// Lights up when a result it stands for has changed, for the sessions that look at it.
-#[derive(Default)]
 pub(crate) struct Beacon {
+    /// The types that its results are of.
+    types: Types,
     light: Mutex<Light>,
     watchers: Mutex<BTreeSet<ConnectionId>>,
 }
@@ -32,6 +34,11 @@ pub(crate) enum Light {
 }
 
 impl Beacon {
+    /// A beacon for results that say what there is of these types.
+    pub(crate) fn new(types: Types) -> Arc<Self> {
+        Arc::new(Self { types, light: Mutex::default(), watchers: Mutex::default() })
+    }
+
     /// What changed since this was last asked.
     pub(crate) fn take(&self) -> Light {
         std::mem::take(&mut *self.light.lock())
@@ -112,16 +119,19 @@ impl Beacons {
         watchers
     }
 
-    /// Lights the beacons of results that changed; the sessions before them.
-    pub(super) fn light(&self, changed: &[RootId]) -> BTreeSet<ConnectionId> {
+    /// Lights the beacons of results that changed; the sessions before them, each with the types they are of.
+    pub(super) fn light(&self, changed: &[RootId]) -> BTreeMap<ConnectionId, Types> {
         let mut index = self.index.lock();
-        let mut woken = BTreeSet::new();
+        let mut woken: BTreeMap<ConnectionId, Types> = BTreeMap::new();
         for root in changed {
             let Some(beacons) = index.by_root.get_mut(root) else { continue };
             beacons.retain(|beacon| {
                 let Some(beacon) = beacon.upgrade() else { return false };
                 beacon.light_for(*root);
-                woken.extend(beacon.watchers.lock().iter().copied());
+                for watcher in beacon.watchers.lock().iter() {
+                    let types = woken.entry(*watcher).or_default();
+                    *types = types.and(beacon.types);
+                }
                 true
             });
         }
@@ -132,6 +142,8 @@ impl Beacons {
 #[cfg(test)]
 mod tests {
     use canopus_engine::{Batch, Ctx, Engine, Input, Query};
+    use canopus_xds::Peer;
+    use canopus_xds::types::ENDPOINT;
 
     use super::super::connections::Connections;
     use super::*;
@@ -163,7 +175,7 @@ mod tests {
     fn beacon_tells_few_results_apart_and_many_not() {
         let engine = Engine::new();
         let root = engine.watch::<Doubled>(1).id();
-        let beacon = Beacon::default();
+        let beacon = Beacon::new(Types::ALL);
         assert_eq!(beacon.take(), Light::Off);
         beacon.light_for(root);
         assert_eq!(beacon.take(), Light::Results(vec![root]));
@@ -180,9 +192,9 @@ mod tests {
         let sessions: Vec<_> = watched
             .iter()
             .map(|root| {
-                let beacon = Arc::new(Beacon::default());
+                let beacon = Beacon::new(Types::of(ENDPOINT));
                 beacons.add([root.id()], &beacon);
-                let connection = connections.open(crate::test_proxy("a"), Default::default(), None, 0);
+                let connection = connections.open(crate::test_proxy("a"), &Peer::default(), 0);
                 (beacon.seat(connection.id), connection.id)
             })
             .collect();
@@ -190,7 +202,7 @@ mod tests {
         let mut batch = Batch::new();
         batch.set::<Number>(2, 21);
         let applied = engine.apply(batch);
-        assert_eq!(beacons.light(&applied.changed), BTreeSet::from([sessions[1].1]));
+        assert_eq!(beacons.light(&applied.changed), BTreeMap::from([(sessions[1].1, Types::of(ENDPOINT))]));
 
         drop(sessions);
         let mut batch = Batch::new();

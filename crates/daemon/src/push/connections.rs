@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use canopus_base::hash::ContentHash;
 use canopus_mesh::proxy::Proxy;
 use canopus_xds::session::Protocol;
-use canopus_xds::{Interest, ResourceSet, SessionEvent};
+use canopus_xds::types::Types;
+use canopus_xds::{Interest, Mailbox, Peer, ResourceSet, SessionEvent};
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::watch;
 
 use super::stamp::Stamp;
 
@@ -37,8 +37,9 @@ pub struct Connection {
     pub address: Option<SocketAddr>,
     /// When it connected.
     pub connected: Stamp,
-    wake: watch::Sender<u64>,
-    dismissed: watch::Sender<bool>,
+    mailbox: Arc<Mailbox>,
+    /// The last revision it was pushed something of; zero once it has everything.
+    underway: AtomicU64,
     state: Mutex<State>,
 }
 
@@ -166,19 +167,19 @@ impl Connection {
 
     /// Ends its stream; the proxy will connect again.
     pub fn dismiss(&self) {
-        self.dismissed.send_replace(true);
+        self.mailbox.end();
     }
 
-    /// Waits until its stream is to end.
-    pub(crate) async fn dismissed(&self) {
-        let mut dismissed = self.dismissed.subscribe();
-        // The sender is this connection's own, so there is no other end than being dismissed.
-        let _ = dismissed.wait_for(|dismissed| *dismissed).await;
+    /// Whether its stream is to end.
+    #[cfg(test)]
+    pub(crate) fn is_dismissed(&self) -> bool {
+        self.mailbox.is_over()
     }
 
-    /// Tells when to look at the world again.
-    pub(crate) fn revisions(&self) -> watch::Receiver<u64> {
-        self.wake.subscribe()
+    /// The last revision its session was told of.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> u64 {
+        self.mailbox.revision()
     }
 
     /// A revision concerns it.
@@ -189,9 +190,19 @@ impl Connection {
         state.outstanding.drain(..excess);
     }
 
-    /// Has its session look at the world again.
-    pub(super) fn wake(&self, revision: u64) {
-        self.wake.send_replace(revision);
+    /// Has its session look at what there is of these types.
+    pub(super) fn wake(&self, revision: u64, types: Types) {
+        self.mailbox.revise(revision, types);
+    }
+
+    /// It is pushed something of this revision; whether that is the first.
+    pub(crate) fn begin(&self, revision: u64) -> bool {
+        self.underway.swap(revision, Ordering::Relaxed) != revision
+    }
+
+    /// It has everything; the last revision it was pushed something of, if any.
+    pub(crate) fn finish(&self) -> Option<u64> {
+        Some(self.underway.swap(0, Ordering::Relaxed)).filter(|revision| *revision != 0)
     }
 
     /// Takes the revisions up to this one that it had not acknowledged.
@@ -266,22 +277,17 @@ pub struct Connections {
 
 impl Connections {
     /// Takes a proxy in; `revision` is the world it starts from.
-    pub(super) fn open(
-        &self,
-        proxy: Proxy,
-        protocol: Protocol,
-        address: Option<SocketAddr>,
-        revision: u64,
-    ) -> Arc<Connection> {
+    pub(super) fn open(&self, proxy: Proxy, peer: &Peer, revision: u64) -> Arc<Connection> {
+        peer.mailbox.revise(revision, Types::ALL);
         let id = ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let connection = Arc::new(Connection {
             id,
             proxy,
-            protocol,
-            address,
+            protocol: peer.protocol,
+            address: peer.address,
             connected: Stamp::now(),
-            wake: watch::Sender::new(revision),
-            dismissed: watch::Sender::new(false),
+            mailbox: Arc::clone(&peer.mailbox),
+            underway: AtomicU64::new(0),
             state: Mutex::default(),
         });
         self.open.write().insert(id, Arc::clone(&connection));
@@ -295,6 +301,16 @@ impl Connections {
     /// One connection, if it is still open.
     pub fn get(&self, id: ConnectionId) -> Option<Arc<Connection>> {
         self.open.read().get(&id).cloned()
+    }
+
+    /// Those of these that are still open, each with what came with its name.
+    pub(super) fn named<T>(
+        &self,
+        ids: impl IntoIterator<Item = (ConnectionId, T)>,
+    ) -> Vec<(Arc<Connection>, T)> {
+        let open = self.open.read();
+        let found = ids.into_iter().filter_map(|(id, with)| Some((Arc::clone(open.get(&id)?), with)));
+        found.collect()
     }
 
     /// All of them, the oldest first.

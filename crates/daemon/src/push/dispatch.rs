@@ -1,15 +1,13 @@
 //! Takes batches to the engine and wakes the sessions they concern.
 
 use std::collections::BTreeSet;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use canopus_engine::{Batch, Engine, RootId};
 use canopus_mesh::proxy::Proxy;
 use canopus_sources::status::SourceStatus;
-use canopus_xds::SessionEvent;
-use canopus_xds::session::Protocol;
+use canopus_xds::{Peer, SessionEvent};
 use parking_lot::Mutex;
 
 use super::beacon::{Beacon, Beacons};
@@ -80,36 +78,26 @@ impl Dispatcher {
         if applied.revision == before {
             return revision;
         }
-        let woken: Vec<Arc<Connection>> = self
-            .beacons
-            .light(&applied.changed)
-            .into_iter()
-            .filter_map(|id| self.connections.get(id))
-            .collect();
+        let woken = self.connections.named(self.beacons.light(&applied.changed));
         let mut push = Push::new(revision, cause, started.elapsed(), applied.changed.len());
-        push.expect(woken.iter().map(|connection| connection.id));
+        push.expect(woken.iter().map(|(connection, _)| connection.id));
         self.observe(|observer| observer.applied(&push));
         // Who is woken may settle it at once, so it is written down first.
         let over = self.ledger.record(push);
-        for connection in &woken {
+        for (connection, _) in &woken {
             connection.expect(revision, KEPT);
         }
-        for connection in &woken {
-            connection.wake(revision);
+        for (connection, types) in &woken {
+            connection.wake(revision, *types);
         }
         self.announce(over);
         revision
     }
 
     /// Takes a proxy in.
-    pub(crate) fn connect(
-        &self,
-        proxy: Proxy,
-        protocol: Protocol,
-        address: Option<SocketAddr>,
-    ) -> Arc<Connection> {
+    pub(crate) fn connect(&self, proxy: Proxy, peer: &Peer) -> Arc<Connection> {
         let revision = self.engine.revision().number();
-        let connection = self.connections.open(proxy, protocol, address, revision);
+        let connection = self.connections.open(proxy, peer, revision);
         self.observe(|observer| observer.connected(&connection));
         connection
     }

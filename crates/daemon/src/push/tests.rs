@@ -5,7 +5,8 @@ use std::sync::Arc;
 use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{Batch, Ctx, Engine, Query, Root};
 use canopus_mesh::world::{MeshSettings, Origin, Settings};
-use canopus_xds::{ResourceSet, SessionEvent};
+use canopus_xds::types::Types;
+use canopus_xds::{Peer, ResourceSet, SessionEvent};
 use parking_lot::Mutex;
 
 use super::*;
@@ -43,13 +44,13 @@ impl World {
         let converged = Arc::new(Converged::default());
         let dispatcher = Dispatcher::new(Engine::new(), vec![converged.clone()]);
         let root = dispatcher.engine().watch::<Domain>(());
-        let beacon = Arc::new(Beacon::default());
+        let beacon = Beacon::new(Types::ALL);
         dispatcher.light([root.id()], &beacon);
         Self { dispatcher, converged, _root: root, beacon }
     }
 
     fn connect(&self, name: &str) -> (Arc<Connection>, Seat) {
-        let connection = self.dispatcher.connect(crate::test_proxy(name), Default::default(), None);
+        let connection = self.dispatcher.connect(crate::test_proxy(name), &Peer::default());
         let seat = self.beacon.seat(connection.id);
         (connection, seat)
     }
@@ -90,7 +91,7 @@ fn change_converges_when_the_last_session_has_settled_it() {
     let world = World::new();
     let ((first, _a), (second, _b)) = (world.connect("a"), world.connect("b"));
     let revision = world.change("shop");
-    assert_eq!(*first.revisions().borrow(), revision);
+    assert_eq!(first.told(), revision);
     let ledger = world.dispatcher.ledger();
     assert_eq!(ledger.object(&object()).unwrap().pending, [first.id, second.id]);
 
@@ -130,7 +131,7 @@ fn batch_that_changes_nothing_is_no_push() {
 #[test]
 fn sessions_that_hold_nothing_of_it_are_not_woken() {
     let world = World::new();
-    let stranger = world.dispatcher.connect(crate::test_proxy("a"), Default::default(), None);
+    let stranger = world.dispatcher.connect(crate::test_proxy("a"), &Peer::default());
     let revision = world.change("shop");
     assert!(stranger.outstanding().is_empty());
     assert_eq!(world.dispatcher.ledger().push(revision).unwrap().woken, 0);

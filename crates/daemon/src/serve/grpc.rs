@@ -8,15 +8,12 @@ use std::task::{Context, Poll};
 
 use axum::Router;
 use axum::http::{Request, Response, Version, header};
-use canopus_xds::server::{AdsService, Options, transport};
-use tokio::io::{AsyncRead, AsyncWrite};
+use canopus_xds::server::{AdsService, Options, Transport, serve_until};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_stream::wrappers::TcpListenerStream;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::body::Body;
-use tonic::transport::Error;
-use tonic::transport::server::Connected;
 use tower_service::Service;
 use tracing::debug;
 
@@ -62,13 +59,9 @@ impl Grpc {
     }
 
     /// Serves without TLS until `shutdown`, then ends the streams and waits for them.
-    pub async fn serve(
-        &self,
-        listener: TcpListener,
-        shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Error> {
+    pub async fn serve(&self, listener: TcpListener, shutdown: impl Future<Output = ()>) {
         let incoming = TcpListenerStream::new(listener).map(|accepted| accepted.map(prompt));
-        self.serve_on(incoming, shutdown).await
+        self.serve_on(incoming, shutdown).await;
     }
 
     /// Serves with TLS until `shutdown`, then ends the streams and waits for them.
@@ -77,8 +70,8 @@ impl Grpc {
         listener: TcpListener,
         acceptor: Acceptor,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Error> {
-        self.serve_on(tls::incoming(listener, acceptor), shutdown).await
+    ) {
+        self.serve_on(tls::incoming(listener, acceptor), shutdown).await;
     }
 
     /// The same services on an HTTP port that is there for something else.
@@ -110,22 +103,8 @@ impl Grpc {
         &self,
         incoming: impl Stream<Item = std::io::Result<IO>>,
         shutdown: impl Future<Output = ()>,
-    ) -> Result<(), Error> {
-        let (stopping, stopped) = tokio::sync::oneshot::channel::<()>();
-        let ending = async {
-            shutdown.await;
-            self.drain();
-            drop(stopping);
-        };
-        let serving = transport(&self.options).serve_with_incoming_shutdown(self.clone(), incoming, ending);
-        let overdue = async {
-            let _ = stopped.await;
-            tokio::time::sleep(self.options.drain_timeout).await;
-        };
-        tokio::select! {
-            served = serving => served,
-            () = overdue => Ok(()),
-        }
+    ) {
+        serve_until(incoming, self.clone(), &self.options, shutdown, || self.drain()).await;
     }
 }
 
@@ -136,11 +115,6 @@ pub(super) fn prompt(stream: TcpStream) -> TcpStream {
     }
     stream
 }
-
-/// A connection gRPC can be spoken over.
-pub(crate) trait Transport: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static {}
-
-impl<IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static> Transport for IO {}
 
 type Answer<B> = Pin<Box<dyn Future<Output = Result<Response<B>, Infallible>> + Send>>;
 

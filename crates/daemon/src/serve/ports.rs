@@ -6,12 +6,12 @@ use std::time::Duration;
 use anyhow::Context as _;
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
-use canopus_xds::server::Options;
+use canopus_xds::server::{Options, Transport};
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
 use tokio_stream::wrappers::TcpListenerStream;
-use tracing::{info, warn};
+use tracing::info;
 
 use super::certificates::{Certificates, TlsArgs};
 use super::grpc::Grpc;
@@ -142,13 +142,11 @@ impl Ports<'_> {
         name: &'static str,
         incoming: impl Stream<Item = io::Result<IO>> + Send + 'static,
     ) where
-        IO: super::grpc::Transport,
+        IO: Transport,
     {
         let (grpc, part) = (self.grpc.clone(), self.shutdown.register(Phase::Serving, name));
         tokio::spawn(async move {
-            if let Err(error) = grpc.serve_on(incoming, part.stopping()).await {
-                warn!(%error, "the {name} port ended");
-            }
+            grpc.serve_on(incoming, part.stopping()).await;
         });
     }
 

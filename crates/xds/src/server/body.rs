@@ -11,6 +11,7 @@ use http_body::{Body, Frame};
 use parking_lot::Mutex;
 use tonic::Status;
 
+use crate::mailbox::Mailbox;
 use crate::session::Response;
 use crate::wire::Outgoing;
 
@@ -25,11 +26,18 @@ pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>
 pub(super) struct Slot(Arc<Mutex<Option<Response>>>);
 
 impl Slot {
-    /// Leaves a response, as soon as the one before it has been taken.
-    pub(super) async fn put(&self, response: Response) {
-        let has_room = || self.0.lock().is_none();
-        poll_fn(|_| if has_room() { Poll::Ready(()) } else { Poll::Pending }).await;
-        *self.0.lock() = Some(response);
+    /// Leaves a response, as soon as the one before it has been taken; whether it did, and the stream need not end instead.
+    pub(super) async fn put(&self, response: Response, mailbox: &Mailbox) -> bool {
+        let mut response = Some(response);
+        poll_fn(|cx| {
+            let mut slot = self.0.lock();
+            if slot.is_none() {
+                *slot = response.take();
+                return Poll::Ready(true);
+            }
+            if mailbox.poll_over(cx).is_ready() { Poll::Ready(false) } else { Poll::Pending }
+        })
+        .await
     }
 
     fn take(&self) -> Option<Response> {

@@ -1,8 +1,8 @@
 //! Requests from bytes, with bounds on what they may be and what they may unfold to.
 
-use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
 use canopus_proto::Message;
@@ -50,39 +50,44 @@ impl<M: RequestMessage> Requests<M> {
     }
 
     /// The next request; `None` when the client says no more. Nothing is lost when the wait is given up.
-    pub(super) async fn next(&mut self) -> Result<Option<M>, Status> {
+    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M>, Status>> {
         loop {
-            if let Some(message) = self.take()? {
-                return Ok(Some(message));
+            if let Some(size) = self.whole(&self.bytes)? {
+                return Poll::Ready(self.take(size).map(Some));
             }
-            match self.chunk().await {
+            match ready!(self.poll_chunk(cx)) {
+                // Most requests come in one piece, as the only one.
+                Some(Ok(chunk)) if self.bytes.is_empty() && self.whole(&chunk)? == Some(chunk.len()) => {
+                    return Poll::Ready(decode(&chunk[PREFIX..], self.max_names).map(Some));
+                }
                 Some(Ok(chunk)) => self.bytes.extend_from_slice(&chunk),
                 // The client went away, which it may.
-                Some(Err(status)) if status.code() == Code::Cancelled => return Ok(None),
-                Some(Err(status)) => return Err(status),
-                None if self.bytes.is_empty() => return Ok(None),
-                None => return Err(Status::internal("the stream ended within a request")),
+                Some(Err(status)) if status.code() == Code::Cancelled => return Poll::Ready(Ok(None)),
+                Some(Err(status)) => return Poll::Ready(Err(status)),
+                None if self.bytes.is_empty() => return Poll::Ready(Ok(None)),
+                None => return Poll::Ready(Err(Status::internal("the stream ended within a request"))),
             }
         }
     }
 
     /// The next bytes; nothing at the end.
-    async fn chunk(&mut self) -> Option<Result<Bytes, Status>> {
+    fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Status>>> {
         loop {
-            match poll_fn(|cx| Pin::new(&mut self.body).poll_frame(cx)).await? {
-                Err(status) => return Some(Err(status)),
-                Ok(frame) => {
+            match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+                None => return Poll::Ready(None),
+                Some(Err(status)) => return Poll::Ready(Some(Err(status))),
+                Some(Ok(frame)) => {
                     if let Ok(chunk) = frame.into_data() {
-                        return Some(Ok(chunk));
+                        return Poll::Ready(Some(Ok(chunk)));
                     }
                 }
             }
         }
     }
 
-    /// The first request of those that are wholly there.
-    fn take(&mut self) -> Result<Option<M>, Status> {
-        let Some([compressed, length @ ..]) = self.bytes.first_chunk::<PREFIX>() else { return Ok(None) };
+    /// The size of the first request in these bytes with what precedes it, if it is wholly there.
+    fn whole(&self, bytes: &[u8]) -> Result<Option<usize>, Status> {
+        let Some([compressed, length @ ..]) = bytes.first_chunk::<PREFIX>() else { return Ok(None) };
         if *compressed != 0 {
             return Err(Status::internal("a request is compressed, and nobody said how"));
         }
@@ -91,13 +96,17 @@ impl<M: RequestMessage> Requests<M> {
             let message = format!("a request of {length} bytes, where {} are the most", self.max_bytes);
             return Err(Status::resource_exhausted(message));
         }
-        let Some(request) = self.bytes.get(PREFIX..PREFIX + length) else { return Ok(None) };
-        let request = decode(request, self.max_names)?;
-        self.bytes.advance(PREFIX + length);
+        Ok(Some(PREFIX + length).filter(|size| *size <= bytes.len()))
+    }
+
+    /// Takes the first request, of this size with what precedes it.
+    fn take(&mut self, size: usize) -> Result<M, Status> {
+        let request = decode(&self.bytes[PREFIX..size], self.max_names)?;
+        self.bytes.advance(size);
         if self.bytes.is_empty() {
             self.bytes = BytesMut::new();
         }
-        Ok(Some(request))
+        Ok(request)
     }
 }
 
@@ -150,6 +159,8 @@ fn varint(bytes: &mut &[u8]) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use std::future::poll_fn;
+
     use http_body_util::Full;
     use proptest::prelude::*;
 
@@ -163,6 +174,12 @@ mod tests {
 
     fn requests(bytes: Vec<u8>, max_bytes: usize) -> Requests<DeltaDiscoveryRequest> {
         Requests::new(Body::new(Full::new(Bytes::from(bytes))), max_bytes, 10)
+    }
+
+    impl Requests<DeltaDiscoveryRequest> {
+        async fn next(&mut self) -> Result<Option<DeltaDiscoveryRequest>, Status> {
+            poll_fn(|cx| self.poll_next(cx)).await
+        }
     }
 
     fn named(name: &str) -> DeltaDiscoveryRequest {

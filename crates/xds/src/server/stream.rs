@@ -1,22 +1,25 @@
 //! The life of one stream: admission, the first request, then requests and revisions until it ends.
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::task::{Context, Poll, ready};
+use std::time::Instant;
 
 use canopus_proto::envoy::config::core::v3::Node;
-use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Sleep, sleep};
 use tonic::Status;
 use tracing::info;
 
+use super::Shared;
 use super::body::Slot;
 use super::decode::{RequestMessage, Requests};
-use super::{Drain, Shared};
 use crate::interest::Interest;
+use crate::mailbox::{Letter, Mailbox};
 use crate::plane::{ControlPlane, Peer, Refusal, Source};
 use crate::resource::ResourceSet;
 use crate::session::{Protocol, Request, Session};
-use crate::types::Kind;
+use crate::types::{Kind, Types};
 
 /// Everything a stream is opened with.
 pub(super) struct Stream<C: ControlPlane, M> {
@@ -43,26 +46,26 @@ where
     }
 
     async fn live(mut self) -> Result<(), Status> {
-        let mut drain = self.shared.drain.subscribe();
-        if *drain.borrow_and_update() {
+        if self.shared.is_draining() {
             return Err(Status::unavailable("the server is shutting down"));
         }
         self.shared.plane.admit(&mut self.peer).await?;
-        let Some(first) = self.first_request(&mut drain).await? else {
+        let Some(first) = self.first_request().await? else {
             return Ok(());
         };
         let connected = connect(&self.shared, &self.peer, first.node.clone()).await?;
-        self.converse(&connected, first, drain).await
+        self.converse(&connected, first).await
     }
 
     /// The first request that is more than a statement; `None` if the stream ends without one.
-    async fn first_request(&mut self, drain: &mut Drain) -> Result<Option<Request>, Status> {
+    async fn first_request(&mut self) -> Result<Option<Request>, Status> {
         loop {
-            let request = tokio::select! {
-                request = self.requests.next() => request?.map(Into::into),
-                () = drained(drain) => return Ok(None),
-            };
-            let Some(request): Option<Request> = request else {
+            let request = poll_fn(|cx| match self.peer.mailbox.poll(cx) {
+                Poll::Ready(Letter::Over) => Poll::Ready(Ok(None)),
+                // Nobody is told of anything before it has asked.
+                Poll::Ready(Letter::News(..)) | Poll::Pending => self.requests.poll_next(cx),
+            });
+            let Some(request): Option<Request> = request.await?.map(Into::into) else {
                 return Ok(None);
             };
             if self.shared.plane.kind(&request.type_url) != Kind::Report {
@@ -71,37 +74,72 @@ where
         }
     }
 
-    async fn converse(
-        &mut self,
-        connected: &Connected<C>,
-        first: Request,
-        mut drain: Drain,
-    ) -> Result<(), Status> {
+    async fn converse(&mut self, connected: &Connected<C>, first: Request) -> Result<(), Status> {
         let mut session = self.shared.session(self.protocol);
-        let mut revisions = connected.plane.revisions(&connected.client);
-        let mut expiry = std::pin::pin!(expiry(self.shared.options.max_connection_age));
-        let mut dismissed = std::pin::pin!(connected.plane.dismissed(&connected.client));
-        session.on_revision(*revisions.borrow_and_update());
+        let mut expiry = self.shared.options.max_connection_age.map(|age| Box::pin(sleep(age)));
+        session.on_revision(self.peer.mailbox.revision(), Types::ALL);
         session.on_request(first, connected)?;
         loop {
-            tokio::select! {
-                sent = send_all(&self.slot, &mut session, connected) => sent?,
-                () = drained(&mut drain) => return Ok(()),
+            if !send_all(&self.slot, &self.peer.mailbox, &mut session, connected).await? {
+                return Ok(());
             }
-            // A request that came with a change is answered from the world after it.
-            tokio::select! {
-                biased;
-                () = drained(&mut drain) => return Ok(()),
-                () = &mut dismissed => return Ok(()),
-                () = &mut expiry => return Ok(()),
-                revision = next_revision(&mut revisions) => session.on_revision(revision),
-                request = self.requests.next() => match request? {
-                    Some(request) => session.on_request(request.into(), connected)?,
-                    None => return Ok(()),
-                },
+            match poll_fn(|cx| self.poll_word(expiry.as_mut(), cx)).await? {
+                Word::News(revision, types) => session.on_revision(revision, types),
+                Word::Request(request) => session.on_request(request.into(), connected)?,
+                Word::Over => return Ok(()),
             }
         }
     }
+
+    /// What the stream hears next. A request that came with a change is answered from the world after it.
+    fn poll_word(
+        &mut self,
+        expiry: Option<&mut Pin<Box<Sleep>>>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Word<M>, Status>> {
+        if let Poll::Ready(letter) = self.peer.mailbox.poll(cx) {
+            return Poll::Ready(Ok(match letter {
+                Letter::News(revision, types) => Word::News(revision, types),
+                Letter::Over => Word::Over,
+            }));
+        }
+        if expiry.is_some_and(|expiry| expiry.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Ok(Word::Over));
+        }
+        let request = ready!(self.requests.poll_next(cx))?;
+        Poll::Ready(Ok(request.map_or(Word::Over, Word::Request)))
+    }
+}
+
+/// Hands over everything the session has to say, one response at a time as the transport takes them; false if the stream
+/// has to end before that.
+async fn send_all<C: ControlPlane>(
+    slot: &Slot,
+    mailbox: &Mailbox,
+    session: &mut Session,
+    connected: &Connected<C>,
+) -> Result<bool, Status> {
+    loop {
+        let response = session.next_response(connected)?;
+        for event in session.take_events() {
+            connected.plane.observe(&connected.client, event);
+        }
+        let Some(response) = response else {
+            return Ok(true);
+        };
+        let started = Instant::now();
+        if !slot.put(response, mailbox).await {
+            return Ok(false);
+        }
+        connected.plane.handed_over(&connected.client, started.elapsed());
+    }
+}
+
+/// What a stream hears.
+enum Word<M> {
+    News(u64, Types),
+    Request(M),
+    Over,
 }
 
 /// Makes the client known to the control plane.
@@ -115,26 +153,6 @@ async fn connect<C: ControlPlane>(
     };
     let client = shared.plane.connect(peer, node).await?;
     Ok(Connected { plane: shared.plane.clone(), client })
-}
-
-/// Hands over everything the session has to say, one response at a time as the transport takes them.
-async fn send_all<C: ControlPlane>(
-    slot: &Slot,
-    session: &mut Session,
-    connected: &Connected<C>,
-) -> Result<(), Status> {
-    loop {
-        let response = session.next_response(connected)?;
-        for event in session.take_events() {
-            connected.plane.observe(&connected.client, event);
-        }
-        let Some(response) = response else {
-            return Ok(());
-        };
-        let started = Instant::now();
-        slot.put(response).await;
-        connected.plane.handed_over(&connected.client, started.elapsed());
-    }
 }
 
 /// A client the control plane knows about, until this is dropped.
@@ -160,28 +178,5 @@ impl<C: ControlPlane> Source for Connected<C> {
 
     fn identifier(&self, type_url: &str) -> Option<String> {
         self.plane.identifier(type_url)
-    }
-}
-
-/// Waits for the next revision, for ever if there will be none.
-async fn next_revision(revisions: &mut watch::Receiver<u64>) -> u64 {
-    match revisions.changed().await {
-        Ok(()) => *revisions.borrow_and_update(),
-        Err(_) => std::future::pending().await,
-    }
-}
-
-/// Waits until the server stops.
-async fn drained(drain: &mut Drain) {
-    if drain.wait_for(|draining| *draining).await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
-
-/// Waits until a stream is as old as its connection may become.
-async fn expiry(age: Option<Duration>) {
-    match age {
-        Some(age) => sleep(age).await,
-        None => std::future::pending().await,
     }
 }

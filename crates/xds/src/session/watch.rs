@@ -4,18 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_base::FastSet;
-use canopus_base::hash::ContentHash;
 
 use super::Protocol;
 use super::response::{Selection, State};
 use crate::interest::Interest;
 use crate::names::Names;
 use crate::resource::{Difference, Resource, ResourceSet};
-use crate::types::{Removals, Rules};
+use crate::types::{Removals, Rules, Types};
 
 pub(super) struct Watch {
     pub(super) type_url: Arc<str>,
     pub(super) rules: Rules,
+    /// The types that decide what the client should have.
+    pub(super) depends_on: Types,
     pub(super) interest: Interest,
     pub(super) due: Due,
     /// Number of the last response, zero before the first.
@@ -91,7 +92,9 @@ pub(super) struct Change {
 
 impl Watch {
     pub(super) fn new(type_url: Arc<str>, rules: Rules, interest: Interest) -> Self {
+        let parent = rules.completes.map(Types::of).unwrap_or_default();
         Self {
+            depends_on: Types::of(&type_url).and(parent),
             type_url,
             rules,
             interest,
@@ -330,9 +333,12 @@ fn believed(versions: &BTreeMap<String, String>, target: &State) -> State {
         let claimed = versions.get(&*resource.name);
         claimed.is_some_and(|version| *version == target.version_of(resource).to_string())
     };
-    let gone = versions.keys().filter(|name| target.set.get(name).is_none());
-    let gone =
-        gone.map(|name| Resource { version: ContentHash::default(), ..Resource::new(name.as_str(), "") });
+    let gone = versions.iter().filter(|(name, _)| target.set.get(name).is_none());
+    // A client that is not told to drop it need not be sent it again, should it come back as it was.
+    let gone = gone.map(|(name, version)| Resource {
+        version: version.parse().unwrap_or_default(),
+        ..Resource::new(name.as_str(), "")
+    });
     State {
         set: target.set.iter().filter(has).cloned().chain(gone).collect(),
         parents: target.parents.clone(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use canopus_proto::Message;
@@ -13,11 +13,13 @@ use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use canopus_xds::client::{AdsClient, Update};
 use canopus_xds::server::{Options, serve};
 use canopus_xds::session::{Protocol, Request, Wish};
-use canopus_xds::types::{CLUSTER, ENDPOINT};
-use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, Resource, ResourceSet, SessionEvent};
+use canopus_xds::types::{CLUSTER, ENDPOINT, Types};
+use canopus_xds::{
+    Code, ControlPlane, Interest, Mailboxes, Peer, Refusal, Resource, ResourceSet, SessionEvent,
+};
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Channel, Endpoint};
@@ -27,7 +29,8 @@ pub(crate) const FORBIDDEN: &str = "type.googleapis.com/foo.Bar";
 
 pub(crate) struct Toy {
     world: Mutex<BTreeMap<String, BTreeMap<String, Resource>>>,
-    revision: watch::Sender<u64>,
+    revision: AtomicU64,
+    mailboxes: Mailboxes,
     pub(crate) connected: AtomicUsize,
     pub(crate) asked: AtomicUsize,
     pub(crate) events: Mutex<Vec<SessionEvent>>,
@@ -37,7 +40,8 @@ impl Toy {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
             world: Mutex::default(),
-            revision: watch::Sender::new(1),
+            revision: AtomicU64::new(1),
+            mailboxes: Mailboxes::default(),
             connected: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             events: Mutex::default(),
@@ -48,12 +52,17 @@ impl Toy {
     pub(crate) fn put(&self, type_url: &str, name: &str, body: impl Into<bytes::Bytes>) {
         let resource = Resource::new(name, body);
         self.world.lock().entry(type_url.into()).or_default().insert(name.into(), resource);
-        self.revision.send_modify(|revision| *revision += 1);
+        self.revise(type_url);
     }
 
     pub(crate) fn delete(&self, type_url: &str, name: &str) {
         self.world.lock().entry(type_url.into()).or_default().remove(name);
-        self.revision.send_modify(|revision| *revision += 1);
+        self.revise(type_url);
+    }
+
+    fn revise(&self, type_url: &str) {
+        let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
+        self.mailboxes.revise(revision, Types::of(type_url));
     }
 
     /// A cluster whose endpoints come over ADS.
@@ -88,11 +97,13 @@ impl ControlPlane for Toy {
         Ok(())
     }
 
-    async fn connect(&self, _peer: &Peer, node: Node) -> Result<Arc<String>, Refusal> {
+    async fn connect(&self, peer: &Peer, node: Node) -> Result<Arc<String>, Refusal> {
         if node.id == "impostor" {
             return Err(Refusal::new(Code::PermissionDenied, "authorization failed: not a 100% match"));
         }
         self.connected.fetch_add(1, Ordering::SeqCst);
+        peer.mailbox.revise(self.revision.load(Ordering::SeqCst), Types::ALL);
+        self.mailboxes.add(&peer.mailbox);
         Ok(Arc::new(node.id))
     }
 
@@ -104,10 +115,6 @@ impl ControlPlane for Toy {
         let world = self.world.lock();
         let all = world.get(type_url).into_iter().flat_map(BTreeMap::values);
         Ok(all.filter(|resource| interest.covers(&resource.name)).cloned().collect())
-    }
-
-    fn revisions(&self, _: &String) -> watch::Receiver<u64> {
-        self.revision.subscribe()
     }
 
     fn observe(&self, _: &String, event: SessionEvent) {
@@ -124,7 +131,7 @@ pub(crate) struct Served {
     pub(crate) toy: Arc<Toy>,
     pub(crate) address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
-    task: JoinHandle<Result<(), tonic::transport::Error>>,
+    task: JoinHandle<()>,
 }
 
 impl Served {
@@ -156,7 +163,7 @@ impl Served {
     /// Asks the server to stop and waits until it has.
     pub(crate) async fn stop(mut self) {
         drop(self.stop.take());
-        self.task.await.unwrap().unwrap();
+        self.task.await.unwrap();
     }
 }
 

@@ -12,7 +12,8 @@ use canopus_proto::Message as _;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::rpc::Status;
 use canopus_xds::session::{Limits, Protocol, Request, Session, Wish};
-use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, Source, types};
+use canopus_xds::types::{self, Types};
+use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, Source};
 
 /// What a client rejects with.
 const REASON: &str = "Rejected by test: listener is bad";
@@ -134,8 +135,8 @@ impl Client {
 
     /// Takes in what has changed, and accepts or rejects it.
     pub(crate) fn look(&mut self) -> anyhow::Result<()> {
-        let revisions = self.link.mesh.revisions(&self.link.client);
-        self.session.on_revision(*revisions.borrow());
+        let revision = self.link.mesh.dispatcher().engine().revision().number();
+        self.session.on_revision(revision, Types::ALL);
         let responses = self.responses().map_err(|refusal| anyhow::anyhow!("{refusal}"))?;
         for response in responses {
             self.settle(response)?;

@@ -5,7 +5,8 @@ use canopus_base::tree::Limits;
 use canopus_engine::{Engine, Root};
 use canopus_envoy::cluster::Clusters;
 use canopus_mesh::world::{MeshSettings, Settings};
-use canopus_xds::{Code, Interest, ResourceSet, SessionEvent, types};
+use canopus_xds::types::{self, Types};
+use canopus_xds::{Code, Interest, Peer, ResourceSet, SessionEvent};
 
 use super::*;
 use crate::debug::resources;
@@ -75,12 +76,12 @@ impl Mesh {
     }
 
     fn connect(&mut self, name: &str, rejects_poison: bool) {
-        let connection = self.dispatcher.connect(crate::test_proxy(name), Default::default(), None);
+        let connection = self.dispatcher.connect(crate::test_proxy(name), &Peer::default());
         let subscribed =
             SessionEvent::Subscribed { type_url: types::CLUSTER.into(), interest: Interest::Wildcard };
         self.dispatcher.note(&connection, &subscribed);
         let root = self.dispatcher.engine().watch::<Clusters>(connection.proxy.clone());
-        let beacon = Arc::new(Beacon::default());
+        let beacon = Beacon::new(Types::ALL);
         self.dispatcher.light([root.id()], &beacon);
         let seat = beacon.seat(connection.id);
         let last = ResourceSet::default();

@@ -226,6 +226,20 @@ fn deleted_extension_is_an_empty_response() {
 }
 
 #[test]
+fn extension_that_is_back_as_it_was_is_not_sent_again_after_a_reconnect() {
+    let mut stream = Stream::delta(World::new([(EXTENSION, "wasm"), (EXTENSION, "other")]));
+    stream.subscribe(EXTENSION, ["wasm", "other"]);
+    stream.ack(EXTENSION);
+    let version = stream.version(EXTENSION, "wasm");
+    let mut stream = stream.reconnected();
+    stream.change(|world| world.delete(EXTENSION, "wasm"));
+    stream.resume(EXTENSION, ["wasm"], [("wasm", &version)]);
+    stream.ack(EXTENSION);
+    assert_eq!(stream.change(|world| world.put(EXTENSION, "wasm", "1")), []);
+    assert_eq!(stream.change(|world| world.put(EXTENSION, "wasm", "2")), [told(EXTENSION, ["wasm"])]);
+}
+
+#[test]
 fn first_request_is_answered_even_when_there_is_nothing() {
     let mut stream = Stream::delta(World::new([(ADDRESS, "pod"), (ADDRESS, "svc")]));
     assert_eq!(stream.subscribe(ADDRESS, []), [told(ADDRESS, ["pod", "svc"])]);

@@ -21,7 +21,7 @@ use crate::names::Names;
 use crate::plane::Source;
 use crate::resource::Resource;
 use crate::session::{Limits, Protocol, Request, Response, Session, Wish};
-use crate::types::{CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET};
+use crate::types::{CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET, Types};
 use crate::wire;
 
 const TYPES: [&str; 6] = [CLUSTER, ENDPOINT, LISTENER, ROUTE, SECRET, EXTENSION];
@@ -102,7 +102,7 @@ impl Model {
             Op::Put(it, name, body) => self.put(TYPES[it], NAMES[name], body),
             Op::Delete(it, name) => {
                 self.world.delete(TYPES[it], NAMES[name]);
-                self.revise();
+                self.revise(TYPES[it]);
             }
             Op::Watch(it, chosen) => {
                 let names = NAMES.iter().enumerate().filter(|(at, _)| chosen & (1 << at) != 0);
@@ -114,7 +114,7 @@ impl Model {
             Op::Reconnect => {
                 self.streams += 1;
                 self.session = session(self.protocol, self.streams);
-                self.session.on_revision(self.revision);
+                self.session.on_revision(self.revision, Types::ALL);
                 self.to_client.clear();
                 self.to_server.clear();
                 self.unsettled.clear();
@@ -127,13 +127,13 @@ impl Model {
 
     fn put(&mut self, type_url: &str, name: &str, body: u8) {
         self.world.insert(type_url, resource(type_url, name, body));
-        self.revise();
+        self.revise(type_url);
     }
 
     /// A revision may push, but only what is new and only what the client is ready for.
-    fn revise(&mut self) {
+    fn revise(&mut self, changed: &str) {
         self.revision += 1;
-        self.session.on_revision(self.revision);
+        self.session.on_revision(self.revision, Types::of(changed));
         while let Some(response) = self.session.next_response(&self.world).unwrap() {
             let type_url = response.type_url().to_string();
             assert!(!self.unsettled.contains_key(&type_url), "a push before the last one was settled");
@@ -289,7 +289,7 @@ fn run(protocol: Protocol, ops: Vec<Op>) {
         model.quiesce();
     }
     model.check_converged();
-    model.revise();
+    TYPES.iter().for_each(|type_url| model.revise(type_url));
     assert!(model.to_client.is_empty(), "a push without a change");
 }
 

@@ -9,6 +9,7 @@ use crate::interest::Interest;
 use crate::plane::{Code, Refusal, Source};
 use crate::resource::{Resource, ResourceSet};
 use crate::session::{Limits, Protocol, Request, Response, Session, SessionEvent, Wish};
+use crate::types::Types;
 
 /// Resources by type and name.
 #[derive(Clone, Default)]
@@ -220,7 +221,7 @@ impl Stream {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut World)) -> Vec<Told> {
         change(&mut self.world);
         self.revision += 1;
-        self.session.on_revision(self.revision);
+        self.session.on_revision(self.revision, Types::ALL);
         self.drain().unwrap().iter().map(in_short).collect()
     }
 

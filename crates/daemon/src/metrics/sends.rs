@@ -1,0 +1,87 @@
+//! What is counted of each response, by type.
+
+use std::sync::OnceLock;
+
+use canopus_runtime::metrics::catalogue::{
+    CANOPUS_PUSH_BYTES_TOTAL, PILOT_XDS_CONFIG_SIZE_BYTES, PILOT_XDS_PUSH_TIME, PILOT_XDS_PUSHES,
+};
+use canopus_runtime::metrics::{Counter, Family, Histogram, Registry};
+use canopus_xds::types;
+
+/// Types with a short name in metrics.
+const NAMED: [(&str, &str); 12] = [
+    (types::ENDPOINT, "eds"),
+    (types::CLUSTER, "cds"),
+    (types::LISTENER, "lds"),
+    (types::ROUTE, "rds"),
+    (types::SECRET, "sds"),
+    (types::NAME_TABLE, "nds"),
+    (types::PROXY_CONFIG, "pcds"),
+    (types::EXTENSION, "ecds"),
+    (types::BOOTSTRAP, "bds"),
+    (types::ADDRESS, "wds"),
+    (types::WORKLOAD, "wds"),
+    (types::AUTHORIZATION, "wads"),
+];
+
+/// The short name a type has in metrics.
+pub(super) fn label(type_url: &str) -> &str {
+    NAMED.iter().find(|(own, _)| *own == type_url).map_or(type_url, |(_, label)| label)
+}
+
+/// Counts responses. There are very many of them and few types, so what counts those of a type is looked up once.
+pub(super) struct Sends {
+    pushes: Family<Counter, 1>,
+    size: Family<Histogram, 1>,
+    bytes: Family<Counter, 1>,
+    push_time: Family<Histogram, 1>,
+    known: [Known; NAMED.len()],
+}
+
+#[derive(Default)]
+struct Known {
+    responses: OnceLock<Responses>,
+    pushes: OnceLock<Pushes>,
+}
+
+/// What counts responses of a type.
+#[derive(Clone)]
+pub(super) struct Responses {
+    pub(super) count: Counter,
+    pub(super) size: Histogram,
+}
+
+/// What counts responses of a type that nobody asked for.
+#[derive(Clone)]
+pub(super) struct Pushes {
+    pub(super) bytes: Counter,
+    pub(super) time: Histogram,
+}
+
+impl Sends {
+    pub(super) fn new(registry: &Registry) -> Self {
+        Self {
+            pushes: registry.family(PILOT_XDS_PUSHES),
+            size: registry.family(PILOT_XDS_CONFIG_SIZE_BYTES),
+            bytes: registry.family(CANOPUS_PUSH_BYTES_TOTAL),
+            push_time: registry.family(PILOT_XDS_PUSH_TIME),
+            known: Default::default(),
+        }
+    }
+
+    pub(super) fn responses(&self, type_url: &str) -> Responses {
+        let label = label(type_url);
+        let look_up = || Responses { count: self.pushes.with([label]), size: self.size.with([type_url]) };
+        self.known(type_url).map_or_else(look_up, |known| known.responses.get_or_init(look_up).clone())
+    }
+
+    pub(super) fn pushes(&self, type_url: &str) -> Pushes {
+        let label = [label(type_url)];
+        let look_up = || Pushes { bytes: self.bytes.with(label), time: self.push_time.with(label) };
+        self.known(type_url).map_or_else(look_up, |known| known.pushes.get_or_init(look_up).clone())
+    }
+
+    fn known(&self, type_url: &str) -> Option<&Known> {
+        NAMED.iter().position(|(own, _)| *own == type_url).map(|at| &self.known[at])
+    }
+}

@@ -1,0 +1,254 @@
+//! Connections: HTTP/2 with everything about one connection on one task.
+//!
+//! A push concerns every connection, and each does very little for it. What that costs is mostly the way to the place
+//! where it is done, so there is one task for a connection, its timers and all of its calls, and it looks only at what was
+//! woken.
+
+mod call;
+mod latch;
+mod link;
+
+use std::convert::Infallible;
+use std::fmt::Display;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::stream::FuturesUnordered;
+use h2::{Ping, PingPong};
+use http::{Request, Response};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use tokio_stream::{Stream, StreamExt as _};
+use tonic::body::Body;
+use tonic::transport::server::Connected;
+use tower_service::Service;
+use tracing::{debug, warn};
+
+use super::Options;
+use call::Received;
+use latch::{Latch, Part};
+use link::Link;
+
+/// How long the beginning of a connection may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// How long to wait after a connection could not be accepted, such as for want of file descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// How often parts of a connection may wake each other before it is the turn of other connections.
+const ROUNDS: usize = 16;
+
+/// How much a client may send before it is read.
+const WINDOW: u32 = 1024 * 1024;
+
+/// How much is kept for a client that does not read, beside what the session holds back.
+const SEND_BUFFER: usize = 400 * 1024;
+
+/// The longest headers, in bytes.
+const HEADERS: u32 = 16 * 1024;
+
+/// A connection.
+pub trait Transport: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static {}
+
+impl<IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static> Transport for IO {}
+
+/// What answers requests.
+pub trait Answers:
+    Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Answers for S where
+    S: Service<Request<Body>, Response = Response<Body>, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
+/// Answers requests on these connections until `shutdown`, then accepts no more and waits until all have ended.
+pub(super) async fn serve_connections<IO: Transport, E: Display>(
+    incoming: impl Stream<Item = Result<IO, E>>,
+    service: impl Answers,
+    options: &Options,
+    shutdown: impl Future<Output = ()>,
+) {
+    let stopping = watch::Sender::new(false);
+    let (mut incoming, mut shutdown) = (pin!(incoming), pin!(shutdown));
+    loop {
+        let accepted = tokio::select! {
+            accepted = incoming.next() => accepted,
+            () = &mut shutdown => break,
+        };
+        match accepted {
+            Some(Ok(io)) => {
+                let (service, options, stopping) = (service.clone(), options.clone(), stopping.subscribe());
+                tokio::spawn(async move {
+                    if let Err(error) = serve(io, service, &options, stopping).await {
+                        debug!(%error, "a connection failed");
+                    }
+                });
+            }
+            Some(Err(error)) => {
+                warn!(%error, "a connection cannot be accepted");
+                sleep(PAUSE).await;
+            }
+            None => break,
+        }
+    }
+    stopping.send_replace(true);
+    stopping.closed().await;
+}
+
+/// Answers requests on one connection until it ends.
+async fn serve(
+    io: impl Transport,
+    mut service: impl Answers,
+    options: &Options,
+    mut stopping: watch::Receiver<bool>,
+) -> Result<(), h2::Error> {
+    let caller = io.connect_info();
+    let latch = Latch::new();
+    let handshake = builder(options).handshake::<_, Bytes>(Link::new(io, Arc::clone(&latch)));
+    let mut h2 = match timeout(PATIENCE, handshake).await {
+        Ok(h2) => h2?,
+        Err(_) => return Ok(()),
+    };
+    let mut calls = FuturesUnordered::new();
+    let mut limits = Limits::new(options, h2.ping_pong());
+    let mut stopped = pin!(async {
+        // Whoever starts connections also stops them, or is gone itself.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+    });
+    let mut is_leaving = false;
+    let [link, called, limited] = [Part::Link, Part::Calls, Part::Limits].map(|part| latch.waker(part));
+    poll_fn(|cx| {
+        latch.enter(cx.waker());
+        for _ in 0..ROUNDS {
+            let Some(due) = latch.take() else { return Poll::Pending };
+            if due.has(Part::Calls) {
+                let cx = &mut Context::from_waker(&called);
+                while let Poll::Ready(Some(())) = Pin::new(&mut calls).poll_next(cx) {}
+            }
+            if due.has(Part::Limits) {
+                let cx = &mut Context::from_waker(&limited);
+                match limits.poll(&latch, cx) {
+                    Verdict::Fine => {}
+                    Verdict::Silent => return Poll::Ready(Ok(())),
+                    Verdict::Old => leave(&mut h2, &mut is_leaving, &latch),
+                }
+                if !is_leaving && stopped.as_mut().poll(cx).is_ready() {
+                    leave(&mut h2, &mut is_leaving, &latch);
+                }
+            }
+            if due.has(Part::Link) {
+                let cx = &mut Context::from_waker(&link);
+                while let Poll::Ready(accepted) = h2.poll_accept(cx) {
+                    let Some(accepted) = accepted else { return Poll::Ready(Ok(())) };
+                    let (request, respond) = accepted?;
+                    let mut request = request.map(|body| Body::new(Received::new(body)));
+                    request.extensions_mut().insert(caller.clone());
+                    calls.push(call::answer(service.call(request), respond));
+                    latch.ring(Part::Calls);
+                }
+            }
+        }
+        latch.pause();
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await
+}
+
+fn builder(options: &Options) -> h2::server::Builder {
+    let mut builder = h2::server::Builder::new();
+    builder
+        .initial_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .max_header_list_size(HEADERS)
+        .max_send_buffer_size(SEND_BUFFER)
+        .max_concurrent_streams(options.max_streams_per_connection);
+    builder
+}
+
+/// Has the client open no more streams; the connection ends with those it has.
+fn leave<IO: Transport>(
+    h2: &mut h2::server::Connection<Link<IO>, Bytes>,
+    is_leaving: &mut bool,
+    latch: &Latch,
+) {
+    if !std::mem::replace(is_leaving, true) {
+        h2.graceful_shutdown();
+        latch.ring(Part::Link);
+    }
+}
+
+/// How long a connection may be silent, and how long it may last.
+struct Limits {
+    interval: Duration,
+    timeout: Duration,
+    probes: Option<(Pin<Box<Sleep>>, PingPong)>,
+    /// A probe is on its way.
+    is_probed: bool,
+    age: Option<Pin<Box<Sleep>>>,
+}
+
+/// What becomes of a connection.
+enum Verdict {
+    /// It goes on.
+    Fine,
+    /// The client does not answer.
+    Silent,
+    /// It has lasted as long as it may.
+    Old,
+}
+
+impl Limits {
+    fn new(options: &Options, pings: Option<PingPong>) -> Self {
+        let interval = options.keepalive_interval.unwrap_or_default();
+        let probes = pings.filter(|_| !interval.is_zero());
+        Self {
+            interval,
+            timeout: options.keepalive_timeout,
+            probes: probes.map(|pings| (Box::pin(sleep(interval)), pings)),
+            is_probed: false,
+            age: options.max_connection_age.map(|age| Box::pin(sleep(age))),
+        }
+    }
+
+    fn poll(&mut self, latch: &Latch, cx: &mut Context<'_>) -> Verdict {
+        if self.poll_silence(latch, cx).is_ready() {
+            return Verdict::Silent;
+        }
+        if self.age.as_mut().is_some_and(|age| age.as_mut().poll(cx).is_ready()) {
+            self.age = None;
+            return Verdict::Old;
+        }
+        Verdict::Fine
+    }
+
+    /// Ready when the client has said nothing for a while and nothing to a probe either.
+    fn poll_silence(&mut self, latch: &Latch, cx: &mut Context<'_>) -> Poll<()> {
+        let Some((due, pings)) = &mut self.probes else { return Poll::Pending };
+        while due.as_mut().poll(cx).is_ready() {
+            let wait = if latch.has_heard() {
+                self.is_probed = false;
+                self.interval
+            } else if self.is_probed {
+                return Poll::Ready(());
+            } else {
+                // The answer to the probe before, which came with other bytes, makes room for another.
+                let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+                self.is_probed = pings.send_ping(Ping::opaque()).is_ok();
+                self.timeout
+            };
+            due.as_mut().reset(Instant::now() + wait);
+        }
+        Poll::Pending
+    }
+}
