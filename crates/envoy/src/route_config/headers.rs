@@ -2,20 +2,17 @@
 
 use canopus_engine::Ctx;
 use canopus_mesh::proxy::{View, proxy_config};
-use canopus_proto::istio::mesh::v1alpha1::proxy_config::ProxyHeaders;
-
-fn proxy_headers(ctx: &Ctx<'_>, view: &View) -> ProxyHeaders {
-    proxy_config(ctx, view).proxy_headers.clone().unwrap_or_default()
-}
 
 /// Whether upstreams are told how often a request was tried.
 pub(crate) fn counts_attempts(ctx: &Ctx<'_>, view: &View) -> bool {
-    let setting = proxy_headers(ctx, view).attempt_count;
-    !setting.and_then(|setting| setting.disabled).is_some_and(|disabled| disabled.value)
+    let config = proxy_config(ctx, view);
+    let setting = config.proxy_headers.as_ref().and_then(|headers| headers.attempt_count.as_ref());
+    !setting.and_then(|setting| setting.disabled.as_ref()).is_some_and(|disabled| disabled.value)
 }
 
 /// Whether upstreams are told the host the client asked for, where another one may be asked.
 pub(crate) fn forwards_host(ctx: &Ctx<'_>, view: &View) -> bool {
-    let setting = proxy_headers(ctx, view).x_forwarded_host;
-    setting.and_then(|setting| setting.enabled).is_some_and(|enabled| enabled.value)
+    let config = proxy_config(ctx, view);
+    let setting = config.proxy_headers.as_ref().and_then(|headers| headers.x_forwarded_host.as_ref());
+    setting.and_then(|setting| setting.enabled.as_ref()).is_some_and(|enabled| enabled.value)
 }
