@@ -28,7 +28,9 @@ pub(crate) fn of_workload(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Ve
         for (origin, policy) in objects_on::<AuthorizationPolicy>(ctx, &shelf) {
             let selector = policy.spec.selector.iter().flat_map(|selector| &selector.match_labels);
             let selector: Labels = selector.map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            if selector.selects(labels) && authorization::of_policy(&settings, &policy).is_some() {
+            // Parity: a workload without labels has every policy that selects by labels.
+            let selected = if labels.is_empty() { !selector.is_empty() } else { selector.selects(labels) };
+            if selected && authorization::of_policy(&settings, &policy).is_some() {
                 names.insert(format!("{}/{}", origin.namespace(), origin.name()));
             }
         }

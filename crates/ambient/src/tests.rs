@@ -107,6 +107,24 @@ fn strict_workload_refers_to_the_policy_that_denies_strangers() {
 }
 
 #[test]
+fn workload_without_labels_has_every_policy_that_selects_by_labels() {
+    let policy = |name: &str, spec: &str| {
+        format!(
+            "{{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, \
+             metadata: {{name: {name}, namespace: ns}}, spec: {{{spec}}}}}"
+        )
+    };
+    let of = |labels: &str| {
+        let selecting = policy("selecting", "selector: {matchLabels: {app: a}}");
+        let engine = world(true, &[pod(labels, ""), selecting, policy("wide", "")]);
+        workload(&engine).authorization_policies
+    };
+    assert_eq!(of("app: a"), ["ns/selecting"]);
+    assert!(of("app: b").is_empty());
+    assert_eq!(of(""), ["ns/selecting"]);
+}
+
+#[test]
 fn port_without_mutual_tls_makes_a_policy_of_its_own() {
     let spec =
         "selector: {matchLabels: {app: a}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: PERMISSIVE}}";

@@ -25,6 +25,7 @@ pub use self::client::Client;
 use self::shelf::Shelves;
 use crate::authentication::{Authenticators, Door, Presented};
 use crate::debug::Debug;
+use crate::objects;
 use crate::push::Dispatcher;
 use crate::serve::Turnstile;
 use crate::serve::grpc::Caller;
@@ -127,21 +128,21 @@ impl Mesh {
         self.tracer.record("generate", Within::Revision(revision), started, attributes);
     }
 
-    /// What is answered to a question for a type of which there is nothing.
-    fn unknown(&self, client: &Client, type_url: &str) -> Result<ResourceSet, Refusal> {
-        if KNOWN.contains(&type_url) || !self.flag(ENABLE_XDS_API_GENERATOR_AUTH) {
-            return Ok(ResourceSet::default());
+    /// Whether a client may read the configuration of the mesh, and ask for types that could be configuration.
+    fn check_reader(&self, client: &Client) -> Result<(), Refusal> {
+        let settings = self.dispatcher.engine().read::<Settings>(&()).unwrap_or_default();
+        if !settings.flags.get(ENABLE_XDS_API_GENERATOR_AUTH) {
+            return Ok(());
         }
-        let settings = self.dispatcher.engine().read::<Settings>(&());
-        let root = settings.is_some_and(|settings| {
-            let proxy = &client.connection.proxy;
-            proxy.identity.as_ref().is_some_and(|identity| *identity.namespace == *settings.root_namespace())
-        });
-        if root {
-            return Ok(ResourceSet::default());
+        let Some(identity) = &client.connection.proxy.identity else {
+            let message = "the api generator requires an authenticated control-plane identity";
+            return Err(Refusal::new(Code::Unauthenticated, message));
+        };
+        if *identity.namespace != *settings.root_namespace() {
+            let message = "the api generator is restricted to the control-plane (root) namespace";
+            return Err(Refusal::new(Code::PermissionDenied, message));
         }
-        let message = "the api generator is restricted to the control-plane (root) namespace";
-        Err(Refusal::new(Code::PermissionDenied, message))
+        Ok(())
     }
 }
 
@@ -211,6 +212,9 @@ impl ControlPlane for Mesh {
             let answer = || self.debug.answer_xds(&client.connection, type_url, interest);
             return tokio::task::block_in_place(answer);
         }
+        if objects::is_served(type_url) {
+            self.check_reader(client)?;
+        }
         let started = self.tracer.is_on().then(SystemTime::now);
         let found = client.resources(&self.dispatcher, &self.shelves, type_url, interest);
         if let Some(started) = started {
@@ -218,7 +222,8 @@ impl ControlPlane for Mesh {
         }
         match found {
             Ok(Some(set)) => Ok(set),
-            Ok(None) => self.unknown(client, type_url),
+            Ok(None) if KNOWN.contains(&type_url) => Ok(ResourceSet::default()),
+            Ok(None) => self.check_reader(client).map(|()| ResourceSet::default()),
             Err(error) => {
                 self.dispatcher.failed();
                 Err(failed(client, type_url, &error))

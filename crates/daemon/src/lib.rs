@@ -15,6 +15,7 @@ mod envoy_filters;
 pub mod http;
 mod jwks;
 pub mod metrics;
+mod objects;
 mod pace;
 pub mod push;
 pub mod quarantine;

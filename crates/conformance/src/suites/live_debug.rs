@@ -16,8 +16,8 @@ use canopus_proto::envoy::config::core::v3::Node as ProxyNode;
 use canopus_proto::json::{self as proto_json, Unknown};
 use parking_lot::Mutex;
 
+use super::Suite;
 use super::live::{Client, Identity, Plane, Response, World};
-use super::{NO_ADAPTER, Suite};
 use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::compare::tree::{self, Rules};
@@ -35,7 +35,7 @@ const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
 /// The suite, with the control planes that are running.
 #[derive(Default)]
 pub(super) struct LiveDebug {
-    planes: [OnceLock<Result<Mutex<Stage>, String>>; 4],
+    planes: [OnceLock<Result<Mutex<Stage>, String>>; 5],
 }
 
 /// When, and by whom, an answer was taken.
@@ -45,6 +45,7 @@ enum Phase {
     Connected,
     After,
     Admin,
+    Ambient,
 }
 
 impl Phase {
@@ -55,8 +56,10 @@ impl Phase {
             Self::Before
         } else if begins(&["after-disconnect-"]) {
             Self::After
-        } else if begins(&["admin-", "ambient-"]) {
+        } else if begins(&["admin-"]) {
             Self::Admin
+        } else if begins(&["ambient-"]) {
+            Self::Ambient
         } else {
             Self::Connected
         }
@@ -65,9 +68,10 @@ impl Phase {
 
 /// A control plane and who is connected to it.
 struct Stage {
+    phase: Phase,
     plane: Plane,
     /// They leave when this is dropped.
-    _clients: Vec<Client>,
+    clients: Vec<Client>,
 }
 
 impl Stage {
@@ -75,6 +79,7 @@ impl Stage {
         let world = World::read(corpus)?;
         let flags: &[_] = match phase {
             Phase::Admin => &[("UNSAFE_ENABLE_ADMIN_ENDPOINTS", "true")],
+            Phase::Ambient => &[("UNSAFE_ENABLE_ADMIN_ENDPOINTS", "true"), ("PILOT_ENABLE_AMBIENT", "true")],
             Phase::Before | Phase::Connected | Phase::After => &[],
         };
         let plane = Plane::start(&world, flags)?;
@@ -87,7 +92,23 @@ impl Stage {
         if phase == Phase::After {
             clients.clear();
         }
-        Ok(Self { plane, _clients: clients })
+        Ok(Self { phase, plane, clients })
+    }
+
+    /// Has the stream of the first proxy ended, and nobody else's.
+    fn disconnect(&self, expected: bool) -> anyhow::Result<Vec<Difference>> {
+        let (first, others) = self.clients.split_first().context("nobody is connected")?;
+        let path = format!("/debug/force_disconnect?proxyID={}", first.name());
+        self.plane.get("GET", &path, LOOPBACK, None)?;
+        let ended = |client: &Client| self.plane.ends(client);
+        let mut found = Vec::new();
+        if ended(first) != expected {
+            found.push(Difference::new("/closed", expected, !expected));
+        }
+        if others.iter().any(ended) {
+            found.push(Difference::new("/closed", "the stream of one proxy", "those of others too"));
+        }
+        Ok(found)
     }
 }
 
@@ -98,31 +119,28 @@ impl Suite for LiveDebug {
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
         let name = case.file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        match self.compare(case, Phase::of(&name)) {
-            Ok(Some(differences)) => differences.into(),
-            Ok(None) => Outcome::Skipped(NO_ADAPTER),
-            Err(error) => Outcome::error(format_args!("{error:#}")),
-        }
+        self.compare(case, Phase::of(&name)).into()
     }
 }
 
 impl LiveDebug {
-    /// Asks a recorded question again; `None` if that is something else than a question.
-    fn compare(&self, case: &Case, phase: Phase) -> anyhow::Result<Option<Vec<Difference>>> {
+    /// Asks a recorded question again, or has happen again what was recorded.
+    fn compare(&self, case: &Case, phase: Phase) -> anyhow::Result<Vec<Difference>> {
         let recorded = record::read(&case.corpus, &case.path(&case.file))?;
         let open = || Stage::open(phase, &case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
         let stage =
             self.planes[phase as usize].get_or_init(open).as_ref().map_err(|error| anyhow!("{error}"))?;
         let stage = stage.lock();
         let Some(request) = recorded.get("request") else {
-            return Ok(None);
+            let closed = recorded.pointer("/result/closed").and_then(Node::as_bool);
+            return stage.disconnect(closed.context("nothing is asked, and nothing happens")?);
         };
         let asked = Asked { case, request, expected: recorded.get("response").context("no response")? };
         let via = request.get("via").and_then(Node::as_str).unwrap_or_default();
         match via {
-            "HTTP" => asked.over_http(&stage).map(Some),
-            _ if via.starts_with("xDS") => asked.over_xds(&stage.plane).map(Some),
-            _ => asked.on_monitoring_port(&stage).map(Some),
+            "HTTP" => asked.over_http(&stage),
+            _ if via.starts_with("xDS") => asked.over_xds(&stage.plane),
+            _ => asked.on_monitoring_port(&stage),
         }
     }
 }
@@ -164,9 +182,12 @@ impl Asked<'_> {
         if !found.is_empty() {
             return Ok(found);
         }
-        if let Some(expected) = self.body()? {
+        if let Some(mut expected) = self.body()? {
             let body =
                 json::parse(got.body.as_bytes(), &Limits::default()).context("the body is not JSON")?;
+            if stage.phase == Phase::Ambient {
+                expected = of_same_namespaces(expected, &body);
+            }
             found.extend(trees(&expected, &body));
         } else if self
             .expected
@@ -314,6 +335,22 @@ fn resource(expected: &Node, got: &canopus_proto::Any) -> anyhow::Result<Vec<Dif
     Ok(text.filter(|text| *text != body).map(|text| Difference::new("", text, body)).into_iter().collect())
 }
 
+/// What was recorded of the namespaces that there are here: others of that process had objects that nobody kept.
+fn of_same_namespaces(recorded: Node, got: &Node) -> Node {
+    let Value::Map(lists) = recorded.value else { return recorded };
+    let mut kept = Map::new();
+    for entry in lists.into_entries() {
+        let mut list = entry.node;
+        let here = got.get(&entry.key).and_then(Node::as_list).unwrap_or_default();
+        let namespace = |item: &Node| item.get("namespace").and_then(Node::as_str).map(str::to_owned);
+        if let Value::List(items) = &mut list.value {
+            items.retain(|item| here.iter().any(|here| namespace(here) == namespace(item)));
+        }
+        kept.insert(&entry.key, list);
+    }
+    Node { value: Value::Map(kept), at: recorded.at }
+}
+
 /// Where an answer differs from the recorded one.
 fn trees(expected: &Node, got: &Node) -> Vec<Difference> {
     if let Some(items) = outlines(expected) {
@@ -346,7 +383,8 @@ fn outlined(expected: &[Node], got: &Node) -> Vec<Difference> {
 
 /// Lists that come from maps of Go's, or from the order in which a cluster's controllers happened to write.
 fn unordered() -> Vec<String> {
-    let mut lists: Vec<String> = ["", "/configs", "/clients"].map(str::to_owned).into();
+    let mut lists: Vec<String> =
+        ["", "/configs", "/clients", "/workloads", "/services", "/policies"].map(str::to_owned).into();
     for name in [
         "dynamicActiveClusters",
         "dynamicListeners",

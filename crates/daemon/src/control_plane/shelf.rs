@@ -21,6 +21,7 @@ use canopus_xds::types::{self, Types};
 use canopus_xds::{Change, Interest, ResourceSet, SetPool};
 use parking_lot::Mutex;
 
+use crate::objects::{self, Served};
 use crate::push::{Beacon, Dispatcher, Light};
 
 /// Watched results of one type, and the resources they add up to.
@@ -68,6 +69,7 @@ impl Key {
             types::CLUSTER | types::ENDPOINT | types::ROUTE | types::SECRET | types::EXTENSION => {
                 (shared(), names())
             }
+            _ if objects::is_served(type_url) => (Audience::Everyone, None),
             _ => return None,
         };
         Some(Self { type_url: type_url.into(), audience, names })
@@ -80,7 +82,8 @@ impl Key {
             Audience::Everyone => match &*self.type_url {
                 types::ADDRESS => Box::new(Several(vec![engine.watch::<Addresses>(())])),
                 types::WORKLOAD => Box::new(Several(vec![engine.watch::<Workloads>(())])),
-                _ => Box::new(Several(vec![engine.watch::<Authorizations>(())])),
+                types::AUTHORIZATION => Box::new(Several(vec![engine.watch::<Authorizations>(())])),
+                objects => Box::new(Several(vec![engine.watch::<Served>(objects.into())])),
             },
             Audience::Node(node) => {
                 let form = if *self.type_url == *types::WORKLOAD { Form::Workload } else { Form::Address };

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_api::istio::{AuthorizationPolicy, Telemetry};
-use canopus_api::registry::Category;
 use canopus_api::{Kind, Object, Typed};
 use canopus_engine::{Ctx, Query, QueryError};
 use canopus_mesh::attachment::{Claim, Subject};
@@ -18,6 +17,7 @@ use canopus_proto::json;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Debug, Question};
+use crate::objects::is_configuration;
 
 impl Debug {
     /// All configuration objects, as a cluster would show them.
@@ -67,10 +67,7 @@ impl Debug {
 
 /// The kinds users configure the mesh with.
 fn configuration_kinds() -> impl Iterator<Item = Kind> {
-    let configures = |kind: &Kind| {
-        matches!(kind.info().category, Category::Istio | Category::GatewayApi | Category::Inference)
-    };
-    Kind::ALL.iter().copied().filter(configures)
+    Kind::ALL.iter().copied().filter(|kind| is_configuration(*kind))
 }
 
 /// An object as a cluster would show it.

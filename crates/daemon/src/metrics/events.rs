@@ -1,13 +1,13 @@
 //! What comes from sources.
 
 use canopus_api::kube::EndpointSlice;
-use canopus_api::registry::Category;
 use canopus_api::{Kind, Object, ObjectKey};
 use canopus_engine::Engine;
 use canopus_mesh::world::{Objects, Origin};
 use canopus_sources::Update;
 
 use super::Metrics;
+use crate::objects::is_configuration;
 
 impl Metrics {
     /// Counts what an update is about to change in the world.
@@ -67,10 +67,6 @@ fn registry_names(kind: Kind) -> &'static [&'static str] {
         Kind::Service => &["Services"],
         _ => &[],
     }
-}
-
-fn is_configuration(kind: Kind) -> bool {
-    matches!(kind.info().category, Category::Istio | Category::GatewayApi | Category::Inference)
 }
 
 fn update_name(kind: Kind, event: &str) -> Option<&'static str> {

@@ -75,6 +75,16 @@ impl Client {
         Ok(Self { link: Link { mesh, client }, session, wishes: BTreeMap::new() })
     }
 
+    /// The name of its workload, by which it is asked for.
+    pub(crate) fn name(&self) -> &str {
+        &self.link.client.connection.proxy.id.id
+    }
+
+    /// Waits until its stream has to end.
+    pub(crate) async fn ended(&self) {
+        self.link.mesh.dismissed(&self.link.client).await;
+    }
+
     /// Subscribes to names of a type, and accepts or rejects what comes of it.
     pub(crate) fn follow(&mut self, type_url: &str, names: &[String], rejects: bool) -> anyhow::Result<()> {
         self.wishes.insert(type_url.to_owned(), (names.to_vec(), rejects));

@@ -46,12 +46,12 @@ impl World {
             corpus.documents(&directory.join("objects.yaml"))?.iter().map(Node::to_json).collect();
         let pods = corpus.document(&directory.join("pods.yaml"))?.to_json();
         let pods = pods["pods"].as_array().context("no pods")?.clone();
+        documents.extend(of_cluster());
         complete(&mut documents);
         let slices = slices(&documents, &pods);
         documents.extend(slices);
         documents.extend(pods.iter().map(pod));
         documents.push(certificate()?);
-        documents.extend(of_cluster());
         let mut objects = Vec::new();
         for (number, mut document) in (1..).zip(documents.into_iter().filter(is_read)) {
             identify(&mut document, number);
@@ -85,11 +85,20 @@ fn identify(document: &mut Json, number: u32) {
     }
 }
 
-/// What controllers of the cluster fill in.
+/// What the API server and controllers of the cluster fill in.
 fn complete(documents: &mut [Json]) {
-    for document in documents {
-        if document["kind"] == "Service" && document["spec"]["type"] == "LoadBalancer" {
+    for document in documents.iter_mut().filter(|document| document["kind"] == "Service") {
+        if document["spec"]["type"] == "LoadBalancer" {
             document["status"] = json!({"loadBalancer": {"ingress": [{"ip": EXTERNAL_ADDRESS}]}});
+        }
+        let Some(spec) = document["spec"].as_object_mut() else { continue };
+        spec.entry("ipFamilies").or_insert(json!(["IPv4"]));
+        spec.entry("ipFamilyPolicy").or_insert(json!("SingleStack"));
+        let ports = spec.get_mut("ports").and_then(Json::as_array_mut);
+        for port in ports.into_iter().flatten().filter_map(Json::as_object_mut) {
+            if let Some(number) = port.get("port").cloned() {
+                port.entry("targetPort").or_insert(number);
+            }
         }
     }
 }
@@ -128,7 +137,7 @@ fn of_cluster() -> Vec<Json> {
             "spec": {
                 "type": "ClusterIP",
                 "clusterIP": "10.117.0.1",
-                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6443}],
+                "ports": [{"name": "https", "port": 443, "protocol": "TCP", "targetPort": 6450}],
             },
         }),
         class("istio", "istio.io/gateway-controller", "The default Istio GatewayClass"),
