@@ -56,7 +56,9 @@ impl Applier {
                     let status = update.status;
                     tokio::task::block_in_place(|| self.apply(update, seen));
                     if status {
-                        self.dispatcher.set_sources(self.intake.world().status());
+                        let sources = self.intake.world().status();
+                        self.metrics.followed(&self.dispatcher.sources(), &sources);
+                        self.dispatcher.set_sources(sources);
                         self.release(grace_is_over);
                     }
                 }

@@ -15,12 +15,13 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use canopus_runtime::metrics::catalogue::{
-    CANOPUS_CHANGE_TO_ACK_SECONDS, CANOPUS_PUSH_RECIPIENTS_TOTAL, CANOPUS_PUSHES_TOTAL, PILOT_DEBOUNCE_TIME,
-    PILOT_INBOUND_UPDATES, PILOT_K8S_CFG_EVENTS, PILOT_K8S_ENDPOINTS_WITH_NO_PODS, PILOT_K8S_REG_EVENTS,
-    PILOT_PROXY_CONVERGENCE_TIME, PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS,
-    PILOT_PUSHCONTEXT_INIT_SECONDS, PILOT_TOTAL_XDS_INTERNAL_ERRORS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS,
-    PILOT_XDS_CDS_REJECT, PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT,
-    PILOT_XDS_RDS_REJECT, PILOT_XDS_SEND_TIME,
+    CANOPUS_CHANGE_TO_ACK_SECONDS, CANOPUS_PUSH_RECIPIENTS_TOTAL, CANOPUS_PUSHES_TOTAL,
+    CONTROLLER_SYNC_ERRORS_TOTAL, PILOT_DEBOUNCE_TIME, PILOT_INBOUND_UPDATES, PILOT_K8S_CFG_EVENTS,
+    PILOT_K8S_ENDPOINTS_WITH_NO_PODS, PILOT_K8S_REG_EVENTS, PILOT_PROXY_CONVERGENCE_TIME,
+    PILOT_PROXY_QUEUE_TIME, PILOT_PUSH_TRIGGERS, PILOT_PUSHCONTEXT_INIT_SECONDS,
+    PILOT_TOTAL_XDS_INTERNAL_ERRORS, PILOT_TOTAL_XDS_REJECTS, PILOT_XDS, PILOT_XDS_CDS_REJECT,
+    PILOT_XDS_EDS_REJECT, PILOT_XDS_EXPIRED_NONCE, PILOT_XDS_LDS_REJECT, PILOT_XDS_RDS_REJECT,
+    PILOT_XDS_SEND_TIME,
 };
 use canopus_runtime::metrics::{Counter, Family, Gauge, Histogram, Registry};
 use canopus_xds::{Code, SessionEvent, types};
@@ -57,6 +58,7 @@ pub struct Metrics {
     updates: Family<Counter, 1>,
     registry_events: Family<Counter, 2>,
     configuration_events: Family<Counter, 2>,
+    sync_errors: Family<Counter, 1>,
     change_to_ack: Histogram,
     batches: Family<Counter, 1>,
     recipients: Family<Counter, 1>,
@@ -109,6 +111,7 @@ impl Metrics {
             updates: registry.family(PILOT_INBOUND_UPDATES),
             registry_events: registry.family(PILOT_K8S_REG_EVENTS),
             configuration_events: registry.family(PILOT_K8S_CFG_EVENTS),
+            sync_errors: registry.family(CONTROLLER_SYNC_ERRORS_TOTAL),
             change_to_ack: registry.value(CANOPUS_CHANGE_TO_ACK_SECONDS),
             batches: registry.family(CANOPUS_PUSHES_TOTAL),
             recipients: registry.family(CANOPUS_PUSH_RECIPIENTS_TOTAL),

@@ -31,7 +31,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// What fifty Envoys may take together.
 const ENVOYS_MIB: u64 = 50 * 80;
 
-/// The objects of a team: a gateway of its own in front of two upstreams, which the whole mesh knows.
+/// What a team has besides its services: a gateway of its own in front of two of them.
 const TEAM: &str = "
 apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -41,30 +41,6 @@ spec:
   servers:
   - port: {number: GATEWAY_PORT, name: http, protocol: HTTP}
     hosts: [TEAM.example.com]
----
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: stable, namespace: TEAM}
-spec:
-  hosts: [stable.TEAM.internal]
-  location: MESH_EXTERNAL
-  resolution: STATIC
-  ports:
-  - {number: SERVICE_PORT, name: http, protocol: HTTP, targetPort: STABLE_PORT}
-  endpoints:
-  - address: 127.0.0.1
----
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: canary, namespace: TEAM}
-spec:
-  hosts: [canary.TEAM.internal]
-  location: MESH_EXTERNAL
-  resolution: STATIC
-  ports:
-  - {number: SERVICE_PORT, name: http, protocol: HTTP, targetPort: CANARY_PORT}
-  endpoints:
-  - address: 127.0.0.1
 ---
 apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -78,18 +54,18 @@ spec:
     - destination: {host: UPSTREAM.TEAM.internal}
 ";
 
-/// A service that comes and goes, for every proxy to see.
-const EXTRA: &str = "
+/// A service of a team, which the whole mesh knows.
+const SERVICE: &str = "
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
-metadata: {name: extra, namespace: TEAM}
+metadata: {name: NAME, namespace: TEAM}
 spec:
-  hosts: [extra.TEAM.internal]
+  hosts: [NAME.TEAM.internal]
   location: MESH_EXTERNAL
   resolution: STATIC
   ports:
-  - {number: SERVICE_PORT, name: http, protocol: HTTP}
+  - {number: SERVICE_PORT, name: http, protocol: HTTP, targetPort: TARGET_PORT}
   endpoints:
   - address: 127.0.0.1
 ";
@@ -109,11 +85,15 @@ impl Team {
         let name = format!("team-{number}");
         let gateway = SocketAddr::from(([127, 0, 0, 1], free_port()?));
         let service = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-        let documents = format!("{TEAM}{EXTRA}")
+        let [stable, canary] = upstreams.each_ref().map(|upstream| upstream.address().port());
+        let mut documents = TEAM.to_owned();
+        // The last comes and goes.
+        for (name, port) in [("stable", stable), ("canary", canary), ("extra", service.port())] {
+            documents += &SERVICE.replace("NAME", name).replace("TARGET_PORT", &port.to_string());
+        }
+        let documents = documents
             .replace("GATEWAY_PORT", &gateway.port().to_string())
             .replace("SERVICE_PORT", &service.port().to_string())
-            .replace("STABLE_PORT", &upstreams[0].address().port().to_string())
-            .replace("CANARY_PORT", &upstreams[1].address().port().to_string())
             .replace("TEAM", &name);
         Ok(Self { name, gateway, service, documents })
     }

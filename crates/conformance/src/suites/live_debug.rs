@@ -100,12 +100,11 @@ impl Stage {
         let (first, others) = self.clients.split_first().context("nobody is connected")?;
         let path = format!("/debug/force_disconnect?proxyID={}", first.name());
         self.plane.get("GET", &path, LOOPBACK, None)?;
-        let ended = |client: &Client| self.plane.ends(client);
         let mut found = Vec::new();
-        if ended(first) != expected {
+        if first.is_over() != expected {
             found.push(Difference::new("/closed", expected, !expected));
         }
-        if others.iter().any(ended) {
+        if others.iter().any(Client::is_over) {
             found.push(Difference::new("/closed", "the stream of one proxy", "those of others too"));
         }
         Ok(found)

@@ -14,6 +14,7 @@ mod net;
 mod node;
 mod policy;
 mod protocol;
+mod quantity;
 mod row;
 mod stat_prefix;
 mod trust_domain;
@@ -56,6 +57,7 @@ fn check(table: &str, test: &str) -> Option<Check> {
         "labels" | "kube-labels" => labels::check(test),
         "protocol" | "kube-conversion" => protocol::check(test),
         "mesh" => mesh::check(test),
+        "inject-validate" => quantity::check(test),
         "net-ip" => net::check(test),
         "spiffe" | "credentials-resource" | "jwt-routing" => identity::check(test),
         "security" => policy::check(test),

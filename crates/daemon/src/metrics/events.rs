@@ -5,6 +5,7 @@ use canopus_api::{Kind, Object, ObjectKey};
 use canopus_engine::Engine;
 use canopus_mesh::world::{Objects, Origin};
 use canopus_sources::Update;
+use canopus_sources::status::{Phase, SourceStatus};
 
 use super::Metrics;
 use crate::objects::is_configuration;
@@ -34,6 +35,19 @@ impl Metrics {
         }
     }
 
+    /// Counts the parts of sources that cannot be followed, each time the reason is another than before.
+    pub(crate) fn followed(&self, before: &[SourceStatus], now: &[SourceStatus]) {
+        for status in now {
+            let known = before.iter().find(|known| known.source.name == status.source.name);
+            for part in &status.parts {
+                let same = known.is_some_and(|known| known.parts.contains(part));
+                if is_lost(&part.phase) && !same {
+                    self.sync_errors.with([&status.source.cluster]).inc();
+                }
+            }
+        }
+    }
+
     fn event(&self, kind: Kind, event: &str) {
         let kinds = registry_names(kind);
         for name in kinds {
@@ -46,6 +60,11 @@ impl Metrics {
             self.updates.with([update]).inc();
         }
     }
+}
+
+/// Whether a part was looked for and could not be read.
+fn is_lost(phase: &Phase) -> bool {
+    matches!(phase, Phase::Waiting { reason: Some(_) } | Phase::Stale { .. })
 }
 
 /// The pods that a slice says are behind its endpoints.

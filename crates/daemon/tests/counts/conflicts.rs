@@ -15,18 +15,9 @@ const GAUGES: [(&str, &str); 7] = [
     ("pilot_eds_no_instances", "1"),
 ];
 
-/// Two services that disagree on the protocol of the proxy's port, two that share a port without an address, one with a port
-/// twice, and two routes, and two rules, for one host.
+/// Beside [`MENDED`], a service that disagrees with it on the protocol of the proxy's port, two that share a port without an
+/// address, one with a port twice, and two routes, and two rules, for one host.
 const CONFLICTS: &str = "
-apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: inbound-http, namespace: demo}
-spec:
-  hosts: [http.demo]
-  location: MESH_INTERNAL
-  resolution: STATIC
-  ports: [{number: 80, name: http, protocol: HTTP, targetPort: 8080}]
-  endpoints: [{address: 10.0.0.1}]
 ---
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -83,7 +74,7 @@ metadata: {name: rule-again, namespace: demo}
 spec: {host: http.demo, subsets: [{name: v1, labels: {version: v2}}]}
 ";
 
-/// What is left when all of that is mended.
+/// What there is in any case.
 const MENDED: &str = "
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
@@ -98,7 +89,7 @@ spec:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn conflicts_are_counted_while_they_last_and_somebody_is_concerned() -> Result<()> {
-    let lab = Lab::open(CONFLICTS).await?;
+    let lab = Lab::open(&format!("{MENDED}{CONFLICTS}")).await?;
     let nobody =
         GAUGES.map(|(name, value)| (name, if name == "pilot_destrule_subsets" { value } else { "0" }));
     lab.counts_are(&nobody).await?;

@@ -136,3 +136,15 @@ data: {{tls.crt: {}, tls.key: {}}}
     client.abort();
     Ok(())
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_cannot_be_read_is_counted() -> Result<()> {
+    let errors = "controller_sync_errors_total{cluster=\"Kubernetes\"}";
+    let lab = Lab::open("").await?;
+    assert!(lab.mesh.metric(errors).await.is_err(), "everything can be read");
+    let (objects, elsewhere) = (lab.mesh.objects(), lab.mesh.objects().with_extension("gone"));
+    std::fs::rename(&objects, &elsewhere)?;
+    lab.counts_are(&[(errors, "1")]).await?;
+    std::fs::rename(&elsewhere, &objects)?;
+    Ok(())
+}

@@ -6,15 +6,16 @@ use canopus_base::tree::Limits;
 use canopus_daemon::push::{Cause, Stamp};
 use canopus_engine::Batch;
 use canopus_mesh::world::{Objects, Origin};
+use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::istio::mcp::v1alpha1::Resource;
 use canopus_proto::istio::networking::v1alpha3::VirtualService;
-use canopus_xds::client::{AdsStream, Update};
-use canopus_xds::session::{Protocol, Request};
-use tonic::metadata::MetadataMap;
+use canopus_xds::client::{AdsClient, Update};
+use canopus_xds::session::Protocol;
+use tokio::time::timeout;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use crate::{NODE, SHOP, Server, node, request};
+use crate::{NODE, PATIENCE, SHOP, Server};
 
 const READER: &str = "spiffe://cluster.local/ns/istio-system/sa/istiod";
 const READER_NODE: &str = "sidecar~10.0.0.2~reader.istio-system~istio-system.svc.cluster.local";
@@ -36,9 +37,18 @@ fn set(server: &Server, object: Object) {
     server.dispatcher.apply(batch, Cause::objects(Stamp::now(), [origin]));
 }
 
-async fn open(channel: Channel, id: &str) -> Result<AdsStream, Status> {
-    let first = Request { type_url: ROUTES.to_owned(), ..request(node(id)) };
-    AdsStream::open(channel, Protocol::Delta, MetadataMap::new(), first).await
+/// Somebody who wants all routes.
+fn reader(channel: Channel, id: &str) -> AdsClient {
+    let node = Node { id: id.to_owned(), ..Node::default() };
+    let mut client = AdsClient::new(channel, Protocol::Delta, node);
+    client.follower_mut().watch_everything(ROUTES);
+    client
+}
+
+async fn next(client: &mut AdsClient) -> Result<Update, Status> {
+    let next = timeout(PATIENCE, client.step()).await;
+    let next = next.unwrap_or_else(|_| Err(Status::deadline_exceeded("no answer")))?;
+    next.ok_or_else(|| Status::ok("the stream ended"))
 }
 
 /// The hosts of the only route.
@@ -53,12 +63,10 @@ fn hosts(update: &Update) -> Result<Vec<String>> {
 async fn objects_are_served_to_the_root_namespace_and_kept_up_to_date() -> Result<()> {
     let server = Server::start().await?;
     set(&server, route("one.example.com")?);
-    let mut stream = open(server.channel(&[READER]).await?, READER_NODE).await?;
-    let first = stream.next().await?.context("the stream ended")?;
-    assert_eq!(hosts(&first)?, ["one.example.com"]);
+    let mut client = reader(server.channel(&[READER]).await?, READER_NODE);
+    assert_eq!(hosts(&next(&mut client).await?)?, ["one.example.com"]);
     set(&server, route("other.example.com")?);
-    let next = stream.next().await?.context("the stream ended")?;
-    assert_eq!(hosts(&next)?, ["other.example.com"]);
+    assert_eq!(hosts(&next(&mut client).await?)?, ["other.example.com"]);
     Ok(())
 }
 
@@ -70,7 +78,7 @@ async fn objects_are_nobody_elses_business() -> Result<()> {
         (server.channel(&[SHOP]).await?, Code::PermissionDenied),
         (server.plain_channel().await?, Code::Unauthenticated),
     ] {
-        let refused = open(channel, NODE).await?.next().await.unwrap_err();
+        let refused = next(&mut reader(channel, NODE)).await.unwrap_err();
         assert_eq!(refused.code(), code, "{refused}");
     }
     server.serves_others().await

@@ -13,7 +13,7 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::rpc::Status;
 use canopus_xds::session::{Limits, Protocol, Request, Session, Wish};
 use canopus_xds::types::{self, Types};
-use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, Source};
+use canopus_xds::{Code, ControlPlane, Interest, Mailbox, Peer, Refusal, ResourceSet, Source};
 
 /// What a client rejects with.
 const REASON: &str = "Rejected by test: listener is bad";
@@ -21,6 +21,7 @@ const REASON: &str = "Rejected by test: listener is bad";
 /// A connected client; it leaves when this is dropped.
 pub(crate) struct Client {
     link: Link,
+    mailbox: Arc<Mailbox>,
     session: Session,
     /// The names it asks for of each type, and whether it rejects what it gets.
     wishes: BTreeMap<String, (Vec<String>, bool)>,
@@ -72,7 +73,7 @@ impl Client {
         mesh.admit(&mut peer).await?;
         let client = mesh.connect(&peer, node).await?;
         let session = Session::new(Protocol::Sotw, 1, Limits::default(), Arc::default());
-        Ok(Self { link: Link { mesh, client }, session, wishes: BTreeMap::new() })
+        Ok(Self { link: Link { mesh, client }, mailbox: peer.mailbox, session, wishes: BTreeMap::new() })
     }
 
     /// The name of its workload, by which it is asked for.
@@ -80,9 +81,9 @@ impl Client {
         &self.link.client.connection.proxy.id.id
     }
 
-    /// Waits until its stream has to end.
-    pub(crate) async fn ended(&self) {
-        self.link.mesh.dismissed(&self.link.client).await;
+    /// Whether its stream has to end.
+    pub(crate) fn is_over(&self) -> bool {
+        self.mailbox.is_over()
     }
 
     /// Subscribes to names of a type, and accepts or rejects what comes of it.

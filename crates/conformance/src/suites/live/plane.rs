@@ -171,18 +171,6 @@ impl Plane {
         }))
     }
 
-    /// Whether the stream of a client has to end, without waiting for it.
-    pub(crate) fn ends(&self, client: &Client) -> bool {
-        let now = std::future::ready(());
-        self.runtime.block_on(async {
-            tokio::select! {
-                biased;
-                () = client.ended() => true,
-                () = now => false,
-            }
-        })
-    }
-
     /// Sends an HTTP request to the admin port from an address.
     pub(crate) fn get(
         &self,
