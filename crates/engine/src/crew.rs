@@ -9,7 +9,7 @@ use crate::eval::{Asker, Resolved};
 use crate::stage::Stage;
 
 /// Evaluations that make up for starting a thread.
-const PER_THREAD: usize = if cfg!(test) { 1 } else { 16 };
+const PER_THREAD: usize = if cfg!(test) { 1 } else { 128 };
 
 /// The threads that evaluate. Helpers are started only as long as there are fewer than there should be: one that has to
 /// wait for its turn would be waited for.
