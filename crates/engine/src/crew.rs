@@ -111,7 +111,7 @@ impl Stage {
     pub(crate) fn get_all(&self, queries: &[Subject]) -> Vec<Resolved> {
         let _place = self.crew.join();
         self.on_site(|site| {
-            let resolve = |query: &Subject| self.resolve(query.id(), query, Asker::Outside(site));
+            let resolve = |query: &Subject| self.resolve(query, Asker::Outside(site));
             self.helped(queries, site, || queries.iter().map(resolve).collect())
         })
     }
@@ -135,7 +135,7 @@ impl Stage {
     }
 
     fn evaluate_outside(&self, query: &Subject) -> Resolved {
-        self.on_site(|site| self.resolve(query.id(), query, Asker::Outside(site)))
+        self.on_site(|site| self.resolve(query, Asker::Outside(site)))
     }
 
     fn help(&self, team: &Team) {

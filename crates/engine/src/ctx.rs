@@ -9,7 +9,7 @@ use crate::frame::Frame;
 use crate::intern::NodeId;
 use crate::stage::Stage;
 use crate::subject::{All, Bucket, Memo, Role, Value};
-use crate::value::{Failure, Outcome, typed};
+use crate::value::{Erased, Failure, Outcome, typed};
 use crate::{Input, Query, QueryError, Subject};
 
 /// A query's only window on the world; every answer it gives is recorded as a read of the query that asked.
@@ -57,7 +57,7 @@ impl<'a> Ctx<'a> {
     pub fn get_all<Q: Query>(&self, keys: &[Q::Key]) -> Vec<Arc<Q::Value>> {
         let intern = |key| self.stage.registry.intern::<Memo<Q>>(key);
         let queries: Vec<Subject> = keys.iter().map(intern).collect();
-        let resolve = |query: &Subject| self.resolve(query.id(), query.clone()).unwrap_or_else(abort);
+        let resolve = |query: &Subject| self.resolve(query.clone()).map_or_else(abort, typed);
         self.stage.helped(&queries, self.frame.site, || queries.iter().map(resolve).collect())
     }
 
@@ -71,24 +71,23 @@ impl<'a> Ctx<'a> {
     }
 
     fn record<R: Role>(&self, key: &R::Key) -> NodeId {
-        let interned = self.stage.registry.interned::<R>(key);
-        let id = interned.id();
-        self.frame.record(Subject(interned));
+        let subject = self.stage.registry.intern::<R>(key);
+        let id = subject.id();
+        self.frame.record(subject);
         id
     }
 
     fn resolve_key<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, Arc<Failure>> {
-        let interned = self.stage.registry.interned::<Memo<Q>>(key);
-        self.resolve(interned.id(), Subject(interned))
+        self.resolve(self.stage.registry.intern::<Memo<Q>>(key)).map(typed)
     }
 
-    fn resolve<V: Send + Sync + 'static>(&self, id: NodeId, query: Subject) -> Result<Arc<V>, Arc<Failure>> {
-        let resolved = self.stage.resolve(id, &query, Asker::Query(self.frame));
+    fn resolve(&self, query: Subject) -> Result<Erased, Arc<Failure>> {
+        let resolved = self.stage.resolve(&query, Asker::Query(self.frame));
         self.frame.add_hits(u64::from(resolved.hit));
         // Only now, so that it can be handed over: what is being read is no part of what has been.
         self.frame.record(query);
         match resolved.outcome {
-            Outcome::Value(value) => Ok(typed(value)),
+            Outcome::Value(value) => Ok(value),
             Outcome::Failure(failure) => {
                 if failure.cycle_of(self.frame.id()).is_some() {
                     // A second cycle is not looked for: the first one ends the query.

@@ -66,9 +66,9 @@ impl<'a> Asker<'a> {
 }
 
 impl Stage {
-    /// The result of a query, whose id is given apart as it is mostly all that is needed; evaluated here or awaited if
-    /// there is none yet.
-    pub(crate) fn resolve(&self, id: NodeId, subject: &Subject, asker: Asker<'_>) -> Resolved {
+    /// The result of a query; evaluated here or awaited if there is none yet.
+    pub(crate) fn resolve(&self, subject: &Subject, asker: Asker<'_>) -> Resolved {
+        let id = subject.id();
         let old = self.world.memo(id);
         if let Some(memo) = old.filter(|_| !self.marks.suspects(id)) {
             return Resolved::from_memo(memo);
@@ -159,12 +159,12 @@ impl Stage {
     fn read_holds(&self, frame: &Frame<'_>, read: NodeId) -> bool {
         let Some(node) = self.world.node(read) else { return false };
         frame.check(Some(read));
-        !self.resolve(read, &node.subject, Asker::Query(frame)).changed
+        !self.resolve(&node.subject, Asker::Query(frame)).changed
     }
 
     fn run(&self, frame: &Frame<'_>, old: Option<&Memo>) -> Done {
         let subject = &frame.job.subject;
-        let query = subject.0.as_query().expect("only queries are evaluated");
+        let query = subject.as_query().expect("only queries are evaluated");
         self.counters.add_evaluation(query.family(), subject.name());
         let ctx = Ctx::new(self, frame);
         let ran = catch_unwind(AssertUnwindSafe(|| {
@@ -227,7 +227,7 @@ fn failure_from(subject: &Subject, payload: Box<dyn Any + Send>) -> Arc<Failure>
 }
 
 fn panicked(subject: &Subject, message: String) -> Failure {
-    let key = guarded(|| format!("{:?}", subject.0.debug_key()));
+    let key = guarded(|| format!("{:?}", subject.0.key.debug_key()));
     Failure { error: QueryError::Panicked { query: subject.name(), key, message }, cycle: None }
 }
 

@@ -2,8 +2,11 @@
 //!
 //! A key has the same id for as long as anything refers to it: the world of any engine of the family, a running query or
 //! a [`Subject`]. When the last reference goes, the key is forgotten and its id used again.
+//!
+//! Every read of every query comes through here, so the work is done by code that all families share; of each family there
+//! is only what hashes, compares and clones its keys.
 
-use std::any::{Any, TypeId};
+use std::any::TypeId;
 use std::hash::{BuildHasher, BuildHasherDefault};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -14,8 +17,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use crate::subject::Role;
-use crate::typemap::TypeMap;
+use crate::subject::{AnyKey, Keyed, Role};
 use crate::{RootId, Subject};
 
 /// Names a key of any family.
@@ -23,27 +25,21 @@ use crate::{RootId, Subject};
 pub(crate) struct NodeId(pub(crate) u32);
 
 /// A key that has an id.
-pub(crate) struct Interned<R: Role> {
-    id: NodeId,
+pub(crate) struct Interned<K: ?Sized> {
+    pub(crate) id: NodeId,
     hash: u64,
-    key: R::Key,
-    home: Arc<Table<R>>,
+    home: Arc<Keys>,
+    pub(crate) key: K,
 }
 
-impl<R: Role> Interned<R> {
-    /// Two counters of the `Arc`, and the entry in the table at its usual load.
-    pub(crate) const FOOTPRINT: usize = size_of::<Self>() + 16 + 2 * size_of::<Entry<R>>();
-
-    pub(crate) fn id(&self) -> NodeId {
-        self.id
-    }
-
-    pub(crate) fn key(&self) -> &R::Key {
-        &self.key
+impl Interned<dyn AnyKey> {
+    /// Memory it takes, without what the key owns: two counters of the `Arc`, and the entry in the table at its usual load.
+    pub(crate) fn footprint(&self) -> usize {
+        size_of_val(self) + 16 + 2 * size_of::<Entry>()
     }
 }
 
-impl<R: Role> Drop for Interned<R> {
+impl<K: ?Sized> Drop for Interned<K> {
     fn drop(&mut self) {
         self.home.forget(self.hash, self.id);
     }
@@ -52,26 +48,26 @@ impl<R: Role> Drop for Interned<R> {
 /// The keys of an engine and its forks.
 #[derive(Default)]
 pub(crate) struct Registry {
-    /// An `Arc<Table<R>>` for each role `R`.
-    tables: TypeMap<Box<dyn Any + Send + Sync>>,
-    ids: Arc<Ids>,
+    keys: Arc<Keys>,
     roots: AtomicU64,
 }
 
 impl Registry {
     /// The subject for a key, new or known.
     pub(crate) fn intern<R: Role>(&self, key: &R::Key) -> Subject {
-        Subject(self.interned::<R>(key))
-    }
-
-    /// The subject for a key, new or known, by its type.
-    pub(crate) fn interned<R: Role>(&self, key: &R::Key) -> Arc<Interned<R>> {
-        Table::intern(self.table::<R>(), key)
+        let hash = hash_of::<R>(key);
+        let make = || {
+            // First, as it may panic and an id that is taken has to be given back.
+            let key = Keyed::<R>(key.clone());
+            let (id, home) = (self.keys.ids.take(), Arc::clone(&self.keys));
+            Subject(Arc::new(Interned { id, hash, home, key }))
+        };
+        self.keys.intern(hash, &|known| known.key_as::<R>() == Some(key), &make)
     }
 
     /// The subject for a key that something refers to.
     pub(crate) fn find<R: Role>(&self, key: &R::Key) -> Option<Subject> {
-        Some(Subject(self.table::<R>().find(key)?))
+        self.keys.find(hash_of::<R>(key), &|known| known.key_as::<R>() == Some(key))
     }
 
     /// A root id never given out before.
@@ -82,14 +78,8 @@ impl Registry {
     /// Keys that something refers to.
     #[cfg(test)]
     pub(crate) fn live(&self) -> usize {
-        let pool = self.ids.0.lock();
+        let pool = self.keys.ids.0.lock();
         pool.next as usize - pool.free.len()
-    }
-
-    fn table<R: Role>(&self) -> &Arc<Table<R>> {
-        let table =
-            self.tables.get_or_insert_with(TypeId::of::<R>(), || Box::new(Table::<R>::new(&self.ids)));
-        table.downcast_ref().expect("tables are kept by role")
     }
 }
 
@@ -118,45 +108,45 @@ impl Ids {
     }
 }
 
-const SHARDS: usize = 16;
+const SHARDS: usize = 64;
 
-/// The keys of one role.
-struct Table<R: Role> {
-    shards: [Mutex<HashTable<Entry<R>>>; SHARDS],
-    ids: Arc<Ids>,
+type Shard = Mutex<HashTable<Entry>>;
+
+/// The keys of all families.
+struct Keys {
+    shards: [Shard; SHARDS],
+    ids: Ids,
+}
+
+impl Default for Keys {
+    fn default() -> Self {
+        Self { shards: [const { Mutex::new(HashTable::new()) }; SHARDS], ids: Ids::default() }
+    }
 }
 
 /// A key something refers to, or one that is about to be forgotten.
-struct Entry<R: Role> {
+struct Entry {
     hash: u64,
     id: NodeId,
-    interned: Weak<Interned<R>>,
+    interned: Weak<Interned<dyn AnyKey>>,
 }
 
-impl<R: Role> Table<R> {
-    fn new(ids: &Arc<Ids>) -> Arc<Self> {
-        Arc::new(Self { shards: [const { Mutex::new(HashTable::new()) }; SHARDS], ids: Arc::clone(ids) })
-    }
-
-    fn find(&self, key: &R::Key) -> Option<Arc<Interned<R>>> {
-        let hash = hash_of(key);
-        let mut search = Search::new(hash, key);
+impl Keys {
+    fn find(&self, hash: u64, is_wanted: &dyn Fn(&Subject) -> bool) -> Option<Subject> {
+        let mut search = Search::new(hash, is_wanted);
         let found = self.shard(hash).lock().find(hash, |entry| search.matches(entry)).is_some();
         if found { search.held.pop() } else { None }
     }
 
-    fn intern(table: &Arc<Self>, key: &R::Key) -> Arc<Interned<R>> {
-        let hash = hash_of(key);
-        let mut search = Search::new(hash, key);
-        let mut shard = table.shard(hash).lock();
+    fn intern(&self, hash: u64, is_wanted: &dyn Fn(&Subject) -> bool, make: &dyn Fn() -> Subject) -> Subject {
+        let mut search = Search::new(hash, is_wanted);
+        let mut shard = self.shard(hash).lock();
         match shard.entry(hash, |entry| search.matches(entry), |entry| entry.hash) {
             hash_table::Entry::Occupied(_) => search.held.pop().expect("a match is held"),
             hash_table::Entry::Vacant(place) => {
-                let key = key.clone();
-                let id = table.ids.take();
-                let interned = Arc::new(Interned { id, hash, key, home: Arc::clone(table) });
-                place.insert(Entry { hash, id, interned: Arc::downgrade(&interned) });
-                interned
+                let subject = make();
+                place.insert(Entry { hash, id: subject.id(), interned: Arc::downgrade(&subject.0) });
+                subject
             }
         }
     }
@@ -174,7 +164,7 @@ impl<R: Role> Table<R> {
         self.ids.give_back(id);
     }
 
-    fn shard(&self, hash: u64) -> &Mutex<HashTable<Entry<R>>> {
+    fn shard(&self, hash: u64) -> &Shard {
         // Bits that the hash table itself does not look at first.
         &self.shards[(hash >> 40) as usize % SHARDS]
     }
@@ -182,29 +172,29 @@ impl<R: Role> Table<R> {
 
 /// Looks for a key among entries. Declared before the lock is taken, so that whatever it got hold of is let go after the
 /// lock is released: the last holder of a key takes that lock to forget it.
-struct Search<'a, R: Role> {
+struct Search<'a> {
     hash: u64,
-    key: &'a R::Key,
+    is_wanted: &'a dyn Fn(&Subject) -> bool,
     /// Every key with this hash so far; the one looked for is the last.
-    held: SmallVec<[Arc<Interned<R>>; 1]>,
+    held: SmallVec<[Subject; 1]>,
 }
 
-impl<'a, R: Role> Search<'a, R> {
-    fn new(hash: u64, key: &'a R::Key) -> Self {
-        Self { hash, key, held: SmallVec::new() }
+impl<'a> Search<'a> {
+    fn new(hash: u64, is_wanted: &'a dyn Fn(&Subject) -> bool) -> Self {
+        Self { hash, is_wanted, held: SmallVec::new() }
     }
 
-    fn matches(&mut self, entry: &Entry<R>) -> bool {
+    fn matches(&mut self, entry: &Entry) -> bool {
         if entry.hash != self.hash {
             return false;
         }
         let Some(interned) = entry.interned.upgrade() else { return false };
         // Kept before it is compared: the comparison is not ours and may panic.
-        self.held.push(interned);
-        self.held.last().is_some_and(|interned| interned.key == *self.key)
+        self.held.push(Subject(interned));
+        self.held.last().is_some_and(self.is_wanted)
     }
 }
 
-fn hash_of(key: &impl std::hash::Hash) -> u64 {
-    BuildHasherDefault::<FxHasher>::default().hash_one(key)
+fn hash_of<R: Role>(key: &R::Key) -> u64 {
+    BuildHasherDefault::<FxHasher>::default().hash_one((TypeId::of::<R>(), key))
 }

@@ -26,17 +26,17 @@ pub enum SubjectKind {
 ///
 /// Subjects of one engine and its forks are equal if they name the same thing.
 #[derive(Clone)]
-pub struct Subject(pub(crate) Arc<dyn AnySubject>);
+pub struct Subject(pub(crate) Arc<Interned<dyn AnyKey>>);
 
 impl Subject {
     /// The kind of thing this is.
     pub fn kind(&self) -> SubjectKind {
-        self.0.kind()
+        self.0.key.kind()
     }
 
     /// The `NAME` of the input or query family.
     pub fn name(&self) -> &'static str {
-        self.0.name()
+        self.0.key.name()
     }
 
     /// The key, if this is an input of family `I`.
@@ -55,11 +55,17 @@ impl Subject {
     }
 
     pub(crate) fn id(&self) -> NodeId {
-        self.0.id()
+        self.0.id
     }
 
     pub(crate) fn key_as<R: Role>(&self) -> Option<&R::Key> {
-        self.0.as_any().downcast_ref::<Interned<R>>().map(Interned::key)
+        let key: &dyn Any = &self.0.key;
+        key.downcast_ref::<Keyed<R>>().map(|Keyed(key)| key)
+    }
+
+    /// The way to run it, if this is a query.
+    pub(crate) fn as_query(&self) -> Option<&dyn AnyQuery> {
+        self.0.key.as_query()
     }
 }
 
@@ -75,8 +81,10 @@ impl Eq for Subject {}
 impl fmt::Display for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind() {
-            SubjectKind::Input | SubjectKind::Query => write!(f, "{}({:?})", self.name(), self.0.debug_key()),
-            SubjectKind::Members => write!(f, "{}[{:?}]", self.name(), self.0.debug_key()),
+            SubjectKind::Input | SubjectKind::Query => {
+                write!(f, "{}({:?})", self.name(), self.0.key.debug_key())
+            }
+            SubjectKind::Members => write!(f, "{}[{:?}]", self.name(), self.0.key.debug_key()),
             SubjectKind::Keys => write!(f, "{}[*]", self.name()),
         }
     }
@@ -95,7 +103,7 @@ pub(crate) trait Role: Sized + 'static {
     const NAME: &'static str;
 
     /// The way to run it, for families of queries.
-    fn as_query(_: &Interned<Self>) -> Option<&dyn AnyQuery> {
+    fn as_query(_: &Keyed<Self>) -> Option<&dyn AnyQuery> {
         None
     }
 }
@@ -132,27 +140,23 @@ impl<Q: Query> Role for Memo<Q> {
     const KIND: SubjectKind = SubjectKind::Query;
     const NAME: &'static str = Q::NAME;
 
-    fn as_query(interned: &Interned<Self>) -> Option<&dyn AnyQuery> {
-        Some(interned)
+    fn as_query(key: &Keyed<Self>) -> Option<&dyn AnyQuery> {
+        Some(key)
     }
 }
 
-/// An interned key of any family.
-pub(crate) trait AnySubject: Send + Sync {
-    fn id(&self) -> NodeId;
+/// A key and what it is a key of.
+pub(crate) struct Keyed<R: Role>(pub(crate) R::Key);
+
+/// A key of any family.
+pub(crate) trait AnyKey: Any + Send + Sync {
     fn kind(&self) -> SubjectKind;
     fn name(&self) -> &'static str;
     fn debug_key(&self) -> &dyn fmt::Debug;
-    fn as_any(&self) -> &dyn Any;
     fn as_query(&self) -> Option<&dyn AnyQuery>;
-    /// Memory the interned key takes, without what the key owns.
-    fn footprint(&self) -> usize;
 }
 
-impl<R: Role> AnySubject for Interned<R> {
-    fn id(&self) -> NodeId {
-        self.id()
-    }
+impl<R: Role> AnyKey for Keyed<R> {
     fn kind(&self) -> SubjectKind {
         R::KIND
     }
@@ -160,20 +164,14 @@ impl<R: Role> AnySubject for Interned<R> {
         R::NAME
     }
     fn debug_key(&self) -> &dyn fmt::Debug {
-        self.key()
-    }
-    fn as_any(&self) -> &dyn Any {
-        self
+        &self.0
     }
     fn as_query(&self) -> Option<&dyn AnyQuery> {
         R::as_query(self)
     }
-    fn footprint(&self) -> usize {
-        Self::FOOTPRINT
-    }
 }
 
-/// An interned query of any family.
+/// The key of a query of any family.
 pub(crate) trait AnyQuery {
     fn family(&self) -> TypeId;
     fn run(&self, ctx: &Ctx<'_>) -> Erased;
@@ -182,12 +180,12 @@ pub(crate) trait AnyQuery {
     fn value_size(&self) -> usize;
 }
 
-impl<Q: Query> AnyQuery for Interned<Memo<Q>> {
+impl<Q: Query> AnyQuery for Keyed<Memo<Q>> {
     fn family(&self) -> TypeId {
         TypeId::of::<Q>()
     }
     fn run(&self, ctx: &Ctx<'_>) -> Erased {
-        Arc::new(Q::run(ctx, self.key()))
+        Arc::new(Q::run(ctx, &self.0))
     }
     fn unchanged(&self, old: &Erased, new: &Erased) -> bool {
         let (old, new) = (old.downcast_ref::<Q::Value>(), new.downcast_ref::<Q::Value>());

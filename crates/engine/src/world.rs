@@ -150,7 +150,7 @@ impl Node {
     pub(crate) fn footprint(&self) -> usize {
         // Counters of the node's `Arc`, and its places in the maps at their usual load.
         let node = size_of::<Self>() + 16 + 12 + size_of::<IdSet>();
-        let value = self.subject.0.as_query().map_or(0, |query| query.value_size() + 16);
+        let value = self.subject.as_query().map_or(0, |query| query.value_size() + 16);
         node + value + self.subject.0.footprint()
     }
 }
