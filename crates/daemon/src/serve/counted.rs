@@ -21,7 +21,8 @@ pub(super) fn requests(call: &Arc<Call>, body: Body) -> Body {
     Body::new(Requests { body, messages: Messages::default(), call: Arc::clone(call) })
 }
 
-/// A call until it ends. If this is dropped before, nobody waits for the end any more.
+/// A call until it ends. If this is dropped before, nobody waits for the end any more, or whoever answers has panicked.
+#[derive(Default)]
 pub(super) struct Open(Option<Arc<Call>>);
 
 impl Open {
@@ -47,7 +48,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        self.end(Code::Cancelled);
+        self.end(if std::thread::panicking() { Code::Internal } else { Code::Cancelled });
     }
 }
 
@@ -98,7 +99,11 @@ impl HttpBody for Responses {
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         let Self { body, messages, open } = self.get_mut();
-        let polled = ready!(Pin::new(body).poll_frame(cx));
+        // What is on the way when the body panics is dropped, and the call ends.
+        let kept = std::mem::take(open);
+        let polled = Pin::new(body).poll_frame(cx);
+        *open = kept;
+        let polled = ready!(polled);
         match &polled {
             Some(Ok(frame)) => {
                 if let (Some(bytes), Some(call)) = (frame.data_ref(), &open.0) {
@@ -161,10 +166,43 @@ impl Messages {
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::task::Waker;
 
+    use canopus_runtime::metrics::Registry;
     use proptest::prelude::*;
 
     use super::*;
+    use crate::metrics::CallMetrics;
+
+    struct Broken;
+
+    impl HttpBody for Broken {
+        type Data = Bytes;
+        type Error = Status;
+
+        fn poll_frame(
+            self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+            panic!("it is broken");
+        }
+    }
+
+    #[test]
+    fn call_whose_body_panics_ends_as_an_internal_error() {
+        let registry = Registry::new();
+        let call = Arc::new(CallMetrics::new(&registry)).begin("/grpc.health.v1.Health/Watch").unwrap();
+        let mut body = Open::new(Arc::new(call)).answered(Response::new(Body::new(Broken))).into_body();
+        let poll = || Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(catch_unwind(AssertUnwindSafe(poll)).is_err());
+        drop(body);
+        let counted = registry.encode();
+        let handled: Vec<&str> =
+            counted.lines().filter(|line| line.starts_with("grpc_server_handled_total")).collect();
+        assert_eq!(handled.len(), 1, "{handled:?}");
+        assert!(handled[0].contains("grpc_code=\"Internal\"") && handled[0].ends_with(" 1"), "{handled:?}");
+    }
 
     proptest! {
         #[test]

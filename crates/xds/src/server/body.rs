@@ -119,7 +119,8 @@ impl Body for StreamBody {
     }
 }
 
-fn trailers(result: Result<(), Status>) -> Result<HeaderMap, Status> {
+/// What a stream that ends like this ends with.
+pub(super) fn trailers(result: Result<(), Status>) -> Result<HeaderMap, Status> {
     let mut trailers = HeaderMap::new();
     let status = result.err().unwrap_or_else(|| Status::ok(""));
     status.add_header(&mut trailers)?;

@@ -3,13 +3,16 @@
 //! A push concerns every connection, and each does very little for it. What that costs is mostly the way to the place
 //! where it is done, so there is one task for a connection, its timers and all of its calls, and it looks only at what was
 //! woken.
+//!
+//! Calls share the task and nothing else: one that panics ends alone.
 
 mod call;
+mod guard;
 mod latch;
 mod link;
 
 use std::convert::Infallible;
-use std::fmt::Display;
+use std::fmt::{Debug, Display};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -27,10 +30,11 @@ use tokio_stream::{Stream, StreamExt as _};
 use tonic::body::Body;
 use tonic::transport::server::Connected;
 use tower_service::Service;
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::Options;
 use call::Received;
+use guard::{Guarded, Panicked};
 use latch::{Latch, Part};
 use link::Link;
 
@@ -52,10 +56,13 @@ const SEND_BUFFER: usize = 400 * 1024;
 /// The longest headers, in bytes.
 const HEADERS: u32 = 16 * 1024;
 
-/// A connection.
-pub trait Transport: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static {}
+/// A connection, and what it tells of who is at the far end.
+pub trait Transport: AsyncRead + AsyncWrite + Connected<ConnectInfo: Debug> + Unpin + Send + 'static {}
 
-impl<IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static> Transport for IO {}
+impl<IO> Transport for IO where
+    IO: AsyncRead + AsyncWrite + Connected<ConnectInfo: Debug> + Unpin + Send + 'static
+{
+}
 
 /// What answers requests.
 pub trait Answers:
@@ -133,7 +140,9 @@ async fn serve(
             let Some(due) = latch.take() else { return Poll::Pending };
             if due.has(Part::Calls) {
                 let cx = &mut Context::from_waker(&called);
-                while let Poll::Ready(Some(())) = Pin::new(&mut calls).poll_next(cx) {}
+                while let Poll::Ready(Some((method, ended))) = Pin::new(&mut calls).poll_next(cx) {
+                    report(method, ended, &caller);
+                }
             }
             if due.has(Part::Limits) {
                 let cx = &mut Context::from_waker(&limited);
@@ -153,7 +162,9 @@ async fn serve(
                     let (request, respond) = accepted?;
                     let mut request = request.map(|body| Body::new(Received::new(body)));
                     request.extensions_mut().insert(caller.clone());
-                    calls.push(call::answer(service.call(request), respond));
+                    let method = Box::<str>::from(request.uri().path());
+                    let answering = Guarded::new(|| Box::pin(service.call(request)));
+                    calls.push(async { (method, call::answer(answering, respond).await) });
                     latch.ring(Part::Calls);
                 }
             }
@@ -163,6 +174,13 @@ async fn serve(
         Poll::Pending
     })
     .await
+}
+
+/// Tells the log of a call that did not end as it should.
+fn report(method: Box<str>, ended: Result<(), Panicked>, caller: &impl Debug) {
+    if ended.is_err() {
+        error!(%method, peer = ?caller, "a call has panicked and is ended; the connection goes on");
+    }
 }
 
 fn builder(options: &Options) -> h2::server::Builder {

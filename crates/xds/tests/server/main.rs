@@ -4,5 +4,6 @@
 mod abuse;
 mod conversation;
 mod ending;
+mod panic;
 mod pressure;
 mod toy;

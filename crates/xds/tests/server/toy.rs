@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use canopus_proto::Message;
@@ -15,7 +15,7 @@ use canopus_xds::server::{Options, serve};
 use canopus_xds::session::{Protocol, Request, Wish};
 use canopus_xds::types::{CLUSTER, ENDPOINT, Types};
 use canopus_xds::{
-    Code, ControlPlane, Interest, Mailboxes, Peer, Refusal, Resource, ResourceSet, SessionEvent,
+    Code, ControlPlane, Interest, Mailbox, Mailboxes, Peer, Refusal, Resource, ResourceSet, SessionEvent,
 };
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -27,6 +27,9 @@ use tonic::transport::{Channel, Endpoint};
 /// A type this control plane refuses to everybody.
 pub(crate) const FORBIDDEN: &str = "type.googleapis.com/foo.Bar";
 
+/// A type about which this control plane panics.
+pub(crate) const BROKEN: &str = "type.googleapis.com/foo.Broken";
+
 pub(crate) struct Toy {
     world: Mutex<BTreeMap<String, BTreeMap<String, Resource>>>,
     revision: AtomicU64,
@@ -34,6 +37,8 @@ pub(crate) struct Toy {
     pub(crate) connected: AtomicUsize,
     pub(crate) asked: AtomicUsize,
     pub(crate) events: Mutex<Vec<SessionEvent>>,
+    /// Where the streams come from, in the order of their arrival, and whatever is left of each.
+    pub(crate) streams: Mutex<Vec<(SocketAddr, Weak<Mailbox>)>>,
 }
 
 impl Toy {
@@ -45,6 +50,7 @@ impl Toy {
             connected: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             events: Mutex::default(),
+            streams: Mutex::default(),
         })
     }
 
@@ -102,6 +108,7 @@ impl ControlPlane for Toy {
             return Err(Refusal::new(Code::PermissionDenied, "authorization failed: not a 100% match"));
         }
         self.connected.fetch_add(1, Ordering::SeqCst);
+        self.streams.lock().extend(peer.address.map(|address| (address, Arc::downgrade(&peer.mailbox))));
         peer.mailbox.revise(self.revision.load(Ordering::SeqCst), Types::ALL);
         self.mailboxes.add(&peer.mailbox);
         Ok(Arc::new(node.id))
@@ -112,6 +119,7 @@ impl ControlPlane for Toy {
         if type_url == FORBIDDEN {
             return Err(Refusal::new(Code::PermissionDenied, "not this type"));
         }
+        assert_ne!(type_url, BROKEN, "hunter2");
         let world = self.world.lock();
         let all = world.get(type_url).into_iter().flat_map(BTreeMap::values);
         Ok(all.filter(|resource| interest.covers(&resource.name)).cloned().collect())

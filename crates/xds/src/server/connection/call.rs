@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,43 +13,72 @@ use http_body::{Body as _, Frame};
 use tonic::Status;
 use tonic::body::Body;
 
-/// Answers a request, unless the client gives up before.
-pub(super) async fn answer(
-    answering: impl Future<Output = Result<Response<Body>, Infallible>>,
+use super::super::body::trailers;
+use super::guard::{Guarded, Panicked};
+
+/// Answers a request, unless the client gives up before. What answers may panic, which is an error, and the client is told.
+pub(super) async fn answer<F>(
+    mut answering: Guarded<Pin<Box<F>>>,
     mut respond: SendResponse<Bytes>,
-) {
-    let mut answering = pin!(answering);
-    let response = poll_fn(|cx| {
+) -> Result<(), Panicked>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>>,
+{
+    let answered = poll_fn(|cx| {
         if respond.poll_reset(cx).is_ready() {
             return Poll::Ready(None);
         }
-        answering.as_mut().poll(cx).map(Some)
+        match answering.with(|answering| answering.as_mut().poll(cx)) {
+            Ok(answer) => answer.map(|Ok(response)| Some(Ok(response))),
+            Err(panicked) => Poll::Ready(Some(Err(panicked))),
+        }
     });
-    let Some(Ok(response)) = response.await else { return };
-    let (head, mut body) = response.into_parts();
-    let ends = body.is_end_stream();
-    let Ok(mut stream) = respond.send_response(Response::from_parts(head, ()), ends) else { return };
-    if !ends {
-        poll_fn(|cx| poll_send(&mut stream, &mut body, cx)).await;
+    let response = match answered.await {
+        Some(Ok(response)) => response,
+        Some(Err(panicked)) => {
+            // A client that is gone does not care, here and below.
+            let _ = respond.send_response(apology().into_http(), true);
+            return Err(panicked);
+        }
+        None => return Ok(()),
+    };
+    drop(answering);
+    let (head, body) = response.into_parts();
+    let mut body = Guarded::new(|| body);
+    // If it panics now, it has no more to say later.
+    let ends = body.with(|body| body.is_end_stream()).unwrap_or(false);
+    match respond.send_response(Response::from_parts(head, ()), ends) {
+        Ok(mut stream) if !ends => poll_fn(|cx| poll_send(&mut stream, &mut body, cx)).await,
+        _ => Ok(()),
     }
 }
 
 /// Sends the body of a response piece by piece, each when the client has room for it; ready when that has ended, well or not.
-fn poll_send(stream: &mut SendStream<Bytes>, body: &mut Body, cx: &mut Context<'_>) -> Poll<()> {
+fn poll_send(
+    stream: &mut SendStream<Bytes>,
+    body: &mut Guarded<Body>,
+    cx: &mut Context<'_>,
+) -> Poll<Result<(), Panicked>> {
     loop {
         if !ready!(poll_room(stream, cx)) {
-            return Poll::Ready(());
+            return Poll::Ready(Ok(()));
         }
-        let frame = match ready!(Pin::new(&mut *body).poll_frame(cx)) {
+        let polled = match body.with(|body| Pin::new(body).poll_frame(cx)) {
+            Ok(polled) => ready!(polled),
+            Err(panicked) => {
+                let _ = stream.send_trailers(trailers(Err(apology())).unwrap_or_default());
+                return Poll::Ready(Err(panicked));
+            }
+        };
+        let frame = match polled {
             Some(Ok(frame)) => frame,
             Some(Err(_)) => {
                 stream.send_reset(Reason::INTERNAL_ERROR);
-                return Poll::Ready(());
+                return Poll::Ready(Ok(()));
             }
             None => {
-                // A client that is gone does not care.
                 let _ = stream.send_data(Bytes::new(), true);
-                return Poll::Ready(());
+                return Poll::Ready(Ok(()));
             }
         };
         let sent = match frame.into_data() {
@@ -57,13 +86,18 @@ fn poll_send(stream: &mut SendStream<Bytes>, body: &mut Body, cx: &mut Context<'
             Err(frame) => {
                 let trailers = frame.into_trailers().unwrap_or_default();
                 let _ = stream.send_trailers(trailers);
-                return Poll::Ready(());
+                return Poll::Ready(Ok(()));
             }
         };
         if sent.is_err() {
-            return Poll::Ready(());
+            return Poll::Ready(Ok(()));
         }
     }
+}
+
+/// What a client is told after a panic, which is nothing of what the server was doing.
+fn apology() -> Status {
+    Status::internal("internal error")
 }
 
 /// Waits until the client can take something; whether it still wants it.
