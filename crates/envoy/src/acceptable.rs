@@ -8,8 +8,8 @@ mod keys;
 use std::collections::BTreeSet;
 
 use canopus_mesh::proxy::View;
+use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
-use canopus_proto::envoy::config::listener::v3::FilterChain;
 use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RouteMatch};
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::JwtAuthentication;
 use canopus_proto::envoy::extensions::filters::http::jwt_authn::v3::jwt_provider::JwksSourceSpecifier;
@@ -18,24 +18,32 @@ use canopus_proto::envoy::r#type::matcher::v3::value_matcher::MatchPattern as Va
 use canopus_proto::envoy::r#type::matcher::v3::{
     RegexMatcher, StringMatcher, ValueMatcher, list_matcher::MatchPattern as ListPattern,
 };
-use canopus_proto::{Any, Message};
 
 use crate::jwt::UNKNOWN_KEYS;
+use crate::listener::draft::Match;
 
 /// Whether resources of this view are repaired.
 fn applies(view: &View) -> bool {
     view.extensions.is_some()
 }
 
-/// Of filter chains that match the same connections the first stays.
-pub(crate) fn distinct_chains(view: &View, chains: Vec<FilterChain>) -> Vec<FilterChain> {
-    if applies(view) { distinct(chains) } else { chains }
+/// Filter chains of which no two match the same connections: the first stays.
+pub(crate) struct DistinctChains {
+    /// What the chains so far match; `None` if they need not differ.
+    seen: Option<BTreeSet<Vec<u8>>>,
 }
 
-fn distinct(chains: Vec<FilterChain>) -> Vec<FilterChain> {
-    let mut seen = BTreeSet::new();
-    let matched = |chain: &FilterChain| chain.filter_chain_match.clone().unwrap_or_default().encode_to_vec();
-    chains.into_iter().filter(|chain| seen.insert(matched(chain))).collect()
+impl DistinctChains {
+    /// None yet.
+    pub(crate) fn new(view: &View) -> Self {
+        Self { seen: applies(view).then(BTreeSet::new) }
+    }
+
+    /// Whether a chain that matches these connections can be one of them.
+    pub(crate) fn admits(&mut self, matched: Option<&Match<'_>>) -> bool {
+        let matched = || matched.map(Match::encode).unwrap_or_default();
+        self.seen.as_mut().is_none_or(|seen| seen.insert(matched()))
+    }
 }
 
 /// Makes every condition of a route mean something.

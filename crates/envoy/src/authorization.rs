@@ -14,13 +14,14 @@ pub mod rule;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::attachment::Protected;
 use canopus_mesh::authorization::PoliciesOf;
 use canopus_mesh::service::Service;
 use canopus_proto::Any;
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use canopus_runtime::flags::ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES;
 
@@ -109,9 +110,7 @@ pub(crate) fn on_requests(env: &Env<'_>, stage: Stage, class: Class, tunnelled: 
         return Vec::new();
     }
     let peer = peer(env, stage, tunnelled);
-    let guard = Guard { protected: env.protected(), stage, peer, layer: Layer::Http };
-    let filters = env.ctx.get::<AuthorizationFilters>(&guard);
-    filters.iter().map(|built| http::typed(built.name, built.config.clone())).collect()
+    on_layer_of_requests(env, Guard { protected: env.protected(), stage, peer, layer: Layer::Http })
 }
 
 /// The filters on requests that open tunnels, where policies of the workload count besides those of what it stands in
@@ -121,28 +120,39 @@ pub(crate) fn on_tunnels(env: &Env<'_>) -> Vec<HttpFilter> {
         return Vec::new();
     }
     let protected = Protected::of(env.view).as_workload();
-    let guard = Guard { protected, stage: Stage::Own, peer: Peer::Certificate, layer: Layer::TunnelledTcp };
-    let filters = env.ctx.get::<AuthorizationFilters>(&guard);
-    filters.iter().map(|built| http::typed(built.name, built.config.clone())).collect()
+    let (stage, peer) = (Stage::Own, Peer::Certificate);
+    on_layer_of_requests(env, Guard { protected, stage, peer, layer: Layer::TunnelledTcp })
 }
 
-/// The filters on connections. Where they are sent, policies are enforced only for a `service` of their own.
+fn on_layer_of_requests(env: &Env<'_>, guard: Guard) -> Vec<HttpFilter> {
+    filters(env, &guard).iter().map(|built| http::typed(built.name, built.config.clone())).collect()
+}
+
+/// Adds the filters on connections. Where they are sent, policies are enforced only for a `service` of their own.
 pub(crate) fn on_connections(
+    all: &mut network::Filters,
     env: &Env<'_>,
+    (class, tunnelled): (Class, bool),
     stage: Stage,
-    class: Class,
     service: Option<&Service>,
-    tunnelled: bool,
-) -> Vec<Filter> {
-    let protected = env.protected();
+) {
     let protected = match service {
-        Some(service) => protected.with_service(service),
-        None if class == Class::Outbound => return Vec::new(),
-        None => protected,
+        Some(service) => env.protected().with_service(service),
+        None if class == Class::Outbound => return,
+        None => env.protected(),
     };
     let guard = Guard { protected, stage, peer: peer(env, stage, tunnelled), layer: Layer::Tcp };
-    let filters = env.ctx.get::<AuthorizationFilters>(&guard);
-    filters.iter().map(|built| network::typed(built.name, built.config.clone())).collect()
+    filters(env, &guard).iter().for_each(|built| all.add_packed(built.name, &built.config));
+}
+
+/// The filters at a guarded place, which mostly has no policies.
+fn filters(env: &Env<'_>, guard: &Guard) -> Arc<Vec<Built>> {
+    let policies = env.ctx.get::<PoliciesOf>(&guard.protected);
+    let wanted = match guard.stage {
+        Stage::Custom => !policies.custom.is_empty(),
+        Stage::Own => [&policies.deny, &policies.allow, &policies.audit].iter().any(|list| !list.is_empty()),
+    };
+    if wanted { env.ctx.get::<AuthorizationFilters>(guard) } else { Arc::default() }
 }
 
 fn peer(env: &Env<'_>, stage: Stage, tunnelled: bool) -> Peer {

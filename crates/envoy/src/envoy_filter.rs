@@ -27,7 +27,7 @@ use canopus_proto::resource::Resource;
 pub(crate) use cluster::{clusters, shared_clusters};
 pub use effect::{Count, Effects, PatchId};
 pub(crate) use extension::extension;
-pub(crate) use listener::listeners;
+pub(crate) use listener::{listeners, touch_listeners};
 pub use report::{Outcome, PatchReport, Report};
 pub(crate) use route::{table, touch_tables};
 

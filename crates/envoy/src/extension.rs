@@ -28,7 +28,7 @@ use canopus_proto::resource::Resource;
 use canopus_proto::{Any, Name};
 
 use crate::env::{Class, Env};
-use crate::{envoy_filter, http, names, telemetry};
+use crate::{envoy_filter, http, names, network, telemetry};
 
 /// What the names of extensions begin with.
 const PREFIX: &str = "extensions.istio.io/trafficextension/";
@@ -102,21 +102,22 @@ impl Placed {
         self.of(phases).map(|extension| http_filter(extension)).collect()
     }
 
-    /// The network filters of these phases.
-    pub(crate) fn network_filters(&self, phases: &[Phase]) -> Vec<Filter> {
-        let discovered = |extension: &Arc<Extension>| Filter {
-            name: resource_name(extension),
-            config_type: Some(filter::ConfigType::ConfigDiscovery(discovered([
-                NetworkWasm::type_url(),
-                NetworkRbac::type_url(),
-            ]))),
-        };
-        self.of(phases).map(discovered).collect()
+    /// Adds the network filters of these phases.
+    pub(crate) fn on_connections(&self, filters: &mut network::Filters, phases: &[Phase]) {
+        for extension in self.of(phases) {
+            let types = [NetworkWasm::type_url(), NetworkRbac::type_url()];
+            filters.push(&Filter {
+                name: resource_name(extension),
+                config_type: Some(filter::ConfigType::ConfigDiscovery(discovered(types))),
+            });
+        }
     }
 
     /// The network filters of all phases, where nothing stands between them.
-    pub(crate) fn all_network_filters(&self) -> Vec<Filter> {
-        self.network_filters(&PHASES)
+    pub(crate) fn all_on_connections(&self) -> network::Filters {
+        let mut filters = network::Filters::default();
+        self.on_connections(&mut filters, &PHASES);
+        filters
     }
 }
 

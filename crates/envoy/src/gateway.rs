@@ -17,7 +17,6 @@ use canopus_mesh::gateway::{Merged, PortServers};
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
-use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::resource::Resource;
 
 use crate::cluster::hbone::crosses_networks;
@@ -57,17 +56,13 @@ impl Query for GatewayListeners {
         drafts.retain(|_, draft| !draft.chains.is_empty());
         let crosses = !drafts.is_empty() && crosses_networks(&env);
         let tunnels = crosses.then(|| originate_double(&env)).into_iter().flatten();
-        drafts
-            .into_values()
-            .map(|draft| draft.build(&env))
-            .chain(tunnels)
-            .map(|built| Resource::encode(built.name.as_str(), &built))
-            .collect()
+        let built = drafts.into_values().map(|draft| draft.build(&env, TrafficDirection::Outbound));
+        built.chain(tunnels).collect()
     }
 }
 
 /// The listeners of a gateway between networks for TLS that it passes through, beside those of tunnels.
-pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Listener> {
+pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Resource> {
     let merged = env.ctx.get::<Merged>(env.view);
     let site = Site::new(env, &merged);
     let mut drafts: BTreeMap<String, Draft> = BTreeMap::new();
@@ -78,9 +73,7 @@ pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Listener> {
         drafts.entry(draft.name()).or_insert(draft).chains.extend(chains);
     }
     drafts.retain(|_, draft| !draft.chains.is_empty());
-    let direction = TrafficDirection::Inbound as i32;
-    let built = drafts.into_values().map(|draft| draft.build(env));
-    built.map(|listener| Listener { traffic_direction: direction, ..listener }).collect()
+    drafts.into_values().map(|draft| draft.build(env, TrafficDirection::Inbound)).collect()
 }
 
 /// Ports that the proxy has no right to open are left out: trying would fail the whole update.

@@ -6,28 +6,35 @@ pub(crate) mod settings;
 
 mod shared;
 
+use std::sync::LazyLock;
+
 use canopus_base::protocol::Protocol;
 use canopus_mesh::service::Service;
-use canopus_proto::envoy::config::core::v3::Http1ProtocolOptions;
-use canopus_proto::envoy::config::listener::v3::{Filter, filter::ConfigType};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::CodecType;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, Rds,
 };
-use canopus_proto::{Any, type_url};
+use canopus_proto::{Message, type_url};
 use canopus_runtime::flags::PILOT_HTTP10;
 
 use crate::env::{Class, Env};
 use crate::names;
+use crate::network::Filters;
 use crate::pieces::Pieces;
 use crate::route_config::Table;
+use headers::CertDetails;
 use shared::Shared;
+
+const NAME: &str = "envoy.filters.network.http_connection_manager";
 
 /// The fields of a connection manager that are its own.
 mod field {
+    pub(super) const CODEC_TYPE: u32 = 1;
     pub(super) const STAT_PREFIX: u32 = 2;
     pub(super) const RDS: u32 = 3;
     pub(super) const ROUTE_CONFIG: u32 = 4;
+    /// The second field of what names a route table.
+    pub(super) const ROUTE_CONFIG_NAME: u32 = 2;
 }
 
 /// Room for what is usually a manager's own.
@@ -37,8 +44,8 @@ const OWN_SIZE: usize = 1024;
 pub(crate) struct Manager<'a> {
     /// The side of the connection it is on.
     pub(crate) class: Class,
-    /// What is particular to its listener; the rest is filled in.
-    pub(crate) base: HttpConnectionManager,
+    /// What is particular to its listener.
+    pub(crate) particulars: Particulars,
     /// The prefix of its statistics, with the semicolon it ends in.
     pub(crate) stat_prefix: String,
     /// Where its routes come from.
@@ -61,6 +68,36 @@ pub(crate) struct Manager<'a> {
     pub(crate) port: u32,
 }
 
+/// What a listener wants of its connection manager beyond what all have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Particulars {
+    /// What HTTP/1 clients may do beyond what is usual; `None` if nothing is said about it.
+    pub(crate) http1: Option<Http1>,
+    /// Whether options of HTTP/2 are there, though they say nothing.
+    pub(crate) http2: bool,
+    /// The value of the `server` header; Envoy's own if empty.
+    pub(crate) server_name: String,
+    /// What is done with the `server` header of the upstream.
+    pub(crate) server_transformation: i32,
+    /// Whether requests get an id; Envoy's default if not said.
+    pub(crate) generate_request_id: Option<bool>,
+    /// What is done with the client certificate's header.
+    pub(crate) forwarded_client_cert: i32,
+    /// What of the client's certificate is told.
+    pub(crate) client_cert_details: Option<CertDetails>,
+    /// How many proxies in front of this one are believed.
+    pub(crate) trusted_hops: u32,
+}
+
+/// What HTTP/1 clients may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Http1 {
+    /// Whether they may speak HTTP/1.0.
+    pub(crate) accepts_http10: bool,
+    /// Whether they may ask for absolute URLs, as of a forward proxy.
+    pub(crate) allows_absolute_urls: bool,
+}
+
 /// Where a connection manager gets its routes from.
 pub(crate) enum Routes {
     /// A route table of this name, asked for on the same stream.
@@ -74,7 +111,7 @@ impl Manager<'_> {
     pub(crate) fn new(class: Class, stat_prefix: &str, routes: Routes) -> Self {
         Self {
             class,
-            base: HttpConnectionManager::default(),
+            particulars: Particulars::default(),
             stat_prefix: names::stat_name(stat_prefix),
             routes,
             protocol: Protocol::Http,
@@ -88,39 +125,38 @@ impl Manager<'_> {
         }
     }
 
-    /// The network filter that runs it.
-    pub(crate) fn filter(&self, env: &Env<'_>) -> Filter {
-        let config = Any { type_url: type_url::<HttpConnectionManager>(), value: self.encode(env).into() };
-        Filter {
-            name: "envoy.filters.network.http_connection_manager".into(),
-            config_type: Some(ConfigType::TypedConfig(config)),
-        }
+    /// Adds the network filter that runs it. All of its configuration but statistics and routes is shared with managers
+    /// like this one.
+    pub(crate) fn add_to(&self, filters: &mut Filters, env: &Env<'_>) {
+        let shared = env.ctx.get::<Shared>(&shared::Traits::of(env, self));
+        filters.reserve(shared.len() + OWN_SIZE);
+        filters.write(NAME, &type_url::<HttpConnectionManager>(), &|manager| {
+            self.write_own(manager);
+            manager.append(&shared);
+        });
     }
 
-    /// The whole configuration. All of it but statistics and routes is shared with managers like this one.
-    fn encode(&self, env: &Env<'_>) -> Vec<u8> {
-        let shared = env.ctx.get::<Shared>(&shared::Traits::of(env, self));
-        let mut manager = Pieces::with_capacity(shared.len() + OWN_SIZE);
+    fn write_own(&self, manager: &mut Pieces) {
         if self.http3 {
-            let codec_type = CodecType::Http3 as i32;
-            manager.fields(&HttpConnectionManager { codec_type, ..Default::default() });
+            manager.value(field::CODEC_TYPE, CodecType::Http3 as u32);
         }
         manager.text(field::STAT_PREFIX, &self.stat_prefix);
         match &self.routes {
-            Routes::Named(name) => {
-                let rds = Rds { config_source: Some(names::ads()), route_config_name: name.clone() };
-                manager.message(field::RDS, &rds);
-            }
-            Routes::Inline(table) => manager.body(field::ROUTE_CONFIG, &table.encode()),
+            Routes::Named(name) => manager.nested(field::RDS, |rds| {
+                static SOURCE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+                    Rds { config_source: Some(names::ads()), ..Default::default() }.encode_to_vec()
+                });
+                rds.append(&SOURCE);
+                rds.text(field::ROUTE_CONFIG_NAME, name);
+            }),
+            Routes::Inline(table) => manager.nested(field::ROUTE_CONFIG, |fields| table.write(fields)),
         }
-        manager.append(&shared);
-        manager.into_vec()
     }
 }
 
-/// HTTP/1 options of a proxy whose clients may speak HTTP/1.0; `None` if they may not.
-pub(crate) fn http10_options(env: &Env<'_>) -> Option<Http1ProtocolOptions> {
-    accepts_http10(env).then(|| Http1ProtocolOptions { accept_http_10: true, ..Default::default() })
+/// What HTTP/1 clients of a proxy may do that may speak HTTP/1.0; `None` if they may not.
+pub(crate) fn http10(env: &Env<'_>) -> Option<Http1> {
+    accepts_http10(env).then_some(Http1 { accepts_http10: true, allows_absolute_urls: false })
 }
 
 /// Whether the proxy takes HTTP/1.0 requests.

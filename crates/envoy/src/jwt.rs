@@ -46,9 +46,13 @@ pub(crate) fn filter(env: &Env<'_>, class: Class) -> Option<HttpFilter> {
     if class == Class::Outbound {
         return None;
     }
+    let protected = env.protected();
+    if env.ctx.get::<TokenRules>(&protected).is_empty() {
+        return None;
+    }
     // Routes of gateways may depend on claims; a sidecar has but one.
     let reroutes = env.view.kind != NodeKind::Sidecar;
-    let config = env.ctx.get::<TokenFilter>(&(env.protected(), reroutes));
+    let config = env.ctx.get::<TokenFilter>(&(protected, reroutes));
     config.as_ref().clone().map(|config| typed(NAME, acceptable::readable_keys(env.view, config)))
 }
 

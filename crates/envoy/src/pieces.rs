@@ -108,6 +108,11 @@ impl Pieces {
         });
     }
 
+    /// Makes room for so many more bytes.
+    pub(crate) fn reserve(&mut self, bytes: usize) {
+        self.0.reserve(bytes);
+    }
+
     /// How many bytes there are.
     pub(crate) fn len(&self) -> usize {
         self.0.len()

@@ -21,6 +21,7 @@ use canopus_proto::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::M
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::PILOT_SKIP_VALIDATE_TRUST_DOMAIN;
 
+use crate::pieces::Pieces;
 pub(crate) use compliance::enforce_compliance;
 pub(crate) use secret::{
     CA_SUFFIX, CREDENTIAL_CLUSTER, Credentials, agent_secret, file_secret, key_pair_name, roots_name,
@@ -28,6 +29,14 @@ pub(crate) use secret::{
 };
 pub(crate) use server::{ClientChecks, OwnCertificate, revoked_in, with_credentials, with_own_certificate};
 pub(crate) use terminate::context as terminating;
+
+/// The fields of a transport socket, and of a configuration of any type.
+mod field {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const TYPED_CONFIG: u32 = 3;
+    pub(super) const TYPE_URL: u32 = 1;
+    pub(super) const VALUE: u32 = 2;
+}
 
 /// The name of the socket that does TLS.
 pub(crate) const SOCKET: &str = "envoy.transport_sockets.tls";
@@ -60,6 +69,20 @@ pub(crate) mod alpn {
 /// A transport socket of any type.
 pub(crate) fn socket<M: Message + Name>(name: &str, config: &M) -> TransportSocket {
     TransportSocket { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
+}
+
+/// Adds the fields of a transport socket whose configuration is of a type and written in place.
+pub(crate) fn write_socket(
+    fields: &mut Pieces,
+    name: &str,
+    type_url: &str,
+    config: impl FnOnce(&mut Pieces),
+) {
+    fields.text(field::NAME, name);
+    fields.nested(field::TYPED_CONFIG, |any| {
+        any.text(field::TYPE_URL, type_url);
+        any.nested(field::VALUE, config);
+    });
 }
 
 /// A transport socket whose configuration is an encoded message of type `M`.

@@ -1,6 +1,5 @@
 use super::keys::are_usable;
 use super::*;
-use canopus_proto::envoy::config::listener::v3::FilterChainMatch;
 use canopus_proto::envoy::r#type::matcher::v3::{ListMatcher, OrMatcher};
 
 fn text() -> ValueMatcher {
@@ -33,15 +32,9 @@ fn claim_without_a_text_becomes_one_with_any_text_wherever_it_stands() {
 
 #[test]
 fn first_of_chains_with_equal_matches_stays() {
-    let chain = |name: &str, port: u32| FilterChain {
-        name: name.to_owned(),
-        filter_chain_match: Some(FilterChainMatch {
-            destination_port: Some(port.into()),
-            ..Default::default()
-        }),
-        ..Default::default()
+    let admitted = |mut chains: DistinctChains| {
+        [1, 2, 1].map(|port| chains.admits(Some(&Match { port, ..Default::default() })))
     };
-    let chains = vec![chain("a", 1), chain("b", 2), chain("c", 1)];
-    let names: Vec<_> = distinct(chains).into_iter().map(|chain| chain.name).collect();
-    assert_eq!(names, ["a", "b"]);
+    assert_eq!(admitted(DistinctChains { seen: Some(BTreeSet::new()) }), [true, true, false]);
+    assert_eq!(admitted(DistinctChains { seen: None }), [true; 3]);
 }

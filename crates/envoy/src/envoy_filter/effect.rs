@@ -70,7 +70,7 @@ impl Query for Effects {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
         let mut tally = Tally::default();
-        for part in cluster::parts(ctx, proxy).iter().chain(&listener::parts(ctx, proxy)) {
+        for part in cluster::parts(ctx, proxy).iter().chain(&listener::patched(ctx, proxy)) {
             tally.add(&part.tally);
         }
         let view = ctx.get::<ViewOf>(proxy);

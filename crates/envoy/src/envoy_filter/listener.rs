@@ -17,6 +17,11 @@ use super::compile::{Patch, Patches};
 use super::effect::Tally;
 use super::{Patched, Side, filter_chain, list, merge, patches, route, sound};
 
+/// Whether any patch of a view is for listeners, or for what is in them.
+pub(crate) fn touch_listeners(ctx: &Ctx<'_>, view: &View) -> bool {
+    patches(ctx, view).touch_listeners()
+}
+
 /// Listeners after their patches; with `additions`, also those that patches add to this side.
 pub(crate) fn listeners(
     ctx: &Ctx<'_>,

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use canopus_api::gateway_protocol as server_kind;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::gateway::{BoundServer, MergedGateway, PortServers};
-use canopus_proto::envoy::config::listener::v3::Filter;
 
 use super::listener::Transport;
 use super::tls::{Termination, Terminations};
 use super::{manager, passthrough, tcp};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
+use crate::network::Filters;
 
 /// A filter chain in the making.
 #[derive(Default)]
@@ -24,7 +24,7 @@ pub(super) struct Chain {
     /// How TLS ends here, if it does.
     pub(super) tls: Option<Termination>,
     /// What is done with the bytes.
-    pub(super) filters: Vec<Filter>,
+    pub(super) filters: Filters,
 }
 
 /// A gateway proxy whose chains are made.
@@ -46,20 +46,20 @@ impl<'a> Site<'a> {
         let number = servers.port.number;
         if transport == Transport::Quic {
             let http3 = self.merged.servers_of(&servers.http3);
-            return http3.map(|server| self.https(server, (transport, number), listener)).collect();
+            let https = |server| self.https(server, (transport, number), listener, Filters::default());
+            return http3.map(https).collect();
         }
         let protocol = Protocol::parse(&servers.port.protocol);
-        let mut extensions = Placed::network(self.env, Class::Gateway, number).all_network_filters();
+        let mut extensions = Placed::network(self.env, Class::Gateway, number).all_on_connections();
         if protocol.is_http() {
-            extensions.push(manager::plain(self.env, servers, protocol, listener));
+            manager::plain(self.env, servers, protocol, listener).add_to(&mut extensions, self.env);
             return vec![Chain { filters: extensions, ..Default::default() }];
         }
         let of_server = |server: &BoundServer| {
             if server_kind::terminates_https(&server.server) {
-                let mut chain = self.https(server, (transport, number), listener);
                 // Parity: of several servers only the first has extensions of connections.
-                chain.filters.splice(0..0, std::mem::take(&mut extensions));
-                vec![chain]
+                let before = std::mem::take(&mut extensions);
+                vec![self.https(server, (transport, number), listener, before)]
             } else {
                 self.network(server, number)
             }
@@ -67,11 +67,19 @@ impl<'a> Site<'a> {
         self.merged.servers_of(&servers.servers).flat_map(of_server).collect()
     }
 
-    fn https(&self, server: &BoundServer, at: (Transport, u32), listener: &str) -> Chain {
+    /// The chain of an HTTPS server, with something before what handles requests.
+    fn https(
+        &self,
+        server: &BoundServer,
+        at: (Transport, u32),
+        listener: &str,
+        mut filters: Filters,
+    ) -> Chain {
+        manager::terminating(self.env, server, at, listener).add_to(&mut filters, self.env);
         Chain {
             server_names: server.sni_hosts.clone(),
             tls: self.terminations.of(self.env, server, at.0),
-            filters: vec![manager::terminating(self.env, server, at, listener)],
+            filters,
             ..Default::default()
         }
     }

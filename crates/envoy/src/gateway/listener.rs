@@ -12,19 +12,20 @@ use canopus_proto::envoy::config::listener::v3::listener::connection_balance_con
 };
 use canopus_proto::envoy::config::listener::v3::listener_filter::ConfigType;
 use canopus_proto::envoy::config::listener::v3::{
-    AdditionalAddress, FilterChain, FilterChainMatch, Listener, ListenerFilter, QuicProtocolOptions,
-    UdpListenerConfig,
+    AdditionalAddress, Listener, ListenerFilter, QuicProtocolOptions, UdpListenerConfig,
 };
 use canopus_proto::envoy::extensions::filters::listener::proxy_protocol::v3::ProxyProtocol;
 use canopus_proto::google::protobuf::{Duration, UInt32Value};
+use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP, PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT,
 };
 
 use super::chain::Chain;
-use crate::acceptable::distinct_chains;
+use crate::acceptable::DistinctChains;
 use crate::env::{Class, Env};
 use crate::http::settings;
+use crate::listener::draft::{self as listener, FilterChain, Match};
 use crate::listener::{address, inspect};
 use crate::telemetry::access_log;
 
@@ -69,7 +70,7 @@ impl Draft {
     }
 
     /// The listener.
-    pub(super) fn build(self, env: &Env<'_>) -> Listener {
+    pub(super) fn build(self, env: &Env<'_>, direction: TrafficDirection) -> Resource {
         let additional = self
             .extra_binds
             .iter()
@@ -78,7 +79,7 @@ impl Draft {
             name: self.name(),
             address: Some(self.address(&self.bind)),
             additional_addresses: additional.collect(),
-            traffic_direction: TrafficDirection::Outbound as i32,
+            traffic_direction: direction as i32,
             listener_filters: self.listener_filters(env),
             max_connections_to_accept_per_socket_event: accepted_at_once(env),
             per_connection_buffer_limit_bytes: buffer_limit(env),
@@ -100,9 +101,20 @@ impl Draft {
                 });
             }
         }
-        let chains = self.chains.into_iter().map(|chain| filter_chain(env, chain)).collect();
-        listener.filter_chains = distinct_chains(env.view, chains);
-        listener
+        // A client that never finishes its handshake must not hold memory.
+        let handshake = env.flag(PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT);
+        let handshake_timeout = (!handshake.is_zero()).then(|| Duration::from(handshake));
+        let mut written = listener::Draft::new(listener);
+        let mut distinct = DistinctChains::new(env.view);
+        for Chain { server_names, application_protocols, tls, filters } in self.chains {
+            let matched = chain_match(&server_names, application_protocols);
+            if distinct.admits(matched.as_ref()) {
+                let socket = tls.map(|tls| tls.socket);
+                let chain = FilterChain { matched, socket, handshake_timeout, ..Default::default() };
+                written.add(&chain, &filters);
+            }
+        }
+        written.encode()
     }
 
     fn address(&self, bind: &str) -> Address {
@@ -148,26 +160,12 @@ fn buffer_limit(env: &Env<'_>) -> Option<UInt32Value> {
     u32::try_from(bytes.value).ok().map(Into::into)
 }
 
-fn filter_chain(env: &Env<'_>, chain: Chain) -> FilterChain {
-    // A client that never finishes its handshake must not hold memory.
-    let handshake = env.flag(PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT);
-    FilterChain {
-        filter_chain_match: chain_match(&chain),
-        transport_socket: chain.tls.map(|tls| tls.socket),
-        transport_socket_connect_timeout: (!handshake.is_zero()).then(|| Duration::from(handshake)),
-        filters: chain.filters,
-        ..Default::default()
-    }
-}
-
 /// What a chain is chosen by; nothing if it takes everything.
-fn chain_match(chain: &Chain) -> Option<FilterChainMatch> {
-    let any_name = chain.server_names.iter().any(|name| name == "*");
-    let mut server_names = if any_name { Vec::new() } else { chain.server_names.clone() };
-    server_names.sort();
-    if server_names.is_empty() && chain.application_protocols.is_empty() {
-        return None;
-    }
-    let application_protocols = chain.application_protocols.iter().map(|&name| name.to_owned()).collect();
-    Some(FilterChainMatch { server_names, application_protocols, ..Default::default() })
+fn chain_match<'a>(server_names: &'a [String], protocols: &'static [&'static str]) -> Option<Match<'a>> {
+    let any_name = server_names.iter().any(|name| name == "*");
+    let named = server_names.iter().filter(|_| !any_name);
+    let mut server_names: Vec<_> = named.map(String::as_str).collect();
+    server_names.sort_unstable();
+    let chooses = !server_names.is_empty() || !protocols.is_empty();
+    chooses.then(|| Match { server_names, protocols, ..Default::default() })
 }

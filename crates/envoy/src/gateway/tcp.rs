@@ -7,21 +7,20 @@ use canopus_base::host;
 use canopus_mesh::gateway::{BoundServer, claim_hosts};
 use canopus_mesh::service::Port;
 use canopus_mesh::virtual_service::{self, VirtualService};
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as TlsMode;
 use canopus_proto::istio::networking::v1alpha3::{L4MatchAttributes, RouteDestination, TlsMatchAttributes};
 
 use super::chain::Chain;
 use crate::env::Env;
 use crate::network::pipeline::Before;
-use crate::network::tcp;
+use crate::network::{Filters, tcp};
 
 /// The filters of a server with its port alone, as the first route for it says; none if there is no route.
-pub(super) fn filters(env: &Env<'_>, server: &BoundServer) -> Vec<Filter> {
+pub(super) fn filters(env: &Env<'_>, server: &BoundServer) -> Filters {
     let bound = bound(env, server);
     let Some((source, routes)) = bound.iter().find_map(|bound| Some((bound, first_route(bound, server)?)))
     else {
-        return Vec::new();
+        return Filters::default();
     };
     // Only clients of the mesh know how to exchange metadata.
     let exchanges_metadata = server.tls().is_some_and(|tls| tls.mode() == TlsMode::IstioMutual);

@@ -2,11 +2,11 @@
 
 use std::cell::RefCell;
 
+use bytes::Bytes;
 use canopus_api::gateway_protocol as server_kind;
 use canopus_base::FastMap;
 use canopus_mesh::gateway::BoundServer;
 use canopus_proto::Message;
-use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as Mode;
@@ -24,8 +24,8 @@ const MESH_TCP: &[&str] = &["istio-peer-exchange", "h2", "http/1.1"];
 /// How TLS ends at a server.
 #[derive(Clone)]
 pub(super) struct Termination {
-    /// The socket that does it.
-    pub(super) socket: TransportSocket,
+    /// The socket that does it, encoded.
+    pub(super) socket: Bytes,
     /// Whether clients are offered protocols.
     pub(super) offers: bool,
 }
@@ -72,7 +72,7 @@ fn terminate(
             tls::socket("envoy.transport_sockets.quic", &quic)
         }
     };
-    Termination { socket, offers }
+    Termination { socket: socket.encode_to_vec().into(), offers }
 }
 
 fn offered(env: &Env<'_>, server: &BoundServer, transport: Transport) -> &'static [&'static str] {

@@ -21,9 +21,9 @@ pub(crate) struct ProxyHeaders {
     /// What is done with the client certificate's header.
     pub(crate) forwarded_client_cert: ForwardClientCertDetails,
     /// What of the client's certificate is told.
-    pub(crate) client_cert_details: SetCurrentClientCertDetails,
+    pub(crate) client_cert_details: CertDetails,
     /// Whether requests get an id; Envoy's default if not said.
-    pub(crate) generate_request_id: Option<BoolValue>,
+    pub(crate) generate_request_id: Option<bool>,
     /// Whether requests say how often they were tried.
     pub(crate) attempt_count: bool,
     /// Whether Envoy's own headers are left out of responses.
@@ -57,7 +57,7 @@ impl ProxyHeaders {
             },
             forwarded_client_cert: forwarded_client_cert(written.forwarded_client_cert()),
             client_cert_details: client_cert_details(written),
-            generate_request_id: is_true(written.request_id.and_then(|id| id.disabled)).then(|| false.into()),
+            generate_request_id: is_true(written.request_id.and_then(|id| id.disabled)).then_some(false),
             attempt_count: !is_true(written.attempt_count.and_then(|count| count.disabled)),
             suppress_debug: is_true(written.envoy_debug_headers.and_then(|debug| debug.disabled)),
             peer_metadata_in_mesh_only: written
@@ -68,13 +68,29 @@ impl ProxyHeaders {
     }
 
     /// A manager whose server name, request ids and own headers are as said.
-    pub(crate) fn on<'a>(&self, mut manager: Manager<'a>) -> Manager<'a> {
-        manager.base.server_name.clone_from(&self.server_name);
-        manager.base.server_header_transformation = self.server_transformation as i32;
-        manager.base.generate_request_id = self.generate_request_id;
+    pub(crate) fn on<'a>(self, mut manager: Manager<'a>) -> Manager<'a> {
+        manager.particulars.server_name = self.server_name;
+        manager.particulars.server_transformation = self.server_transformation as i32;
+        manager.particulars.generate_request_id = self.generate_request_id;
         manager.suppress_debug_headers = self.suppress_debug;
         manager.peer_headers_in_mesh_only = self.peer_metadata_in_mesh_only;
         manager
+    }
+}
+
+/// What of a client's certificate is told to the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct CertDetails {
+    pub(crate) subject: bool,
+    pub(crate) uri: bool,
+    pub(crate) dns: bool,
+    pub(crate) cert: bool,
+    pub(crate) chain: bool,
+}
+
+impl From<CertDetails> for SetCurrentClientCertDetails {
+    fn from(CertDetails { subject, uri, dns, cert, chain }: CertDetails) -> Self {
+        Self { subject: Some(subject.into()), uri, dns, cert, chain, ..Default::default() }
     }
 }
 
@@ -97,15 +113,14 @@ pub(crate) fn forwarded_client_cert(wanted: Wanted) -> ForwardClientCertDetails 
 }
 
 /// Subject, URI and DNS names unless they are switched off; certificate and chain only if they are switched on.
-fn client_cert_details(written: &Written) -> SetCurrentClientCertDetails {
+fn client_cert_details(written: &Written) -> CertDetails {
     let details = written.set_current_client_cert_details.unwrap_or_default();
     let or = |value: Option<BoolValue>, default: bool| value.map_or(default, |value| value.value);
-    SetCurrentClientCertDetails {
-        subject: Some(or(details.subject, true).into()),
+    CertDetails {
+        subject: or(details.subject, true),
         uri: or(details.uri, true),
         dns: or(details.dns, true),
         cert: or(details.cert, false),
         chain: or(details.chain, false),
-        ..Default::default()
     }
 }

@@ -10,7 +10,8 @@ use canopus_proto::envoy::config::core::v3::http1_protocol_options::{
     HeaderKeyFormat, header_key_format::HeaderFormat,
 };
 use canopus_proto::envoy::config::core::v3::{
-    CidrRange, Http3ProtocolOptions, HttpProtocolOptions, TypedExtensionConfig,
+    CidrRange, Http1ProtocolOptions, Http2ProtocolOptions, Http3ProtocolOptions, HttpProtocolOptions,
+    TypedExtensionConfig,
 };
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::{
     InternalAddressConfig, PathWithEscapedSlashesAction, UpgradeConfig,
@@ -22,10 +23,10 @@ use canopus_proto::envoy::extensions::http::header_formatters::preserve_case::v3
 use canopus_proto::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::proxy_path_normalization::NormalizationType;
-use canopus_proto::{Any, Message};
+use canopus_proto::Any;
 use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NETWORKS};
 
-use super::{Manager, filters, headers, settings};
+use super::{Manager, Particulars, filters, headers, settings};
 use crate::env::{Class, Env};
 use crate::listener::address;
 use crate::pieces::Pieces;
@@ -52,8 +53,8 @@ pub(super) struct Traits {
     pub(super) resolved_below: Option<Box<str>>,
     /// The port that extensions know it by; 0 where there are none.
     pub(super) port: u32,
-    /// What is particular to its listener, encoded.
-    base: Bytes,
+    /// What is particular to its listener.
+    particulars: Particulars,
 }
 
 impl Traits {
@@ -73,7 +74,7 @@ impl Traits {
             tunnelled: manager.tunnelled,
             resolved_below: resolved.map(|service| (&*service.host).into()),
             port: if extensible { manager.port } else { 0 },
-            base: manager.base.encode_to_vec().into(),
+            particulars: manager.particulars.clone(),
         }
     }
 }
@@ -98,7 +99,7 @@ impl Query for Shared {
 
 /// All of it but the filters.
 fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
-    let mut manager = HttpConnectionManager::decode(traits.base.clone()).expect("what was just encoded");
+    let mut manager = particular(&traits.particulars);
     manager.http3_protocol_options = traits.http3.then(Http3ProtocolOptions::default);
     manager.use_remote_address = Some(traits.use_remote_address.into());
     manager.upgrade_configs = vec![UpgradeConfig { upgrade_type: "websocket".into(), ..Default::default() }];
@@ -121,6 +122,26 @@ fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
     manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
     manager.tracing = traced.tracing;
     manager
+}
+
+/// What is particular to a listener, and nothing else.
+fn particular(wanted: &Particulars) -> HttpConnectionManager {
+    let http1 = wanted.http1.map(|http1| Http1ProtocolOptions {
+        accept_http_10: http1.accepts_http10,
+        allow_absolute_url: http1.allows_absolute_urls.then(|| true.into()),
+        ..Default::default()
+    });
+    HttpConnectionManager {
+        http_protocol_options: http1,
+        http2_protocol_options: wanted.http2.then(Http2ProtocolOptions::default),
+        server_name: wanted.server_name.clone(),
+        server_header_transformation: wanted.server_transformation,
+        generate_request_id: wanted.generate_request_id.map(Into::into),
+        forward_client_cert_details: wanted.forwarded_client_cert,
+        set_current_client_cert_details: wanted.client_cert_details.map(Into::into),
+        xff_num_trusted_hops: wanted.trusted_hops,
+        ..Default::default()
+    }
 }
 
 fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {

@@ -2,20 +2,22 @@
 
 use canopus_mesh::scope;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
-use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, Listener};
+use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode;
+use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS, PILOT_SIDECAR_USE_REMOTE_ADDRESS,
 };
 
+use super::draft::{Draft, FilterChain, Match};
 use super::outbound::{connections_per_event, plain_http};
 use super::port::Interception;
 use super::{address, inspect};
 use crate::env::{Class, Env};
 use crate::http::headers::ProxyHeaders;
-use crate::http::{Manager, Routes, http10_options};
-use crate::network::tcp;
+use crate::http::{Manager, Routes, http10};
+use crate::network::{Filters, tcp};
 use crate::route::destination::cluster_name;
 use crate::route_config::{self, Table};
 use crate::telemetry::{access_log, metrics};
@@ -24,9 +26,10 @@ use crate::{dns_cache, names};
 const NAME: &str = "virtualOutbound";
 const ANY_HOST: &str = "allow_any_dynamic_dns";
 const CATCH_ALL: &str = "virtualOutbound-catchall-tcp";
+const CATCH_ALL_HTTP: &str = "virtualOutbound-catchall-tcp-http";
 
 /// The listener that redirected traffic comes to first; `None` if nothing is redirected.
-pub(super) fn listener(env: &Env<'_>) -> Option<Listener> {
+pub(super) fn listener(env: &Env<'_>) -> Option<Resource> {
     let interception = Interception::of(env.view);
     if interception == Interception::None {
         return None;
@@ -39,34 +42,31 @@ pub(super) fn listener(env: &Env<'_>) -> Option<Listener> {
         _ if from_v6 => address::additional(&["0.0.0.0".to_owned()], port),
         _ => Vec::new(),
     };
-    let mut listener = Listener {
+    let mut draft = Draft::new(Listener {
         name: NAME.into(),
         address: Some(address::bind(&addresses[0], port)),
         additional_addresses: additional,
         transparent: (interception == Interception::Tproxy).then(|| true.into()),
         use_original_dst: Some(true.into()),
-        filter_chains: vec![black_hole(env, port)],
         traffic_direction: TrafficDirection::Outbound as i32,
         max_connections_to_accept_per_socket_event: connections_per_event(env),
         access_log: access_log::listener(env, Class::Outbound),
         ..Default::default()
-    };
-    if dns_cache::resolves_unknown_hosts(env) {
-        listener.filter_chains.push(resolving(env));
-        listener.listener_filters.push(inspect::http_inspector());
-    }
-    listener.filter_chains.push(FilterChain {
-        name: CATCH_ALL.into(),
-        filters: filters(env),
-        ..Default::default()
     });
-    Some(listener)
+    add_black_hole(&mut draft, env, port);
+    if dns_cache::resolves_unknown_hosts(env) {
+        add_resolving(&mut draft, env);
+        draft.listener.listener_filters.push(inspect::http_inspector());
+    }
+    draft.add(&FilterChain { name: CATCH_ALL, ..Default::default() }, &filters(env));
+    Some(draft.encode())
 }
 
 /// What becomes of connections that no chain of a service takes.
-pub(super) fn filters(env: &Env<'_>) -> Vec<Filter> {
-    let mut filters = metrics::network(env, Class::Outbound);
-    filters.push(tcp::proxy_to(env, Class::Outbound, &cluster(env)));
+pub(super) fn filters(env: &Env<'_>) -> Filters {
+    let mut filters = Filters::default();
+    metrics::on_connections(&mut filters, env, Class::Outbound);
+    tcp::to(&mut filters, env, Class::Outbound, &cluster(env));
     filters
 }
 
@@ -85,37 +85,27 @@ fn cluster(env: &Env<'_>) -> String {
 }
 
 /// Connections to the port itself would come back to it for ever.
-fn black_hole(env: &Env<'_>, port: u32) -> FilterChain {
-    let mut filters = metrics::network(env, Class::Outbound);
-    filters.push(tcp::black_hole());
-    FilterChain {
-        name: "virtualOutbound-blackhole".into(),
-        filter_chain_match: Some(FilterChainMatch {
-            destination_port: Some(port.into()),
-            ..Default::default()
-        }),
-        filters,
-        ..Default::default()
-    }
+fn add_black_hole(draft: &mut Draft, env: &Env<'_>, port: u32) {
+    let mut filters = Filters::default();
+    metrics::on_connections(&mut filters, env, Class::Outbound);
+    tcp::black_hole(&mut filters);
+    let matched = Some(Match { port, ..Default::default() });
+    let chain = FilterChain { name: "virtualOutbound-blackhole", matched, ..Default::default() };
+    draft.add(&chain, &filters);
 }
 
 /// Plain HTTP to whatever address the requested host has.
-fn resolving(env: &Env<'_>) -> FilterChain {
+fn add_resolving(draft: &mut Draft, env: &Env<'_>) {
     let headers = ProxyHeaders::new(env, Class::Outbound);
     let routes = Routes::Inline(Box::new(to_any_host(env, &headers)));
-    let mut manager =
-        headers.on(Manager::new(Class::Outbound, &format!("outbound_{NAME}_{ANY_HOST}"), routes));
+    let stat_prefix = format!("outbound_{NAME}_{ANY_HOST}");
+    let mut manager = headers.on(Manager::new(Class::Outbound, &stat_prefix, routes));
     manager.use_remote_address = env.flag(PILOT_SIDECAR_USE_REMOTE_ADDRESS);
-    manager.base.http_protocol_options = http10_options(env);
-    FilterChain {
-        name: format!("{CATCH_ALL}-http"),
-        filter_chain_match: Some(FilterChainMatch {
-            application_protocols: plain_http(env),
-            ..Default::default()
-        }),
-        filters: vec![manager.filter(env)],
-        ..Default::default()
-    }
+    manager.particulars.http1 = http10(env);
+    let mut filters = Filters::default();
+    manager.add_to(&mut filters, env);
+    let matched = Some(Match { protocols: plain_http(env), ..Default::default() });
+    draft.add(&FilterChain { name: CATCH_ALL_HTTP, matched, ..Default::default() }, &filters);
 }
 
 fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> Table {

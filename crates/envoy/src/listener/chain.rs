@@ -7,11 +7,11 @@ use canopus_base::FastSet;
 use canopus_base::net::{IpNet, parse_prefix_or_ip};
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::Origin;
-use canopus_proto::envoy::config::listener::v3::FilterChainMatch;
 use canopus_proto::istio::networking::v1alpha3::RouteDestination;
 use std::sync::Arc;
 
 use super::address;
+use super::draft::Match;
 
 /// Set by the TLS inspector.
 pub(crate) const TLS: &str = "tls";
@@ -25,19 +25,12 @@ pub(super) struct Chain {
     pub(super) server_names: Vec<String>,
     /// Addresses and CIDRs that clients connect to.
     pub(super) destinations: Vec<String>,
-    /// Whether it takes plain HTTP only, as the HTTP inspector finds it.
-    pub(super) sniffed: Option<Sniffed>,
+    /// The versions of plain HTTP it takes, as the HTTP inspector finds them, if it takes nothing else.
+    pub(super) sniffed: Option<&'static [&'static str]>,
     /// The object that asks for it.
     pub(super) origin: Option<Origin>,
     /// What becomes of the connection.
     pub(super) content: Content,
-}
-
-/// Plain HTTP of these versions.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Sniffed {
-    /// The names the HTTP inspector gives them.
-    pub(super) protocols: Vec<String>,
 }
 
 /// What becomes of the connections of a chain.
@@ -98,24 +91,23 @@ impl Chain {
     }
 
     /// What it matches; `None` if it takes everything.
-    pub(super) fn to_match(&self) -> Option<FilterChainMatch> {
+    pub(super) fn to_match(&self) -> Option<Match<'_>> {
         if self.takes_all() {
             return None;
         }
-        let mut matched = FilterChainMatch::default();
-        if let Some(sniffed) = &self.sniffed {
-            matched.application_protocols.clone_from(&sniffed.protocols);
-            matched.transport_protocol = RAW_BUFFER.into();
-        }
-        if !self.matches_all_names() {
-            matched.server_names.clone_from(&self.server_names);
-            matched.server_names.sort();
-        }
+        let named = self.server_names.iter().filter(|_| !self.matches_all_names());
+        let mut server_names: Vec<_> = named.map(String::as_str).collect();
+        server_names.sort_unstable();
         let mut destinations: Vec<_> = self.destinations.iter().collect();
-        destinations.sort();
+        destinations.sort_unstable();
         let ranges = destinations.into_iter().filter_map(|text| address::range_of(text));
-        matched.prefix_ranges = ranges.filter(|range| !is_unspecified(&range.address_prefix)).collect();
-        Some(matched)
+        Some(Match {
+            ranges: ranges.filter(|range| !is_unspecified(&range.address_prefix)).collect(),
+            port: 0,
+            transport: if self.sniffed.is_some() { RAW_BUFFER } else { "" },
+            protocols: self.sniffed.unwrap_or_default(),
+            server_names,
+        })
     }
 
     /// The connections it matches.
@@ -125,7 +117,7 @@ impl Chain {
         // Parity: only IPv4's "no address" is left out.
         let counting = prefixes.filter(|prefix| prefix.addr() != Ipv4Addr::UNSPECIFIED);
         Matched {
-            sniffed: self.sniffed.as_ref().map(|sniffed| sniffed.protocols.clone()),
+            sniffed: self.sniffed,
             names: names.cloned().collect(),
             ranges: counting.map(|prefix| prefix.trunc()).collect(),
         }
@@ -135,7 +127,7 @@ impl Chain {
 /// The connections that a chain matches, without what does not matter about them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Matched {
-    sniffed: Option<Vec<String>>,
+    sniffed: Option<&'static [&'static str]>,
     names: BTreeSet<String>,
     ranges: BTreeSet<IpNet>,
 }

@@ -4,7 +4,7 @@ use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_mesh::waypoint::is_east_west_gateway;
-use canopus_proto::Any;
+use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::substitution_format_string::Format;
 use canopus_proto::envoy::config::core::v3::{
@@ -12,7 +12,7 @@ use canopus_proto::envoy::config::core::v3::{
     SubstitutionFormatString, TypedExtensionConfig, data_source::Specifier,
 };
 use canopus_proto::envoy::config::listener::v3::listener::{InternalListenerConfig, ListenerSpecifier};
-use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener};
+use canopus_proto::envoy::config::listener::v3::{Listener, ListenerFilter};
 use canopus_proto::envoy::config::route::v3::route::Action;
 use canopus_proto::envoy::config::route::v3::route_action::upgrade_config::ConnectConfig;
 use canopus_proto::envoy::config::route::v3::route_action::{ClusterSpecifier, UpgradeConfig};
@@ -37,10 +37,12 @@ use canopus_proto::envoy::extensions::formatter::cel::v3::Cel;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
+use canopus_proto::{Any, Message};
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_SENDING_HBONE,
 };
 
+use super::draft::{Draft, FilterChain};
 use super::outbound::exact_balance;
 use super::{address, inspect};
 use crate::authorization;
@@ -50,7 +52,7 @@ use crate::cluster::hbone::{
 use crate::env::{Class, Env};
 use crate::http::filters;
 use crate::http::headers::ProxyHeaders;
-use crate::network::{self, tcp};
+use crate::network::{self, Filters, tcp};
 use crate::telemetry::{access_log, peer_metadata};
 use crate::tls;
 
@@ -74,7 +76,12 @@ const MAX_STREAMS: u32 = 100;
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The internal listener that puts connections into a tunnel; none if proxies do not open any.
+/// Whether sidecars and gateways open tunnels.
+pub(super) fn is_originated(ctx: &Ctx<'_>) -> bool {
+    settings(ctx).flags.get(PILOT_ENABLE_SENDING_HBONE)
+}
+
+/// The internal listener that puts connections into a tunnel.
 pub(super) struct Originated;
 
 impl Query for Originated {
@@ -85,43 +92,39 @@ impl Query for Originated {
     fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
         let env = Env::new(ctx, view);
         let class = if view.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound };
-        let wanted = env.flag(PILOT_ENABLE_SENDING_HBONE);
-        wanted.then(|| Resource::encode(CONNECT_ORIGINATE, &originate(&env, class))).into_iter().collect()
+        vec![originate(&env, class)]
     }
 }
 
 /// The listener that puts connections into a tunnel to the address they were made to.
-pub(super) fn originate(env: &Env<'_>, class: Class) -> Listener {
+pub(super) fn originate(env: &Env<'_>, class: Class) -> Resource {
     let tunnel = TunnelingConfig { hostname: "%DOWNSTREAM_LOCAL_ADDRESS%".into(), ..Default::default() };
-    let tunnel = tcp::tunnel(env, class, CONNECT_ORIGINATE, telling_baggage(env, tunnel));
-    let filters = peer_metadata::answered_baggage(env).into_iter().chain([tunnel]).collect();
-    Listener {
-        listener_filters: vec![inspect::original_destination()],
-        ..forwarding(env, class, CONNECT_ORIGINATE, filters)
-    }
+    let mut filters = Filters::default();
+    peer_metadata::answered_baggage(&mut filters, env);
+    tcp::tunnel(&mut filters, env, class, CONNECT_ORIGINATE, telling_baggage(env, tunnel));
+    forwarding(env, class, CONNECT_ORIGINATE, vec![inspect::original_destination()], filters)
 }
 
 /// The listener by which a gateway between networks passes inner tunnels on.
-pub(super) fn forward_inner(env: &Env<'_>) -> Listener {
-    let filters = vec![tcp::forward(env, Class::Inbound, FORWARD_INNER)];
-    Listener {
-        listener_filters: vec![inspect::original_destination()],
-        ..forwarding(env, Class::Inbound, FORWARD_INNER, filters)
-    }
+pub(super) fn forward_inner(env: &Env<'_>) -> Resource {
+    let mut filters = Filters::default();
+    tcp::forward(&mut filters, env, Class::Inbound, FORWARD_INNER);
+    forwarding(env, Class::Inbound, FORWARD_INNER, vec![inspect::original_destination()], filters)
 }
 
 /// The listeners that put connections into a tunnel within a tunnel, to what is in another network. Endpoints say in their
 /// metadata where the inner one leads; the outer one learns it from the inner one.
-pub(crate) fn originate_double(env: &Env<'_>) -> [Listener; 2] {
+pub(crate) fn originate_double(env: &Env<'_>) -> [Resource; 2] {
     let class = Class::Inbound;
     let target = format!("%FILTER_STATE({DOUBLE_TARGET}:PLAIN)%");
     let network = header("x-forwarded-network", &env.view.metadata.network);
     let inner =
         TunnelingConfig { hostname: target.clone(), headers_to_add: vec![network], ..Default::default() };
-    let inner = tcp::tunnel(env, class, INNER_ORIGINATE, telling_baggage(env, inner));
-    let filters = std::iter::once(endpoint_metadata(env));
-    let filters = filters.chain(peer_metadata::answered_baggage(env)).chain([inner]).collect();
-    let inner = forwarding(env, class, INNER_ORIGINATE, filters);
+    let mut filters = Filters::default();
+    endpoint_metadata(&mut filters, env);
+    peer_metadata::answered_baggage(&mut filters, env);
+    tcp::tunnel(&mut filters, env, class, INNER_ORIGINATE, telling_baggage(env, inner));
+    let inner = forwarding(env, class, INNER_ORIGINATE, Vec::new(), filters);
 
     let source = match env.view.kind {
         NodeKind::Router => Some("gateway"),
@@ -135,22 +138,29 @@ pub(crate) fn originate_double(env: &Env<'_>) -> [Listener; 2] {
         headers_to_add: source.map(|source| header("x-istio-source", source)).into_iter().collect(),
         ..Default::default()
     };
-    let outer = Listener {
-        listener_filters: vec![inspect::original_destination()],
-        ..forwarding(env, class, OUTER_ORIGINATE, vec![tcp::tunnel(env, class, OUTER_ORIGINATE, outer)])
-    };
+    let mut filters = Filters::default();
+    tcp::tunnel(&mut filters, env, class, OUTER_ORIGINATE, outer);
+    let outer = forwarding(env, class, OUTER_ORIGINATE, vec![inspect::original_destination()], filters);
     [inner, outer]
 }
 
 /// An internal listener with one chain.
-fn forwarding(env: &Env<'_>, class: Class, name: &str, filters: Vec<Filter>) -> Listener {
-    Listener {
+fn forwarding(
+    env: &Env<'_>,
+    class: Class,
+    name: &str,
+    listener_filters: Vec<ListenerFilter>,
+    filters: Filters,
+) -> Resource {
+    let mut draft = Draft::new(Listener {
         name: name.into(),
         use_original_dst: Some(false.into()),
-        filter_chains: vec![FilterChain { filters, ..Default::default() }],
+        listener_filters,
         access_log: access_log::listener(env, class),
         ..internal()
-    }
+    });
+    draft.add(&FilterChain::default(), &filters);
+    draft.encode()
 }
 
 /// A tunnel whose ends tell each other about their workloads, where that is asked for.
@@ -171,7 +181,7 @@ fn header(key: &str, value: &str) -> HeaderValueOption {
 }
 
 /// Notes what the metadata of an endpoint in another network says, for the tunnels to it.
-fn endpoint_metadata(env: &Env<'_>) -> Filter {
+fn endpoint_metadata(filters: &mut Filters, env: &Env<'_>) {
     let noted = |key: &str, value: &str, factory: &str| {
         let shared = SharedWithUpstream::Transitive as i32;
         FilterStateValue { shared_with_upstream: shared, ..noted(key, value, factory) }
@@ -187,18 +197,18 @@ fn endpoint_metadata(env: &Env<'_>) -> Filter {
         ],
         ..Default::default()
     };
-    network::filter("propagate_endpoint_metadata", &config)
+    filters.add("propagate_endpoint_metadata", &config);
 }
 
 /// Keeps where a connection was made to, for the tunnel it goes into.
-pub(super) fn connection_authority() -> Filter {
+pub(super) fn connection_authority(filters: &mut Filters) {
     let kept = noted(LOCAL_ADDRESS, &format!("%FILTER_STATE({LOCAL_ADDRESS}:PLAIN)%"), "");
     let config = SetConnectionState { on_new_connection: vec![kept], ..Default::default() };
-    network::filter("connect_authority", &config)
+    filters.add("connect_authority", &config);
 }
 
 /// Goes on to where a connection was made to, or to `address` if nobody noted that.
-pub(super) fn destination_or(address: &str) -> Filter {
+pub(super) fn destination_or(filters: &mut Filters, address: &str) {
     let cel = TypedExtensionConfig {
         name: "envoy.formatter.cel".into(),
         typed_config: Some(Any::pack(&Cel::default())),
@@ -212,7 +222,7 @@ pub(super) fn destination_or(address: &str) -> Filter {
         ..Default::default()
     };
     let config = SetConnectionState { on_new_connection: vec![chosen], ..Default::default() };
-    network::filter("set_dst_address", &config)
+    filters.add("set_dst_address", &config);
 }
 
 /// A listener that only other listeners lead to.
@@ -222,33 +232,32 @@ pub(super) fn internal() -> Listener {
 }
 
 /// The listener at which tunnels end; what comes out of them goes to the main internal listener.
-pub(super) fn terminate(env: &Env<'_>) -> Listener {
+pub(super) fn terminate(env: &Env<'_>) -> Resource {
     let addresses = address::wildcards(env.view);
     let context = DownstreamTlsContext {
         common_tls_context: Some(tunnel_context(&env.settings, &env.view.metadata)),
         require_client_certificate: Some(true.into()),
         ..Default::default()
     };
-    Listener {
+    let mut draft = Draft::new(Listener {
         name: TERMINATE.into(),
         address: Some(address::bind(&addresses[0], PORT)),
         additional_addresses: address::additional(&addresses[1..], PORT),
-        filter_chains: vec![FilterChain {
-            name: "default".into(),
-            transport_socket: Some(tls::socket("tls", &context)),
-            filters: vec![manager(env)],
-            ..Default::default()
-        }],
         // There are few tunnels, and each is long-lived and carries much.
         connection_balance_config: Some(exact_balance()),
         access_log: access_log::listener(env, Class::Inbound),
         ..Default::default()
-    }
+    });
+    let mut filters = Filters::default();
+    filters.add("envoy.filters.network.http_connection_manager", &manager(env));
+    let socket = Some(tls::socket("tls", &context).encode_to_vec().into());
+    draft.add(&FilterChain { name: "default", socket, ..Default::default() }, &filters);
+    draft.encode()
 }
 
-fn manager(env: &Env<'_>) -> Filter {
+fn manager(env: &Env<'_>) -> HttpConnectionManager {
     let headers = ProxyHeaders::new(env, Class::Inbound);
-    let manager = HttpConnectionManager {
+    HttpConnectionManager {
         stat_prefix: TERMINATE.into(),
         route_specifier: Some(RouteSpecifier::RouteConfig(routes())),
         forward_client_cert_details: headers.forwarded_client_cert as i32,
@@ -260,7 +269,7 @@ fn manager(env: &Env<'_>) -> Filter {
         }),
         server_name: headers.server_name,
         server_header_transformation: headers.server_transformation as i32,
-        generate_request_id: headers.generate_request_id,
+        generate_request_id: headers.generate_request_id.map(Into::into),
         use_remote_address: Some(false.into()),
         access_log: access_log::tunnel_end(env, Class::Inbound),
         stream_idle_timeout: Some(Duration::from_secs(0)),
@@ -283,8 +292,7 @@ fn manager(env: &Env<'_>) -> Filter {
             .chain([filters::router(headers.suppress_debug)])
             .collect(),
         ..Default::default()
-    };
-    network::filter("envoy.filters.network.http_connection_manager", &manager)
+    }
 }
 
 fn routes() -> RouteConfiguration {

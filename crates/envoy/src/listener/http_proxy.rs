@@ -2,7 +2,7 @@
 
 use canopus_base::protocol::Protocol;
 use canopus_mesh::service::Port;
-use canopus_proto::envoy::config::listener::v3::Listener;
+use canopus_proto::resource::Resource;
 
 use super::address;
 use super::chain::{Chain, Content, Http};
@@ -10,7 +10,7 @@ use super::outbound::{Binding, Entry, build};
 use crate::env::Env;
 
 /// The listener, if the mesh or the proxy wants one.
-pub(super) fn listener(env: &Env<'_>) -> Option<Listener> {
+pub(super) fn listener(env: &Env<'_>) -> Option<Resource> {
     let of_proxy = env.view.metadata.http_proxy_port.parse().ok();
     let port: u32 = of_proxy.or_else(|| u32::try_from(env.mesh().proxy_http_port).ok())?;
     if port == 0 {

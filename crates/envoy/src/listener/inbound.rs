@@ -15,11 +15,11 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
-use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::resource::Resource;
 
-use self::chains::{black_hole, chains, passthrough};
-use self::ports::InboundPort;
+use self::chains::Chains;
+use self::tls::Mutual;
 use super::outbound::{connections_per_event, exact_balance};
 use super::port::Interception;
 use super::{address, inspect};
@@ -70,66 +70,48 @@ impl Query for InboundListeners {
 
     fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
         let env = Env::new(ctx, &audience.view);
-        let listeners = listeners(&env, audience);
-        listeners.iter().map(|listener| Resource::encode(listener.name.as_str(), listener)).collect()
+        listeners(&env, audience)
     }
 }
 
-fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Listener> {
-    let policy = tls::policy(env);
+fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
+    let mutual = Mutual::new(env);
+    let ports = ports::of(env, audience);
     let mut listeners = Vec::new();
-    let mut redirected = Vec::new();
-    for port in ports::of(env, audience) {
-        let chains = chains(env, &port, &policy);
-        if port.binding.to_port {
-            listeners.push(bound(env, &port, chains));
-        } else {
-            redirected.extend(chains);
-        }
-    }
     if Interception::of(env.view) != Interception::None {
-        let mut all = vec![black_hole(env)];
-        all.extend(passthrough(env, audience, &policy));
-        all.extend(redirected);
-        listeners.insert(0, redirect_target(env, all));
+        let mut target = redirect_target(env);
+        chains::add_black_hole(&mut target, env);
+        chains::add_passthrough(&mut target, env, audience, &mutual);
+        let redirected = ports.iter().filter(|port| !port.binding.to_port);
+        redirected.for_each(|port| chains::add(&mut target, env, port, &mutual));
+        listeners.push(target.encode());
+    }
+    for port in ports.iter().filter(|port| port.binding.to_port) {
+        let name = names::listener(port.binding.primary(), port.target);
+        let mut bound = Chains::new(listener(env, name, &port.binding.addresses, port.target));
+        chains::add(&mut bound, env, port, &mutual);
+        listeners.push(bound.encode());
     }
     if tunnel::is_wanted(env) {
-        listeners.extend(tunnel::listeners(env, audience));
+        listeners.extend(tunnel::listeners(env, audience, &ports));
     }
     listeners
 }
 
 /// The listener that all redirected traffic comes to.
-fn redirect_target(env: &Env<'_>, chains: Vec<FilterChain>) -> Listener {
+fn redirect_target(env: &Env<'_>) -> Chains {
     let tproxy = Interception::of(env.view) == Interception::Tproxy;
     let mut filters = vec![inspect::original_destination()];
     filters.extend(tproxy.then(inspect::original_source));
-    filters.extend(inspect::inspectors(&chains));
     let port = u32::try_from(env.mesh().proxy_inbound_listen_port).unwrap_or_default();
-    Listener {
+    Chains::new(Listener {
         listener_filters: filters,
         transparent: tproxy.then(|| true.into()),
-        ..listener(env, NAME.into(), &address::wildcards(env.view), port, chains)
-    }
+        ..listener(env, NAME.into(), &address::wildcards(env.view), port)
+    })
 }
 
-/// A listener of one port, which a Sidecar or the lack of redirection asks for.
-fn bound(env: &Env<'_>, port: &InboundPort, chains: Vec<FilterChain>) -> Listener {
-    let name = names::listener(port.binding.primary(), port.target);
-    let filters = inspect::inspectors(&chains);
-    Listener {
-        listener_filters: filters,
-        ..listener(env, name, &port.binding.addresses, port.target, chains)
-    }
-}
-
-fn listener(
-    env: &Env<'_>,
-    name: String,
-    addresses: &[String],
-    port: u32,
-    chains: Vec<FilterChain>,
-) -> Listener {
+fn listener(env: &Env<'_>, name: String, addresses: &[String], port: u32) -> Listener {
     let (first, rest) = addresses.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     let rest = if env.dual_stack() { rest } else { &[] };
     let exact = env.view.metadata.inbound_listener_exact_balance.0;
@@ -142,7 +124,6 @@ fn listener(
         max_connections_to_accept_per_socket_event: connections_per_event(env),
         connection_balance_config: exact.then(exact_balance),
         access_log: access_log::listener(env, Class::Inbound),
-        filter_chains: chains,
         listener_filters_timeout: env.mesh().protocol_detection_timeout,
         ..Default::default()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use canopus_proto::envoy::config::listener::v3::listener_filter::ConfigType;
 use canopus_proto::envoy::config::listener::v3::listener_filter_chain_match_predicate::{MatchSet, Rule};
 use canopus_proto::envoy::config::listener::v3::{
-    FilterChain, ListenerFilter, ListenerFilterChainMatchPredicate as Predicate,
+    ListenerFilter, ListenerFilterChainMatchPredicate as Predicate,
 };
 use canopus_proto::envoy::extensions::filters::listener::http_inspector::v3::HttpInspector;
 use canopus_proto::envoy::extensions::filters::listener::original_dst::v3::OriginalDst;
@@ -15,6 +15,7 @@ use canopus_proto::envoy::r#type::v3::Int32Range;
 use canopus_proto::{Any, Message, Name};
 
 use super::chain::TLS;
+use super::draft::Match;
 
 /// Enough for most handshakes; Envoy reads more if it must.
 const FIRST_READ: u32 = 512;
@@ -51,6 +52,10 @@ pub(crate) fn http_inspector() -> ListenerFilter {
     filter("envoy.filters.listener.http_inspector", &HttpInspector::default())
 }
 
+/// What filter chains need to know about connections to each port.
+#[derive(Default)]
+pub(super) struct Inspections(BTreeMap<u32, Needs>);
+
 /// What the chains of a port need to know.
 #[derive(Clone, Copy, Default)]
 struct Needs {
@@ -58,25 +63,28 @@ struct Needs {
     http: bool,
 }
 
-/// The inspectors that filter chains need, each on the ports that need it: servers that speak first must not be
-/// inspected. The HTTP inspector comes second, because it looks at nothing that is TLS.
-pub(super) fn inspectors(chains: &[FilterChain]) -> Vec<ListenerFilter> {
-    let mut ports: BTreeMap<u32, Needs> = BTreeMap::new();
-    for chain in chains {
-        let Some(matched) = &chain.filter_chain_match else { continue };
-        let needs = ports.entry(matched.destination_port.as_ref().map_or(0, |port| port.value)).or_default();
-        needs.tls |= matched.transport_protocol == TLS;
-        needs.http |= matched.application_protocols.iter().any(|name| name == "http/1.1" || name == "h2c");
+impl Inspections {
+    /// Notes what a chain matches.
+    pub(super) fn note(&mut self, matched: &Match<'_>) {
+        let needs = self.0.entry(matched.port).or_default();
+        needs.tls |= matched.transport == TLS;
+        needs.http |= matched.protocols.iter().any(|name| ["http/1.1", "h2c"].contains(name));
     }
-    let mut inspectors = Vec::new();
-    if ports.values().any(|needs| needs.tls) {
-        inspectors.push(tls_inspector_on(&ports));
+
+    /// The inspectors, each on the ports that need it: servers that speak first must not be inspected. The HTTP inspector
+    /// comes second, because it looks at nothing that is TLS.
+    pub(super) fn inspectors(&self) -> Vec<ListenerFilter> {
+        let Self(ports) = self;
+        let mut inspectors = Vec::new();
+        if ports.values().any(|needs| needs.tls) {
+            inspectors.push(tls_inspector_on(ports));
+        }
+        if ports.values().any(|needs| needs.http) {
+            let rest = ports.iter().filter(|(_, needs)| !needs.http).map(|(port, _)| *port);
+            inspectors.push(ListenerFilter { filter_disabled: any_of(rest), ..http_inspector() });
+        }
+        inspectors
     }
-    if ports.values().any(|needs| needs.http) {
-        let rest = ports.iter().filter(|(_, needs)| !needs.http).map(|(port, _)| *port);
-        inspectors.push(ListenerFilter { filter_disabled: any_of(rest), ..http_inspector() });
-    }
-    inspectors
 }
 
 /// Port 0 stands for all that are not listed.

@@ -81,10 +81,7 @@ impl Query for Built {
     fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
         let entry = ctx.get::<Planned>(key);
         let env = Env::new(ctx, &key.0.0);
-        entry.as_ref().as_ref().map(|entry| {
-            let listener = build(&env, entry);
-            Resource::encode(listener.name.as_str(), &listener)
-        })
+        entry.as_ref().as_ref().map(|entry| build(&env, entry))
     }
 }
 

@@ -1,7 +1,10 @@
 //! The parts that a proxy's listeners come in: what several proxies share is generated and patched once.
 
+use std::sync::Arc;
+
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
+use canopus_proto::resource::Resource;
 
 use super::connect::Originated;
 use super::sidecar::OtherOutbound;
@@ -27,6 +30,20 @@ pub(super) enum Part {
     Originated(View),
 }
 
+impl Part {
+    /// The listeners as they are before the patches of EnvoyFilters.
+    pub(super) fn generated(&self, ctx: &Ctx<'_>) -> Arc<Vec<Resource>> {
+        match self {
+            Self::Outbound(audience) => ctx.get::<outbound::OutboundListeners>(audience),
+            Self::OtherOutbound(view) => ctx.get::<OtherOutbound>(view),
+            Self::Inbound(audience) => ctx.get::<inbound::InboundListeners>(audience),
+            Self::Gateway(view) => ctx.get::<GatewayListeners>(view),
+            Self::Waypoint(view) => ctx.get::<WaypointListeners>(view),
+            Self::Originated(view) => ctx.get::<Originated>(view),
+        }
+    }
+}
+
 /// A part after the patches of EnvoyFilters.
 pub(super) struct PatchedPart;
 
@@ -36,28 +53,16 @@ impl Query for PatchedPart {
     type Value = Patched;
 
     fn run(ctx: &Ctx<'_>, part: &Part) -> Patched {
+        let generated = part.generated(ctx);
         match part {
-            Part::Outbound(audience) => {
-                let generated = ctx.get::<outbound::OutboundListeners>(audience);
-                envoy_filter::listeners(ctx, &audience.0, Side::Outbound, generated, true)
-            }
-            Part::OtherOutbound(view) => {
-                let generated = ctx.get::<OtherOutbound>(view);
-                envoy_filter::listeners(ctx, view, Side::Outbound, generated, false)
-            }
+            Part::Outbound((view, _)) => envoy_filter::listeners(ctx, view, Side::Outbound, generated, true),
+            Part::OtherOutbound(view) => envoy_filter::listeners(ctx, view, Side::Outbound, generated, false),
             Part::Inbound(audience) => {
-                let generated = ctx.get::<inbound::InboundListeners>(audience);
                 envoy_filter::listeners(ctx, &audience.view, Side::Inbound, generated, true)
             }
-            Part::Gateway(view) => {
-                let generated = ctx.get::<GatewayListeners>(view);
-                envoy_filter::listeners(ctx, view, Side::Gateway, generated, true)
-            }
-            Part::Waypoint(view) => {
-                let generated = ctx.get::<WaypointListeners>(view);
-                envoy_filter::listeners(ctx, view, Side::Inbound, generated, true)
-            }
-            Part::Originated(view) => Patched::untouched(ctx.get::<Originated>(view)),
+            Part::Gateway(view) => envoy_filter::listeners(ctx, view, Side::Gateway, generated, true),
+            Part::Waypoint(view) => envoy_filter::listeners(ctx, view, Side::Inbound, generated, true),
+            Part::Originated(_) => Patched::untouched(generated),
         }
     }
 }

@@ -54,8 +54,6 @@ impl Query for OtherOutbound {
 
     fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
         let env = Env::new(ctx, view);
-        let listeners = [http_proxy::listener(&env), catch_all::listener(&env)];
-        let listeners = listeners.iter().flatten();
-        listeners.map(|listener| Resource::encode(listener.name.as_str(), listener)).collect()
+        [http_proxy::listener(&env), catch_all::listener(&env)].into_iter().flatten().collect()
     }
 }

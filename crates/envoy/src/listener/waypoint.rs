@@ -17,17 +17,18 @@ use canopus_mesh::proxy::View;
 use canopus_mesh::service::{Port, Resolution, Service, address_for};
 use canopus_mesh::waypoint::{self, ServicesBehind, WorkloadsBehind, is_east_west_gateway};
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
-use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener};
+use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::resource::Resource;
 use canopus_proto::xds::r#type::matcher::v3::ip_matcher::IpRangeMatcher;
 use canopus_proto::xds::r#type::matcher::v3::matcher::OnMatch;
 use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS};
 
 use self::ports::Spoken;
+use super::draft::{Draft, FilterChain};
 use super::{connect, inspect};
 use crate::cluster::hbone::{MAIN_INTERNAL, crosses_networks};
 use crate::env::{Class, Env};
-use crate::network::tcp;
+use crate::network::{Filters, tcp};
 use crate::telemetry::access_log;
 use crate::{gateway, names};
 
@@ -51,7 +52,7 @@ impl Query for WaypointListeners {
         if crosses_networks(&env) {
             listeners.extend(connect::originate_double(&env));
         }
-        listeners.iter().map(|listener| Resource::encode(listener.name.as_str(), listener)).collect()
+        listeners
     }
 }
 
@@ -60,11 +61,21 @@ fn stands_between_networks(env: &Env<'_>) -> bool {
 }
 
 /// The listener that takes what comes out of tunnels, whoever it is for.
-fn main(env: &Env<'_>) -> Listener {
+fn main(env: &Env<'_>) -> Resource {
     let services = env.ctx.get::<ServicesBehind>(env.view);
     let workloads = env.ctx.get::<WorkloadsBehind>(env.view);
-    let mut main =
-        Main { env, chains: Vec::new(), ranges: Vec::new(), hosts: BTreeMap::new(), spoken: BTreeMap::new() };
+    let mut main = Main {
+        env,
+        draft: Draft::new(Listener {
+            name: MAIN_INTERNAL.into(),
+            traffic_direction: TrafficDirection::Inbound as i32,
+            access_log: access_log::listener(env, Class::Inbound),
+            ..connect::internal()
+        }),
+        ranges: Vec::new(),
+        hosts: BTreeMap::new(),
+        spoken: BTreeMap::new(),
+    };
     for service in services.iter() {
         main.add(service);
     }
@@ -79,32 +90,25 @@ fn main(env: &Env<'_>) -> Listener {
     }
     filters.push(ports::http_inspector(&spoken));
     filters.extend(ports::tls_inspector(services.iter().flat_map(|service| &service.ports)));
-    if main.chains.is_empty() {
-        main.chains.push(FilterChain {
-            name: "virtualInbound-blackhole".into(),
-            filters: vec![tcp::black_hole()],
-            ..Default::default()
-        });
+    let mut draft = main.draft;
+    if draft.is_empty() {
+        let mut filters = Filters::default();
+        tcp::black_hole(&mut filters);
+        draft.add(&FilterChain { name: "virtualInbound-blackhole", ..Default::default() }, &filters);
     }
     let by_address = matcher::by_address(main.ranges);
     // Addresses of different networks may be the same, names are not.
     let by_name = !main.hosts.is_empty();
     let chosen = if by_name { matcher::by_authority(main.hosts, by_address) } else { by_address };
-    Listener {
-        name: MAIN_INTERNAL.into(),
-        listener_filters: filters,
-        traffic_direction: TrafficDirection::Inbound as i32,
-        filter_chains: main.chains,
-        filter_chain_matcher: Some(chosen),
-        access_log: access_log::listener(env, Class::Inbound),
-        ..connect::internal()
-    }
+    draft.listener.listener_filters = filters;
+    draft.listener.filter_chain_matcher = Some(chosen);
+    draft.encode()
 }
 
 /// The main listener in the making.
 struct Main<'a> {
     env: &'a Env<'a>,
-    chains: Vec<FilterChain>,
+    draft: Draft,
     /// What is meant by addresses.
     ranges: Vec<IpRangeMatcher>,
     /// What is meant by `host:port`, where there are several networks.
@@ -136,34 +140,36 @@ impl Main<'_> {
         let env = self.env;
         if stands_between_networks(env) {
             // What is in the inner tunnel is not looked at.
-            let (name, filters) = chains::tcp(env, service, port);
-            self.chains.push(FilterChain { name: name.clone(), filters, ..Default::default() });
+            let mut filters = Filters::default();
+            let name = chains::tcp(&mut filters, env, service, port);
+            self.draft.add(&FilterChain { name: &name, ..Default::default() }, &filters);
             self.spoken.insert(port.number, Spoken::Tcp);
             return Some(self.after_policies(service, &name));
         }
-        let original = (has_addresses
-            && env.flag(AMBIENT_ENABLE_MULTI_NETWORK)
-            && !is_east_west_gateway(env.view))
-        .then(|| {
-            connect::destination_or(&format!("{}:{}", address_for(env.ctx, service, env.view), port.number))
-        });
-        let mut push = |(name, filters): chains::Named| {
-            let filters = original.clone().into_iter().chain(filters).collect();
-            self.chains.push(FilterChain { name: name.clone(), filters, ..Default::default() });
+        let mut before = Filters::default();
+        if has_addresses && env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && !is_east_west_gateway(env.view) {
+            let address = address_for(env.ctx, service, env.view);
+            connect::destination_or(&mut before, &format!("{address}:{}", port.number));
+        }
+        let draft = &mut self.draft;
+        let mut push = |write: chains::Write| {
+            let mut filters = before.clone();
+            let name = write(&mut filters, env, service, port);
+            draft.add(&FilterChain { name: &name, ..Default::default() }, &filters);
             matcher::to_chain(&name)
         };
         let (spoken, chosen) = if port.protocol.is_unsupported() {
-            let tcp = push(chains::tcp(env, service, port));
-            let http = push(chains::http(env, service, port));
+            let tcp = push(chains::tcp);
+            let http = push(chains::http);
             (Spoken::Either, matcher::by_protocol(env, tcp, http))
         } else if port.protocol.is_http() {
-            (Spoken::Http, push(chains::http(env, service, port)))
+            (Spoken::Http, push(chains::http))
         } else {
             let by_name = port.protocol.is_tls() && resolves_names(service);
             if by_name && !env.flag(ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS) {
                 return None;
             }
-            (Spoken::Tcp, push(chains::tcp(env, service, port)))
+            (Spoken::Tcp, push(chains::tcp))
         };
         let known = self.spoken.entry(port.number).or_insert(spoken);
         *known = known.and(spoken);
@@ -183,10 +189,11 @@ impl Main<'_> {
 
     /// Connections to workloads by their own addresses.
     fn add_workloads(&mut self, workloads: &[IpAddr]) {
-        let [tcp, http] = chains::direct(self.env);
-        let chosen =
-            matcher::by_protocol(self.env, matcher::to_chain(&tcp.name), matcher::to_chain(&http.name));
-        self.chains.extend([tcp, http]);
+        for (name, filters) in chains::direct(self.env) {
+            self.draft.add(&FilterChain { name, ..Default::default() }, &filters);
+        }
+        let [tcp, http] = [chains::DIRECT_TCP, chains::DIRECT_HTTP].map(matcher::to_chain);
+        let chosen = matcher::by_protocol(self.env, tcp, http);
         if !workloads.is_empty() {
             let addresses: Vec<_> = workloads.iter().map(ToString::to_string).collect();
             self.ranges.push(matcher::range(addresses.iter().map(String::as_str), chosen));

@@ -4,9 +4,9 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::extension::Extensions;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 
+use super::Filters;
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
@@ -20,15 +20,15 @@ pub(crate) struct Before<'a> {
     /// The port that extensions know the connections by.
     pub(crate) port: u32,
     /// Resolves the name the client asks for.
-    pub(crate) resolver: Option<Filter>,
+    pub(crate) resolver: Option<Filters>,
     /// The service whose policies apply, where those of the workload do not.
     pub(crate) policy_service: Option<&'a Service>,
     /// Whether connections came through an HBONE tunnel.
     pub(crate) tunnelled: bool,
 }
 
-/// Everything a connection passes that is not HTTP; `last` handles its protocol.
-pub(crate) fn complete(env: &Env<'_>, class: Class, before: Before<'_>, last: Vec<Filter>) -> Vec<Filter> {
+/// What a connection passes that is not HTTP, before what handles its protocol.
+pub(crate) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> Filters {
     let service = env.service.map(Service::key);
     let extensible = !env.ctx.get::<Extensions>(&(env.view.clone(), service.clone())).is_empty();
     let place = Place {
@@ -40,9 +40,8 @@ pub(crate) fn complete(env: &Env<'_>, class: Class, before: Before<'_>, last: Ve
         policy_service: before.policy_service.map(Service::key),
         tunnelled: before.tunnelled,
     };
-    let mut filters = Vec::clone(&env.ctx.get::<Preceding>(&place));
-    filters.extend(before.resolver);
-    filters.extend(last);
+    let mut filters = Filters::clone(&env.ctx.get::<Preceding>(&place));
+    before.resolver.iter().for_each(|resolver| filters.append(resolver));
     filters
 }
 
@@ -68,26 +67,27 @@ struct Preceding;
 impl Query for Preceding {
     const NAME: &'static str = "preceding_network_filters";
     type Key = Place;
-    type Value = Vec<Filter>;
+    type Value = Filters;
 
-    fn run(ctx: &Ctx<'_>, place: &Place) -> Vec<Filter> {
+    fn run(ctx: &Ctx<'_>, place: &Place) -> Filters {
         let named = |key: &Option<ServiceKey>| key.as_ref().and_then(|key| service::service(ctx, key));
         let (service, policy_service) = (named(&place.service), named(&place.policy_service));
         let env = &Env { service: service.as_deref(), ..Env::new(ctx, &place.view) };
         let class = place.class;
-        let mut filters = Vec::new();
+        let mut filters = Filters::default();
         if place.exchanges_metadata {
-            filters.extend(peer_metadata::network(env));
+            peer_metadata::on_connections(&mut filters, env);
         }
-        let guard = |stage| {
-            authorization::on_connections(env, stage, class, policy_service.as_deref(), place.tunnelled)
+        let guard = |filters: &mut Filters, stage| {
+            let service = policy_service.as_deref();
+            authorization::on_connections(filters, env, (class, place.tunnelled), stage, service);
         };
         let extensions = Placed::network(env, class, place.port);
-        filters.extend(guard(Stage::Custom));
-        filters.extend(extensions.network_filters(&[Phase::Authn, Phase::Authz]));
-        filters.extend(guard(Stage::Own));
-        filters.extend(extensions.network_filters(&[Phase::Stats, Phase::Unspecified]));
-        filters.extend(metrics::network(env, class));
+        guard(&mut filters, Stage::Custom);
+        extensions.on_connections(&mut filters, &[Phase::Authn, Phase::Authz]);
+        guard(&mut filters, Stage::Own);
+        extensions.on_connections(&mut filters, &[Phase::Stats, Phase::Unspecified]);
+        metrics::on_connections(&mut filters, env, class);
         filters
     }
 }

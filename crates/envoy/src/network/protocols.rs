@@ -2,7 +2,6 @@
 
 use canopus_base::protocol::Protocol;
 use canopus_proto::Name;
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::mongo_proxy::v3::MongoProxy;
 use canopus_proto::envoy::extensions::filters::network::mysql_proxy::v3::MySqlProxy;
 use canopus_proto::envoy::extensions::filters::network::redis_proxy::v3::RedisProxy;
@@ -17,40 +16,39 @@ use canopus_runtime::flags::{
     PILOT_ENABLE_MONGO_FILTER, PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER,
 };
 
-use super::filter;
+use super::Filters;
+use super::tcp::Proxy;
 use crate::dns_cache;
 use crate::env::Env;
 
 const REDIS_TIMEOUT_SECONDS: i64 = 5;
 
-/// The filters that handle a protocol: `proxy` alone, after a filter that counts, or a filter that proxies by itself.
-pub(crate) fn stack(
-    env: &Env<'_>,
-    protocol: Protocol,
-    proxy: Filter,
-    stat_prefix: &str,
-    cluster: &str,
-) -> Vec<Filter> {
-    let stat_prefix = || stat_prefix.to_owned();
+/// Adds the filters that handle a protocol: `proxy` alone, after a filter that counts, or a filter that proxies by itself.
+pub(super) fn add(filters: &mut Filters, env: &Env<'_>, protocol: Protocol, proxy: &Proxy, cluster: &str) {
+    let stat_prefix = || proxy.config.stat_prefix.clone();
     match protocol {
         Protocol::Mongo if env.flag(PILOT_ENABLE_MONGO_FILTER) => {
             let mongo = MongoProxy { stat_prefix: stat_prefix(), ..Default::default() };
-            vec![filter("envoy.filters.network.mongo_proxy", &mongo), proxy]
+            filters.add("envoy.filters.network.mongo_proxy", &mongo);
         }
         // Not in every build of Envoy.
         Protocol::MySql
             if env.flag(PILOT_ENABLE_MYSQL_FILTER) && env.view.has_extension(&MySqlProxy::full_name()) =>
         {
             let mysql = MySqlProxy { stat_prefix: stat_prefix(), ..Default::default() };
-            vec![filter("envoy.filters.network.mysql_proxy", &mysql), proxy]
+            filters.add("envoy.filters.network.mysql_proxy", &mysql);
         }
-        Protocol::Redis if env.flag(PILOT_ENABLE_REDIS_FILTER) => vec![redis(stat_prefix(), cluster)],
-        _ => vec![proxy],
+        Protocol::Redis if env.flag(PILOT_ENABLE_REDIS_FILTER) => {
+            filters.add("envoy.filters.network.redis_proxy", &redis(stat_prefix(), cluster));
+            return;
+        }
+        _ => {}
     }
+    proxy.add_to(filters);
 }
 
-fn redis(stat_prefix: String, cluster: &str) -> Filter {
-    let config = RedisProxy {
+fn redis(stat_prefix: String, cluster: &str) -> RedisProxy {
+    RedisProxy {
         stat_prefix,
         latency_in_micros: true,
         settings: Some(ConnPoolSettings {
@@ -62,16 +60,17 @@ fn redis(stat_prefix: String, cluster: &str) -> Filter {
             ..Default::default()
         }),
         ..Default::default()
-    };
-    filter("envoy.filters.network.redis_proxy", &config)
+    }
 }
 
 /// Resolves the name that a TLS client asks for.
-pub(crate) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filter {
+pub(crate) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filters {
     let config = NameResolver {
         dns_cache_config: Some(dns_cache::of_host(env, host)),
         port_specifier: Some(PortSpecifier::PortValue(port)),
         ..Default::default()
     };
-    filter("envoy.extensions.filters.network.sni_dynamic_forward_proxy", &config)
+    let mut filters = Filters::default();
+    filters.add("envoy.extensions.filters.network.sni_dynamic_forward_proxy", &config);
+    filters
 }

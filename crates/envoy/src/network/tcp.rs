@@ -1,5 +1,8 @@
 //! Where TCP connections go.
 
+use std::sync::Arc;
+
+use bytes::Bytes;
 use canopus_api::node::NodeKind;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
@@ -8,7 +11,6 @@ use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_mesh::service::{self, Port, Service, ServiceKey};
 use canopus_mesh::world::Origin;
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::{
@@ -22,8 +24,9 @@ use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::consiste
 use canopus_proto::istio::networking::v1alpha3::{
     Destination, LoadBalancerSettings, RouteDestination, TrafficPolicy,
 };
+use canopus_proto::{Message, Name};
 
-use super::{filter, pipeline, protocols};
+use super::{Filters, pipeline, protocols};
 use crate::env::{Class, Env};
 use crate::names;
 use crate::route::Known;
@@ -34,30 +37,37 @@ use crate::{dns_cache, durations};
 
 const NAME: &str = "envoy.filters.network.tcp_proxy";
 
-/// Ends connections at once.
-pub(crate) fn black_hole() -> Filter {
-    filter(NAME, &to_cluster(names::BLACK_HOLE, names::BLACK_HOLE))
+/// Adds the filter that ends connections at once.
+pub(crate) fn black_hole(filters: &mut Filters) {
+    filters.add(NAME, &to_cluster(names::BLACK_HOLE, names::BLACK_HOLE));
 }
 
-/// Sends connections to a cluster, which also names their statistics.
-pub(crate) fn proxy_to(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
-    logged(env, class, TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, cluster) })
+/// Adds the filter that sends connections to a cluster, which also names their statistics.
+pub(crate) fn to(filters: &mut Filters, env: &Env<'_>, class: Class, cluster: &str) {
+    let config = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, cluster) };
+    Proxy::new(env, class, config).add_to(filters);
 }
 
-/// Sends connections through a tunnel to a cluster; failures to open it are logged.
-pub(crate) fn tunnel(env: &Env<'_>, class: Class, cluster: &str, tunnel: TunnelingConfig) -> Filter {
+/// Adds the filter that sends connections through a tunnel to a cluster; failures to open it are logged.
+pub(crate) fn tunnel(
+    filters: &mut Filters,
+    env: &Env<'_>,
+    class: Class,
+    cluster: &str,
+    tunnel: TunnelingConfig,
+) {
     let proxy = TcpProxy {
         tunneling_config: Some(tunnel),
         access_log: access_log::tunnel(env, class),
         ..to_cluster(cluster, cluster)
     };
-    filter(NAME, &proxy)
+    filters.add(NAME, &proxy);
 }
 
-/// Sends the connections of a tunnel on to a cluster.
-pub(crate) fn forward(env: &Env<'_>, class: Class, cluster: &str) -> Filter {
+/// Adds the filter that sends the connections of a tunnel on to a cluster.
+pub(crate) fn forward(filters: &mut Filters, env: &Env<'_>, class: Class, cluster: &str) {
     let proxy = TcpProxy { access_log: access_log::passed_on(env, class), ..to_cluster(cluster, cluster) };
-    filter(NAME, &proxy)
+    filters.add(NAME, &proxy);
 }
 
 fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
@@ -68,28 +78,41 @@ fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
     }
 }
 
-fn logged(env: &Env<'_>, class: Class, mut proxy: TcpProxy) -> Filter {
-    let logs = env.ctx.get::<Logs>(&(env.view.clone(), env.service.map(Service::key), class));
-    proxy.access_log.clone_from(&logs.access_log);
-    proxy.access_log_options.clone_from(&logs.access_log_options);
-    filter(NAME, &proxy)
+/// A filter that sends connections on, and logs them.
+pub(super) struct Proxy {
+    pub(super) config: TcpProxy,
+    logs: Arc<Bytes>,
 }
 
-/// What TCP proxies log, and nothing else of them.
+impl Proxy {
+    fn new(env: &Env<'_>, class: Class, config: TcpProxy) -> Self {
+        let logs = env.ctx.get::<Logs>(&(env.view.clone(), env.service.map(Service::key), class));
+        Self { config, logs }
+    }
+
+    pub(super) fn add_to(&self, filters: &mut Filters) {
+        filters.write(NAME, &TcpProxy::type_url(), &|fields| {
+            fields.fields(&self.config);
+            fields.append(&self.logs);
+        });
+    }
+}
+
+/// What TCP proxies log, as fields of their configuration.
 struct Logs;
 
 impl Query for Logs {
     const NAME: &'static str = "tcp_proxy_logs";
     /// The service whose traffic is handled, where that makes a difference.
     type Key = (View, Option<ServiceKey>, Class);
-    type Value = TcpProxy;
+    type Value = Bytes;
 
-    fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> TcpProxy {
+    fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> Bytes {
         let service = service.as_ref().and_then(|key| service::service(ctx, key));
         let env = Env { service: service.as_deref(), ..Env::new(ctx, view) };
         let mut proxy = TcpProxy { access_log: access_log::tcp(&env, *class), ..Default::default() };
         metrics::stock::connections(&env, *class, &mut proxy);
-        proxy
+        proxy.encode_to_vec().into()
     }
 }
 
@@ -103,7 +126,7 @@ fn outbound_class(env: &Env<'_>) -> Class {
 }
 
 /// The filters of connections to one port of a service. `listener` is the port that clients connect to.
-pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: &Port) -> Vec<Filter> {
+pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: &Port) -> Filters {
     let cluster = names::outbound_cluster(&service.host, port, "");
     let pattern = &env.mesh().outbound_cluster_stat_name;
     let stat_prefix = match pattern.as_str() {
@@ -135,7 +158,7 @@ pub(crate) fn routed(
     routes: &[RouteDestination],
     origin: &Origin,
     listener: &Port,
-) -> Vec<Filter> {
+) -> Filters {
     routed_after(env, routes, origin, listener, pipeline::Before::default())
 }
 
@@ -146,7 +169,7 @@ pub(crate) fn routed_after(
     origin: &Origin,
     listener: &Port,
     before: pipeline::Before<'_>,
-) -> Vec<Filter> {
+) -> Filters {
     let before = pipeline::Before { port: listener.number, ..before };
     let seen = |host: &str| scope::scoped_service(env.ctx, env.view, host);
     let cluster_of = |to: &Destination| {
@@ -183,7 +206,9 @@ pub(crate) fn routed_after(
     });
     let clusters: Vec<_> = weighted.collect();
     let Some(cluster) = clusters.first().map(|cluster| cluster.name.clone()) else {
-        return vec![black_hole()];
+        let mut filters = Filters::default();
+        black_hole(&mut filters);
+        return filters;
     };
     let proxy = TcpProxy {
         stat_prefix: format!("{}.{}", origin.name(), origin.namespace()),
@@ -201,7 +226,7 @@ pub(crate) fn passed_on(
     rule: Option<&Rule>,
     subset: &str,
     port: &Port,
-) -> Vec<Filter> {
+) -> Filters {
     let mut proxy = with_rule(env, to_cluster(cluster, stat_prefix), rule, subset);
     // What goes through is the client's TLS, which a tunnel's server could not understand.
     proxy.tunneling_config = None;
@@ -251,10 +276,10 @@ fn finish(
     protocol: Protocol,
     cluster: &str,
     before: pipeline::Before<'_>,
-) -> Vec<Filter> {
-    let stat_prefix = proxy.stat_prefix.clone();
-    let last = protocols::stack(env, protocol, logged(env, class, proxy), &stat_prefix, cluster);
-    pipeline::complete(env, class, before, last)
+) -> Filters {
+    let mut filters = pipeline::begin(env, class, before);
+    protocols::add(&mut filters, env, protocol, &Proxy::new(env, class, proxy), cluster);
+    filters
 }
 
 /// The filters of connections that a waypoint takes for a port of a service; `None` for a port of a workload.
@@ -267,8 +292,8 @@ pub(crate) fn fronting(
     port: &Port,
     settled: Option<(&Service, &str)>,
     routes: Vec<ClusterWeight>,
-    resolver: Option<Filter>,
-) -> Vec<Filter> {
+    resolver: Option<Filters>,
+) -> Filters {
     let mut proxy = to_cluster(cluster, stat_prefix);
     match &routes[..] {
         [] => {}
@@ -281,10 +306,10 @@ pub(crate) fn fronting(
     }
     let rule = settled.and_then(|(service, _)| outbound_rule(env.ctx, env.view, &service.key()));
     let subset = settled.map_or("", |(_, subset)| subset);
-    let proxy = logged(env, Class::Inbound, with_rule(env, proxy, rule.as_deref(), subset));
-    let before = pipeline::Before { exchanges_metadata: true, port: port.number, ..Default::default() };
-    let last = protocols::stack(env, port.protocol, proxy, stat_prefix, cluster);
-    pipeline::complete(env, Class::Inbound, before, resolver.into_iter().chain(last).collect())
+    let proxy = with_rule(env, proxy, rule.as_deref(), subset);
+    let before =
+        pipeline::Before { exchanges_metadata: true, port: port.number, resolver, ..Default::default() };
+    finish(env, Class::Inbound, proxy, port.protocol, cluster, before)
 }
 
 /// The filters of connections to the workload.
@@ -294,7 +319,7 @@ pub(crate) fn inbound(
     cluster: &str,
     stat_prefix: &str,
     before: pipeline::Before<'_>,
-) -> Vec<Filter> {
+) -> Filters {
     let proxy = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, stat_prefix) };
     finish(env, Class::Inbound, proxy, protocol, cluster, before)
 }

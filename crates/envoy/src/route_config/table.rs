@@ -42,14 +42,22 @@ impl Table {
 
     /// The encoded table.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let hosts = self.shared.iter().chain(&self.own);
-        let size = hosts.clone().map(Host::size_in_table).sum::<usize>();
+        let size = self.hosts().map(Host::size_in_table).sum::<usize>();
         let mut table =
             Pieces::with_capacity(pieces::field_size(self.name.len()) + size + self.settings.len());
-        table.text(field::NAME, &self.name);
-        hosts.for_each(|host| host.write(field::VIRTUAL_HOSTS, &mut table));
-        table.append(&self.settings);
+        self.write(&mut table);
         table.into_vec()
+    }
+
+    /// Adds the fields of the table.
+    pub(crate) fn write(&self, table: &mut Pieces) {
+        table.text(field::NAME, &self.name);
+        self.hosts().for_each(|host| host.write(field::VIRTUAL_HOSTS, table));
+        table.append(&self.settings);
+    }
+
+    fn hosts(&self) -> impl Iterator<Item = &Host> {
+        self.shared.iter().chain(&self.own)
     }
 
     /// The table as one message.

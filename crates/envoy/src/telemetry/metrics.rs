@@ -10,7 +10,6 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_mesh::telemetry::metrics::{self, Override, Reported};
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
 use canopus_proto::stats::{MetricConfig, PluginConfig, Reporter};
@@ -27,9 +26,9 @@ pub(crate) fn http(env: &Env<'_>, class: Class) -> Vec<HttpFilter> {
     configurations(env, class).iter().map(|config| filters::typed(NAME, config.clone())).collect()
 }
 
-/// The filters that count connections.
-pub(crate) fn network(env: &Env<'_>, class: Class) -> Vec<Filter> {
-    configurations(env, class).iter().map(|config| network::typed(NAME, config.clone())).collect()
+/// Adds the filters that count connections.
+pub(crate) fn on_connections(filters: &mut network::Filters, env: &Env<'_>, class: Class) {
+    configurations(env, class).iter().for_each(|config| filters.add_packed(NAME, config));
 }
 
 fn configurations(env: &Env<'_>, class: Class) -> Arc<Vec<Any>> {

@@ -7,12 +7,10 @@ pub(crate) mod stock;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
-use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
-use canopus_mesh::world::{MeshSettings, settings};
+use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::Filter as ClusterFilter;
-use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use canopus_proto::google::protobuf::{ListValue, Struct, Value};
 use canopus_proto::udpa::r#type::v1::TypedStruct;
@@ -124,28 +122,20 @@ pub(crate) fn waypoint_upstream(env: &Env<'_>) -> Option<HttpFilter> {
 }
 
 /// Notes what the answer to an opened tunnel says about the server, where that is asked for.
-pub(crate) fn answered_baggage(env: &Env<'_>) -> Option<Filter> {
-    let wanted = env.flag(AMBIENT_ENABLE_BAGGAGE) && is_known(env.view);
-    let config = || plain_struct(TUNNEL_BAGGAGE, [("baggage_key", "io.istio.baggage".into())]);
-    wanted.then(|| network::typed("upstream_hbone_peer_metadata", config()))
+pub(crate) fn answered_baggage(filters: &mut network::Filters, env: &Env<'_>) {
+    if env.flag(AMBIENT_ENABLE_BAGGAGE) && is_known(env.view) {
+        let config = plain_struct(TUNNEL_BAGGAGE, [("baggage_key", "io.istio.baggage".into())]);
+        filters.add_packed("upstream_hbone_peer_metadata", &config);
+    }
 }
 
 /// Exchanges metadata with the client on the connection itself.
-pub(crate) fn network(env: &Env<'_>) -> Option<Filter> {
-    let config = is_exchanged_by(env.view).then(|| env.ctx.get::<ConnectionExchange>(&()))?;
-    config.as_ref().clone().map(|config| network::typed(NAME, config))
-}
-
-/// What the filter is told that exchanges metadata on connections; `None` if none is exchanged.
-struct ConnectionExchange;
-
-impl Query for ConnectionExchange {
-    const NAME: &'static str = "connection_metadata_exchange";
-    type Key = ();
-    type Value = Option<Any>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Option<Any> {
-        connection_exchange(&settings(ctx))
+pub(crate) fn on_connections(filters: &mut network::Filters, env: &Env<'_>) {
+    if !is_exchanged_by(env.view) {
+        return;
+    }
+    if let Some(config) = connection_exchange(&env.settings) {
+        filters.add_packed(NAME, &config);
     }
 }
 
@@ -158,11 +148,17 @@ pub(crate) fn upstream(settings: &MeshSettings) -> Option<ClusterFilter> {
     })
 }
 
+/// What the filter is told that exchanges metadata on connections; `None` if none is exchanged.
 fn connection_exchange(settings: &MeshSettings) -> Option<Any> {
-    let fields = [("enable_discovery", true.into()), ("protocol", "istio-peer-exchange".into())];
+    static USUAL: LazyLock<Any> = LazyLock::new(|| exchange_on_connections(&[]));
     let wanted = settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE);
     let labels = settings.flags.get(PILOT_MX_ADDITIONAL_LABELS);
-    wanted.then(|| typed_struct(labels, METADATA_EXCHANGE, fields))
+    wanted.then(|| if labels.is_empty() { USUAL.clone() } else { exchange_on_connections(labels) })
+}
+
+fn exchange_on_connections(labels: &[String]) -> Any {
+    let fields = [("enable_discovery", true.into()), ("protocol", "istio-peer-exchange".into())];
+    typed_struct(labels, METADATA_EXCHANGE, fields)
 }
 
 /// Learns about servers behind tunnels from the baggage of the tunnel.

@@ -3,67 +3,96 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use canopus_base::protocol::Protocol;
-use canopus_mesh::peer_authentication::{MutualTls, PeerPolicy};
+use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::scope;
-use canopus_proto::envoy::config::core::v3::{Http2ProtocolOptions, TransportSocket};
-use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch};
+use canopus_proto::envoy::config::core::v3::CidrRange;
+use canopus_proto::envoy::config::listener::v3::Listener;
+use canopus_proto::resource::Resource;
 
 use super::matching::{self, Sort};
 use super::ports::{self, InboundPort};
-use super::{Audience, NAME, tls};
+use super::tls::{self, Mutual};
+use super::{Audience, NAME};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
 use crate::http::headers::ProxyHeaders;
-use crate::http::{Manager, Routes, http10_options};
+use crate::http::{Manager, Routes, http10};
+use crate::listener::draft::{Draft, FilterChain, Match};
+use crate::listener::inspect::Inspections;
 use crate::listener::port::Handling;
 use crate::network::pipeline::Before;
-use crate::network::tcp;
+use crate::network::{Filters, tcp};
 use crate::stat_name::Placeholders;
 use crate::telemetry::{metrics, peer_metadata};
 use crate::{names, route_config};
 
+/// The chain for requests to ports that are not known.
+const CATCH_ALL_HTTP: &str = "virtualInbound-catchall-http";
+
 /// Connections to the port itself would come back to it for ever.
-pub(super) fn black_hole(env: &Env<'_>) -> FilterChain {
-    let mut filters: Vec<_> = peer_metadata::network(env).into_iter().collect();
-    filters.extend(metrics::network(env, Class::Inbound));
-    filters.push(tcp::black_hole());
+pub(super) fn add_black_hole(all: &mut Chains, env: &Env<'_>) {
+    let mut filters = Filters::default();
+    peer_metadata::on_connections(&mut filters, env);
+    metrics::on_connections(&mut filters, env, Class::Inbound);
+    tcp::black_hole(&mut filters);
     let port = u32::try_from(env.mesh().proxy_inbound_listen_port).unwrap_or_default();
-    FilterChain {
-        name: "virtualInbound-blackhole".into(),
-        filter_chain_match: Some(to_port(port)),
-        filters,
-        ..Default::default()
+    let matched = Some(Match { port, ..Default::default() });
+    all.add(&FilterChain { name: "virtualInbound-blackhole", matched, ..Default::default() }, &filters);
+}
+
+/// Adds the chains for ports that are not known: of all of them, and of those that have a mutual TLS mode of their own.
+pub(super) fn add_passthrough(all: &mut Chains, env: &Env<'_>, audience: &Audience, mutual: &Mutual<'_>) {
+    let terms = scope::terms(env.ctx, env.view);
+    let policy = &mutual.policy;
+    let unknown = policy.ports.keys().filter(|port| !ports::is_known(&terms, audience, **port));
+    for target in std::iter::once(0).chain(unknown.copied()) {
+        add_of_mode(all, env, &Site::passthrough(target), mutual);
     }
 }
 
-/// The chains for ports that are not known: of all of them, and of those that have a mutual TLS mode of their own.
-pub(super) fn passthrough(env: &Env<'_>, audience: &Audience, policy: &PeerPolicy) -> Vec<FilterChain> {
-    let terms = scope::terms(env.ctx, env.view);
-    let unknown = policy.ports.keys().filter(|port| !ports::is_known(&terms, audience, **port));
-    let targets = std::iter::once(0).chain(unknown.copied());
-    targets.flat_map(|target| of_mode(env, &Site::passthrough(target), policy.of_port(target))).collect()
-}
-
-/// The chains of a known port.
-pub(super) fn chains(env: &Env<'_>, port: &InboundPort, policy: &PeerPolicy) -> Vec<FilterChain> {
+/// Adds the chains of a known port.
+pub(super) fn add(all: &mut Chains, env: &Env<'_>, port: &InboundPort, mutual: &Mutual<'_>) {
     let site = Site::of(port);
-    let mode = policy.of_port(port.target);
     match &port.tls {
         // Only where the mesh does not terminate TLS can the user do so.
-        Some(settings) if mode == MutualTls::Disable => {
+        Some(settings) if mutual.policy.of_port(port.target) == MutualTls::Disable => {
             let handling = Handling::of(port.protocol.after_tls_termination());
-            let sorts = matching::of_own_tls(handling);
-            let socket = |_: &Sort| tls::of_sidecar(env, settings);
-            sorts.iter().map(|sort| chain(env, &site, sort, socket)).collect()
+            let sort = matching::of_own_tls(handling);
+            site.add_chain(all, env, &sort, Some(tls::of_sidecar(env, settings)));
         }
-        _ => of_mode(env, &site, mode),
+        _ => add_of_mode(all, env, &site, mutual),
     }
 }
 
-pub(super) fn of_mode(env: &Env<'_>, site: &Site, mode: MutualTls) -> Vec<FilterChain> {
-    let sorts = matching::of(env, mode, Handling::of(site.protocol));
-    sorts.iter().map(|sort| chain(env, site, sort, |sort| tls::mutual(env, sort.http))).collect()
+fn add_of_mode(all: &mut Chains, env: &Env<'_>, site: &Site, mutual: &Mutual<'_>) {
+    for sort in matching::of(env, mutual.policy.of_port(site.target), Handling::of(site.protocol)) {
+        site.add_chain(all, env, &sort, sort.terminated.then(|| mutual.socket(sort.http)));
+    }
+}
+
+/// The filter chains of a listener, and what they need to know about connections.
+pub(super) struct Chains {
+    pub(super) draft: Draft,
+    pub(super) inspections: Inspections,
+}
+
+impl Chains {
+    pub(super) fn new(listener: Listener) -> Self {
+        Self { draft: Draft::new(listener), inspections: Inspections::default() }
+    }
+
+    fn add(&mut self, chain: &FilterChain<'_>, filters: &Filters) {
+        self.inspections.note(chain.matched.as_ref().unwrap_or(&Match::default()));
+        self.draft.add(chain, filters);
+    }
+
+    /// The listener, with inspectors after the filters that it has already.
+    pub(super) fn encode(mut self) -> Resource {
+        self.draft.listener.listener_filters.extend(self.inspections.inspectors());
+        self.draft.encode()
+    }
 }
 
 /// What the chains of a port are about.
@@ -81,9 +110,9 @@ pub(super) struct Site {
     /// Whether connections came through a tunnel, whose ends know each other already.
     tunnelled: bool,
     /// The filters of chains for requests, made once: several chains differ in nothing but what they match.
-    http: OnceCell<Vec<Filter>>,
+    http: OnceCell<Filters>,
     /// Those of chains for streams of bytes.
-    tcp: OnceCell<Vec<Filter>>,
+    tcp: OnceCell<Filters>,
 }
 
 impl Site {
@@ -126,50 +155,58 @@ impl Site {
         Self { tunnelled: true, ..self }
     }
 
-    fn filters(&self, env: &Env<'_>, are_http: bool) -> &[Filter] {
-        match are_http {
+    /// Adds the chain for one sort of connection.
+    fn add_chain(&self, all: &mut Chains, env: &Env<'_>, sort: &Sort, socket: Option<Bytes>) {
+        let (protocols, transport) = (sort.protocols, sort.transport);
+        let matched = Match { port: self.target, protocols, transport, ..Default::default() };
+        self.add_matching(all, env, sort.http, matched, socket);
+    }
+
+    /// Adds the chain of what a tunnel leads to one of `addresses`, where there is no TLS left to tell apart.
+    pub(super) fn add_tunnelled(&self, all: &mut Chains, env: &Env<'_>, addresses: &[CidrRange]) {
+        for sort in matching::of(env, MutualTls::Disable, Handling::of(self.protocol)) {
+            let (ranges, protocols) = (addresses.to_vec(), sort.protocols);
+            let matched = Match { ranges, port: self.target, protocols, ..Default::default() };
+            self.add_matching(all, env, sort.http, matched, None);
+        }
+    }
+
+    fn add_matching(
+        &self,
+        all: &mut Chains,
+        env: &Env<'_>,
+        is_http: bool,
+        matched: Match<'_>,
+        socket: Option<Bytes>,
+    ) {
+        let metadata = self.sidecar.as_ref();
+        let metadata = metadata.map(|(name, namespace)| names::config_metadata("sidecar", namespace, name));
+        let (name, matched) = (self.chain_name(is_http), Some(matched));
+        let filters = match is_http {
             true => self.http.get_or_init(|| http(env, self)),
             false => self.tcp.get_or_init(|| tcp(env, self)),
-        }
+        };
+        all.add(&FilterChain { name, matched, metadata, socket, ..Default::default() }, filters);
     }
 
-    fn chain_name(&self, http: bool) -> String {
+    fn chain_name(&self, is_http: bool) -> &str {
         match &self.name {
-            Some(name) => name.clone(),
-            None if http => format!("{NAME}-catchall-http"),
-            None => NAME.into(),
+            Some(name) => name,
+            None if is_http => CATCH_ALL_HTTP,
+            None => NAME,
         }
     }
-}
-
-fn chain(env: &Env<'_>, site: &Site, sort: &Sort, socket: impl Fn(&Sort) -> TransportSocket) -> FilterChain {
-    let mut matched = to_port(site.target);
-    matched.application_protocols.clone_from(&sort.protocols);
-    matched.transport_protocol = sort.transport.into();
-    FilterChain {
-        name: site.chain_name(sort.http),
-        filter_chain_match: Some(matched),
-        filters: site.filters(env, sort.http).to_vec(),
-        transport_socket: sort.terminated.then(|| socket(sort)),
-        metadata: site
-            .sidecar
-            .as_ref()
-            .map(|(name, namespace)| names::config_metadata("sidecar", namespace, name)),
-        ..Default::default()
-    }
-}
-
-fn to_port(port: u32) -> FilterChainMatch {
-    FilterChainMatch { destination_port: (port > 0).then(|| port.into()), ..Default::default() }
 }
 
 /// Peer metadata comes first, so that everything after it, refusals included, can be attributed. Network extensions stand
 /// between the two.
-fn http(env: &Env<'_>, site: &Site) -> Vec<Filter> {
-    let exchange = peer_metadata::network(env).filter(|_| !site.tunnelled);
-    let mut filters: Vec<_> = exchange.into_iter().collect();
-    filters.extend(Placed::network(env, Class::Inbound, site.target).all_network_filters());
-    filters.push(manager(env, site).filter(env));
+fn http(env: &Env<'_>, site: &Site) -> Filters {
+    let mut filters = Filters::default();
+    if !site.tunnelled {
+        peer_metadata::on_connections(&mut filters, env);
+    }
+    filters.append(&Placed::network(env, Class::Inbound, site.target).all_on_connections());
+    manager(env, site).add_to(&mut filters, env);
     filters
 }
 
@@ -177,24 +214,25 @@ fn manager<'a>(env: &Env<'_>, site: &Site) -> Manager<'a> {
     let table =
         route_config::inbound::table(&site.cluster, &site.host, site.port, site.protocol, &env.settings);
     let stat_prefix = match &site.name {
-        Some(name) => format!("inbound_{name}"),
+        Some(name) => ["inbound_", name].concat(),
         None => site.cluster.clone(),
     };
     let manager = Manager::new(Class::Inbound, &stat_prefix, Routes::Inline(Box::new(table)));
     let headers = ProxyHeaders::new(env, Class::Inbound);
+    let (forwarded, details) = (headers.forwarded_client_cert, headers.client_cert_details);
     let mut manager = headers.on(manager);
     manager.peer_headers_in_mesh_only = false;
     manager.protocol = site.protocol;
     manager.tunnelled = site.tunnelled;
     manager.port = site.target;
-    manager.base.forward_client_cert_details = headers.forwarded_client_cert as i32;
-    manager.base.set_current_client_cert_details = Some(headers.client_cert_details);
-    manager.base.http_protocol_options = http10_options(env);
-    manager.base.http2_protocol_options = site.protocol.is_http2().then(Http2ProtocolOptions::default);
+    manager.particulars.forwarded_client_cert = forwarded as i32;
+    manager.particulars.client_cert_details = Some(details);
+    manager.particulars.http1 = http10(env);
+    manager.particulars.http2 = site.protocol.is_http2();
     manager
 }
 
-fn tcp(env: &Env<'_>, site: &Site) -> Vec<Filter> {
+fn tcp(env: &Env<'_>, site: &Site) -> Filters {
     let stat_prefix = match env.mesh().inbound_cluster_stat_name.as_str() {
         "" => site.cluster.clone(),
         pattern => Placeholders {

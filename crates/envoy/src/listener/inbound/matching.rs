@@ -15,10 +15,10 @@ const MESH_TCP: &[&str] = &["istio-peer-exchange", "istio"];
 const MESH: &[&str] = &["istio", "istio-peer-exchange", "istio-http/1.0", "istio-http/1.1", "istio-h2"];
 
 /// One sort of connection.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sort {
     /// Its ALPN, or the version of plain HTTP; any if empty.
-    pub(super) protocols: Vec<String>,
+    pub(super) protocols: &'static [&'static str],
     /// Whether it is TLS.
     pub(super) transport: &'static str,
     /// Whether its TLS ends here.
@@ -27,8 +27,12 @@ pub(super) struct Sort {
     pub(super) http: bool,
 }
 
-fn sort(protocols: &[&str], transport: &'static str, terminated: bool, http: bool) -> Sort {
-    let protocols = protocols.iter().map(|&name| name.to_owned()).collect();
+const fn sort(
+    protocols: &'static [&'static str],
+    transport: &'static str,
+    terminated: bool,
+    http: bool,
+) -> Sort {
     Sort { protocols, transport, terminated, http }
 }
 
@@ -38,8 +42,8 @@ fn plain_http_among_others(env: &Env<'_>) -> Sort {
 }
 
 /// TLS that ends here because a Sidecar says so.
-pub(super) fn of_own_tls(handling: Handling) -> Vec<Sort> {
-    vec![sort(&[], TLS, true, handling == Handling::Http)]
+pub(super) fn of_own_tls(handling: Handling) -> Sort {
+    sort(&[], TLS, true, handling == Handling::Http)
 }
 
 /// The sorts of connections to a port, the order being that of their chains.

@@ -1,20 +1,32 @@
 //! How TLS of mesh clients ends at a sidecar.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
-use canopus_engine::{Ctx, Query};
+use bytes::Bytes;
 use canopus_mesh::peer_authentication::{PeerPolicy, WorkloadPolicy};
-use canopus_mesh::proxy::View;
-use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{CommonTlsContext, DownstreamTlsContext};
+use canopus_proto::google::protobuf::BoolValue;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::TlsConfig;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::tls_config::TlsProtocol as MeshProtocol;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
+use canopus_proto::{Message, Name};
 use canopus_runtime::flags::{PILOT_DISABLE_MX_ALPN, PILOT_ENABLE_METADATA_EXCHANGE};
 
 use crate::env::Env;
+use crate::pieces::Pieces;
 use crate::tls::{self, ClientChecks, OwnCertificate};
+
+/// The fields of the context of a server, and of what it has in common with that of a client.
+mod field {
+    pub(super) const COMMON: u32 = 1;
+    pub(super) const REQUIRE_CLIENT_CERTIFICATE: u32 = 2;
+    pub(super) const ALPN_PROTOCOLS: u32 = 4;
+}
+
+/// Room for what is in a socket besides what all have in common.
+const USUAL_REST: usize = 192;
 
 /// What sidecars accept unless the mesh says otherwise.
 const CIPHERS: [&str; 6] = [
@@ -29,32 +41,55 @@ const CIPHERS: [&str; 6] = [
 const HTTP: &[&str] = &["h2", "http/1.1"];
 const TCP: &[&str] = &["istio-peer-exchange", "h2", "http/1.1"];
 
-/// What the workload does about mutual TLS.
-pub(super) fn policy(env: &Env<'_>) -> Arc<PeerPolicy> {
-    env.ctx.get::<WorkloadPolicy>(&(env.view.namespace.clone(), env.view.labels.clone()))
+/// What a workload does about mutual TLS, and the sockets at which that of mesh clients ends.
+pub(super) struct Mutual<'a> {
+    env: &'a Env<'a>,
+    pub(super) policy: Arc<PeerPolicy>,
+    /// What the sockets have in common.
+    common: OnceCell<Vec<u8>>,
+    of_requests: OnceCell<Bytes>,
+    of_connections: OnceCell<Bytes>,
 }
 
-/// The socket at which mutual TLS of mesh clients ends.
-pub(super) fn mutual(env: &Env<'_>, http: bool) -> TransportSocket {
-    env.ctx.get::<MutualSocket>(&(env.view.clone(), http)).as_ref().clone()
-}
+impl<'a> Mutual<'a> {
+    pub(super) fn new(env: &'a Env<'a>) -> Self {
+        Self {
+            env,
+            policy: env.ctx.get::<WorkloadPolicy>(&(env.view.namespace.clone(), env.view.labels.clone())),
+            common: OnceCell::new(),
+            of_requests: OnceCell::new(),
+            of_connections: OnceCell::new(),
+        }
+    }
 
-/// [`mutual`] of a view, for chains of requests or of connections.
-struct MutualSocket;
+    /// The socket of chains for requests, or of those for streams of bytes.
+    pub(super) fn socket(&self, http: bool) -> Bytes {
+        let made = if http { &self.of_requests } else { &self.of_connections };
+        made.get_or_init(|| self.offering(self.offered(http))).clone()
+    }
 
-impl Query for MutualSocket {
-    const NAME: &'static str = "mutual_tls_socket";
-    type Key = (View, bool);
-    type Value = TransportSocket;
+    fn offered(&self, http: bool) -> &'static [&'static str] {
+        let exchanges =
+            self.env.flag(PILOT_ENABLE_METADATA_EXCHANGE) && !self.env.flag(PILOT_DISABLE_MX_ALPN);
+        if !http && exchanges { TCP } else { HTTP }
+    }
 
-    fn run(ctx: &Ctx<'_>, (view, http): &Self::Key) -> TransportSocket {
-        mutual_socket(&Env::new(ctx, view), *http)
+    fn offering(&self, protocols: &[&str]) -> Bytes {
+        let common = self.common.get_or_init(|| common_context(self.env).encode_to_vec());
+        let mut socket = Pieces::with_capacity(common.len() + USUAL_REST);
+        tls::write_socket(&mut socket, tls::SOCKET, &DownstreamTlsContext::type_url(), |context| {
+            context.nested(field::COMMON, |fields| {
+                fields.append(common);
+                protocols.iter().for_each(|name| fields.body(field::ALPN_PROTOCOLS, name.as_bytes()));
+            });
+            context.message(field::REQUIRE_CLIENT_CERTIFICATE, &BoolValue::from(true));
+        });
+        socket.into_vec().into()
     }
 }
 
-fn mutual_socket(env: &Env<'_>, http: bool) -> TransportSocket {
-    let exchanges = env.flag(PILOT_ENABLE_METADATA_EXCHANGE) && !env.flag(PILOT_DISABLE_MX_ALPN);
-    let offered = if !http && exchanges { TCP } else { HTTP };
+/// All of the context but the protocols that are offered.
+fn common_context(env: &Env<'_>) -> CommonTlsContext {
     let of_mesh = env.mesh().mesh_m_tls.as_ref();
     let minimum = match of_mesh.map(TlsConfig::min_protocol_version) {
         Some(MeshProtocol::Tlsv13) => TlsProtocol::TlSv13,
@@ -63,25 +98,16 @@ fn mutual_socket(env: &Env<'_>, http: bool) -> TransportSocket {
     let ciphers = of_mesh.map(|tls| tls.cipher_suites.clone()).filter(|ciphers| !ciphers.is_empty());
     let mut parameters = tls::versions(minimum, TlsProtocol::TlSv13);
     parameters.cipher_suites = ciphers.unwrap_or_else(|| CIPHERS.map(str::to_owned).to_vec());
-    let mut common = CommonTlsContext {
-        alpn_protocols: tls::alpn::list(offered),
-        tls_params: Some(parameters),
-        ..Default::default()
-    };
+    let mut common = CommonTlsContext { tls_params: Some(parameters), ..Default::default() };
     let trust_domains = tls::trust_domains(&env.settings);
     let clients = ClientChecks { trust_domains: &trust_domains, ..Default::default() };
     let options = OwnCertificate { clients: Some(clients), ..Default::default() };
     tls::with_own_certificate(&mut common, &env.view.metadata, &options);
     tls::enforce_compliance(&env.settings.flags, &mut common);
-    let context = DownstreamTlsContext {
-        common_tls_context: Some(common),
-        require_client_certificate: Some(true.into()),
-        ..Default::default()
-    };
-    tls::socket(tls::SOCKET, &context)
+    common
 }
 
 /// The socket at which TLS of any clients ends, because a Sidecar says so.
-pub(super) fn of_sidecar(env: &Env<'_>, settings: &ServerTlsSettings) -> TransportSocket {
-    tls::socket(tls::SOCKET, &tls::terminating(env, settings, HTTP, true))
+pub(super) fn of_sidecar(env: &Env<'_>, settings: &ServerTlsSettings) -> Bytes {
+    tls::socket(tls::SOCKET, &tls::terminating(env, settings, HTTP, true)).encode_to_vec().into()
 }

@@ -1,13 +1,14 @@
 //! Outbound listeners as Envoy has them.
 
 use canopus_mesh::service::Port;
-use canopus_proto::envoy::config::core::v3::{Http1ProtocolOptions, TrafficDirection};
+use canopus_proto::envoy::config::core::v3::TrafficDirection;
+use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use canopus_proto::envoy::config::listener::v3::listener::connection_balance_config::{
     BalanceType, ExactBalance,
 };
-use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, FilterChainMatch, Listener};
 use canopus_proto::google::protobuf::{Duration, UInt32Value};
+use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP, PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT,
     PILOT_SIDECAR_USE_REMOTE_ADDRESS,
@@ -18,14 +19,15 @@ use crate::dns_cache;
 use crate::env::{Class, Env};
 use crate::extension::Placed;
 use crate::http::headers::ProxyHeaders;
-use crate::http::{Manager, Routes, http10_options};
+use crate::http::{Http1, Manager, Routes, http10};
 use crate::listener::chain::{Chain, Content, Http};
+use crate::listener::draft::{Draft, FilterChain, Match};
 use crate::listener::{address, catch_all, inspect};
 use crate::names;
-use crate::network::tcp;
+use crate::network::{Filters, tcp};
 
 /// Builds a planned listener.
-pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Listener {
+pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Resource {
     let port = entry.port.number;
     let name = names::listener(entry.binding.primary(), port);
     let mut listener = Listener {
@@ -45,38 +47,33 @@ pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Listener {
         listener.bind_to_port = Some(false.into());
     }
     add_inspectors(env, entry, &mut listener);
+    let mut draft = Draft::new(listener);
     // Parity: of several chains for requests only the first has extensions of connections.
-    let mut extensions = Placed::network(env, Class::Outbound, port).all_network_filters();
+    let mut extensions = Placed::network(env, Class::Outbound, port).all_on_connections();
     for chain in &entry.chains {
-        let built = FilterChain {
-            filter_chain_match: chain.to_match(),
-            filters: filters(env, chain, &entry.port, &name, &mut extensions),
+        let written = FilterChain {
+            matched: chain.to_match(),
             metadata: chain
                 .origin
                 .as_ref()
                 .map(|origin| names::config_metadata("virtual-service", origin.namespace(), origin.name())),
-            transport_socket_connect_timeout: handshake_timeout(env),
+            handshake_timeout: handshake_timeout(env),
             ..Default::default()
         };
-        if chain.takes_all() {
-            listener.default_filter_chain = Some(built);
-        } else {
-            listener.filter_chains.push(built);
+        let filters = filters(env, chain, &entry.port, &name, &mut extensions);
+        // What takes everything comes last, so that no connection is lost between chains that match a part of it each.
+        match written.matched {
+            Some(_) => draft.add(&written, &filters),
+            None => draft.set_default(&written, &filters),
         }
     }
-    // What takes everything comes last, so that no connection is lost between chains that match a part of it each.
-    if listener.filter_chains.is_empty() {
-        listener.filter_chains.extend(listener.default_filter_chain.take());
-    } else if listener.default_filter_chain.is_none() {
-        listener.default_filter_chain = Some(FilterChain {
-            filter_chain_match: Some(FilterChainMatch::default()),
-            name: "PassthroughFilterChain".into(),
-            filters: catch_all::filters(env),
-            ..Default::default()
-        });
+    if draft.leaves_gaps() {
+        let matched = Some(Match::default());
+        let rest = FilterChain { name: "PassthroughFilterChain", matched, ..Default::default() };
+        draft.set_default(&rest, &catch_all::filters(env));
     }
-    listener.name = name;
-    listener
+    draft.listener.name = name;
+    draft.encode()
 }
 
 fn add_inspectors(env: &Env<'_>, entry: &Entry, listener: &mut Listener) {
@@ -99,18 +96,12 @@ fn resolves_names(env: &Env<'_>, chain: &Chain) -> bool {
 }
 
 /// The filters of a chain; one for requests takes those of `extensions` that are left.
-fn filters(
-    env: &Env<'_>,
-    chain: &Chain,
-    port: &Port,
-    listener: &str,
-    extensions: &mut Vec<Filter>,
-) -> Vec<Filter> {
+fn filters(env: &Env<'_>, chain: &Chain, port: &Port, listener: &str, extensions: &mut Filters) -> Filters {
     match &chain.content {
         Content::Http(http) => {
             let manager = Manager { port: port.number, ..manager(env, http, listener) };
             let mut filters = std::mem::take(extensions);
-            filters.push(manager.filter(env));
+            manager.add_to(&mut filters, env);
             filters
         }
         Content::Service(to) => tcp::to_service(env, &to.service, to.port, port),
@@ -120,15 +111,14 @@ fn filters(
 
 fn manager<'a>(env: &Env<'_>, http: &'a Http, listener: &str) -> Manager<'a> {
     let routes = Routes::Named(http.table.clone());
-    let manager = Manager::new(Class::Outbound, &format!("outbound_{listener}"), routes);
+    let manager = Manager::new(Class::Outbound, &["outbound_", listener].concat(), routes);
     let mut manager = ProxyHeaders::new(env, Class::Outbound).on(manager);
     manager.protocol = http.protocol;
     manager.service = http.service.as_deref();
-    manager.base.http_protocol_options = http10_options(env);
+    manager.particulars.http1 = http10(env);
     if http.forward_proxy {
-        let options = manager.base.http_protocol_options.take().unwrap_or_default();
-        manager.base.http_protocol_options =
-            Some(Http1ProtocolOptions { allow_absolute_url: Some(true.into()), ..options });
+        let http1 = manager.particulars.http1.unwrap_or_default();
+        manager.particulars.http1 = Some(Http1 { allows_absolute_urls: true, ..http1 });
         manager.peer_headers_in_mesh_only = false;
     } else {
         manager.use_remote_address = env.flag(PILOT_SIDECAR_USE_REMOTE_ADDRESS);

@@ -20,7 +20,7 @@ use canopus_runtime::flags::PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER;
 use super::tcp;
 use crate::env::Env;
 use crate::listener::address::{self, UNIX_PREFIX};
-use crate::listener::chain::{Chain, Content, Http, Sniffed, Taken};
+use crate::listener::chain::{Chain, Content, Http, Taken};
 use crate::listener::port::{Handling, Interception, Wanted};
 
 /// Address and port of a listener.
@@ -354,7 +354,7 @@ impl Planner<'_> {
     }
 
     fn sniffed(&self, chain: Chain) -> Chain {
-        Chain { sniffed: Some(Sniffed { protocols: plain_http(self.env) }), ..chain }
+        Chain { sniffed: Some(plain_http(self.env)), ..chain }
     }
 }
 
@@ -370,9 +370,9 @@ impl<'a> Request<'a> {
 }
 
 /// The versions of HTTP that are recognised in plain text. One that would be refused is better passed on as bytes.
-pub(crate) fn plain_http(env: &Env<'_>) -> Vec<String> {
-    let http10 = env.flag(canopus_runtime::flags::PILOT_HTTP10).then_some("http/1.0");
-    http10.into_iter().chain(["http/1.1", "h2c"]).map(str::to_owned).collect()
+pub(crate) fn plain_http(env: &Env<'_>) -> &'static [&'static str] {
+    let all = &["http/1.0", "http/1.1", "h2c"];
+    if env.flag(canopus_runtime::flags::PILOT_HTTP10) { all } else { &all[1..] }
 }
 
 /// How what is wanted gets along with what is there; `None` if the latter excludes or includes it.

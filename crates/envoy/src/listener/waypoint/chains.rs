@@ -6,8 +6,6 @@ use canopus_base::protocol::Protocol;
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
-use canopus_proto::envoy::config::core::v3::Http2ProtocolOptions;
-use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::ForwardClientCertDetails;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
 use canopus_proto::istio::networking::v1alpha3::{Destination, RouteDestination};
@@ -16,29 +14,34 @@ use super::resolves_names;
 use crate::cluster::hbone::ENCAPSULATE;
 use crate::env::{Class, Env};
 use crate::http::headers::ProxyHeaders;
-use crate::http::{Manager, Routes, filters, http10_options};
+use crate::http::{Manager, Routes, filters, http10};
 use crate::listener::connect;
 use crate::names;
-use crate::network::{protocols, tcp};
+use crate::network::{Filters, protocols, tcp};
 use crate::route::Known;
 use crate::route::destination::fronted_cluster_name;
 use crate::route_config::{Table, waypoint as routes};
 use crate::stat_name::Placeholders;
 
-/// The name of a chain, which is that of its cluster, and its filters.
-pub(super) type Named = (String, Vec<Filter>);
+/// The chain for connections to workloads by their own addresses.
+pub(super) const DIRECT_TCP: &str = "direct-tcp";
+/// The same where HTTP is spoken.
+pub(super) const DIRECT_HTTP: &str = "direct-http";
+
+/// Adds the filters of a chain for a port of a service, and gives its name, which is that of its cluster.
+pub(super) type Write = fn(&mut Filters, &Env<'_>, &Service, &Port) -> String;
 
 /// The chain for requests to a port of a service.
-pub(super) fn http(env: &Env<'_>, service: &Service, port: &Port) -> Named {
+pub(super) fn http(filters: &mut Filters, env: &Env<'_>, service: &Service, port: &Port) -> String {
     let env = &env.for_service(service);
     let cluster = names::vip_cluster(&service.host, port.number, "http");
     let table = routes::of_service(env, service, port, &cluster);
-    let filter = manager(env, port, Some(service), table).filter(env);
-    (cluster, vec![filter])
+    manager(env, port, Some(service), table).add_to(filters, env);
+    cluster
 }
 
 /// The chain for connections to a port of a service.
-pub(super) fn tcp(env: &Env<'_>, service: &Service, port: &Port) -> Named {
+pub(super) fn tcp(filters: &mut Filters, env: &Env<'_>, service: &Service, port: &Port) -> String {
     let cluster = names::vip_cluster(&service.host, port.number, "tcp");
     let stat_prefix = match env.mesh().inbound_cluster_stat_name.as_str() {
         "" => cluster.clone(),
@@ -78,12 +81,12 @@ pub(super) fn tcp(env: &Env<'_>, service: &Service, port: &Port) -> Named {
     let of_service = env.for_service(service);
     let env = if is_east_west_gateway(env.view) { env } else { &of_service };
     let routes = written.iter().map(weighted).collect();
-    let filters = tcp::fronting(env, (&cluster, &stat_prefix), port, settled, routes, resolver);
-    (cluster, filters)
+    filters.append(&tcp::fronting(env, (&cluster, &stat_prefix), port, settled, routes, resolver));
+    cluster
 }
 
-/// The chains for connections to workloads by their own addresses: of whatever is spoken, and of HTTP.
-pub(super) fn direct(env: &Env<'_>) -> [FilterChain; 2] {
+/// The filters of the chains for connections to workloads by their own addresses.
+pub(super) fn direct(env: &Env<'_>) -> [(&'static str, Filters); 2] {
     let port = Port { number: 0, name: "unknown".into(), protocol: Protocol::Tcp };
     let stat_prefix = match env.mesh().inbound_cluster_stat_name.as_str() {
         "" => ENCAPSULATE.to_owned(),
@@ -97,15 +100,13 @@ pub(super) fn direct(env: &Env<'_>) -> [FilterChain; 2] {
         }
         .fill(pattern),
     };
-    let tcp = tcp::fronting(env, (ENCAPSULATE, &stat_prefix), &port, None, Vec::new(), None);
+    let mut tcp = Filters::default();
+    connect::connection_authority(&mut tcp);
+    let mut http = tcp.clone();
+    tcp.append(&tcp::fronting(env, (ENCAPSULATE, &stat_prefix), &port, None, Vec::new(), None));
     let table = routes::of_workloads(env, ENCAPSULATE);
-    let http = vec![manager(env, &port, None, table).filter(env)];
-    let chain = |name: &str, filters: Vec<Filter>| FilterChain {
-        name: name.into(),
-        filters: std::iter::once(connect::connection_authority()).chain(filters).collect(),
-        ..Default::default()
-    };
-    [chain("direct-tcp", tcp), chain("direct-http", http)]
+    manager(env, &port, None, table).add_to(&mut http, env);
+    [(DIRECT_TCP, tcp), (DIRECT_HTTP, http)]
 }
 
 fn manager<'a>(env: &Env<'_>, port: &Port, service: Option<&'a Service>, table: Table) -> Manager<'a> {
@@ -114,11 +115,11 @@ fn manager<'a>(env: &Env<'_>, port: &Port, service: Option<&'a Service>, table: 
     let mut manager = ProxyHeaders::new(env, Class::Inbound).on(manager);
     manager.protocol = port.protocol;
     manager.service = service;
-    manager.base.http2_protocol_options = port.protocol.is_http2().then(Http2ProtocolOptions::default);
-    manager.base.http_protocol_options = http10_options(env);
+    manager.particulars.http2 = port.protocol.is_http2();
+    manager.particulars.http1 = http10(env);
     if filters::tells_client_identity(env) {
         // Else the header would be taken off again: there is no certificate on this side of the tunnel.
-        manager.base.forward_client_cert_details = ForwardClientCertDetails::AlwaysForwardOnly as i32;
+        manager.particulars.forwarded_client_cert = ForwardClientCertDetails::AlwaysForwardOnly as i32;
     }
     manager
 }
