@@ -256,7 +256,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         Admission { metrics: Arc::new(AdmissionMetrics::new(&registry)), tracer: Arc::clone(&tracer) };
     let ports = Ports {
         args: &args.ports,
-        grpc: Grpc::new(Arc::new(mesh), args.ports.options()).counting(CallMetrics::new(&registry)),
+        grpc: Grpc::new(Arc::new(mesh), args.ports.options(&flags)).counting(CallMetrics::new(&registry)),
         certificates: Certificates::new(&args.ports.tls, &names, dispatcher.engine())?,
         served: http::Served {
             readiness: readiness.clone(),

@@ -17,6 +17,7 @@ pub struct Names(Arc<Shared>);
 
 struct Shared {
     digest: ContentHash,
+    bytes: usize,
     names: Box<[Arc<str>]>,
 }
 
@@ -30,7 +31,13 @@ impl Names {
     }
 
     fn from_sorted(names: Vec<Arc<str>>) -> Self {
-        Self(Arc::new(Shared { digest: digest(&names), names: names.into() }))
+        let bytes = names.iter().map(|name| name.len()).sum();
+        Self(Arc::new(Shared { digest: digest(&names), bytes, names: names.into() }))
+    }
+
+    /// How long the names are, all together.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.bytes
     }
 
     /// A hash of the names: equal sets have equal digests.

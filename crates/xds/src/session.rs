@@ -40,11 +40,13 @@ pub struct Limits {
     pub names: usize,
     /// Types per stream.
     pub types: usize,
+    /// Bytes of all these names and types together.
+    pub bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { names: 200_000, types: 64 }
+        Self { names: 200_000, types: 64, bytes: 64 * 1024 * 1024 }
     }
 }
 
@@ -247,6 +249,7 @@ impl Session {
             let message = format!("more than {} resource types on one stream", self.limits.types);
             return Err(Refusal::new(Code::ResourceExhausted, message));
         }
+        self.check_bytes(&type_url, &interest)?;
         let mut watch = Watch::new(type_url, rules, interest);
         if !watch.interest.is_nothing() || rules.wildcard {
             watch.due = Due::Answer(answer);
@@ -355,6 +358,7 @@ impl Session {
         if watch.interest == interest {
             return Ok(());
         }
+        self.check_bytes(&watch.type_url, &interest)?;
         let older = resources(source, watch, &watch.interest)?;
         let newer = resources(source, watch, &interest)?;
         let dropped = watch.interest.names().into_iter().flat_map(|names| names.iter());
@@ -389,6 +393,19 @@ impl Session {
     fn check_size(&self, names: usize) -> Result<(), Refusal> {
         if names > self.limits.names {
             let message = format!("more than {} resource names of one type", self.limits.names);
+            return Err(Refusal::new(Code::ResourceExhausted, message));
+        }
+        Ok(())
+    }
+
+    /// Whether there is room for an interest in this type, in place of the one there may have been before.
+    fn check_bytes(&self, type_url: &str, interest: &Interest) -> Result<(), Refusal> {
+        let size =
+            |type_url: &str, interest: &Interest| type_url.len() + interest.names().map_or(0, Names::bytes);
+        let others = self.watches.iter().filter(|watch| *watch.type_url != *type_url);
+        let others: usize = others.map(|watch| size(&watch.type_url, &watch.interest)).sum();
+        if others + size(type_url, interest) > self.limits.bytes {
+            let message = format!("more than {} bytes of resource names on one stream", self.limits.bytes);
             return Err(Refusal::new(Code::ResourceExhausted, message));
         }
         Ok(())

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use canopus_runtime::flags::{Flags, ISTIO_GPRC_MAXRECVMSGSIZE, ISTIO_GPRC_MAXSTREAMS};
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
 use canopus_xds::server::{Options, Transport};
@@ -63,14 +64,28 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 impl PortArgs {
     /// How the xDS server treats proxies.
-    pub(crate) fn options(&self) -> Options {
+    pub(crate) fn options(&self, flags: &Flags) -> Options {
         Options {
+            max_request_bytes: request_bytes(flags),
+            max_streams_per_connection: streams(flags),
             keepalive_interval: Some(self.keepalive_interval),
             keepalive_timeout: self.keepalive_timeout,
             max_connection_age: self.keepalive_max_server_connection_age,
             drain_timeout: self.shutdown_duration,
             ..Options::default()
         }
+    }
+}
+
+fn request_bytes(flags: &Flags) -> usize {
+    usize::try_from(flags.get(ISTIO_GPRC_MAXRECVMSGSIZE)).unwrap_or_default()
+}
+
+fn streams(flags: &Flags) -> u32 {
+    // Parity: gRPC for Go takes zero for no bound.
+    match flags.get(ISTIO_GPRC_MAXSTREAMS) {
+        0 => u32::MAX,
+        most => u32::try_from(most).unwrap_or(u32::MAX),
     }
 }
 
@@ -181,4 +196,33 @@ async fn listen(address: &str) -> anyhow::Result<TcpListener> {
         None => TcpListener::bind(address).await,
     };
     bound.with_context(|| format!("cannot listen on {address}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        ports: PortArgs,
+    }
+
+    /// How many streams a connection may have and how long a request may be, when these variables are set.
+    fn bounds(streams: &str, bytes: &str) -> (u32, usize) {
+        let flags = Flags::read(&[("ISTIO_GPRC_MAXSTREAMS", streams), ("ISTIO_GPRC_MAXRECVMSGSIZE", bytes)]);
+        let options = Command::parse_from(["canopusd"]).ports.options(&flags);
+        (options.max_streams_per_connection, options.max_request_bytes)
+    }
+
+    #[test]
+    fn proxies_are_bounded_as_the_environment_says() {
+        assert_eq!(bounds("7", "1000"), (7, 1000));
+        assert_eq!(bounds("0", "0"), (u32::MAX, 0));
+        assert_eq!(bounds("-1", "-1"), (u32::MAX, 0));
+        let default = Options::default();
+        assert_eq!(bounds("", ""), (default.max_streams_per_connection, default.max_request_bytes));
+    }
 }

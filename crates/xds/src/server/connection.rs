@@ -262,7 +262,9 @@ impl Limits {
             } else {
                 // The answer to the probe before, which came with other bytes, makes room for another.
                 let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
-                self.is_probed = pings.send_ping(Ping::opaque()).is_ok();
+                // Where one was never answered, as the client said other things, that one is still on its way.
+                let _ = pings.send_ping(Ping::opaque());
+                self.is_probed = true;
                 self.timeout
             };
             due.as_mut().reset(Instant::now() + wait);

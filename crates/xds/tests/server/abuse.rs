@@ -84,7 +84,7 @@ async fn request_that_is_too_large_exhausts_resources() {
 
 #[tokio::test]
 async fn too_many_names_exhaust_resources() {
-    let limits = Limits { names: 1000, types: 8 };
+    let limits = Limits { names: 1000, ..Limits::default() };
     let server = Served::with(Options { limits, ..Options::default() }).await;
     let request = |names: usize| DeltaDiscoveryRequest {
         node: Some(node("client")),

@@ -4,6 +4,7 @@
 mod abuse;
 mod conversation;
 mod ending;
+mod flood;
 mod panic;
 mod pressure;
 mod toy;

@@ -37,6 +37,8 @@ pub(crate) struct Toy {
     pub(crate) connected: AtomicUsize,
     pub(crate) asked: AtomicUsize,
     pub(crate) events: Mutex<Vec<SessionEvent>>,
+    /// Whatever is left of each stream that was let in.
+    pub(crate) admitted: Mutex<Vec<Weak<Mailbox>>>,
     /// Where the streams come from, in the order of their arrival, and whatever is left of each.
     pub(crate) streams: Mutex<Vec<(SocketAddr, Weak<Mailbox>)>>,
 }
@@ -50,6 +52,7 @@ impl Toy {
             connected: AtomicUsize::new(0),
             asked: AtomicUsize::new(0),
             events: Mutex::default(),
+            admitted: Mutex::default(),
             streams: Mutex::default(),
         })
     }
@@ -100,6 +103,7 @@ impl ControlPlane for Toy {
         if peer.headers.contains_key("x-stranger") {
             return Err(Refusal::new(Code::Unauthenticated, "who are you?"));
         }
+        self.admitted.lock().push(Arc::downgrade(&peer.mailbox));
         Ok(())
     }
 

@@ -411,6 +411,21 @@ fn too_many_names_or_types_end_the_stream() {
 }
 
 #[test]
+fn names_of_all_types_together_are_bounded() {
+    let mut stream = Stream::delta(World::default());
+    let long = |name: &str| format!("{name}{}", "x".repeat(4_000));
+    let (first, second) = (long("a"), long("b"));
+    stream.subscribe(ENDPOINT, [&first]);
+    stream.subscribe(ROUTE, [&second]);
+    for type_url in [ENDPOINT, ROUTE, SECRET] {
+        let more = request(type_url, "", None, change([long("c").as_str()], [], []));
+        assert_eq!(stream.try_ask(more).unwrap_err().code, Code::ResourceExhausted, "{type_url}");
+    }
+    stream.unsubscribe(ENDPOINT, [&first]);
+    stream.subscribe(SECRET, [&first]);
+}
+
+#[test]
 fn query_is_answered_each_time_and_never_pushed() {
     let syncz = "istio.io/debug/syncz";
     let mut stream = Stream::delta(World::new([(syncz, "all")]));

@@ -131,7 +131,12 @@ impl Stream {
     fn new(protocol: Protocol, world: World) -> Self {
         Self {
             world,
-            session: Session::new(protocol, 7, Limits { names: 100, types: 8 }, Arc::default()),
+            session: Session::new(
+                protocol,
+                7,
+                Limits { names: 100, types: 8, bytes: 10_000 },
+                Arc::default(),
+            ),
             revision: 0,
             last: BTreeMap::new(),
         }
