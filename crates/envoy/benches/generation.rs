@@ -25,7 +25,7 @@ use canopus_envoy::listener::Listeners;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::route_config::Routes;
 use canopus_mesh::destination_rule::outbound_rule;
-use canopus_mesh::endpoint::{Endpoints, ServiceAccounts};
+use canopus_mesh::endpoint::{Endpoints, ServersOf};
 use canopus_mesh::gateway::Merged;
 use canopus_mesh::proxy::{Proxy, View, ViewOf, proxy_config};
 use canopus_mesh::service::ServicesByHost;
@@ -66,7 +66,7 @@ impl Query for Facts {
             know(ctx, &view, &service.host);
             let key = service.key();
             ctx.get::<Endpoints>(&key);
-            ctx.get::<ServiceAccounts>(&key);
+            ctx.get::<ServersOf>(&key);
             outbound_rule(ctx, &view, &key);
         }
         let of_gateways = ctx.get::<Merged>(&view).gateway_names().into_iter();

@@ -22,28 +22,28 @@ mod transport;
 mod waypoint;
 mod why;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
+use canopus_base::FastSet;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::scope;
-use canopus_mesh::service::Service;
+use canopus_mesh::service::{Port, Service};
 use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
 use canopus_mesh::world::settings;
-use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 
 use self::audience::Audience;
 pub(crate) use self::duplicate::Duplicates;
-use self::outbound::{PortClusters, Purpose, Request};
+use self::inbound::InboundClusters;
+use self::outbound::{Purpose, Request, ServiceClusters};
 use self::part::{Part, PatchedPart};
 pub use self::why::reads_of;
 use crate::env::Env;
-use crate::envoy_filter::Patched;
+use crate::envoy_filter::{self, Patched};
 use crate::resources::Resources;
 
 /// Every cluster of a proxy.
@@ -55,9 +55,16 @@ impl Query for Clusters {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
+        let view = ctx.get::<ViewOf>(proxy);
         let mut clusters = Resources::new();
-        for part in parts(ctx, proxy) {
-            clusters.push(part.resources.clone());
+        if envoy_filter::touch_clusters(ctx, &view) {
+            parts(ctx, proxy).iter().for_each(|part| clusters.push(part.resources.clone()));
+            return clusters;
+        }
+        // Mostly no patch is for clusters, and then there is nothing to be said about patches.
+        clusters.push(ctx.get::<SharedClusters>(&view));
+        if has_inbound(&view) {
+            clusters.push(ctx.get::<InboundClusters>(proxy));
         }
         clusters
     }
@@ -67,10 +74,15 @@ impl Query for Clusters {
 pub(crate) fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
     let view = ctx.get::<ViewOf>(proxy);
     let mut parts = vec![Part::Shared(view.as_ref().clone())];
-    if view.kind == NodeKind::Sidecar {
+    if has_inbound(&view) {
         parts.push(Part::Inbound(proxy.clone()));
     }
     parts.iter().map(|part| ctx.get::<PatchedPart>(part)).collect()
+}
+
+/// Whether proxies of a view have clusters of their own workload.
+fn has_inbound(view: &View) -> bool {
+    view.kind == NodeKind::Sidecar
 }
 
 /// The clusters that all proxies of a view have.
@@ -87,10 +99,9 @@ impl Query for SharedClusters {
         for (purpose, services) in destinations(ctx, view) {
             clusters.extend(of_services(ctx, view, &audience, &services, purpose));
         }
-        let encode = |cluster: &Cluster| Resource::encode(cluster.name.as_str(), cluster);
-        clusters.extend(of_kind(&Env::new(ctx, view), &audience).iter().map(encode));
+        clusters.extend(of_kind(&Env::new(ctx, view), &audience));
         // Services that claim the same host and port make the same cluster: the first one counts.
-        let mut names = BTreeSet::new();
+        let mut names = FastSet::with_capacity_and_hasher(clusters.len(), Default::default());
         clusters.retain(|cluster| names.insert(cluster.name.clone()));
         clusters
     }
@@ -125,33 +136,35 @@ fn of_services(
     services: &[Arc<Service>],
     purpose: Purpose,
 ) -> Vec<Resource> {
-    let flags = settings(ctx).flags.clone();
-    let mut requests = Vec::new();
+    let settings = settings(ctx);
+    let mut requests = Vec::with_capacity(services.len());
     for service in services {
+        let is_reachable = |port: &&Port| outbound::is_reachable(&settings.flags, purpose, service, port);
+        let ports: Vec<_> = service.ports.iter().filter(is_reachable).cloned().collect();
+        if ports.is_empty() {
+            continue;
+        }
         let key = service.key();
         let rule = match purpose {
             Purpose::Calls | Purpose::PassingOn => outbound_rule(ctx, view, &key),
             Purpose::Fronting => waypoint::rule(ctx, view, service),
             Purpose::Terminating => None,
         };
-        for port in service.ports.iter().filter(|port| outbound::is_reachable(&flags, purpose, service, port))
-        {
-            requests.push(Request {
-                audience: audience.clone(),
-                purpose,
-                service: key.clone(),
-                port: port.clone(),
-                rule: rule.as_ref().map(|rule| rule.id.clone()),
-                near: outbound::holds_endpoints(service).then(|| view.clone()),
-            });
-        }
+        requests.push(Request {
+            audience: audience.clone(),
+            purpose,
+            service: key,
+            ports,
+            rule: rule.map(|rule| rule.id.clone()),
+            near: outbound::holds_endpoints(service).then(|| view.clone()),
+        });
     }
-    let clusters = ctx.get_all::<PortClusters>(&requests);
+    let clusters = ctx.get_all::<ServiceClusters>(&requests);
     clusters.iter().flat_map(|clusters| clusters.iter().cloned()).collect()
 }
 
 /// The clusters that the kind of a proxy and its settings bring.
-fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Cluster> {
+fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
     let (settings, view) = (&*env.settings, env.view);
     let flags = &settings.flags;
     let mut clusters = match view.kind {

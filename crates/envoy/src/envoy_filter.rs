@@ -24,7 +24,7 @@ use canopus_engine::Ctx;
 use canopus_mesh::proxy::View;
 use canopus_proto::resource::Resource;
 
-pub(crate) use cluster::{clusters, shared_clusters};
+pub(crate) use cluster::{clusters, shared_clusters, touch_clusters};
 pub use effect::{Count, Effects, PatchId};
 pub(crate) use extension::extension;
 pub(crate) use listener::{listeners, touch_listeners};

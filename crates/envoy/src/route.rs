@@ -257,7 +257,7 @@ fn action(
 fn head(metadata: &Pieces, action: &Action) -> Pieces {
     let mut head = Pieces::with_capacity(USUAL_SIZE);
     match action {
-        Action::Forward(forward) => head.nested(field::ROUTE, |action| forward.write(action)),
+        Action::Forward(forward) => forward.write(field::ROUTE, &mut head),
         Action::Redirect(action) => head.message(field::REDIRECT, action),
         Action::Answer(action) => head.message(field::DIRECT_RESPONSE, action),
         Action::Nothing => {}
@@ -286,9 +286,12 @@ fn write_filter_configs(
 
 /// Where a route leads, if that is one cluster of a service, else whose route it is.
 fn operation(cluster: Option<&str>, source: &str, port: u32) -> String {
-    let mut parts = cluster.unwrap_or_default().split('|');
-    match [(); 5].map(|()| parts.next()) {
-        [Some(_), Some(port), Some(_), Some(host), None] => [host, ":", port].concat(),
+    let cluster = cluster.unwrap_or_default();
+    let mut bars = cluster.bytes().enumerate().filter(|(_, byte)| *byte == b'|').map(|(at, _)| at);
+    match [bars.next(), bars.next(), bars.next(), bars.next()] {
+        [Some(first), Some(second), Some(third), None] => {
+            [&cluster[third + 1..], ":", &cluster[first + 1..second]].concat()
+        }
         _ => [source, ":", itoa::Buffer::new().format(port)].concat(),
     }
 }

@@ -11,6 +11,7 @@ use canopus_base::labels::Labels;
 use canopus_base::spiffe;
 use canopus_engine::{Ctx, Query};
 
+use crate::peer_authentication::{MutualTls, NamespaceMode};
 use crate::service::{Port, Registry, ServiceKey};
 use crate::workload::{TLS_DISABLED, Workload};
 use crate::world::{Origin, settings};
@@ -164,21 +165,37 @@ impl Query for CommonTraitsOf {
     }
 }
 
-/// The identities of a service's endpoints, with those the service itself names, in every alias of the trust domain; sorted.
-pub struct ServiceAccounts;
+/// What clients have to know of all endpoints of a service together. It changes far less often than they do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Servers {
+    /// Their identities, with those the service itself names, in every alias of the trust domain; sorted.
+    pub accounts: Arc<Vec<String>>,
+    /// Whether some of them take HBONE tunnels.
+    pub tunnels: bool,
+    /// Whether they take mutual TLS, as far as policies of their namespace and of the mesh say.
+    pub mutual_tls: MutualTls,
+}
 
-impl Query for ServiceAccounts {
-    const NAME: &'static str = "service_accounts";
+/// What clients have to know of all endpoints of a service together.
+pub struct ServersOf;
+
+impl Query for ServersOf {
+    const NAME: &'static str = "servers";
     type Key = ServiceKey;
-    type Value = Vec<String>;
+    type Value = Servers;
 
-    fn run(ctx: &Ctx<'_>, key: &ServiceKey) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, key: &ServiceKey) -> Servers {
         let endpoints = ctx.get::<Endpoints>(key);
         let of_endpoints = endpoints.iter().map(|endpoint| endpoint.workload.service_account.to_string());
         let named = crate::service::service(ctx, key).map(|service| service.service_accounts.clone());
         let accounts: BTreeSet<_> =
             of_endpoints.filter(|account| !account.is_empty()).chain(named.unwrap_or_default()).collect();
         let aliases = &settings(ctx).mesh.trust_domain_aliases;
-        spiffe::expand(accounts.iter().map(String::as_str), aliases).into_iter().collect()
+        let accounts = spiffe::expand(accounts.iter().map(String::as_str), aliases);
+        Servers {
+            accounts: Arc::new(accounts.into_iter().collect()),
+            tunnels: endpoints.iter().any(|endpoint| endpoint.workload.takes_tunnels),
+            mutual_tls: ctx.get::<NamespaceMode>(&key.namespace).unwrap_or(MutualTls::Permissive),
+        }
     }
 }

@@ -1,9 +1,12 @@
 //! How many connections and requests a cluster takes, how long they live, and how they are kept alive.
 
+use std::sync::LazyLock;
+
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
+use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::circuit_breakers::{Thresholds, thresholds};
-use canopus_proto::envoy::config::cluster::v3::{CircuitBreakers, UpstreamConnectionOptions};
+use canopus_proto::envoy::config::cluster::v3::{CircuitBreakers, Cluster, UpstreamConnectionOptions};
 use canopus_proto::envoy::config::core::v3::KeepaliveSettings;
 use canopus_proto::envoy::r#type::v3::Percent;
 use canopus_proto::google::protobuf::UInt32Value;
@@ -15,26 +18,61 @@ use canopus_proto::istio::networking::v1alpha3::traffic_policy::RetryBudget;
 use canopus_runtime::flags::{DISABLE_TRACK_REMAINING_CB_METRICS, Flags};
 
 use super::draft::Draft;
+use crate::pieces::Pieces;
 
+/// The field of a cluster that its circuit breakers are.
+const CIRCUIT_BREAKERS: u32 = 10;
 const DEFAULT_RETRY_PERCENT: f64 = 20.0;
 const DEFAULT_RETRY_CONCURRENCY: u32 = 3;
 
-/// Limits that no load reaches: Envoy's own (1,024 of each, 3 retries) would surprise users who set none.
-pub(super) fn unlimited(flags: &Flags) -> Thresholds {
+/// How much a cluster takes.
+pub(super) enum Limits {
+    /// More than any load reaches: Envoy's own limits (1,024 of each, 3 retries) would surprise users who set none.
+    Unlimited {
+        /// Whether proxies count what is left.
+        tracked: bool,
+    },
+    /// What the user says.
+    Limited(Box<Thresholds>),
+}
+
+/// Circuit breakers without limits, as a field of a cluster: those that do not count what is left, and those that do.
+static UNLIMITED: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    [false, true].map(|tracked| {
+        let circuit_breakers = Some(breakers(unlimited(tracked)));
+        Cluster { circuit_breakers, ..Default::default() }.encode_to_vec()
+    })
+});
+
+impl Limits {
+    /// More than any load reaches.
+    pub(super) fn none(flags: &Flags) -> Self {
+        Self::Unlimited { tracked: !flags.get(DISABLE_TRACK_REMAINING_CB_METRICS) }
+    }
+
+    /// Adds the field of a cluster that they are.
+    pub(super) fn write(&self, cluster: &mut Pieces) {
+        match self {
+            Self::Unlimited { tracked } => cluster.append(&UNLIMITED[usize::from(*tracked)]),
+            Self::Limited(limits) => cluster.message(CIRCUIT_BREAKERS, &breakers(**limits)),
+        }
+    }
+}
+
+fn unlimited(tracked: bool) -> Thresholds {
     let all = Some(u32::MAX.into());
     Thresholds {
         max_connections: all,
         max_pending_requests: all,
         max_requests: all,
         max_retries: all,
-        track_remaining: !flags.get(DISABLE_TRACK_REMAINING_CB_METRICS),
+        track_remaining: tracked,
         ..Default::default()
     }
 }
 
-/// Circuit breakers with these limits.
-pub(super) fn breakers(thresholds: Thresholds) -> Option<CircuitBreakers> {
-    Some(CircuitBreakers { thresholds: vec![thresholds], ..Default::default() })
+fn breakers(thresholds: Thresholds) -> CircuitBreakers {
+    CircuitBreakers { thresholds: vec![thresholds], ..Default::default() }
 }
 
 /// Sets what a connection pool says, and the mesh's settings where it says nothing.
@@ -45,9 +83,8 @@ pub(super) fn apply(
     budget: Option<&RetryBudget>,
 ) {
     let tcp = pool.tcp.as_ref();
-    let connect_timeout = tcp.and_then(|tcp| tcp.connect_timeout).or(settings.mesh.connect_timeout);
-    draft.cluster.connect_timeout = connect_timeout;
-    draft.cluster.circuit_breakers = breakers(limits(&settings.flags, pool, budget));
+    draft.connect_timeout = tcp.and_then(|tcp| tcp.connect_timeout).or(settings.mesh.connect_timeout);
+    draft.limits = Some(limits(&settings.flags, pool, budget));
     let keepalives = [settings.mesh.tcp_keepalive.as_ref(), tcp.and_then(|tcp| tcp.tcp_keepalive.as_ref())];
     for keepalive in keepalives.into_iter().flatten() {
         keep_alive(draft, keepalive);
@@ -58,8 +95,11 @@ pub(super) fn apply(
     }
 }
 
-fn limits(flags: &Flags, pool: &ConnectionPoolSettings, budget: Option<&RetryBudget>) -> Thresholds {
-    let mut limits = unlimited(flags);
+fn limits(flags: &Flags, pool: &ConnectionPoolSettings, budget: Option<&RetryBudget>) -> Limits {
+    if pool.http.is_none() && pool.tcp.is_none() && budget.is_none() {
+        return Limits::none(flags);
+    }
+    let mut limits = unlimited(!flags.get(DISABLE_TRACK_REMAINING_CB_METRICS));
     limits.retry_budget = budget.map(retry_budget);
     let set = |limit: &mut Option<UInt32Value>, value: i32| {
         if value > 0 {
@@ -74,7 +114,7 @@ fn limits(flags: &Flags, pool: &ConnectionPoolSettings, budget: Option<&RetryBud
     if let Some(tcp) = &pool.tcp {
         set(&mut limits.max_connections, tcp.max_connections);
     }
-    limits
+    Limits::Limited(Box::new(limits))
 }
 
 fn retry_budget(budget: &RetryBudget) -> thresholds::RetryBudget {
@@ -93,7 +133,7 @@ fn retry_budget(budget: &RetryBudget) -> thresholds::RetryBudget {
 /// Probes idle connections; what is not said is left to the operating system.
 fn keep_alive(draft: &mut Draft, keepalive: &TcpKeepalive) {
     let options: &mut UpstreamConnectionOptions =
-        draft.cluster.upstream_connection_options.get_or_insert_default();
+        draft.rest().upstream_connection_options.get_or_insert_default();
     let tcp = options.tcp_keepalive.get_or_insert_default();
     let seconds = |seconds: i64| UInt32Value::from(u32::try_from(seconds).unwrap_or(u32::MAX));
     if keepalive.probes > 0 {

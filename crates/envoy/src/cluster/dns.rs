@@ -6,7 +6,6 @@ use canopus_mesh::scope::terms;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
-use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     ClusterDiscoveryType, CustomClusterType, DnsLookupFamily, LbPolicy,
 };
@@ -19,10 +18,11 @@ use canopus_proto::envoy::extensions::network::dns_resolver::cares::v3::CaresDns
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode as OutboundMode;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, LoadBalancerSettings};
+use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{PILOT_DNS_CARES_UDP_MAX_QUERIES, PILOT_DNS_JITTER_DURATION};
 
 use super::audience::Audience;
-use super::draft::{Draft, http_options};
+use super::draft::Draft;
 use super::outbound::is_wildcard;
 use super::transport::{self, Client, Server};
 use super::{connection_pool, fixed};
@@ -37,7 +37,7 @@ pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, audience: &Aud
     let family = if service.races_connections { DnsLookupFamily::All } else { audience.lookup_family(flags) };
     let queries = u32::try_from(flags.get(PILOT_DNS_CARES_UDP_MAX_QUERIES)).unwrap_or(u32::MAX);
     let resolver = CaresDnsResolverConfig { udp_max_queries: Some(queries.into()), ..Default::default() };
-    let cluster = &mut draft.cluster;
+    let cluster = draft.rest();
     cluster.set_dns_lookup_family(family);
     cluster.typed_dns_resolver_config = Some(TypedExtensionConfig {
         name: "envoy.network.dns_resolver.cares".to_owned(),
@@ -51,7 +51,7 @@ pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, audience: &Aud
 /// Puts the endpoints of a destination into its cluster; `None` if there are none.
 pub(super) fn hold_endpoints(draft: &mut Draft, env: &Env<'_>, destination: &Destination<'_>) -> Option<()> {
     let mut groups = endpoint::resolved(env, destination);
-    draft.cluster.load_assignment = Some(ClusterLoadAssignment {
+    draft.rest().load_assignment = Some(ClusterLoadAssignment {
         cluster_name: destination.cluster.to_owned(),
         endpoints: endpoint::take_messages(&mut groups),
         ..Default::default()
@@ -71,10 +71,11 @@ pub(super) fn order_endpoints(
     service: &Service,
     balancer: Option<&LoadBalancerSettings>,
 ) {
-    let detects_outliers = draft.cluster.outlier_detection.is_some();
-    let proximity = proximity::of(env.mesh(), service, balancer);
-    if let (Some(proximity), Some(assignment)) = (proximity, &mut draft.cluster.load_assignment) {
-        endpoint::order(env.view, &proximity, detects_outliers, &draft.held, assignment);
+    let Some(proximity) = proximity::of(env.mesh(), service, balancer) else { return };
+    let detects_outliers = draft.detects_outliers();
+    let held = std::mem::take(&mut draft.held);
+    if let Some(assignment) = &mut draft.rest().load_assignment {
+        endpoint::order(env.view, &proximity, detects_outliers, &held, assignment);
     }
 }
 
@@ -99,14 +100,14 @@ fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
         name: "envoy.clusters.dynamic_forward_proxy".to_owned(),
         typed_config: Some(Any::pack(&config)),
     };
-    let mut draft = Draft::new(name, ClusterDiscoveryType::ClusterType(custom));
-    draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+    let mut draft = Draft::new(name.to_owned(), ClusterDiscoveryType::ClusterType(custom));
+    draft.lb_policy = LbPolicy::ClusterProvided;
     draft.is_forward_proxy = true;
     draft
 }
 
 /// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
-pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Cluster> {
+pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Resource> {
     // A Sidecar has no word for it, but takes it over from the mesh.
     let mode = terms(env.ctx, env.view).outbound_policy.mode;
     if mode != OutboundMode::AllowAnyDynamicDns as i32 {
@@ -116,16 +117,17 @@ pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Cluste
     let policy = settings.mesh.outbound_traffic_policy.as_ref();
     let tls = policy.and_then(|policy| policy.tls.as_ref()).filter(|tls| tls.mode() != Mode::Disable);
     let mut draft = forwarding(names::ALLOW_ANY_DYNAMIC_DNS, dns_cache::of_unknown_hosts(env), tls.is_none());
-    draft.cluster.typed_extension_protocol_options =
-        http_options(&fixed::any_protocol(audience.keeps_header_case));
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
     if let Some(tls) = tls {
         let server = Server { is_external: true, ..Default::default() };
         let client = Client { ctx: env.ctx, audience, settings };
         if let Ok(Some(socket)) = transport::socket(&mut draft, client, &server, tls) {
-            draft.cluster.transport_socket = Some(socket);
+            draft.rest().transport_socket = Some(socket);
         }
     }
-    draft.cluster.filters = fixed::exchange(settings, audience);
-    Some(draft.finish())
+    if !draft.has_http() {
+        draft.use_http_options(fixed::any_protocol(audience.keeps_header_case));
+    }
+    fixed::exchange(draft.body(), settings, audience);
+    Some(draft.encode())
 }

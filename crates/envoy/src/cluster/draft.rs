@@ -2,15 +2,14 @@
 
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
-    ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig,
+    ClusterDiscoveryType, CommonLbConfig, DiscoveryType, EdsClusterConfig, LbPolicy,
 };
 use canopus_proto::envoy::config::core::v3::http1_protocol_options::HeaderKeyFormat;
 use canopus_proto::envoy::config::core::v3::http1_protocol_options::header_key_format::HeaderFormat;
 use canopus_proto::envoy::config::core::v3::{
-    Http1ProtocolOptions, Http2ProtocolOptions, TransportSocket, TypedExtensionConfig,
+    Http1ProtocolOptions, Http2ProtocolOptions, TypedExtensionConfig,
 };
 use canopus_proto::envoy::extensions::http::header_formatters::preserve_case::v3::PreserveCaseFormatterConfig;
 use canopus_proto::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
@@ -18,15 +17,16 @@ use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options
 use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options::{
     ExplicitHttpConfig, UpstreamProtocolOptions, UseDownstreamHttpConfig,
 };
-use canopus_proto::{Any, Message};
-
+use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
+use canopus_proto::{Any, Message, Name};
 
+use super::connection_pool::Limits;
 use super::metadata::Metadata;
-use super::transport;
+use super::transport::{self, MeshSocket};
 use crate::endpoint::Group;
 use crate::names;
-use crate::pieces::Pieces;
+use crate::pieces::{Pieces, field_size};
 
 /// The key of a cluster's HTTP options.
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
@@ -36,68 +36,97 @@ const USUAL_SIZE: usize = 2048;
 
 /// Fields that are written in place.
 mod field {
+    pub(super) const NAME: u32 = 1;
+    pub(super) const TYPE: u32 = 2;
     pub(super) const EDS_CLUSTER_CONFIG: u32 = 3;
+    pub(super) const CONNECT_TIMEOUT: u32 = 4;
+    pub(super) const LB_POLICY: u32 = 6;
+    pub(super) const COMMON_LB_CONFIG: u32 = 27;
+    pub(super) const ALT_STAT_NAME: u32 = 28;
+    pub(super) const PROTOCOL_OPTIONS: u32 = 36;
+    pub(super) const CLUSTER_TYPE: u32 = 38;
     /// Of the configuration of endpoint discovery.
     pub(super) const SERVICE_NAME: u32 = 2;
-    /// Room for what is said beside the name.
-    pub(super) const SHORT: usize = 32;
+    /// Of an entry of a map.
+    pub(super) const ENTRY_KEY: u32 = 1;
+    pub(super) const ENTRY_VALUE: u32 = 2;
+    /// Of a message of any type.
+    pub(super) const ANY_TYPE_URL: u32 = 1;
+    pub(super) const ANY_VALUE: u32 = 2;
 }
 
 /// Endpoint discovery on the same stream.
 static ASK_HERE: LazyLock<Vec<u8>> = LazyLock::new(|| {
     EdsClusterConfig { eds_config: Some(names::ads()), ..Default::default() }.encode_to_vec()
 });
+/// The type of HTTP options.
+static HTTP_OPTIONS_URL: LazyLock<String> = LazyLock::new(HttpProtocolOptions::type_url);
 
-/// A cluster and its HTTP options, which go into it encoded.
-#[derive(Clone, Debug)]
+/// A cluster and its HTTP options.
+///
+/// What nearly every cluster says stands here by itself and is written in place; what is seldom said is a message.
 pub(super) struct Draft {
-    /// The cluster so far; apart, as it is large and handed around.
-    pub(super) cluster: Box<Cluster>,
+    /// Its name.
+    pub(super) name: String,
+    /// Its name in statistics, if that is another one.
+    pub(super) stat_name: Option<String>,
+    /// How it finds its endpoints.
+    pub(super) discovery: ClusterDiscoveryType,
+    /// How long a connection may take to be opened.
+    pub(super) connect_timeout: Option<Duration>,
+    /// Which endpoint is chosen.
+    pub(super) lb_policy: LbPolicy,
+    /// How much it takes.
+    pub(super) limits: Option<Limits>,
     /// Whether it resolves the name each request carries.
     pub(super) is_forward_proxy: bool,
     /// Those of the endpoints it holds that are ordered by their labels.
     pub(super) held: Vec<Group>,
     /// The socket for endpoints that take the mesh's mutual TLS, where all others are spoken to in plain text.
-    pub(super) if_mutual: Option<TransportSocket>,
+    pub(super) if_mutual: Option<MeshSocket>,
     /// Its metadata.
     pub(super) metadata: Metadata,
-    http: Option<HttpProtocolOptions>,
-    /// Fields that are encoded already, in the order they are added.
-    encoded: Vec<Bytes>,
+    balancing: Option<CommonLbConfig>,
+    http: Option<Box<HttpProtocolOptions>>,
+    /// What is seldom said.
+    rest: Option<Box<Cluster>>,
+    /// Fields that nothing can change any more.
+    body: Pieces,
 }
 
 impl Draft {
     /// A cluster of a name, of which nothing else is known.
-    pub(super) fn new(name: &str, discovery: ClusterDiscoveryType) -> Self {
-        let cluster = Box::new(Cluster {
-            name: name.to_owned(),
-            alt_stat_name: names::stat_name(name),
-            cluster_discovery_type: Some(discovery),
-            ..Default::default()
-        });
+    pub(super) fn new(name: String, discovery: ClusterDiscoveryType) -> Self {
+        let mut body = Pieces::with_capacity(USUAL_SIZE);
+        body.text(field::NAME, &name);
         Self {
-            cluster,
+            name,
+            stat_name: None,
+            discovery,
+            connect_timeout: None,
+            lb_policy: LbPolicy::default(),
+            limits: None,
             is_forward_proxy: false,
             held: Vec::new(),
             if_mutual: None,
             metadata: Metadata::default(),
+            balancing: None,
             http: None,
-            encoded: Vec::new(),
+            rest: None,
+            body,
         }
     }
 
     /// A cluster that finds its endpoints in one of Envoy's own ways.
-    pub(super) fn of_type(name: &str, discovery: DiscoveryType) -> Self {
-        Self::new(name, ClusterDiscoveryType::Type(discovery as i32))
+    pub(super) fn of_type(name: impl Into<String>, discovery: DiscoveryType) -> Self {
+        Self::new(name.into(), ClusterDiscoveryType::Type(discovery as i32))
     }
 
     /// How it finds its endpoints; static for ways that are not Envoy's own.
     pub(super) fn discovery(&self) -> DiscoveryType {
-        match self.cluster.cluster_discovery_type {
-            Some(ClusterDiscoveryType::Type(discovery)) => {
-                DiscoveryType::try_from(discovery).unwrap_or_default()
-            }
-            _ => DiscoveryType::Static,
+        match self.discovery {
+            ClusterDiscoveryType::Type(discovery) => DiscoveryType::try_from(discovery).unwrap_or_default(),
+            ClusterDiscoveryType::ClusterType(_) => DiscoveryType::Static,
         }
     }
 
@@ -106,14 +135,35 @@ impl Draft {
         self.discovery() == DiscoveryType::OriginalDst
     }
 
+    /// Whether endpoints that fail are left alone.
+    pub(super) fn detects_outliers(&self) -> bool {
+        self.rest.as_ref().is_some_and(|rest| rest.outlier_detection.is_some())
+    }
+
+    /// What is seldom said about a cluster.
+    pub(super) fn rest(&mut self) -> &mut Cluster {
+        self.rest.get_or_insert_default()
+    }
+
     /// Its load balancing options.
     pub(super) fn balancing(&mut self) -> &mut CommonLbConfig {
-        self.cluster.common_lb_config.get_or_insert_default()
+        self.balancing.get_or_insert_default()
     }
 
     /// Its HTTP options.
     pub(super) fn http(&mut self) -> &mut HttpProtocolOptions {
         self.http.get_or_insert_default()
+    }
+
+    /// Whether it has HTTP options so far.
+    pub(super) fn has_http(&self) -> bool {
+        self.http.is_some()
+    }
+
+    /// Replaces its HTTP options by some that are encoded already, as a field of a cluster.
+    pub(super) fn use_http_options(&mut self, encoded: &[u8]) {
+        self.http = None;
+        self.body.append(encoded);
     }
 
     /// Speaks HTTP/2, unless another protocol has been chosen.
@@ -152,53 +202,73 @@ impl Draft {
     /// Asks the control plane for endpoints if its type says so. To be done once the type is certain.
     pub(super) fn ask_for_endpoints(&mut self) {
         if self.discovery() == DiscoveryType::Eds {
-            let mut fields = Pieces::with_capacity(self.cluster.name.len() + field::SHORT);
-            fields.nested(field::EDS_CLUSTER_CONFIG, |config| {
+            self.body.nested(field::EDS_CLUSTER_CONFIG, |config| {
                 config.append(&ASK_HERE);
-                config.text(field::SERVICE_NAME, &self.cluster.name);
+                config.text(field::SERVICE_NAME, &self.name);
             });
-            self.add(fields.into_vec().into());
         }
     }
 
-    /// Adds fields that are encoded already. Repeated ones come after those of the cluster so far.
-    pub(super) fn add(&mut self, fields: Bytes) {
-        self.encoded.push(fields);
-    }
-
-    /// The finished cluster, if it has neither metadata nor fields that are encoded already.
-    pub(super) fn finish(mut self) -> Cluster {
-        self.settle();
-        *self.cluster
+    /// Where fields are written that nothing changes any more. Those that repeat come before what is seldom said.
+    pub(super) fn body(&mut self) -> &mut Pieces {
+        &mut self.body
     }
 
     /// The finished cluster, encoded: a message is its fields, one after another.
     pub(super) fn encode(mut self) -> Resource {
-        self.settle();
-        let mut body = Pieces::with_capacity(USUAL_SIZE);
-        body.fields(&*self.cluster);
-        if let Some(socket) = &self.if_mutual {
-            transport::write_matches(&mut body, socket);
+        self.write_usual();
+        self.write_http();
+        let body = &mut self.body;
+        if let Some(rest) = &self.rest {
+            body.fields(&**rest);
         }
-        self.metadata.write(&mut body);
-        self.encoded.iter().for_each(|fields| body.append(fields));
-        Resource::new(self.cluster.name, body.as_slice().to_vec())
+        if let Some(socket) = &self.if_mutual {
+            transport::write_matches(body, socket);
+        }
+        self.metadata.write(body);
+        Resource::new(self.name, self.body.as_slice().to_vec())
     }
 
-    /// Puts the HTTP options in their place.
-    fn settle(&mut self) {
-        if let Some(mut http) = self.http.take() {
-            // Envoy insists on a protocol.
-            let http1 = || explicit(ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()));
-            http.upstream_protocol_options.get_or_insert_with(http1);
-            self.cluster.typed_extension_protocol_options = http_options(&http);
+    fn write_usual(&mut self) {
+        let body = &mut self.body;
+        match &self.discovery {
+            ClusterDiscoveryType::Type(discovery) => body.value(field::TYPE, discovery.cast_unsigned()),
+            ClusterDiscoveryType::ClusterType(custom) => body.message(field::CLUSTER_TYPE, custom),
         }
+        if let Some(timeout) = &self.connect_timeout {
+            body.message(field::CONNECT_TIMEOUT, timeout);
+        }
+        if self.lb_policy != LbPolicy::default() {
+            body.value(field::LB_POLICY, (self.lb_policy as i32).cast_unsigned());
+        }
+        if let Some(limits) = &self.limits {
+            limits.write(body);
+        }
+        if let Some(balancing) = &self.balancing {
+            body.message(field::COMMON_LB_CONFIG, balancing);
+        }
+        body.joined(field::ALT_STAT_NAME, &[self.stat_name.as_deref().unwrap_or(&self.name), ";"]);
+    }
+
+    fn write_http(&mut self) {
+        let Some(mut http) = self.http.take() else { return };
+        // Envoy insists on a protocol.
+        let http1 = || explicit(ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()));
+        http.upstream_protocol_options.get_or_insert_with(http1);
+        write_http_options(&mut self.body, &http);
     }
 }
 
-/// HTTP options as a cluster has them.
-pub(super) fn http_options(options: &HttpProtocolOptions) -> std::collections::BTreeMap<String, Any> {
-    [(HTTP_OPTIONS.to_owned(), Any::pack(options))].into()
+/// Writes HTTP options as the field of a cluster they are.
+pub(super) fn write_http_options(cluster: &mut Pieces, options: &HttpProtocolOptions) {
+    let value = options.encoded_len();
+    let any = field_size(HTTP_OPTIONS_URL.len()) + field_size(value);
+    cluster.header(field::PROTOCOL_OPTIONS, field_size(HTTP_OPTIONS.len()) + field_size(any));
+    cluster.text(field::ENTRY_KEY, HTTP_OPTIONS);
+    cluster.header(field::ENTRY_VALUE, any);
+    cluster.text(field::ANY_TYPE_URL, &HTTP_OPTIONS_URL);
+    cluster.header(field::ANY_VALUE, value);
+    cluster.fields(options);
 }
 
 /// A fixed protocol.

@@ -1,8 +1,11 @@
 //! Clusters that every proxy of a kind has, whatever services there are.
 
+use std::sync::LazyLock;
+
 use canopus_mesh::world::MeshSettings;
+use canopus_proto::Message;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbPolicy};
-use canopus_proto::envoy::config::cluster::v3::{Cluster, Filter};
 use canopus_proto::envoy::config::core::v3::{
     BindConfig, ExtraSourceAddress, Http1ProtocolOptions, Http2ProtocolOptions,
     HttpProtocolOptions as CommonOptions, SocketAddress, socket_address::PortSpecifier,
@@ -15,12 +18,15 @@ use canopus_proto::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
 use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::networking::v1alpha3::ConnectionPoolSettings;
+use canopus_proto::resource::Resource;
+use canopus_runtime::flags::{PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS};
 
 use super::audience::Audience;
 use super::connection_pool;
-use super::draft::{Draft, case_keeping, explicit, following, http_options};
+use super::draft::{Draft, case_keeping, explicit, following, write_http_options};
 use crate::listener::address;
 use crate::names::{BLACK_HOLE, INBOUND_PASSTHROUGH, PASSTHROUGH};
+use crate::pieces::Pieces;
 use crate::telemetry::peer_metadata;
 use crate::tls;
 
@@ -33,66 +39,119 @@ const CREDENTIAL_SOCKET: &str = "./var/run/secrets/credential-uds/socket";
 
 const PASSTHROUGH_IDLE_SECONDS: i64 = 300;
 
-/// HTTP in whichever version the client speaks.
-pub(super) fn any_protocol(keeps_header_case: bool) -> HttpProtocolOptions {
-    let idle = Duration::from_secs(PASSTHROUGH_IDLE_SECONDS);
-    let http1 = if keeps_header_case { case_keeping() } else { Http1ProtocolOptions::default() };
-    HttpProtocolOptions {
-        common_http_protocol_options: Some(CommonOptions { idle_timeout: Some(idle), ..Default::default() }),
-        upstream_protocol_options: Some(following(http1)),
-        ..Default::default()
-    }
+/// The field of a cluster that its filters are.
+const FILTERS: u32 = 40;
+
+/// HTTP in whichever version the client speaks, as a field of a cluster: with headers in lower case, and in their own.
+static ANY_PROTOCOL: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    [Http1ProtocolOptions::default(), case_keeping()].map(|http1| {
+        let idle_timeout = Some(Duration::from_secs(PASSTHROUGH_IDLE_SECONDS));
+        let options = HttpProtocolOptions {
+            common_http_protocol_options: Some(CommonOptions { idle_timeout, ..Default::default() }),
+            upstream_protocol_options: Some(following(http1)),
+            ..Default::default()
+        };
+        let mut field = Pieces::default();
+        write_http_options(&mut field, &options);
+        field.into_vec()
+    })
+});
+
+/// The usual exchange of workload metadata, as a field of a cluster.
+static EXCHANGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let filters = peer_metadata::upstream(&MeshSettings::default()).into_iter().collect();
+    Cluster { filters, ..Default::default() }.encode_to_vec()
+});
+
+/// HTTP in whichever version the client speaks, as a field of a cluster.
+pub(super) fn any_protocol(keeps_header_case: bool) -> &'static [u8] {
+    &ANY_PROTOCOL[usize::from(keeps_header_case)]
 }
 
 /// Where traffic goes that may go nowhere.
-pub(super) fn black_hole(settings: &MeshSettings) -> Cluster {
+pub(super) fn black_hole(settings: &MeshSettings) -> Resource {
     let mut draft = Draft::of_type(BLACK_HOLE, DiscoveryType::Static);
-    draft.cluster.connect_timeout = settings.mesh.connect_timeout;
-    draft.finish()
+    draft.connect_timeout = settings.mesh.connect_timeout;
+    draft.encode()
 }
 
 /// Where traffic goes to destinations that no service has.
-pub(super) fn passthrough(settings: &MeshSettings, audience: &Audience) -> Cluster {
-    let mut cluster = original_destination(settings, audience);
-    cluster.filters = exchange(settings, audience);
-    cluster
+pub(super) fn passthrough(settings: &MeshSettings, audience: &Audience) -> Resource {
+    let mut draft = original_destination(PASSTHROUGH, settings, audience);
+    exchange(draft.body(), settings, audience);
+    draft.encode()
 }
 
 /// Where traffic goes to ports of the workload that no service has.
-pub(super) fn inbound_passthrough(settings: &MeshSettings, audience: &Audience) -> Cluster {
-    let (first, second) = match (audience.ipv4, audience.ipv6) {
-        (true, true) => (SOURCE_V4, Some(SOURCE_V6)),
-        (true, false) => (SOURCE_V4, None),
-        (false, _) => (SOURCE_V6, None),
-    };
-    Cluster {
-        name: INBOUND_PASSTHROUGH.to_owned(),
-        upstream_bind_config: Some(bind_from(first, second)),
-        ..original_destination(settings, audience)
-    }
+pub(super) fn inbound_passthrough(settings: &MeshSettings, audience: &Audience) -> Resource {
+    let mut draft = original_destination(INBOUND_PASSTHROUGH, settings, audience);
+    // Parity: in statistics it goes by the name of the other one.
+    draft.stat_name = Some(PASSTHROUGH.to_owned());
+    draft.body().append(Sources::of(audience, true).encoded());
+    draft.encode()
 }
 
-fn original_destination(settings: &MeshSettings, audience: &Audience) -> Cluster {
-    let mut draft = Draft::of_type(PASSTHROUGH, DiscoveryType::OriginalDst);
-    draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+fn original_destination(name: &str, settings: &MeshSettings, audience: &Audience) -> Draft {
+    let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
+    draft.lb_policy = LbPolicy::ClusterProvided;
     let default = ConnectionPoolSettings::default();
     let policy = settings.mesh.default_traffic_policy.as_ref();
     let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&default);
     connection_pool::apply(&mut draft, settings, pool, None);
     // Parity: of the pool, what is about HTTP does not count here.
-    Cluster {
-        typed_extension_protocol_options: http_options(&any_protocol(audience.keeps_header_case)),
-        ..*draft.cluster
+    draft.use_http_options(any_protocol(audience.keeps_header_case));
+    draft
+}
+
+/// Adds the exchange of workload metadata with the server to a cluster, where the proxy can.
+pub(super) fn exchange(cluster: &mut Pieces, settings: &MeshSettings, audience: &Audience) {
+    if !audience.exchanges_metadata || !settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE) {
+        return;
+    }
+    if settings.flags.get(PILOT_MX_ADDITIONAL_LABELS).is_empty() {
+        cluster.append(&EXCHANGE);
+    } else if let Some(filter) = peer_metadata::upstream(settings) {
+        cluster.message(FILTERS, &filter);
     }
 }
 
-/// Exchange of workload metadata with the server, where the proxy can.
-pub(super) fn exchange(settings: &MeshSettings, audience: &Audience) -> Vec<Filter> {
-    audience.exchanges_metadata.then(|| peer_metadata::upstream(settings)).flatten().into_iter().collect()
+/// Source addresses of connections to the proxy's own workload.
+#[derive(Clone, Copy)]
+pub(super) enum Sources {
+    /// One of IPv4.
+    V4,
+    /// One of IPv6.
+    V6,
+    /// One of each.
+    Both,
 }
 
-/// Source addresses for connections to the proxy's own workload.
-pub(super) fn bind_from(first: &str, second: Option<&str>) -> BindConfig {
+/// What binds to each of these sources, as a field of a cluster.
+static BINDING: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+    let sources = [(SOURCE_V4, None), (SOURCE_V6, None), (SOURCE_V4, Some(SOURCE_V6))];
+    sources.map(|(first, second)| {
+        let upstream_bind_config = Some(bind_from(first, second));
+        Cluster { upstream_bind_config, ..Default::default() }.encode_to_vec()
+    })
+});
+
+impl Sources {
+    /// Those of an audience, of both families only where both may be used at once.
+    pub(super) fn of(audience: &Audience, dual_stack: bool) -> Self {
+        match (audience.ipv4, audience.ipv6) {
+            (true, true) if dual_stack => Self::Both,
+            (true, _) => Self::V4,
+            (false, _) => Self::V6,
+        }
+    }
+
+    /// What binds to them, as a field of a cluster.
+    pub(super) fn encoded(self) -> &'static [u8] {
+        &BINDING[self as usize]
+    }
+}
+
+fn bind_from(first: &str, second: Option<&str>) -> BindConfig {
     let any_port = |address: &str| SocketAddress {
         address: address.to_owned(),
         port_specifier: Some(PortSpecifier::PortValue(0)),
@@ -106,30 +165,18 @@ pub(super) fn bind_from(first: &str, second: Option<&str>) -> BindConfig {
     }
 }
 
-/// The source addresses of connections to ports of the workload, the second only where both families are in use.
-pub(super) fn workload_sources(
-    audience: &Audience,
-    dual_stack: bool,
-) -> (&'static str, Option<&'static str>) {
-    match (audience.ipv4, audience.ipv6) {
-        (true, true) if dual_stack => (SOURCE_V4, Some(SOURCE_V6)),
-        (true, _) => (SOURCE_V4, None),
-        (false, _) => (SOURCE_V6, None),
-    }
-}
-
 /// The server of the user's that gives out credentials.
-pub(super) fn credential_server(settings: &MeshSettings) -> Cluster {
+pub(super) fn credential_server(settings: &MeshSettings) -> Resource {
     let mut draft = Draft::of_type(tls::CREDENTIAL_CLUSTER, DiscoveryType::Static);
-    draft.cluster.connect_timeout = settings.mesh.connect_timeout;
-    draft.cluster.load_assignment = Some(ClusterLoadAssignment {
+    draft.connect_timeout = settings.mesh.connect_timeout;
+    draft.rest().load_assignment = Some(ClusterLoadAssignment {
         cluster_name: tls::CREDENTIAL_CLUSTER.to_owned(),
         endpoints: single_endpoint(CREDENTIAL_SOCKET, 0),
         ..Default::default()
     });
     let http2 = ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default());
     draft.http().upstream_protocol_options = Some(explicit(http2));
-    draft.finish()
+    draft.encode()
 }
 
 /// One endpoint: an address and port, or without a port the path of a socket.

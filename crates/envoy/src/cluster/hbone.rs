@@ -1,12 +1,12 @@
 //! Tunnels: clusters reach endpoints of ambient workloads through HTTP/2 CONNECT, opened by an internal listener.
 
-use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
 use canopus_api::labels;
 use canopus_api::node::{NodeKind, NodeMetadata};
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::Any;
+use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig, TransportSocketMatch,
@@ -36,15 +36,17 @@ use canopus_proto::envoy::r#type::metadata::v3::metadata_kind::{self, Kind};
 use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind};
 use canopus_proto::google::protobuf::{Duration, Struct};
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
+use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
     AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, Flags, PILOT_ENABLE_SENDING_HBONE,
     PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE, PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
 };
 
-use super::draft::{Draft, explicit, http_options};
+use super::connection_pool::Limits;
+use super::draft::{Draft, explicit};
+use super::fixed;
 use super::transport::{if_mutual, otherwise_plain};
-use super::{connection_pool, fixed};
 use crate::env::Env;
 use crate::telemetry::peer_metadata;
 use crate::tls::{self, ClientChecks, OwnCertificate, alpn};
@@ -74,19 +76,19 @@ pub(super) fn match_sockets(draft: &mut Draft, flags: &Flags, mode: Option<Mode>
     let plain_tunnel = || if_tunnelled(flags, tls::raw_buffer());
     let tunnel_or_plain = || vec![plain_tunnel(), otherwise_plain()];
     let Some(mode) = mode else {
-        draft.cluster.transport_socket_matches = tunnel_or_plain();
+        draft.rest().transport_socket_matches = tunnel_or_plain();
         return;
     };
     if draft.is_original_destination() {
         return;
     }
-    let socket = draft.cluster.transport_socket.take();
+    let socket = draft.rest().transport_socket.take();
     let always = |name: &str, socket| TransportSocketMatch {
         name: name.to_owned(),
         transport_socket: Some(socket),
         ..Default::default()
     };
-    draft.cluster.transport_socket_matches = match socket {
+    let matches = match socket {
         socket if detected => vec![plain_tunnel(), if_mutual(socket), otherwise_plain()],
         None => tunnel_or_plain(),
         // The tunnel takes the place of the mesh's mutual TLS.
@@ -100,6 +102,7 @@ pub(super) fn match_sockets(draft: &mut Draft, flags: &Flags, mode: Option<Mode>
             matches
         }
     };
+    draft.rest().transport_socket_matches = matches;
 }
 
 /// Endpoints that take tunnels.
@@ -115,21 +118,44 @@ fn if_tunnelled(flags: &Flags, inner: TransportSocket) -> TransportSocketMatch {
 /// Leads into an internal listener and tells it all about the endpoint.
 pub(super) fn passing_all_metadata(flags: &Flags, inner: TransportSocket) -> TransportSocket {
     let sources = vec![of_host(ORIGINAL_DESTINATION), of_cluster(ISTIO), of_host(ISTIO)];
-    passing("envoy.transport_sockets.internal_upstream", flags, sources, inner)
+    let baggage = flags.get(AMBIENT_ENABLE_BAGGAGE);
+    passing("envoy.transport_sockets.internal_upstream", baggage, sources, inner)
 }
 
 /// Leads into an internal listener and tells it where the endpoint is and what a waypoint has to know of it.
 pub(super) fn passing_destination(flags: &Flags, inner: TransportSocket) -> TransportSocket {
-    passing("internal_upstream", flags, vec![of_host(ORIGINAL_DESTINATION), of_host(ISTIO)], inner)
+    to_waypoint(flags.get(AMBIENT_ENABLE_BAGGAGE), inner)
+}
+
+/// What [`passing_destination`] says where the server itself receives plain text, as a field of a cluster.
+pub(super) fn passing_plain_destination(flags: &Flags) -> &'static [u8] {
+    &PLAIN_TO_WAYPOINT[usize::from(flags.get(AMBIENT_ENABLE_BAGGAGE))]
+}
+
+static PLAIN_TO_WAYPOINT: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+    [false, true].map(|baggage| {
+        let transport_socket = Some(to_waypoint(baggage, plain()));
+        Cluster { transport_socket, ..Default::default() }.encode_to_vec()
+    })
+});
+
+/// What learns about peers from the baggage of tunnels, as a field of a cluster.
+static BAGGAGE_FILTER: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let filters = vec![peer_metadata::upstream_baggage()];
+    Cluster { filters, ..Default::default() }.encode_to_vec()
+});
+
+fn to_waypoint(baggage: bool, inner: TransportSocket) -> TransportSocket {
+    passing("internal_upstream", baggage, vec![of_host(ORIGINAL_DESTINATION), of_host(ISTIO)], inner)
 }
 
 fn passing(
     name: &str,
-    flags: &Flags,
+    baggage: bool,
     mut sources: Vec<MetadataValueSource>,
     inner: TransportSocket,
 ) -> TransportSocket {
-    if flags.get(AMBIENT_ENABLE_BAGGAGE) {
+    if baggage {
         sources.extend([of_cluster(PEER_METADATA), of_host(PEER_METADATA)]);
     }
     tls::socket(
@@ -153,7 +179,7 @@ fn metadata_of(kind: Kind, name: &str) -> MetadataValueSource {
 /// Learns about peers from the baggage of tunnels.
 pub(super) fn discover_by_baggage(draft: &mut Draft, flags: &Flags) {
     if flags.get(AMBIENT_ENABLE_BAGGAGE) && draft.discovery() == DiscoveryType::Eds {
-        draft.cluster.filters.push(peer_metadata::upstream_baggage());
+        draft.body().append(&BAGGAGE_FILTER);
     }
 }
 
@@ -167,33 +193,27 @@ pub(super) fn disable_baggage_discovery(draft: &mut Draft, flags: &Flags) {
 
 /// The cluster that opens tunnels. Servers must be of the trust domains of the mesh and, if that is given, have an identity
 /// that begins with `peers`.
-pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata, peers: Option<&str>) -> Cluster {
-    let cluster = opening(settings, metadata, CONNECT_ORIGINATE, peers);
-    Cluster {
-        typed_extension_protocol_options: tunnel_options(settings, true),
-        lb_config: Some(to_tunnel_port(Some(waypoint_of_endpoint()))),
-        ..cluster
-    }
+pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata, peers: Option<&str>) -> Resource {
+    let mut draft = opening(settings, metadata, CONNECT_ORIGINATE, peers);
+    *draft.http() = tunnel_options(settings, true);
+    draft.rest().lb_config = Some(to_tunnel_port(Some(waypoint_of_endpoint())));
+    draft.encode()
 }
 
 /// The clusters that open a tunnel within a tunnel, to what is in another network: the inner one leads to the outer one.
-pub(super) fn originate_double(settings: &MeshSettings, metadata: &NodeMetadata) -> [Cluster; 2] {
+pub(super) fn originate_double(settings: &MeshSettings, metadata: &NodeMetadata) -> [Resource; 2] {
     let context = UpstreamTlsContext {
         common_tls_context: Some(tunnel_context(settings, metadata)),
         ..Default::default()
     };
-    let inner = Cluster {
-        typed_extension_protocol_options: tunnel_options(settings, false),
-        ..internal(&settings.flags, INNER_ORIGINATE, OUTER_ORIGINATE, "internal_upstream_with_tls", {
-            tls::socket("tls", &context)
-        })
-    };
-    let outer = Cluster {
-        typed_extension_protocol_options: tunnel_options(settings, false),
-        lb_config: Some(to_tunnel_port(None)),
-        ..opening(settings, metadata, OUTER_ORIGINATE, None)
-    };
-    [inner, outer]
+    let socket = tls::socket("tls", &context);
+    let mut inner =
+        internal(&settings.flags, INNER_ORIGINATE, OUTER_ORIGINATE, "internal_upstream_with_tls", socket);
+    *inner.http() = tunnel_options(settings, false);
+    let mut outer = opening(settings, metadata, OUTER_ORIGINATE, None);
+    *outer.http() = tunnel_options(settings, false);
+    outer.rest().lb_config = Some(to_tunnel_port(None));
+    [inner.encode(), outer.encode()]
 }
 
 /// Whether a proxy opens tunnels to what it calls.
@@ -226,23 +246,24 @@ pub(crate) fn crosses_networks(env: &Env<'_>) -> bool {
 }
 
 /// A cluster that goes to the tunnel port of wherever it is told to go.
-fn opening(settings: &MeshSettings, metadata: &NodeMetadata, name: &str, peers: Option<&str>) -> Cluster {
+fn opening(settings: &MeshSettings, metadata: &NodeMetadata, name: &str, peers: Option<&str>) -> Draft {
     let mut context = tunnel_context(settings, metadata);
     if let Some(peers) = peers {
         require_identity(&mut context, peers);
     }
     let context = UpstreamTlsContext { common_tls_context: Some(context), ..Default::default() };
-    Cluster { transport_socket: Some(tls::socket("tls", &context)), ..to_original(settings, name) }
+    let mut draft = to_original(settings, name);
+    draft.rest().transport_socket = Some(tls::socket("tls", &context));
+    draft
 }
 
-fn to_original(settings: &MeshSettings, name: &str) -> Cluster {
+fn to_original(settings: &MeshSettings, name: &str) -> Draft {
     let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
-    let cluster = &mut draft.cluster;
-    cluster.set_lb_policy(LbPolicy::ClusterProvided);
-    cluster.connect_timeout = settings.mesh.connect_timeout;
-    cluster.cleanup_interval = Some(Duration::from_secs(CLEANUP_SECONDS));
-    cluster.circuit_breakers = connection_pool::breakers(connection_pool::unlimited(&settings.flags));
-    draft.finish()
+    draft.lb_policy = LbPolicy::ClusterProvided;
+    draft.connect_timeout = settings.mesh.connect_timeout;
+    draft.limits = Some(Limits::none(&settings.flags));
+    draft.rest().cleanup_interval = Some(Duration::from_secs(CLEANUP_SECONDS));
+    draft
 }
 
 /// Where endpoints say that a waypoint is in front of them.
@@ -295,7 +316,7 @@ fn require_identity(context: &mut CommonTlsContext, prefix: &str) {
 }
 
 /// HTTP/2 with CONNECT. Tunnels within tunnels are not shared by requests, which may be for different endpoints.
-fn tunnel_options(settings: &MeshSettings, shared: bool) -> BTreeMap<String, Any> {
+fn tunnel_options(settings: &MeshSettings, shared: bool) -> HttpProtocolOptions {
     let flags = &settings.flags;
     let size = |bytes: i64| u32::try_from(bytes).ok().filter(|bytes| *bytes > 0).map(Into::into);
     let http2 = Http2ProtocolOptions {
@@ -305,7 +326,7 @@ fn tunnel_options(settings: &MeshSettings, shared: bool) -> BTreeMap<String, Any
         ..Default::default()
     };
     let idle = settings.mesh.hbone_idle_timeout.unwrap_or(Duration::from_secs(DEFAULT_IDLE_SECONDS));
-    http_options(&HttpProtocolOptions {
+    HttpProtocolOptions {
         common_http_protocol_options: Some(CommonOptions {
             idle_timeout: Some(idle),
             max_requests_per_connection: (!shared).then(|| 1.into()),
@@ -313,38 +334,38 @@ fn tunnel_options(settings: &MeshSettings, shared: bool) -> BTreeMap<String, Any
         }),
         upstream_protocol_options: Some(explicit(ProtocolConfig::Http2ProtocolOptions(http2))),
         ..Default::default()
-    })
+    }
 }
 
 /// The cluster that leads to the listener which takes what came out of a tunnel.
-pub(super) fn main_internal(flags: &Flags) -> Cluster {
-    for_http(internal(flags, MAIN_INTERNAL, MAIN_INTERNAL, "internal_upstream", plain()))
+pub(super) fn main_internal(flags: &Flags) -> Resource {
+    for_http(internal(flags, MAIN_INTERNAL, MAIN_INTERNAL, "internal_upstream", plain())).encode()
 }
 
 /// The cluster through which a gateway between networks reaches the listener that passes inner tunnels on.
-pub(super) fn encapsulate_inner(flags: &Flags) -> Cluster {
-    internal(flags, ENCAPSULATE, FORWARD_INNER, "internal_upstream", plain())
+pub(super) fn encapsulate_inner(flags: &Flags) -> Resource {
+    internal(flags, ENCAPSULATE, FORWARD_INNER, "internal_upstream", plain()).encode()
 }
 
 /// The cluster that passes inner tunnels on as they are.
-pub(super) fn forward_inner(settings: &MeshSettings) -> Cluster {
-    Cluster {
-        lb_config: Some(to_tunnel_port(Some(waypoint_of_endpoint()))),
-        ..to_original(settings, FORWARD_INNER)
-    }
+pub(super) fn forward_inner(settings: &MeshSettings) -> Resource {
+    let mut draft = to_original(settings, FORWARD_INNER);
+    draft.rest().lb_config = Some(to_tunnel_port(Some(waypoint_of_endpoint())));
+    draft.encode()
 }
 
 /// The cluster through which a waypoint reaches the listener that opens tunnels.
-pub(super) fn encapsulate(flags: &Flags) -> Cluster {
-    let mut cluster = for_http(internal(flags, ENCAPSULATE, CONNECT_ORIGINATE, "internal_upstream", plain()));
+pub(super) fn encapsulate(flags: &Flags) -> Resource {
+    let mut draft = for_http(internal(flags, ENCAPSULATE, CONNECT_ORIGINATE, "internal_upstream", plain()));
     if flags.get(AMBIENT_ENABLE_BAGGAGE) {
-        cluster.filters.push(peer_metadata::upstream_baggage());
+        draft.body().append(&BAGGAGE_FILTER);
     }
-    cluster
+    draft.encode()
 }
 
-fn for_http(cluster: Cluster) -> Cluster {
-    Cluster { typed_extension_protocol_options: http_options(&fixed::any_protocol(false)), ..cluster }
+fn for_http(mut draft: Draft) -> Draft {
+    draft.use_http_options(fixed::any_protocol(false));
+    draft
 }
 
 /// Plain text, to an internal listener.
@@ -353,14 +374,13 @@ pub(super) fn plain() -> TransportSocket {
 }
 
 /// A cluster that leads to an internal listener.
-fn internal(flags: &Flags, name: &str, listener: &str, socket: &str, inner: TransportSocket) -> Cluster {
+fn internal(flags: &Flags, name: &str, listener: &str, socket: &str, inner: TransportSocket) -> Draft {
     let transport = InternalUpstreamTransport { transport_socket: Some(inner), ..Default::default() };
-    Cluster {
-        circuit_breakers: connection_pool::breakers(connection_pool::unlimited(flags)),
-        load_assignment: Some(internal_endpoint(name, listener)),
-        transport_socket: Some(tls::socket(socket, &transport)),
-        ..Draft::of_type(name, DiscoveryType::Static).finish()
-    }
+    let mut draft = Draft::of_type(name, DiscoveryType::Static);
+    draft.limits = Some(Limits::none(flags));
+    draft.rest().load_assignment = Some(internal_endpoint(name, listener));
+    draft.rest().transport_socket = Some(tls::socket(socket, &transport));
+    draft
 }
 
 /// An internal listener as the only endpoint of a cluster.

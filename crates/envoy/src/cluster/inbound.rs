@@ -2,25 +2,25 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::destination_rule::{self, inbound_rule};
+use canopus_mesh::destination_rule::inbound_rule;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::scope::{Terms, scoped_service, terms};
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::target::{Target, Targets};
 use canopus_mesh::world::{MeshSettings, settings};
+use canopus_proto::Message;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig,
 };
 use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::inbound_traffic_policy::Mode as InboundMode;
-use canopus_proto::istio::networking::v1alpha3::{
-    ConnectionPoolSettings, IstioIngressListener, TrafficPolicy,
-};
+use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, IstioIngressListener};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     ISTIO_DUAL_STACK, PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE, PILOT_ENABLE_TELEMETRY_LABEL,
@@ -28,13 +28,20 @@ use canopus_runtime::flags::{
 
 use super::audience::Audience;
 use super::draft::Draft;
-use super::outbound::{set_protocol, with_mesh_defaults};
+use super::fixed::Sources;
+use super::outbound::{for_port, set_protocol, with_mesh_defaults};
 use super::{connection_pool, fixed, stat_name};
 use crate::listener::address::{UNIX_PREFIX, loopbacks};
 use crate::names;
 
 /// Envoy's longest interval, about 292 years: endpoints of the workload itself are never forgotten.
 const NEVER_SECONDS: i64 = 9_223_372_035;
+
+/// Said of a cluster whose endpoints are never forgotten: a field of it.
+static NEVER_CLEANED_UP: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let cleanup_interval = Some(Duration::from_secs(NEVER_SECONDS));
+    Cluster { cleanup_interval, ..Default::default() }.encode_to_vec()
+});
 
 /// The clusters of a proxy's own workload.
 pub(super) struct InboundClusters;
@@ -152,15 +159,15 @@ impl Builder<'_> {
         let first = &targets[0];
         let name = names::inbound_cluster(cluster_port);
         let mut draft = if bind.is_empty() {
-            let mut draft = Draft::of_type(&name, DiscoveryType::OriginalDst);
-            draft.cluster.cleanup_interval = Some(Duration::from_secs(NEVER_SECONDS));
-            draft.cluster.lb_config = redirection(first);
-            draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+            let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
+            draft.body().append(&NEVER_CLEANED_UP);
+            redirect(&mut draft, first);
+            draft.lb_policy = LbPolicy::ClusterProvided;
             draft
         } else {
-            let mut draft = Draft::of_type(&name, DiscoveryType::Static);
-            draft.cluster.load_assignment = Some(ClusterLoadAssignment {
-                cluster_name: name.clone(),
+            let mut draft = Draft::of_type(name.as_str(), DiscoveryType::Static);
+            draft.rest().load_assignment = Some(ClusterLoadAssignment {
+                cluster_name: name,
                 endpoints: fixed::single_endpoint(bind, first.target_port),
                 ..Default::default()
             });
@@ -173,8 +180,7 @@ impl Builder<'_> {
         if !["127.0.0.1", "::1"].contains(&bind) {
             // Redirection would send traffic for the workload back to the proxy.
             let dual_stack = self.settings.flags.get(ISTIO_DUAL_STACK);
-            let (source, second) = fixed::workload_sources(&self.audience, dual_stack);
-            draft.cluster.upstream_bind_config = Some(fixed::bind_from(source, second));
+            draft.body().append(Sources::of(&self.audience, dual_stack).encoded());
         }
         draft.encode()
     }
@@ -190,8 +196,7 @@ impl Builder<'_> {
         }
         let pattern = &self.settings.mesh.inbound_cluster_stat_name;
         if !pattern.is_empty() {
-            let stat_name = stat_name::render(pattern, &first.service, "", &first.port, cluster_port);
-            draft.cluster.alt_stat_name = names::stat_name(&stat_name);
+            draft.stat_name = Some(stat_name::render(pattern, &first.service, "", &first.port, cluster_port));
         }
     }
 
@@ -203,14 +208,12 @@ impl Builder<'_> {
         if let (Some(rule), Some(_), false) = (&rule, written, draft.metadata.is_empty()) {
             draft.metadata.add_rule(rule);
         }
-        let policy = written.map(|policy| destination_rule::for_port(policy, target.port.number).0);
-        let mut policy: TrafficPolicy = with_mesh_defaults(&self.settings, policy).unwrap_or_default();
-        if let Some(pool) = self.terms.inbound_connection_pool(cluster_port) {
-            policy.connection_pool = Some(*pool);
-        }
+        let policy = with_mesh_defaults(&self.settings, written.map(|policy| for_port(policy, &target.port)));
         let none = ConnectionPoolSettings::default();
-        let pool = policy.connection_pool.as_ref().unwrap_or(&none);
-        connection_pool::apply(draft, &self.settings, pool, policy.retry_budget.as_ref());
+        let of_policy = || policy.as_ref().and_then(|policy| policy.connection_pool.as_ref());
+        let pool = self.terms.inbound_connection_pool(cluster_port).or_else(of_policy).unwrap_or(&none);
+        let budget = policy.as_ref().and_then(|policy| policy.retry_budget.as_ref());
+        connection_pool::apply(draft, &self.settings, pool, budget);
     }
 }
 
@@ -218,8 +221,9 @@ fn port_number(listener: &IstioIngressListener) -> u32 {
     listener.port.as_ref().map_or(0, |port| port.number)
 }
 
-fn redirection(target: &Target) -> Option<LbConfig> {
-    let port = target.service.passthrough_target_ports.get(&target.port.number)?;
+/// Goes to another port than was asked for, where the service says so.
+fn redirect(draft: &mut Draft, target: &Target) {
+    let Some(port) = target.service.passthrough_target_ports.get(&target.port.number) else { return };
     let config = OriginalDstLbConfig { upstream_port_override: Some((*port).into()), ..Default::default() };
-    Some(LbConfig::OriginalDstLbConfig(config))
+    draft.rest().lb_config = Some(LbConfig::OriginalDstLbConfig(config));
 }

@@ -39,7 +39,7 @@ pub(super) fn apply(
     is_waypoint: bool,
     policy: Option<&LoadBalancerSettings>,
 ) {
-    if draft.cluster.lb_policy() == LbPolicy::ClusterProvided {
+    if draft.lb_policy == LbPolicy::ClusterProvided {
         return;
     }
     // With unhealthy endpoints among those sent, panic would route to pods that are not ready.
@@ -48,12 +48,12 @@ pub(super) fn apply(
     }
     prefer_near(draft, settings, service, is_waypoint, policy);
     if draft.is_original_destination() {
-        draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+        draft.lb_policy = LbPolicy::ClusterProvided;
         return;
     }
     // Redis clients shard by key.
     if protocol == Protocol::Redis && settings.flags.get(PILOT_ENABLE_REDIS_FILTER) {
-        draft.cluster.set_lb_policy(LbPolicy::Maglev);
+        draft.lb_policy = LbPolicy::Maglev;
         return;
     }
     choose(draft, policy);
@@ -88,7 +88,7 @@ fn prefer_near(
         }
         Some(Proximity::Localities { setting, always }) => {
             // Without outlier detection nothing would ever be found to have failed.
-            let fails_over = always || draft.cluster.outlier_detection.is_some();
+            let fails_over = always || draft.detects_outliers();
             let ordered = !setting.failover.is_empty() || !setting.failover_priority.is_empty();
             !setting.distribute.is_empty() || (fails_over && ordered)
         }
@@ -103,29 +103,26 @@ fn prefer_near(
 fn choose(draft: &mut Draft, policy: Option<&LoadBalancerSettings>) {
     let slow_start = policy.and_then(slow_start);
     match simple(policy) {
-        SimpleLb::Random => draft.cluster.set_lb_policy(LbPolicy::Random),
+        SimpleLb::Random => draft.lb_policy = LbPolicy::Random,
         SimpleLb::RoundRobin => {
-            draft.cluster.set_lb_policy(LbPolicy::RoundRobin);
-            draft.cluster.lb_config = slow_start
-                .map(|start| {
-                    LbConfig::RoundRobinLbConfig(RoundRobinLbConfig { slow_start_config: Some(start) })
-                })
-                .or(draft.cluster.lb_config.take());
+            draft.lb_policy = LbPolicy::RoundRobin;
+            if let Some(start) = slow_start {
+                let config = RoundRobinLbConfig { slow_start_config: Some(start) };
+                draft.rest().lb_config = Some(LbConfig::RoundRobinLbConfig(config));
+            }
         }
         SimpleLb::Passthrough => {
-            draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
-            draft.cluster.cluster_discovery_type =
-                Some(ClusterDiscoveryType::Type(DiscoveryType::OriginalDst as i32));
-            draft.cluster.load_assignment = None;
+            draft.lb_policy = LbPolicy::ClusterProvided;
+            draft.discovery = ClusterDiscoveryType::Type(DiscoveryType::OriginalDst as i32);
+            draft.rest().load_assignment = None;
         }
         // Also the older name of it, and nothing said.
         _ => {
-            draft.cluster.set_lb_policy(LbPolicy::LeastRequest);
-            let config =
-                |start| LeastRequestLbConfig { slow_start_config: Some(start), ..Default::default() };
-            draft.cluster.lb_config = slow_start
-                .map(|start| LbConfig::LeastRequestLbConfig(config(start)))
-                .or(draft.cluster.lb_config.take());
+            draft.lb_policy = LbPolicy::LeastRequest;
+            if let Some(start) = slow_start {
+                let config = LeastRequestLbConfig { slow_start_config: Some(start), ..Default::default() };
+                draft.rest().lb_config = Some(LbConfig::LeastRequestLbConfig(config));
+            }
         }
     }
 }
@@ -177,8 +174,8 @@ fn by_hash(draft: &mut Draft, hash: &ConsistentHashLb) {
         None if hash.minimum_ring_size != 0 => (LbPolicy::RingHash, Some(ring(hash.minimum_ring_size))),
         None => (LbPolicy::RingHash, Some(ring(DEFAULT_RING_SIZE))),
     };
-    draft.cluster.set_lb_policy(policy);
+    draft.lb_policy = policy;
     if config.is_some() {
-        draft.cluster.lb_config = config;
+        draft.rest().lb_config = config;
     }
 }

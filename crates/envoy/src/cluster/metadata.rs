@@ -1,26 +1,43 @@
 //! What telemetry, tools and EnvoyFilters know a cluster by: its `istio` metadata.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use canopus_mesh::destination_rule::Rule;
 use canopus_mesh::service::Service;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
 
-use crate::pieces::Pieces;
+use crate::pieces::{Pieces, field_size};
 use crate::{metadata, names};
 
+/// What filters that learn about peers read.
+const PEERS: &str = "istio.peer_metadata";
+const WITHOUT_BAGGAGE: &str = "disable_baggage_discovery";
 /// The field of a cluster that its metadata is.
 const METADATA: u32 = 25;
-/// Room for what is usually said.
-const USUAL_SIZE: usize = 256;
+/// How much is usually said.
+const USUAL_COUNT: usize = 3;
 
 /// The metadata of a cluster.
-#[derive(Clone, Debug, Default)]
+#[derive(Default)]
 pub(super) struct Metadata {
-    /// Each an encoded `google.protobuf.Value`.
-    istio: Vec<(&'static str, Pieces)>,
+    istio: Vec<(&'static str, Fact)>,
     /// Whether peers are not to be learnt from the baggage of tunnels.
     without_baggage: bool,
 }
+
+/// Something that is said about a cluster.
+enum Fact {
+    /// That it is so.
+    Yes,
+    Text(Cow<'static, str>),
+    /// What it leads to.
+    Services(Vec<Described>),
+}
+
+/// A service by its host, its name and its namespace.
+struct Described([(&'static str, Arc<str>); 3]);
 
 impl Metadata {
     pub(super) fn is_empty(&self) -> bool {
@@ -29,30 +46,30 @@ impl Metadata {
 
     /// The services it leads to.
     pub(super) fn add_services<'a>(&mut self, services: impl IntoIterator<Item = &'a Service>) {
-        self.set("services", |value| metadata::list(value, services, describe));
+        self.set("services", Fact::Services(services.into_iter().map(Described::of).collect()));
     }
 
     /// A fact that is true.
     pub(super) fn add_flag(&mut self, name: &'static str) {
-        self.set(name, metadata::yes);
+        self.set(name, Fact::Yes);
     }
 
     /// The rule behind its settings.
     pub(super) fn add_rule(&mut self, rule: &Rule) {
         let path = names::config_path("destination-rule", rule.origin().namespace(), rule.origin().name());
-        self.set("config", |value| metadata::text(value, &path));
+        self.set("config", Fact::Text(path.into()));
     }
 
     /// The subset it is of.
     pub(super) fn add_subset(&mut self, subset: &str) {
-        self.set("subset", |value| metadata::text(value, subset));
+        self.set("subset", Fact::Text(subset.to_owned().into()));
     }
 
     /// Servers that the user configures TLS for do not speak the mesh's ALPN.
     pub(super) fn add_alpn(&mut self, policy: Option<&TrafficPolicy>) {
         let mode = policy.and_then(|policy| policy.tls.as_ref()).map(ClientTlsSettings::mode);
         if matches!(mode, Some(Mode::Simple | Mode::Mutual)) {
-            self.set("alpn_override", |value| metadata::text(value, "false"));
+            self.set("alpn_override", Fact::Text("false".into()));
         }
     }
 
@@ -62,42 +79,79 @@ impl Metadata {
     }
 
     /// Adds the field of a cluster that it is; nothing if it says nothing.
-    pub(super) fn write(mut self, cluster: &mut Pieces) {
+    pub(super) fn write(&mut self, cluster: &mut Pieces) {
         if self.is_empty() {
             return;
         }
         self.istio.sort_unstable_by_key(|(key, _)| *key);
-        cluster.nested(METADATA, |all| {
-            if !self.istio.is_empty() {
-                metadata::of_filter(all, metadata::ISTIO, |fields| {
-                    for (key, value) in &self.istio {
-                        metadata::field(fields, key, |field| field.append(value.as_slice()));
-                    }
-                });
-            }
-            if self.without_baggage {
-                metadata::of_filter(all, "istio.peer_metadata", |fields| {
-                    metadata::field(fields, "disable_baggage_discovery", metadata::yes);
-                });
-            }
-        });
+        let istio = self.istio.iter().map(|(key, fact)| metadata::entry_size(key, fact.size())).sum();
+        let peers = metadata::entry_size(WITHOUT_BAGGAGE, metadata::YES_SIZE);
+        let of_filter =
+            |is_said: bool, name, size| if is_said { metadata::entry_size(name, size) } else { 0 };
+        let of_istio = of_filter(!self.istio.is_empty(), metadata::ISTIO, istio);
+        cluster.header(METADATA, of_istio + of_filter(self.without_baggage, PEERS, peers));
+        if !self.istio.is_empty() {
+            metadata::entry(cluster, metadata::ISTIO, istio);
+            self.istio.iter().for_each(|(key, fact)| fact.write(cluster, key));
+        }
+        if self.without_baggage {
+            metadata::entry(cluster, PEERS, peers);
+            metadata::entry(cluster, WITHOUT_BAGGAGE, metadata::YES_SIZE);
+            metadata::yes(cluster);
+        }
     }
 
-    fn set(&mut self, key: &'static str, write: impl FnOnce(&mut Pieces)) {
-        let mut value = Pieces::with_capacity(USUAL_SIZE);
-        write(&mut value);
+    fn set(&mut self, key: &'static str, fact: Fact) {
         self.istio.retain(|(known, _)| *known != key);
-        self.istio.push((key, value));
+        self.istio.reserve(USUAL_COUNT);
+        self.istio.push((key, fact));
+    }
+}
+impl Fact {
+    fn write(&self, structure: &mut Pieces, key: &str) {
+        metadata::entry(structure, key, self.size());
+        match self {
+            Self::Yes => metadata::yes(structure),
+            Self::Text(text) => metadata::text(structure, text),
+            Self::Services(services) => {
+                metadata::list(structure, items_size(services));
+                services.iter().for_each(|service| service.write(structure));
+            }
+        }
+    }
+
+    fn size(&self) -> usize {
+        match self {
+            Self::Yes => metadata::YES_SIZE,
+            Self::Text(text) => metadata::text_size(text),
+            Self::Services(services) => field_size(items_size(services)),
+        }
     }
 }
 
-fn describe(value: &mut Pieces, service: &Service) {
-    let facts = [("host", &service.host), ("name", &service.name), ("namespace", &service.namespace)];
-    metadata::structure(value, |fields| {
-        for (key, fact) in facts {
-            metadata::field(fields, key, |value| metadata::text(value, fact));
+fn items_size(services: &[Described]) -> usize {
+    services.iter().map(|service| field_size(field_size(service.size()))).sum()
+}
+
+impl Described {
+    fn of(service: &Service) -> Self {
+        let Service { host, name, namespace, .. } = service;
+        Self([("host", host.clone()), ("name", name.clone()), ("namespace", namespace.clone())])
+    }
+
+    fn write(&self, list: &mut Pieces) {
+        let size = self.size();
+        metadata::item(list, field_size(size));
+        metadata::structure(list, size);
+        for (key, fact) in &self.0 {
+            metadata::entry(list, key, metadata::text_size(fact));
+            metadata::text(list, fact);
         }
-    });
+    }
+
+    fn size(&self) -> usize {
+        self.0.iter().map(|(key, fact)| metadata::entry_size(key, metadata::text_size(fact))).sum()
+    }
 }
 
 #[cfg(test)]

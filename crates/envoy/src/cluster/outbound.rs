@@ -1,5 +1,7 @@
 //! Clusters of the services proxies call: one for each port, and one for each subset of it.
 
+use std::cell::OnceCell;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
@@ -7,8 +9,8 @@ use canopus_base::host;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{self, Rule, RuleId};
-use canopus_mesh::endpoint::{CommonTraits, CommonTraitsOf, ServiceAccounts};
-use canopus_mesh::peer_authentication::{MutualTls, NamespaceMode};
+use canopus_mesh::endpoint::{CommonTraits, CommonTraitsOf, Servers, ServersOf};
+use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{Port, Resolution, Service, ServiceKey, service};
 use canopus_mesh::world::{MeshSettings, settings};
@@ -26,7 +28,6 @@ use canopus_runtime::flags::{
 
 use super::audience::Audience;
 use super::draft::Draft;
-use super::shared::Filters;
 use super::transport::{self, Client, Server};
 use super::{connection_pool, dns, fixed, hbone, load_balancer, outlier, stat_name};
 use crate::endpoint::Destination;
@@ -53,7 +54,7 @@ impl Purpose {
     }
 }
 
-/// Which clusters are asked for: those of one port of a service.
+/// Which clusters are asked for: those of a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Request {
     /// Who they are for.
@@ -62,36 +63,42 @@ pub(super) struct Request {
     pub(super) purpose: Purpose,
     /// The service.
     pub(super) service: ServiceKey,
-    /// The port, as the proxy's scope has it.
-    pub(super) port: Port,
+    /// The ports that have clusters, as the proxy's scope has them.
+    pub(super) ports: Vec<Port>,
     /// The destination rule that applies.
     pub(super) rule: Option<RuleId>,
     /// The whole view, where it counts how near endpoints are: clusters that hold them.
     pub(super) near: Option<View>,
 }
 
-/// The clusters of one port of a service.
-pub(super) struct PortClusters;
+/// The clusters of a service, port by port.
+pub(super) struct ServiceClusters;
 
-impl Query for PortClusters {
-    const NAME: &'static str = "port_clusters";
+impl Query for ServiceClusters {
+    const NAME: &'static str = "service_clusters";
     type Key = Request;
     type Value = Vec<Resource>;
 
     fn run(ctx: &Ctx<'_>, request: &Request) -> Vec<Resource> {
         let Some(service) = service(ctx, &request.service) else { return Vec::new() };
-        let builder = Builder {
+        let facts = Facts {
             ctx,
             request,
             settings: settings(ctx),
             rule: request.rule.as_ref().and_then(|id| destination_rule::rule(ctx, id)),
             service,
+            servers: OnceCell::new(),
         };
-        match request.purpose {
-            Purpose::Calls | Purpose::PassingOn => builder.clusters(),
-            Purpose::Fronting => builder.fronting(),
-            Purpose::Terminating => builder.terminating(),
+        let mut clusters = Vec::with_capacity(request.ports.len());
+        for port in &request.ports {
+            let builder = Builder { facts: &facts, port };
+            match request.purpose {
+                Purpose::Calls | Purpose::PassingOn => builder.add_clusters(&mut clusters),
+                Purpose::Fronting => builder.add_fronting(&mut clusters),
+                Purpose::Terminating => clusters.extend(builder.terminating()),
+            }
         }
+        clusters
     }
 }
 
@@ -100,55 +107,78 @@ pub(super) fn holds_endpoints(service: &Service) -> bool {
     service.resolution.is_dns() || service.resolution == Resolution::DynamicDns
 }
 
-/// What clusters of one port are built of.
-pub(super) struct Builder<'a> {
+/// What the clusters of a service are built of.
+pub(super) struct Facts<'a> {
     pub(super) ctx: &'a Ctx<'a>,
     pub(super) request: &'a Request,
     pub(super) settings: Arc<MeshSettings>,
     pub(super) service: Arc<Service>,
     pub(super) rule: Option<Arc<Rule>>,
+    /// What is known of all its endpoints together, once it has been looked up.
+    servers: OnceCell<Arc<Servers>>,
+}
+
+/// Builds the clusters of one port.
+pub(super) struct Builder<'a> {
+    facts: &'a Facts<'a>,
+    pub(super) port: &'a Port,
+}
+
+impl<'a> Deref for Builder<'a> {
+    type Target = Facts<'a>;
+
+    fn deref(&self) -> &Facts<'a> {
+        self.facts
+    }
 }
 
 impl Builder<'_> {
-    fn clusters(&self) -> Vec<Resource> {
-        let Some((main, policy)) = self.main() else { return Vec::new() };
+    fn add_clusters(&self, clusters: &mut Vec<Resource>) {
+        let Some(main) = self.draft_of_all() else { return };
         let discovery = main.discovery();
-        let mut clusters = vec![main.encode()];
+        let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
+        let policy = written.map(|policy| for_port(policy, self.port));
+        let policy = with_mesh_defaults(&self.settings, policy);
+        clusters.push(self.of_all(main, policy.as_deref(), written));
         if let Some(rule) = self.rule.as_deref().filter(|_| !dns::is_forward_proxy(&self.service)) {
             let subsets = rule.spec.subsets.iter();
             clusters
-                .extend(subsets.filter_map(|subset| self.subset(rule, subset, discovery, policy.as_ref())));
+                .extend(subsets.filter_map(|subset| self.subset(rule, subset, discovery, policy.as_deref())));
         }
-        clusters
     }
 
-    /// The cluster of all endpoints, and the policy it follows.
-    fn main(&self) -> Option<(Draft, Option<TrafficPolicy>)> {
+    fn draft_of_all(&self) -> Option<Draft> {
         let name = self.name("");
-        let mut draft = match &self.request.near {
+        match &self.request.near {
             Some(view) if dns::is_forward_proxy(&self.service) => {
                 let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service);
                 self.set_protocol(&mut draft);
-                draft
+                Some(draft)
             }
-            _ => self.draft(&name, self.discovery(), "")?,
-        };
+            _ => self.draft(name, self.discovery(), ""),
+        }
+    }
+
+    /// The cluster of all endpoints.
+    fn of_all(
+        &self,
+        mut draft: Draft,
+        policy: Option<&TrafficPolicy>,
+        written: Option<&TrafficPolicy>,
+    ) -> Resource {
         self.keep_draining(&mut draft);
-        let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
-        let policy = written.map(|policy| destination_rule::for_port(policy, self.request.port.number).0);
-        let policy = with_mesh_defaults(&self.settings, policy);
-        self.apply(&mut draft, "", policy.as_ref(), written);
+        self.apply(&mut draft, "", policy, written);
         // What comes through a tunnel needs no exchange of metadata.
-        if self.request.purpose == Purpose::Calls && self.traits().tunnels {
+        if self.request.purpose == Purpose::Calls && self.is_behind_tunnels() {
             draft.metadata.add_flag("disable_mx");
         } else if self.service.external {
             draft.metadata.add_flag("external");
         }
         if let Some(rule) = &self.rule {
             draft.metadata.add_rule(rule);
-            draft.metadata.add_alpn(policy.as_ref());
+            draft.metadata.add_alpn(policy);
         }
-        Some((draft, policy))
+        draft.encode()
     }
 
     /// The cluster of the endpoints of a subset.
@@ -161,8 +191,8 @@ impl Builder<'_> {
     ) -> Option<Resource> {
         let written = subset.traffic_policy.as_ref();
         let discovery = if is_passthrough(written) { DiscoveryType::OriginalDst } else { discovery };
-        let mut draft = self.draft(&self.name(&subset.name), discovery, &subset.name)?;
-        let policy = destination_rule::for_subset(policy, written, self.request.port.number);
+        let mut draft = self.draft(self.name(&subset.name), discovery, &subset.name)?;
+        let policy = destination_rule::for_subset(policy, written, self.port.number);
         self.apply(&mut draft, &subset.name, policy.as_ref(), written);
         draft.metadata.add_rule(rule);
         draft.metadata.add_subset(&subset.name);
@@ -171,7 +201,7 @@ impl Builder<'_> {
     }
 
     pub(super) fn name(&self, subset: &str) -> String {
-        let (host, port) = (&self.service.host, self.request.port.number);
+        let (host, port) = (&self.service.host, self.port.number);
         match self.request.purpose {
             Purpose::Calls => names::outbound_cluster(host, port, subset),
             Purpose::PassingOn => names::outbound_sni(host, port, subset),
@@ -197,7 +227,7 @@ impl Builder<'_> {
     }
 
     /// A cluster without policy; none if it would hold no endpoint.
-    pub(super) fn draft(&self, name: &str, discovery: DiscoveryType, subset: &str) -> Option<Draft> {
+    pub(super) fn draft(&self, name: String, discovery: DiscoveryType, subset: &str) -> Option<Draft> {
         let mut draft = Draft::of_type(name, discovery);
         draft.balancing();
         let (flags, mesh) = (&self.settings.flags, &self.settings.mesh);
@@ -205,9 +235,9 @@ impl Builder<'_> {
             DiscoveryType::StrictDns | DiscoveryType::LogicalDns => {
                 dns::resolve(&mut draft, &self.settings, &self.request.audience, &self.service);
                 let destination = Destination {
-                    cluster: name,
+                    cluster: &draft.name.clone(),
                     service: &self.service,
-                    port: &self.request.port,
+                    port: self.port,
                     subset,
                     rule: self.rule.clone().filter(|_| !self.request.purpose.is_inbound()),
                     through_waypoint: false,
@@ -220,14 +250,12 @@ impl Builder<'_> {
                 }
             }
             DiscoveryType::OriginalDst => {
-                let port = self.service.passthrough_target_ports.get(&self.request.port.number);
-                draft.cluster.lb_config = port.map(|port| {
-                    let config = OriginalDstLbConfig {
+                if let Some(port) = self.service.passthrough_target_ports.get(&self.port.number) {
+                    draft.rest().lb_config = Some(LbConfig::OriginalDstLbConfig(OriginalDstLbConfig {
                         upstream_port_override: Some((*port).into()),
                         ..Default::default()
-                    };
-                    LbConfig::OriginalDstLbConfig(config)
-                });
+                    }));
+                }
             }
             _ => {}
         }
@@ -237,14 +265,13 @@ impl Builder<'_> {
         }
         if !mesh.outbound_cluster_stat_name.is_empty() && !self.request.purpose.is_inbound() {
             let pattern = &mesh.outbound_cluster_stat_name;
-            let stat_name = stat_name::render(pattern, &self.service, subset, &self.request.port, 0);
-            draft.cluster.alt_stat_name = names::stat_name(&stat_name);
+            draft.stat_name = Some(stat_name::render(pattern, &self.service, subset, self.port, 0));
         }
         Some(draft)
     }
 
     pub(super) fn set_protocol(&self, draft: &mut Draft) {
-        set_protocol(draft, &self.request.audience, self.request.port.protocol);
+        set_protocol(draft, &self.request.audience, self.port.protocol);
     }
 
     /// Endpoints on their way out still serve the sessions they have.
@@ -277,15 +304,14 @@ impl Builder<'_> {
         tls: Option<&ClientTlsSettings>,
         written: Option<&TrafficPolicy>,
     ) -> Server {
-        let (host, port) = (&self.service.host, self.request.port.number);
+        let (host, port) = (&self.service.host, self.port.number);
         // Nobody's identity is checked without TLS, and outside the mesh there is none unless it is asked for.
         let has_identity = !draft.is_forward_proxy && (tls.is_some() || !self.service.external);
-        let accounts = || self.ctx.get::<ServiceAccounts>(&self.request.service);
-        let sni =
-            if draft.is_forward_proxy { String::new() } else { names::outbound_sni(host, port, subset) };
+        let accounts = || self.servers().accounts.clone();
+        let sni = || names::outbound_sni(host, port, subset);
         Server {
             accounts: has_identity.then(accounts).unwrap_or_default(),
-            sni,
+            sni: has_identity.then(sni).unwrap_or_default(),
             is_external: self.service.external,
             is_entry: !self.service.is_kubernetes(),
             mtls: self.mutual_tls(written),
@@ -304,8 +330,7 @@ impl Builder<'_> {
                 return Some(MutualTls::Disable);
             }
         }
-        let mode = self.ctx.get::<NamespaceMode>(&self.service.namespace);
-        Some(mode.unwrap_or(MutualTls::Permissive))
+        Some(self.servers().mutual_tls)
     }
 
     /// Who connects.
@@ -313,8 +338,17 @@ impl Builder<'_> {
         Client { ctx: self.ctx, audience: &self.request.audience, settings: &self.settings }
     }
 
+    /// Whether all endpoints of the port take tunnels.
+    fn is_behind_tunnels(&self) -> bool {
+        self.servers().tunnels && self.traits().tunnels
+    }
+
+    fn servers(&self) -> &Servers {
+        self.facts.servers.get_or_init(|| self.ctx.get::<ServersOf>(&self.request.service))
+    }
+
     fn traits(&self) -> CommonTraits {
-        *self.ctx.get::<CommonTraitsOf>(&(self.request.service.clone(), self.request.port.clone()))
+        *self.ctx.get::<CommonTraitsOf>(&(self.request.service.clone(), self.port.clone()))
     }
 
     /// Sets what a policy says; `written` is what of it was written for the subset.
@@ -327,7 +361,7 @@ impl Builder<'_> {
     ) {
         let (settings, flags) = (&*self.settings, &self.settings.flags);
         let audience = &self.request.audience;
-        let protocol = self.request.port.protocol;
+        let protocol = self.port.protocol;
         let none = ConnectionPoolSettings::default();
         let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&none);
         if connection_pool::upgrades_to_http2(settings, protocol, pool) {
@@ -354,11 +388,9 @@ impl Builder<'_> {
             }
         }
         draft.ask_for_endpoints();
+        fixed::exchange(draft.body(), settings, audience);
         if audience.sends_hbone(flags) {
-            draft.cluster.filters = fixed::exchange(settings, audience);
             hbone::discover_by_baggage(draft, flags);
-        } else {
-            draft.add(self.ctx.get::<Filters>(audience).as_ref().clone());
         }
     }
 }
@@ -385,11 +417,16 @@ pub(super) fn set_protocol(draft: &mut Draft, audience: &Audience, protocol: Pro
     }
 }
 
+/// What a policy says about a port. Apart, as it is large and handed around.
+pub(super) fn for_port(policy: &TrafficPolicy, port: &Port) -> Box<TrafficPolicy> {
+    Box::new(destination_rule::for_port(policy, port.number).0)
+}
+
 /// A policy with the mesh's settings for connections and outliers where it has none.
 pub(super) fn with_mesh_defaults(
     settings: &MeshSettings,
-    policy: Option<TrafficPolicy>,
-) -> Option<TrafficPolicy> {
+    policy: Option<Box<TrafficPolicy>>,
+) -> Option<Box<TrafficPolicy>> {
     let Some(defaults) = &settings.mesh.default_traffic_policy else { return policy };
     if defaults.connection_pool.is_none() && defaults.outlier_detection.is_none() {
         return policy;

@@ -32,7 +32,7 @@ pub(super) fn sends_unhealthy(flags: &Flags, service: &Service) -> bool {
 
 /// Sets what a policy says about outliers. If unhealthy endpoints are always sent, no minimum of healthy ones is kept.
 pub(super) fn apply(draft: &mut Draft, always_unhealthy: bool, policy: &OutlierDetection) {
-    draft.cluster.outlier_detection = Some(detection(policy));
+    draft.rest().outlier_detection = Some(detection(policy));
     // Parity: zero cannot be told from "not said"; Envoy's own default would route to all endpoints once half are out.
     if policy.min_health_percent >= 0 {
         let percent = if always_unhealthy { 0 } else { policy.min_health_percent };

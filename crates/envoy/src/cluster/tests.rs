@@ -3,6 +3,7 @@ use canopus_base::tree::{Limits, Node as Tree};
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::Message;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 use canopus_proto::json;

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
+use bytes::Bytes;
 use canopus_api::node::NodeKind;
 use canopus_engine::Ctx;
 use canopus_mesh::peer_authentication::MutualTls;
@@ -21,14 +22,14 @@ use canopus_proto::google::protobuf::Struct;
 use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::ProxyProtocol;
-use canopus_proto::{Any, Message};
+use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES;
 
 use super::audience::{Audience, ClientFiles};
 use super::draft::Draft;
 use super::hbone;
 use super::shared::{MeshTls, Peer};
-use crate::pieces::Pieces;
+use crate::pieces::{Pieces, field_size};
 use crate::tls::{self, Credentials, alpn};
 
 const PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
@@ -58,6 +59,13 @@ pub(super) struct Client<'a> {
     pub(super) settings: &'a MeshSettings,
 }
 
+impl Client<'_> {
+    /// Whether it opens HBONE tunnels.
+    fn sends_hbone(self) -> bool {
+        self.audience.sends_hbone(&self.settings.flags)
+    }
+}
+
 /// The TLS that connections are to have.
 enum Wanted<'a> {
     Nothing,
@@ -82,20 +90,23 @@ pub(super) fn apply(draft: &mut Draft, client: Client<'_>, server: &Server, tls:
     let (socket, mode, detected) = match wanted(client, server, tls) {
         Wanted::Nothing => (None, None, false),
         Wanted::Mesh(mesh, detected) => {
-            (Some(mesh_socket(draft, client, &mesh)), Some(Mode::IstioMutual), detected)
+            let socket = mesh_socket(draft, client, &mesh);
+            if detected && !draft.is_original_destination() && !client.sends_hbone() {
+                draft.if_mutual = Some(socket);
+                return;
+            }
+            (Some(socket.message()), Some(Mode::IstioMutual), detected)
         }
         Wanted::Settings(tls) => {
             let Ok(socket) = socket(draft, client, server, &tls) else { return };
             (socket, Some(tls.mode()), false)
         }
     };
-    if client.audience.sends_hbone(&client.settings.flags) {
-        draft.cluster.transport_socket = socket;
+    if socket.is_some() {
+        draft.rest().transport_socket = socket;
+    }
+    if client.sends_hbone() {
         hbone::match_sockets(draft, &client.settings.flags, mode, detected);
-    } else if detected && !draft.is_original_destination() {
-        draft.if_mutual = socket;
-    } else {
-        draft.cluster.transport_socket = socket;
     }
 }
 
@@ -123,12 +134,65 @@ static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
 });
 
 /// Writes what [`if_mutual`] and [`otherwise_plain`] say, as fields of a cluster.
-pub(super) fn write_matches(cluster: &mut Pieces, socket: &TransportSocket) {
-    cluster.nested(SOCKET_MATCHES, |matched| {
-        matched.append(&TAKES_MUTUAL);
-        matched.message(SOCKET, socket);
-    });
+pub(super) fn write_matches(cluster: &mut Pieces, socket: &MeshSocket) {
+    cluster.header(SOCKET_MATCHES, TAKES_MUTUAL.len() + field_size(socket.size()));
+    cluster.append(&TAKES_MUTUAL);
+    socket.write(cluster, SOCKET);
     cluster.append(&PLAIN);
+}
+
+/// The mesh's own mutual TLS as a socket that is not written yet.
+pub(super) struct MeshSocket {
+    /// Its `UpstreamTlsContext`, all but the name of the server.
+    context: Arc<Bytes>,
+    /// The name of the server.
+    sni: String,
+}
+
+/// The fields of a socket, of its configuration, which may be of any type, and of that the name of the server.
+const SOCKET_NAME: u32 = 1;
+const SOCKET_CONFIG: u32 = 3;
+const CONFIG_TYPE_URL: u32 = 1;
+const CONFIG_VALUE: u32 = 2;
+const SNI: u32 = 2;
+
+/// The type of the context.
+static CONTEXT_URL: LazyLock<String> = LazyLock::new(UpstreamTlsContext::type_url);
+
+impl MeshSocket {
+    /// The socket as a message.
+    fn message(&self) -> TransportSocket {
+        let mut context = Pieces::with_capacity(self.context_size());
+        self.write_context(&mut context);
+        tls::encoded_socket::<UpstreamTlsContext>(tls::SOCKET, context.into_vec())
+    }
+
+    fn write(&self, place: &mut Pieces, field: u32) {
+        place.header(field, self.size());
+        place.text(SOCKET_NAME, tls::SOCKET);
+        place.header(SOCKET_CONFIG, self.config_size());
+        place.text(CONFIG_TYPE_URL, &CONTEXT_URL);
+        place.header(CONFIG_VALUE, self.context_size());
+        self.write_context(place);
+    }
+
+    fn write_context(&self, place: &mut Pieces) {
+        place.append(&self.context);
+        place.text(SNI, &self.sni);
+    }
+
+    fn size(&self) -> usize {
+        field_size(tls::SOCKET.len()) + field_size(self.config_size())
+    }
+
+    fn config_size(&self) -> usize {
+        field_size(CONTEXT_URL.len()) + field_size(self.context_size())
+    }
+
+    fn context_size(&self) -> usize {
+        let name = if self.sni.is_empty() { 0 } else { field_size(self.sni.len()) };
+        self.context.len() + name
+    }
 }
 
 /// All endpoints that nothing before it matches.
@@ -221,7 +285,7 @@ pub(super) fn socket(
         // A sidecar must not wait for secrets its service account may not read.
         Mode::Simple | Mode::Mutual if names_secret(tls) && !may_read_secrets(client, server) => Ok(None),
         Mode::Disable => Ok(None),
-        Mode::IstioMutual => Ok(Some(mesh_socket(draft, client, &Mesh::of_settings(tls)))),
+        Mode::IstioMutual => Ok(Some(mesh_socket(draft, client, &Mesh::of_settings(tls)).message())),
         Mode::Simple | Mode::Mutual => {
             let mut context = user_context(draft, client, server, tls)?;
             if let Some(common) = &mut context.common_tls_context {
@@ -248,20 +312,16 @@ fn common() -> CommonTlsContext {
 }
 
 /// The mesh's own mutual TLS.
-fn mesh_socket(draft: &mut Draft, client: Client<'_>, mesh: &Mesh<'_>) -> TransportSocket {
+fn mesh_socket(draft: &mut Draft, client: Client<'_>, mesh: &Mesh<'_>) -> MeshSocket {
     let peer = Peer { names: mesh.names.clone(), http2: draft.http2().is_some() };
-    let shared = client.ctx.get::<MeshTls>(&peer);
+    let context = client.ctx.get::<MeshTls>(&peer);
     let mut sni = mesh.sni;
     if draft.is_forward_proxy {
         derive_names(draft, mesh.sni, &mesh.names, mesh.skips_verification);
     } else if sni.is_empty() {
-        sni = &draft.cluster.name;
+        sni = &draft.name;
     }
-    let own = UpstreamTlsContext { sni: sni.to_owned(), ..Default::default() };
-    let mut context = Vec::with_capacity(shared.len() + own.encoded_len());
-    context.extend_from_slice(&shared);
-    own.encode_raw(&mut context);
-    tls::encoded_socket::<UpstreamTlsContext>(tls::SOCKET, context)
+    MeshSocket { context, sni: sni.to_owned() }
 }
 
 /// TLS to a server that has nothing to do with the mesh's identities.
@@ -351,9 +411,7 @@ fn derive_names(draft: &mut Draft, sni: &str, names: &[String], skips: bool) {
 
 /// A forward proxy refuses to check less than the name of the request, unless it is told that this is meant.
 fn allow_fixed_names(draft: &mut Draft) {
-    let Some(ClusterDiscoveryType::ClusterType(custom)) = &mut draft.cluster.cluster_discovery_type else {
-        return;
-    };
+    let ClusterDiscoveryType::ClusterType(custom) = &mut draft.discovery else { return };
     let config = custom.typed_config.as_ref().and_then(|config| config.unpack::<ClusterConfig>().ok());
     if let Some(mut config) = config {
         config.allow_insecure_cluster_options = true;
@@ -364,12 +422,13 @@ fn allow_fixed_names(draft: &mut Draft) {
 /// Tells the server who the client is, in front of everything else on a connection.
 pub(super) fn announce_client(draft: &mut Draft, client: Client<'_>, version: &ProxyProtocol) {
     let flags = &client.settings.flags;
-    if client.audience.sends_hbone(flags) {
+    if client.sends_hbone() {
         hbone::disable_baggage_discovery(draft, flags);
     }
-    let cluster = &mut draft.cluster;
-    if let Some(socket) = draft.if_mutual.take() {
-        cluster.transport_socket_matches = vec![if_mutual(Some(socket)), otherwise_plain()];
+    let detected = draft.if_mutual.take();
+    let cluster = draft.rest();
+    if let Some(socket) = detected {
+        cluster.transport_socket_matches = vec![if_mutual(Some(socket.message())), otherwise_plain()];
     }
     if cluster.transport_socket.is_none() && cluster.transport_socket_matches.is_empty() {
         cluster.transport_socket = Some(hbone::plain());

@@ -12,7 +12,6 @@ use canopus_mesh::scope::{self, scoped_service};
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::virtual_service::{self, MESH};
 use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
-use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::LbPolicy;
 use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
@@ -53,7 +52,7 @@ pub(super) fn called(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
 }
 
 /// The clusters that a waypoint has whatever services there are.
-pub(super) fn fixed(env: &Env<'_>) -> Vec<Cluster> {
+pub(super) fn fixed(env: &Env<'_>) -> Vec<Resource> {
     let (settings, view) = (&*env.settings, env.view);
     let flags = &settings.flags;
     let crosses = is_east_west_gateway(view);
@@ -99,8 +98,8 @@ fn peers(env: &Env<'_>) -> Option<String> {
 
 impl Builder<'_> {
     /// The clusters of a port of a service that a waypoint stands in front of, by protocol and subset.
-    pub(super) fn fronting(&self) -> Vec<Resource> {
-        let port = &self.request.port;
+    pub(super) fn add_fronting(&self, clusters: &mut Vec<Resource>) {
+        let port = self.port;
         let mut protocols = Vec::new();
         if port.protocol.is_unsupported() || port.protocol.is_tcp() {
             protocols.push("tcp");
@@ -110,31 +109,27 @@ impl Builder<'_> {
         }
         let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
         let policy = written.map(|policy| destination_rule::for_port(policy, port.number).0);
-        let mut clusters: Vec<_> =
-            protocols.iter().filter_map(|protocol| self.vip(protocol, policy.as_ref())).collect();
+        clusters.extend(protocols.iter().filter_map(|protocol| self.vip(protocol, policy.as_ref())));
         for subset in self.rule.iter().flat_map(|rule| &rule.spec.subsets) {
             let policy = destination_rule::for_subset(written, subset.traffic_policy.as_ref(), port.number);
             let names = protocols.iter().map(|protocol| format!("{protocol}/{}", subset.name));
             clusters.extend(names.filter_map(|name| self.vip(&name, policy.as_ref())));
         }
-        clusters
     }
 
     /// The cluster of a port of a service that a gateway between networks passes inner tunnels to.
-    pub(super) fn terminating(&self) -> Vec<Resource> {
+    pub(super) fn terminating(&self) -> Option<Resource> {
         let (settings, flags) = (&*self.settings, &self.settings.flags);
         let subset = "tcp";
-        let Some(mut draft) = self.draft(&self.name(subset), self.discovery(), subset) else {
-            return Vec::new();
-        };
+        let mut draft = self.draft(self.name(subset), self.discovery(), subset)?;
         draft.metadata.add_services([&*self.service]);
         draft.metadata.add_subset(subset);
         connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
-        let protocol = self.request.port.protocol;
+        let protocol = self.port.protocol;
         load_balancer::apply(&mut draft, settings, &self.service, protocol, true, None);
         draft.ask_for_endpoints();
-        draft.cluster.transport_socket = Some(hbone::passing_all_metadata(flags, hbone::plain()));
-        vec![draft.encode()]
+        draft.rest().transport_socket = Some(hbone::passing_all_metadata(flags, hbone::plain()));
+        Some(draft.encode())
     }
 
     fn vip(&self, subset: &str, policy: Option<&TrafficPolicy>) -> Option<Resource> {
@@ -147,7 +142,7 @@ impl Builder<'_> {
                 self.set_protocol(&mut draft);
                 draft
             }
-            _ => self.draft(&name, self.discovery(), subset)?,
+            _ => self.draft(name, self.discovery(), subset)?,
         };
         draft.metadata.add_services([&*self.service]);
         if let (Some(rule), Some(_)) = (&self.rule, policy) {
@@ -162,7 +157,7 @@ impl Builder<'_> {
             pool,
             policy.and_then(|policy| policy.retry_budget.as_ref()),
         );
-        let protocol = self.request.port.protocol;
+        let protocol = self.port.protocol;
         if connection_pool::upgrades_to_http2(settings, protocol, pool) {
             draft.use_http2();
         }
@@ -177,7 +172,7 @@ impl Builder<'_> {
             }
         }
         if draft.is_original_destination() {
-            draft.cluster.set_lb_policy(LbPolicy::ClusterProvided);
+            draft.lb_policy = LbPolicy::ClusterProvided;
         }
         draft.ask_for_endpoints();
         self.tunnel(&mut draft, policy);
@@ -189,16 +184,17 @@ impl Builder<'_> {
         let flags = &self.settings.flags;
         let encrypted = self.encryption(draft, policy);
         let announced = policy.and_then(|policy| policy.proxy_protocol.as_ref());
-        let has_baggage = encrypted.is_none() && announced.is_none();
+        hbone::discover_by_baggage(draft, flags);
+        if encrypted.is_none() && announced.is_none() {
+            draft.body().append(hbone::passing_plain_destination(flags));
+            return;
+        }
         let mut inner = encrypted.unwrap_or_else(hbone::plain);
         if let Some(version) = announced {
             inner = transport::announcing(inner, version);
         }
-        draft.cluster.transport_socket = Some(hbone::passing_destination(flags, inner));
-        hbone::discover_by_baggage(draft, flags);
-        if !has_baggage {
-            hbone::disable_baggage_discovery(draft, flags);
-        }
+        draft.rest().transport_socket = Some(hbone::passing_destination(flags, inner));
+        hbone::disable_baggage_discovery(draft, flags);
     }
 
     fn encryption(&self, draft: &mut Draft, policy: Option<&TrafficPolicy>) -> Option<TransportSocket> {

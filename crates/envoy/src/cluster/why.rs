@@ -6,14 +6,14 @@ use canopus_proto::resource::Resource;
 
 use super::Clusters;
 use super::inbound::InboundClusters;
-use super::outbound::PortClusters;
+use super::outbound::ServiceClusters;
 
 /// Everything the clusters of a proxy that have this name rest on; all clusters, if none of the parts they are made in has it.
 pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
     let all = world.reads_of::<Clusters>(proxy);
     let narrow = all.iter().find_map(|read| {
         let outbound =
-            read.subject.query::<PortClusters>().and_then(|key| part::<PortClusters>(world, key, name));
+            read.subject.query::<ServiceClusters>().and_then(|key| part::<ServiceClusters>(world, key, name));
         outbound.or_else(|| {
             read.subject.query::<InboundClusters>().and_then(|key| part::<InboundClusters>(world, key, name))
         })

@@ -26,6 +26,11 @@ const UNPATCHED: [&str; 5] = [
     "sds-external",
 ];
 
+/// Whether some patch is for the clusters of a view.
+pub(crate) fn touch_clusters(ctx: &Ctx<'_>, view: &View) -> bool {
+    !patches(ctx, view).clusters.is_empty()
+}
+
 /// The clusters that proxies of a view share, with what patches add.
 pub(crate) fn shared_clusters(ctx: &Ctx<'_>, view: &View, generated: Arc<Vec<Resource>>) -> Patched {
     let side_of = |name: &str| match name {

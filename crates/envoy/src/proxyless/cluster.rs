@@ -2,7 +2,7 @@
 
 use canopus_engine::Ctx;
 use canopus_mesh::destination_rule::outbound_rule;
-use canopus_mesh::endpoint::ServiceAccounts;
+use canopus_mesh::endpoint::ServersOf;
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::scoped_service;
 use canopus_proto::envoy::config::cluster::v3::circuit_breakers::Thresholds;
@@ -41,8 +41,8 @@ pub(super) fn cluster(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Cluster>
     if let Some(policy) = &policy {
         // Only said in so many words: a client may not be made for mutual TLS, and a server may not offer it.
         if policy.tls.as_ref().is_some_and(|tls| tls.mode() == Mode::IstioMutual) {
-            let accounts = ctx.get::<ServiceAccounts>(&service.key());
-            cluster.transport_socket = Some(tls::client(&accounts));
+            let servers = ctx.get::<ServersOf>(&service.key());
+            cluster.transport_socket = Some(tls::client(&servers.accounts));
         }
         balance(&mut cluster, policy);
         limit(&mut cluster, policy);

@@ -83,7 +83,7 @@ impl Forward {
         }
         let (timeout, proxyless) = (http.timeout.unwrap_or_default(), site.view.is_proxyless());
         action.message(field::TIMEOUT, &timeout);
-        retry::write(site.ctx, http.retries.as_ref(), hashed, &mut action);
+        retry::write(site.settings, http.retries.as_ref(), hashed, &mut action);
         hash.iter().for_each(|policy| action.message(field::HASH_POLICY, policy));
         if source.is_gateway_api() {
             let code = ClusterNotFoundResponseCode::InternalServerError as u32;
@@ -115,11 +115,13 @@ impl Forward {
         self.rewrite = regex_rewrite(rewrite, source, Some(matched));
     }
 
-    /// Writes the fields of the action.
-    pub(super) fn write(&self, action: &mut Pieces) {
-        action.append(self.before.as_slice());
-        self.rewrite.iter().for_each(|rewrite| action.message(field::REGEX_REWRITE, rewrite));
-        action.append(self.after.as_slice());
+    /// Writes the action as a field of a route.
+    pub(super) fn write(&self, field: u32, route: &mut Pieces) {
+        route.nested(field, |action| {
+            action.append(self.before.as_slice());
+            self.rewrite.iter().for_each(|rewrite| action.message(field::REGEX_REWRITE, rewrite));
+            action.append(self.after.as_slice());
+        });
     }
 }
 

@@ -1,7 +1,8 @@
 //! When a request is tried again.
 
-use canopus_engine::{Ctx, Query};
-use canopus_mesh::world::settings;
+use std::sync::LazyLock;
+
+use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::RetryPolicy;
 use canopus_proto::envoy::config::route::v3::retry_policy::{
@@ -25,28 +26,21 @@ const PRIORITY_UPDATE_FREQUENCY: i32 = 2;
 /// The field of a route's action that says when it is tried again.
 const FIELD: u32 = 9;
 
-/// The mesh's retries, encoded: those of routes that say nothing.
-pub(super) struct MeshRetries;
-
-impl Query for MeshRetries {
-    const NAME: &'static str = "mesh_retries";
-    /// Whether a hash chooses the host.
-    type Key = bool;
-    type Value = Pieces;
-
-    fn run(ctx: &Ctx<'_>, hashed: &bool) -> Pieces {
+/// The retries of routes where neither they nor the mesh say anything, as a field of an action: those where a hash does not
+/// choose the host, and those where it does.
+static USUAL: LazyLock<[Pieces; 2]> = LazyLock::new(|| {
+    [false, true].map(|hashed| {
         let mut action = Pieces::default();
-        let retries = policy(settings(ctx).mesh.default_http_retry_policy.as_ref(), *hashed);
-        retries.iter().for_each(|policy| action.message(FIELD, policy));
+        policy(None, hashed).iter().for_each(|policy| action.message(FIELD, policy));
         action
-    }
-}
+    })
+});
 
-/// Writes the retries of an outbound route.
-pub(super) fn write(ctx: &Ctx<'_>, wanted: Option<&HttpRetry>, hashed: bool, action: &mut Pieces) {
-    match wanted {
-        Some(_) => policy(wanted, hashed).iter().for_each(|policy| action.message(FIELD, policy)),
-        None => action.append(ctx.get::<MeshRetries>(&hashed).as_slice()),
+/// Writes the retries of an outbound route: its own, else the mesh's.
+pub(super) fn write(settings: &MeshSettings, wanted: Option<&HttpRetry>, hashed: bool, action: &mut Pieces) {
+    match wanted.or(settings.mesh.default_http_retry_policy.as_ref()) {
+        None => action.append(USUAL[usize::from(hashed)].as_slice()),
+        wanted => policy(wanted, hashed).iter().for_each(|policy| action.message(FIELD, policy)),
     }
 }
 

@@ -6,6 +6,9 @@ use super::Draft;
 
 /// Joins hosts that have their routes from the same sources, the most specific host first.
 pub(super) fn collapse(mut drafts: Vec<Draft<'_>>) -> Vec<Draft<'_>> {
+    if drafts.len() < 2 {
+        return drafts;
+    }
     drafts.sort_by(|a, b| host::by_specificity(a.name(), b.name()));
     let mut collapsed: Vec<Draft<'_>> = Vec::with_capacity(drafts.len());
     // Parity: of hosts with equal routes that cannot be joined only the latest is joined with others.
