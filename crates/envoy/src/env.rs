@@ -1,15 +1,16 @@
 //! What the generators of one view's resources look at, gathered once.
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::attachment::Protected;
 use canopus_mesh::authorization::PoliciesOf;
-use canopus_mesh::extension::Extensions;
+use canopus_mesh::extension::{Extensions, OfPhases};
 use canopus_mesh::proxy::{self, View};
 use canopus_mesh::request_authentication::TokenRules;
 use canopus_mesh::service::{self, Service, ServiceKey};
-use canopus_mesh::telemetry::Telemetries;
+use canopus_mesh::telemetry::{Applicable, Telemetries};
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use canopus_runtime::flags::{Flag, FlagType, ISTIO_DUAL_STACK};
@@ -27,13 +28,28 @@ pub(crate) struct Env<'a> {
     /// The service whose traffic is handled, where policies and telemetry may name it: only waypoints stand in front of
     /// others.
     pub(crate) service: Option<&'a Service>,
+    /// What was asked for already.
+    extensions: OnceCell<Arc<OfPhases>>,
+    telemetry: OnceCell<Arc<Applicable>>,
 }
 
 impl<'a> Env<'a> {
     /// Gathers what applies to a view.
     pub(crate) fn new(ctx: &'a Ctx<'a>, view: &'a View) -> Self {
-        let proxy_config = proxy::proxy_config(ctx, view);
-        Self { ctx, view, settings: settings(ctx), proxy_config, service: None }
+        Self::with_service(ctx, view, None)
+    }
+
+    /// Gathers what applies to a view and to the traffic of a service, if it is for one.
+    pub(crate) fn with_service(ctx: &'a Ctx<'a>, view: &'a View, service: Option<&'a Service>) -> Self {
+        Self {
+            ctx,
+            view,
+            settings: settings(ctx),
+            proxy_config: proxy::proxy_config(ctx, view),
+            service,
+            extensions: OnceCell::new(),
+            telemetry: OnceCell::new(),
+        }
     }
 
     /// The same, for the traffic of a service. If nobody says anything about that service, it is traffic like all other.
@@ -45,7 +61,21 @@ impl<'a> Env<'a> {
             settings: self.settings.clone(),
             proxy_config: self.proxy_config.clone(),
             service: singled_out.then_some(service),
+            extensions: OnceCell::new(),
+            telemetry: OnceCell::new(),
         }
+    }
+
+    /// The extensions that users bring along, by phase.
+    pub(crate) fn extensions(&self) -> &OfPhases {
+        let service = || self.service.map(Service::key);
+        self.extensions.get_or_init(|| self.ctx.get::<Extensions>(&(self.view.clone(), service())))
+    }
+
+    /// What Telemetry objects say about the proxies of the view, and about the service they handle traffic for.
+    pub(crate) fn telemetry(&self) -> &Applicable {
+        let service = || self.service.map(Service::key);
+        self.telemetry.get_or_init(|| self.ctx.get::<Telemetries>(&(self.view.clone(), service())))
     }
 
     /// Whom policies of access are looked up for.

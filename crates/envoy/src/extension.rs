@@ -8,9 +8,8 @@ mod wasm;
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::extension::{self, Extension, Extensions as OfView, Layer};
+use canopus_mesh::extension::{self, Extension, Layer};
 use canopus_mesh::proxy::View;
-use canopus_mesh::service::Service;
 use canopus_proto::envoy::config::core::v3::{
     DataSource, ExtensionConfigSource, TypedExtensionConfig, data_source::Specifier,
 };
@@ -85,12 +84,11 @@ impl Placed {
     }
 
     fn new(env: &Env<'_>, layer: Layer, class: Class, port: u32) -> Self {
-        let of_view = env.ctx.get::<OfView>(&(env.view.clone(), env.service.map(Service::key)));
         let side = telemetry::side(class);
         let is_here = |extension: &&Arc<Extension>| {
             extension.layer() == layer && extension.is_at(side, port) && can_run(env.view, extension)
         };
-        Self { found: of_view.values().flatten().filter(is_here).cloned().collect() }
+        Self { found: env.extensions().values().flatten().filter(is_here).cloned().collect() }
     }
 
     fn of(&self, phases: &[Phase]) -> impl Iterator<Item = &Arc<Extension>> {

@@ -38,7 +38,7 @@ mod field {
 }
 
 /// Room for what is usually a manager's own.
-const OWN_SIZE: usize = 1024;
+const OWN_SIZE: usize = 512;
 
 /// A connection manager to be built.
 pub(crate) struct Manager<'a> {
@@ -129,8 +129,8 @@ impl Manager<'_> {
     /// like this one.
     pub(crate) fn add_to(&self, filters: &mut Filters, env: &Env<'_>) {
         let shared = env.ctx.get::<Shared>(&shared::Traits::of(env, self));
-        filters.reserve(shared.len() + OWN_SIZE);
-        filters.write(NAME, &type_url::<HttpConnectionManager>(), &|manager| {
+        let type_url = type_url::<HttpConnectionManager>();
+        filters.write_of(shared.len() + OWN_SIZE, NAME, &type_url, &|manager| {
             self.write_own(manager);
             manager.append(&shared);
         });
@@ -149,7 +149,9 @@ impl Manager<'_> {
                 rds.append(&SOURCE);
                 rds.text(field::ROUTE_CONFIG_NAME, name);
             }),
-            Routes::Inline(table) => manager.nested(field::ROUTE_CONFIG, |fields| table.write(fields)),
+            Routes::Inline(table) => {
+                manager.nested_of(OWN_SIZE, field::ROUTE_CONFIG, |fields| table.write(fields));
+            }
         }
     }
 }

@@ -35,16 +35,28 @@ impl Filters {
 
     /// Adds a filter whose configuration is packed already.
     pub(crate) fn add_packed(&mut self, name: &str, config: &Any) {
-        self.write(name, &config.type_url, &|fields| fields.append(&config.value));
+        self.write_of(config.value.len(), name, &config.type_url, &|fields| fields.append(&config.value));
     }
 
     /// Adds a filter whose configuration is of a type and written in place.
     pub(crate) fn write(&mut self, name: &str, type_url: &str, config: &dyn Fn(&mut Pieces)) {
-        self.0.nested(FILTERS, |filter| {
+        self.write_of(0, name, type_url, config);
+    }
+
+    /// The same of a configuration that is about so many bytes.
+    pub(crate) fn write_of(
+        &mut self,
+        bytes: usize,
+        name: &str,
+        type_url: &str,
+        config: &dyn Fn(&mut Pieces),
+    ) {
+        self.0.reserve(bytes + name.len() + type_url.len());
+        self.0.nested_of(bytes, FILTERS, |filter| {
             filter.text(field::NAME, name);
-            filter.nested(field::TYPED_CONFIG, |any| {
+            filter.nested_of(bytes, field::TYPED_CONFIG, |any| {
                 any.text(field::TYPE_URL, type_url);
-                any.nested(field::VALUE, config);
+                any.nested_of(bytes, field::VALUE, config);
             });
         });
     }
@@ -57,11 +69,6 @@ impl Filters {
     /// Adds filters that are put together already.
     pub(crate) fn append(&mut self, others: &Self) {
         self.0.append(others.as_slice());
-    }
-
-    /// Makes room for so many bytes of further filters.
-    pub(crate) fn reserve(&mut self, bytes: usize) {
-        self.0.reserve(bytes);
     }
 
     /// Whether there are none.

@@ -85,17 +85,25 @@ impl Pieces {
 
     /// Adds a message whose fields are written in place.
     pub(crate) fn nested(&mut self, field: u32, write: impl FnOnce(&mut Self)) {
+        self.nested_of(0, field, write);
+    }
+
+    /// Adds a message of about so many bytes whose fields are written in place. If its length takes as many bytes as that of
+    /// what is expected, it need not be moved.
+    pub(crate) fn nested_of(&mut self, expected: usize, field: u32, write: impl FnOnce(&mut Self)) {
         self.number(field << 3 | LENGTH_DELIMITED);
-        let start = self.0.len();
-        // Most are short enough for a length of one byte; the others are moved once their length is known.
-        self.0.push(0);
+        let (start, kept) = (self.0.len(), varint_size(checked(expected)));
+        self.0.resize(start + kept, 0);
         write(self);
         let end = self.0.len();
-        let length = checked(end - start - 1);
-        let more = varint_size(length) - 1;
-        if more > 0 {
-            self.0.resize(end + more, 0);
-            self.0.copy_within(start + 1..end, start + 1 + more);
+        let length = checked(end - start - kept);
+        let needed = varint_size(length);
+        if needed > kept {
+            self.0.resize(end + needed - kept, 0);
+        }
+        if needed != kept {
+            self.0.copy_within(start + kept..end, start + needed);
+            self.0.truncate(start + needed + length as usize);
         }
         write_varint(&mut self.0[start..], length);
     }
@@ -223,10 +231,12 @@ mod tests {
     fn nested_message_has_its_length_before_it_however_long_it_is() {
         for length in [0, 1, 125, 126, 127, 128, 20_000] {
             let decorator = Decorator { operation: "x".repeat(length), ..Default::default() };
-            let mut pieces = Pieces::default();
-            pieces.nested(5, |pieces| pieces.text(1, &decorator.operation));
-            let route = Route { decorator: Some(decorator), ..Default::default() };
-            assert_eq!(pieces.into_vec(), route.encode_to_vec(), "{length} bytes");
+            let route = Route { decorator: Some(decorator.clone()), ..Default::default() };
+            for expected in [0, 200, 20_000] {
+                let mut pieces = Pieces::default();
+                pieces.nested_of(expected, 5, |pieces| pieces.text(1, &decorator.operation));
+                assert_eq!(pieces.into_vec(), route.encode_to_vec(), "{length} bytes, {expected} expected");
+            }
         }
     }
 }

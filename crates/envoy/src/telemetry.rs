@@ -9,18 +9,11 @@ pub(crate) mod peer_metadata;
 pub(crate) mod tracing;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use canopus_mesh::service::Service;
-use canopus_mesh::telemetry::{Applicable, Side, Telemetries, logging, tracing as traces};
+use canopus_mesh::telemetry::{Side, logging, tracing as traces};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 
 use crate::env::{Class, Env};
-
-/// What Telemetry objects say about the proxies of a view, and about the service they handle traffic for.
-fn applicable(env: &Env<'_>) -> Arc<Applicable> {
-    env.ctx.get::<Telemetries>(&(env.view.clone(), env.service.map(Service::key)))
-}
 
 /// The side that listeners of a class report on.
 pub(crate) fn side(class: Class) -> Side {
@@ -37,7 +30,7 @@ fn provider<'a>(env: &'a Env<'_>, name: &str) -> Option<&'a ExtensionProvider> {
 
 /// The providers that get access logs or traces of either side.
 pub(crate) fn in_force<'a>(env: &'a Env<'_>) -> Vec<&'a ExtensionProvider> {
-    let applicable = applicable(env);
+    let applicable = env.telemetry();
     let defaults = env.mesh().default_providers.clone().unwrap_or_default();
     let mut names = BTreeSet::new();
     for side in [Side::Client, Side::Server] {

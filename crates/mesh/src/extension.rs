@@ -163,6 +163,9 @@ impl Query for InNamespace {
     }
 }
 
+/// Extensions by the phase they run in.
+pub type OfPhases = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
+
 /// The extensions of a view, by phase, those of the highest priority first; for waypoints, with those of the service they
 /// handle traffic for.
 pub struct Extensions;
@@ -170,7 +173,7 @@ pub struct Extensions;
 impl Query for Extensions {
     const NAME: &'static str = "extensions_of_view";
     type Key = (View, Option<ServiceKey>);
-    type Value = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
+    type Value = OfPhases;
 
     fn run(ctx: &Ctx<'_>, (view, service): &Self::Key) -> Self::Value {
         let services: Vec<_> = service.iter().filter_map(|key| service::service(ctx, key)).collect();

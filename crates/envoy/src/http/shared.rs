@@ -1,9 +1,10 @@
 //! What connection managers of a view have in common: everything but the names of their statistics and their routes.
 
+use std::sync::LazyLock;
+
 use bytes::Bytes;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::extension::Extensions;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_proto::envoy::config::core::v3::http1_protocol_options::{
@@ -33,6 +34,11 @@ use crate::pieces::Pieces;
 use crate::telemetry::{access_log, metrics, tracing};
 use crate::{dns_cache, durations};
 
+/// The fields of a connection manager that are written in place.
+mod field {
+    pub(super) const TRACING: u32 = 7;
+}
+
 /// Room for what a connection manager usually is told.
 const USUAL_SIZE: usize = 4096;
 
@@ -60,7 +66,7 @@ pub(super) struct Traits {
 impl Traits {
     pub(super) fn of(env: &Env<'_>, manager: &Manager<'_>) -> Self {
         let service = env.service.map(Service::key);
-        let extensible = !env.ctx.get::<Extensions>(&(env.view.clone(), service.clone())).is_empty();
+        let extensible = !env.extensions().is_empty();
         let resolved = manager.service.filter(|service| dns_cache::is_for(env, manager.class, service));
         Self {
             view: env.view.clone(),
@@ -89,16 +95,22 @@ impl Query for Shared {
 
     fn run(ctx: &Ctx<'_>, traits: &Traits) -> Bytes {
         let service = traits.service.as_ref().and_then(|key| service::service(ctx, key));
-        let env = Env { service: service.as_deref(), ..Env::new(ctx, &traits.view) };
+        let env = Env::with_service(ctx, &traits.view, service.as_deref());
         let mut fields = Pieces::with_capacity(USUAL_SIZE);
-        fields.fields(&build(&env, traits));
+        let traced = tracing::tracing(&env, traits.class);
+        let mut manager = build(&env, traits);
+        manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
+        fields.fields(&*manager);
+        if let Some(tracing) = &traced.tracing {
+            fields.body(field::TRACING, tracing.as_slice());
+        }
         filters::write(&mut fields, &env, traits);
         fields.into_vec().into()
     }
 }
 
-/// All of it but the filters.
-fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
+/// All of it but tracing and the filters.
+fn build(env: &Env<'_>, traits: &Traits) -> Box<HttpConnectionManager> {
     let mut manager = particular(&traits.particulars);
     manager.http3_protocol_options = traits.http3.then(Http3ProtocolOptions::default);
     manager.use_remote_address = Some(traits.use_remote_address.into());
@@ -118,20 +130,17 @@ fn build(env: &Env<'_>, traits: &Traits) -> HttpConnectionManager {
     }
     manager.access_log = access_log::http(env, traits.class);
     manager.access_log.extend(metrics::stock::requests(env, traits.class));
-    let traced = tracing::tracing(env, traits.class);
-    manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
-    manager.tracing = traced.tracing;
     manager
 }
 
 /// What is particular to a listener, and nothing else.
-fn particular(wanted: &Particulars) -> HttpConnectionManager {
+fn particular(wanted: &Particulars) -> Box<HttpConnectionManager> {
     let http1 = wanted.http1.map(|http1| Http1ProtocolOptions {
         accept_http_10: http1.accepts_http10,
         allow_absolute_url: http1.allows_absolute_urls.then(|| true.into()),
         ..Default::default()
     });
-    HttpConnectionManager {
+    Box::new(HttpConnectionManager {
         http_protocol_options: http1,
         http2_protocol_options: wanted.http2.then(Http2ProtocolOptions::default),
         server_name: wanted.server_name.clone(),
@@ -141,7 +150,7 @@ fn particular(wanted: &Particulars) -> HttpConnectionManager {
         set_current_client_cert_details: wanted.client_cert_details.map(Into::into),
         xff_num_trusted_hops: wanted.trusted_hops,
         ..Default::default()
-    }
+    })
 }
 
 fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {
@@ -182,9 +191,13 @@ fn internal_addresses(env: &Env<'_>) -> Option<InternalAddressConfig> {
 }
 
 fn request_id_extension(samples_traces: bool) -> RequestIdExtension {
-    let config = UuidRequestIdConfig {
-        use_request_id_for_trace_sampling: Some(samples_traces.into()),
-        ..Default::default()
-    };
-    RequestIdExtension { typed_config: Some(Any::pack(&config)) }
+    static EITHER: LazyLock<[RequestIdExtension; 2]> = LazyLock::new(|| {
+        [false, true].map(|samples| {
+            let samples = Some(samples.into());
+            let config =
+                UuidRequestIdConfig { use_request_id_for_trace_sampling: samples, ..Default::default() };
+            RequestIdExtension { typed_config: Some(Any::pack(&config)) }
+        })
+    });
+    EITHER[usize::from(samples_traces)].clone()
 }

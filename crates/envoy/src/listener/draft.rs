@@ -134,8 +134,9 @@ impl Draft {
 
     /// Adds a chain.
     pub(crate) fn add(&mut self, chain: &FilterChain<'_>, filters: &Filters) {
-        self.chains.reserve(chain.usual_size(filters));
-        self.chains.nested(field::FILTER_CHAINS, |fields| chain.write(filters, fields));
+        let size = chain.usual_size(filters);
+        self.chains.reserve(size);
+        self.chains.nested_of(size, field::FILTER_CHAINS, |fields| chain.write(filters, fields));
     }
 
     /// Makes a chain the one that takes what no other does; if there is no other, it is the only one.

@@ -1,7 +1,6 @@
 //! The chain of network filters, in Istio's order.
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::extension::Extensions;
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
@@ -29,11 +28,10 @@ pub(crate) struct Before<'a> {
 
 /// What a connection passes that is not HTTP, before what handles its protocol.
 pub(crate) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> Filters {
-    let service = env.service.map(Service::key);
-    let extensible = !env.ctx.get::<Extensions>(&(env.view.clone(), service.clone())).is_empty();
+    let extensible = !env.extensions().is_empty();
     let place = Place {
         view: env.view.clone(),
-        service,
+        service: env.service.map(Service::key),
         class,
         exchanges_metadata: before.exchanges_metadata,
         port: if extensible { before.port } else { 0 },
@@ -72,7 +70,7 @@ impl Query for Preceding {
     fn run(ctx: &Ctx<'_>, place: &Place) -> Filters {
         let named = |key: &Option<ServiceKey>| key.as_ref().and_then(|key| service::service(ctx, key));
         let (service, policy_service) = (named(&place.service), named(&place.policy_service));
-        let env = &Env { service: service.as_deref(), ..Env::new(ctx, &place.view) };
+        let env = &Env::with_service(ctx, &place.view, service.as_deref());
         let class = place.class;
         let mut filters = Filters::default();
         if place.exchanges_metadata {

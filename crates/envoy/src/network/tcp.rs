@@ -109,7 +109,7 @@ impl Query for Logs {
 
     fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> Bytes {
         let service = service.as_ref().and_then(|key| service::service(ctx, key));
-        let env = Env { service: service.as_deref(), ..Env::new(ctx, view) };
+        let env = Env::with_service(ctx, view, service.as_deref());
         let mut proxy = TcpProxy { access_log: access_log::tcp(&env, *class), ..Default::default() };
         metrics::stock::connections(&env, *class, &mut proxy);
         proxy.encode_to_vec().into()

@@ -1,13 +1,13 @@
 //! Routes of services that nobody wrote routes for.
 
+use std::sync::LazyLock;
+
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::envoy::config::route::v3::route::Action;
-use canopus_proto::envoy::config::route::v3::route_action::{
-    ClusterSpecifier, HashPolicy, MaxStreamDuration,
-};
-use canopus_proto::envoy::config::route::v3::{Decorator, Route, RouteAction};
+use canopus_proto::envoy::config::route::v3::RouteAction;
+use canopus_proto::envoy::config::route::v3::route_action::{HashPolicy, MaxStreamDuration};
 use canopus_proto::google::protobuf::Duration;
+use canopus_proto::istio::networking::v1alpha3::HttpRetry;
 
 use super::{RouteList, any_path, destination, field, retry};
 use crate::pieces::Pieces;
@@ -18,12 +18,14 @@ const NO_TIMEOUT: Option<Duration> = Some(Duration::from_secs(0));
 /// The field of a route's action that says where it leads.
 const CLUSTER: u32 = 1;
 
+/// Room for the route to an application.
+const INBOUND_SIZE: usize = 384;
+
 /// Room for the numbers and lengths of fields, and for what a virtual host adds.
 const ROOM: usize = 48;
 
 /// Routes to services, with the mesh's retries: all alike but for where they lead.
 pub(crate) struct Outbound {
-    matched: Pieces,
     action: RouteAction,
     encoded_action: Pieces,
 }
@@ -34,9 +36,7 @@ impl Outbound {
         let retry_policy = retry::policy(settings.mesh.default_http_retry_policy.as_ref(), false);
         let mut action = RouteAction { retry_policy, ..Default::default() };
         destination::disable_timeout(&mut action);
-        let mut matched = Pieces::default();
-        matched.message(field::MATCH, &any_path());
-        Self { matched, encoded_action: Pieces::of(&action), action }
+        Self { encoded_action: Pieces::of(&action), action }
     }
 
     /// The route to a cluster, and the name of its spans, both in parts; `hash` says how endpoints are chosen, if that is
@@ -46,9 +46,9 @@ impl Outbound {
             hash.map(|policy| Pieces::of(&RouteAction { hash_policy: vec![policy], ..self.action.clone() }));
         let action = hashed.as_ref().unwrap_or(&self.encoded_action);
         let names = cluster.iter().chain(operation).map(|part| part.len()).sum::<usize>();
-        let mut routes = RouteList::with_capacity(self.matched.len() + action.len() + names + ROOM);
+        let mut routes = RouteList::with_capacity(ANY_PATH.len() + action.len() + names + ROOM);
         routes.push(true, |route| {
-            route.append(self.matched.as_slice());
+            route.append(ANY_PATH.as_slice());
             route.nested(field::ROUTE, |route| {
                 route.joined(CLUSTER, cluster);
                 route.append(action.as_slice());
@@ -60,16 +60,43 @@ impl Outbound {
     }
 }
 
-/// The route to the application itself.
+/// The route to the application itself; `operation` are the parts of the name of its spans.
 pub(crate) fn inbound(
     cluster: &str,
-    operation: String,
+    operation: &[&str],
     protocol: Protocol,
     settings: &MeshSettings,
-) -> Route {
-    let wanted = settings.mesh.default_inbound_http_retry_policy.as_ref();
-    let action = RouteAction {
-        cluster_specifier: Some(ClusterSpecifier::Cluster(cluster.to_owned())),
+) -> RouteList {
+    // A stream of messages cannot be tried again from its start.
+    let retries = match &settings.mesh.default_inbound_http_retry_policy {
+        _ if protocol.is_grpc() => Pieces::default(),
+        None => INBOUND_RETRIES.clone(),
+        wanted => inbound_retries(wanted.as_ref()),
+    };
+    let mut routes = RouteList::with_capacity(INBOUND_SIZE);
+    routes.push(true, |route| {
+        route.append(ANY_PATH.as_slice());
+        route.nested(field::ROUTE, |action| {
+            action.text(CLUSTER, cluster);
+            action.append(NO_TIMEOUTS.as_slice());
+            action.append(retries.as_slice());
+        });
+        route.nested(field::DECORATOR, |decorator| decorator.joined(field::OPERATION, operation));
+        route.text(field::NAME, NAME);
+    });
+    routes
+}
+
+/// A route that matches every request.
+static ANY_PATH: LazyLock<Pieces> = LazyLock::new(|| {
+    let mut matched = Pieces::default();
+    matched.message(field::MATCH, &any_path());
+    matched
+});
+
+/// An action without timeouts.
+static NO_TIMEOUTS: LazyLock<Pieces> = LazyLock::new(|| {
+    Pieces::of(&RouteAction {
         timeout: NO_TIMEOUT,
         // Without it, a gRPC client's own deadline would not count.
         max_stream_duration: Some(MaxStreamDuration {
@@ -77,15 +104,13 @@ pub(crate) fn inbound(
             grpc_timeout_header_max: NO_TIMEOUT,
             ..Default::default()
         }),
-        // A stream of messages cannot be tried again from its start.
-        retry_policy: if protocol.is_grpc() { None } else { retry::inbound_policy(wanted) },
         ..Default::default()
-    };
-    Route {
-        name: NAME.into(),
-        r#match: Some(any_path()),
-        decorator: Some(Decorator { operation, ..Default::default() }),
-        action: Some(Action::Route(action)),
-        ..Default::default()
-    }
+    })
+});
+
+/// An action that is tried again as applications usually want it.
+static INBOUND_RETRIES: LazyLock<Pieces> = LazyLock::new(|| inbound_retries(None));
+
+fn inbound_retries(wanted: Option<&HttpRetry>) -> Pieces {
+    Pieces::of(&RouteAction { retry_policy: retry::inbound_policy(wanted), ..Default::default() })
 }

@@ -2,9 +2,8 @@
 
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::envoy::config::route::v3::{RouteConfiguration, VirtualHost};
 
-use super::Table;
+use super::{Host, Table, Traits};
 use crate::names;
 use crate::route::default;
 
@@ -16,13 +15,9 @@ pub(crate) fn table(
     protocol: Protocol,
     settings: &MeshSettings,
 ) -> Table {
-    let route = default::inbound(cluster, names::operation(host, port), protocol, settings);
-    let host = VirtualHost {
-        name: format!("inbound|http|{port}"),
-        domains: vec!["*".into()],
-        routes: vec![route],
-        ..Default::default()
-    };
-    let settings = RouteConfiguration { validate_clusters: Some(false.into()), ..Default::default() };
-    Table::new(cluster, vec![host.into()], settings)
+    let port = &*port.to_string();
+    let operation = [&*names::bracketed(host), ":", port, "/*"];
+    let routes = default::inbound(cluster, &operation, protocol, settings);
+    let name = ["inbound|http|", port].concat();
+    Table::of_application(cluster, Host::of_routes(name.into(), vec!["*".into()], routes, &Traits::default()))
 }

@@ -34,6 +34,15 @@ impl Table {
         Self { name: name.into(), shared: Arc::default(), own, settings }
     }
 
+    /// The table of a port of an application.
+    pub(super) fn of_application(name: &str, host: Host) -> Self {
+        static SETTINGS: LazyLock<Bytes> = LazyLock::new(|| {
+            let settings = RouteConfiguration { validate_clusters: Some(false.into()), ..Default::default() };
+            settings.encode_to_vec().into()
+        });
+        Self { name: name.into(), shared: Arc::default(), own: vec![host], settings: SETTINGS.clone() }
+    }
+
     /// A table of an outbound or a gateway's listener, with virtual hosts of others before its own.
     pub(crate) fn usual(name: &str, shared: Arc<Vec<Host>>, own: Vec<Host>) -> Self {
         static SETTINGS: LazyLock<Bytes> = LazyLock::new(|| super::settings().encode_to_vec().into());

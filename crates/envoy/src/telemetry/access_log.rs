@@ -64,7 +64,7 @@ pub(crate) fn tunnel_end(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
 /// Logs to the providers in force, by name; `None` if there are none, which leaves it to the mesh's own fields.
 fn chosen(env: &Env<'_>, class: Class, filter: Option<&AccessLogFilter>) -> Option<Vec<AccessLog>> {
     let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.access_logging);
-    let merged = logging::merge(&super::applicable(env).logging, defaults, super::side(class));
+    let merged = logging::merge(&env.telemetry().logging, defaults, super::side(class));
     let mut found: Vec<_> =
         merged.iter().filter_map(|(name, log)| Some((super::provider(env, name)?, log))).collect();
     found.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));

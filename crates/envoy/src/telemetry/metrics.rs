@@ -49,7 +49,7 @@ impl Query for Configurations {
             return Vec::new();
         }
         let service = service.as_ref().and_then(|key| service::service(ctx, key));
-        let env = Env { service: service.as_deref(), ..Env::new(ctx, view) };
+        let env = Env::with_service(ctx, view, service.as_deref());
         let configs = reported(&env).into_values();
         configs.filter_map(|reported| Some(Any::pack(&config(&env, *class, &reported)?))).collect()
     }
@@ -58,7 +58,7 @@ impl Query for Configurations {
 /// What the providers get that take metrics from the proxies, by their names.
 fn reported(env: &Env<'_>) -> BTreeMap<String, Reported> {
     let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.metrics);
-    let mut merged = metrics::merge(&super::applicable(env).metrics, defaults);
+    let mut merged = metrics::merge(&env.telemetry().metrics, defaults);
     merged.retain(|name, _| counts(env, name));
     merged
 }

@@ -13,15 +13,19 @@ use canopus_proto::google::protobuf::UInt32Value;
 use canopus_runtime::flags::PILOT_TRACE_SAMPLING;
 
 use crate::env::{Class, Env};
+use crate::pieces::Pieces;
 use provider::Reporting;
+
+/// Room for what is usually said about tracing.
+const USUAL_SIZE: usize = 1024;
 
 /// The first release whose proxies can leave trace headers alone.
 const KEEPS_CONTEXT: (u32, u32) = (1, 30);
 
 /// What a connection manager is told about tracing.
 pub(crate) struct Traced {
-    /// Its tracing; `None` switches it off.
-    pub(crate) tracing: Option<Tracing>,
+    /// Its tracing, encoded; `None` switches it off.
+    pub(crate) tracing: Option<Pieces>,
     /// Whether the id of a request says if it is sampled.
     pub(crate) samples_by_request_id: bool,
 }
@@ -32,7 +36,7 @@ impl Traced {
 
 /// Tracing of listeners of a class: as Telemetry objects and default providers say, else as the mesh's own fields do.
 pub(crate) fn tracing(env: &Env<'_>, class: Class) -> Traced {
-    let applicable = super::applicable(env);
+    let applicable = env.telemetry();
     let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.tracing);
     match telemetry::merge(&applicable.tracing, defaults, super::side(class)) {
         Some(traces) => of_telemetry(env, &traces).unwrap_or(Traced::OFF),
@@ -50,14 +54,14 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
     // A sampler decides by itself, so it must see everything.
     let share = if samples { 100.0 } else { traces.sampling.unwrap_or_else(|| sampling(env)) };
     let version = env.view.version;
-    let tracing = Tracing {
+    let mut tracing = Pieces::of(&Tracing {
         provider: Some(tracer),
         spawn_upstream_span: spawns_spans.then(|| true.into()),
         max_path_tag_length: max_path_tag_length(env, max_tag_length),
-        custom_tags: tags::tags(env, traces.istio_tags, &traces.tags),
         no_context_propagation: traces.keeps_context && (version.major, version.minor) >= KEEPS_CONTEXT,
         ..sampled(share)
-    };
+    });
+    tags::write(&mut tracing, env, traces.istio_tags, &traces.tags);
     Some(Traced { tracing: Some(tracing), samples_by_request_id: traces.samples_by_request_id })
 }
 
@@ -65,10 +69,12 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
 fn of_mesh(env: &Env<'_>) -> Traced {
     let config = env.proxy_config.tracing.as_ref();
     let istio_tags = config.and_then(|tracing| tracing.enable_istio_tags).is_none_or(|wanted| wanted.value);
-    let tracing = env.mesh().enable_tracing.then(|| Tracing {
-        max_path_tag_length: max_path_tag_length(env, 0),
-        custom_tags: tags::tags(env, istio_tags, &BTreeMap::new()),
-        ..sampled(sampling(env))
+    let tracing = env.mesh().enable_tracing.then(|| {
+        let mut tracing = Pieces::with_capacity(USUAL_SIZE);
+        let max_path_tag_length = max_path_tag_length(env, 0);
+        tracing.fields(&Tracing { max_path_tag_length, ..sampled(sampling(env)) });
+        tags::write(&mut tracing, env, istio_tags, &BTreeMap::new());
+        tracing
     });
     Traced { tracing, ..Traced::OFF }
 }

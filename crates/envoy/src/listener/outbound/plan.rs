@@ -162,7 +162,7 @@ impl Planner<'_> {
         let written = listener.written.as_ref().and_then(|written| written.port.as_ref());
         if let Some(written) = written {
             let port = sidecar_port(written);
-            if self.allows(&binding, &port) {
+            if !self.has_all(&binding, &port) && self.allows(&binding, &port) {
                 for service in &listener.services {
                     self.add(Request::new(service, &port, binding.clone(), &listener.virtual_services));
                 }
@@ -173,7 +173,7 @@ impl Planner<'_> {
         self.slots.values_mut().flat_map(BTreeMap::values_mut).for_each(|slot| slot.entry.locked = true);
         for service in &listener.services {
             for port in &service.ports {
-                if !self.allows(&binding, port) {
+                if self.has_all(&binding, port) || !self.allows(&binding, port) {
                     continue;
                 }
                 let request = Request::new(service, port, binding.clone(), &listener.virtual_services);
@@ -201,6 +201,13 @@ impl Planner<'_> {
             bind => vec![bind.to_owned()],
         };
         Binding { addresses, to_port }
+    }
+
+    /// Whether a port has all it needs already, as most HTTP ports have: they share a listener.
+    fn has_all(&self, binding: &Binding, port: &Port) -> bool {
+        let handling = Handling::of(port.protocol);
+        let shares = handling == Handling::Http && binding.addresses.is_empty();
+        shares && self.meet(&self.wildcards[0], port, handling).is_none()
     }
 
     fn allows(&self, binding: &Binding, port: &Port) -> bool {
@@ -247,10 +254,6 @@ impl Planner<'_> {
             return;
         }
         if request.binding.addresses.is_empty() {
-            // Most HTTP ports have all they need already.
-            if handling == Handling::Http && self.meet(&self.wildcards[0], request.port, handling).is_none() {
-                return;
-            }
             self.bind(&mut request, handling);
         }
         let Some(meeting) = self.meet(request.binding.primary(), request.port, handling) else { return };

@@ -1,10 +1,12 @@
 //! What spans say beside what Envoy puts into them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use canopus_api::node::NodeKind;
 use canopus_mesh::proxy::View;
+use canopus_proto::Message;
 use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
 use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind, metadata_kind};
 use canopus_proto::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
@@ -13,6 +15,18 @@ use canopus_proto::istio::telemetry::v1alpha1::tracing::CustomTag as OfTelemetry
 use canopus_proto::istio::telemetry::v1alpha1::tracing::custom_tag::Type as Written;
 
 use crate::env::Env;
+use crate::pieces::Pieces;
+
+/// Tags that a span usually has.
+const USUAL_COUNT: usize = 16;
+
+/// The field of tracing that lists tags, and the fields of a tag that is a literal.
+mod field {
+    pub(super) const CUSTOM_TAGS: u32 = 8;
+    pub(super) const TAG: u32 = 1;
+    pub(super) const LITERAL: u32 = 2;
+    pub(super) const VALUE: u32 = 1;
+}
 
 /// The first release whose proxies take a format as the value of a tag.
 const TAKES_FORMATS: (u32, u32) = (1, 29);
@@ -30,29 +44,45 @@ const PEER_FIELDS: [(&str, &str); 9] = [
     ("instance_name", "name"),
 ];
 
-/// The tags of a span, sorted by name. Those of Telemetry objects take the place of those of the proxy's configuration.
-pub(super) fn tags(
+/// A tag of a span, encoded.
+#[derive(Clone)]
+struct Tag {
+    name: Cow<'static, str>,
+    body: Vec<u8>,
+}
+
+impl From<CustomTag> for Tag {
+    fn from(tag: CustomTag) -> Self {
+        Self { body: tag.encode_to_vec(), name: tag.tag.into() }
+    }
+}
+
+/// Adds the tags of spans to what is said about tracing, sorted by name. Those of Telemetry objects take the place of those
+/// of the proxy's configuration.
+pub(super) fn write(
+    tracing: &mut Pieces,
     env: &Env<'_>,
     istio_tags: bool,
     of_telemetry: &BTreeMap<String, OfTelemetry>,
-) -> Vec<CustomTag> {
-    let mut tags = Vec::new();
+) {
+    let mut tags: Vec<Tag> = Vec::with_capacity(USUAL_COUNT);
     if istio_tags {
         tags.extend(workload_tags(env.view));
         tags.extend_from_slice(&DRY_RUN_TAGS);
     }
     if env.view.kind == NodeKind::Waypoint {
-        tags.extend(peer_tags());
+        tags.extend_from_slice(&PEER_TAGS);
     }
     if of_telemetry.is_empty() {
         let written = env.proxy_config.tracing.iter().flat_map(|tracing| &tracing.custom_tags);
         let written = written.filter_map(|(name, tag)| Some((name, tag.r#type.as_ref()?)));
-        tags.extend(written.map(|(name, written)| tag(name, of_proxy(written))));
+        tags.extend(written.map(|(name, written)| tag(name, of_proxy(written)).into()));
     } else {
-        tags.extend(of_telemetry.iter().filter_map(|(name, written)| telemetry_tag(env, name, written)));
+        let written = of_telemetry.iter().filter_map(|(name, written)| telemetry_tag(env, name, written));
+        tags.extend(written.map(Tag::from));
     }
-    tags.sort_by(|a, b| a.tag.cmp(&b.tag));
-    tags
+    tags.sort_by(|a, b| a.name.cmp(&b.name));
+    tags.iter().for_each(|tag| tracing.body(field::CUSTOM_TAGS, &tag.body));
 }
 
 /// A tag of a Telemetry object; `None` if the proxy would refuse it.
@@ -74,14 +104,16 @@ fn telemetry_tag(env: &Env<'_>, name: &str, written: &OfTelemetry) -> Option<Cus
 }
 
 /// Who is at the other ends of a waypoint's connections.
-fn peer_tags() -> impl Iterator<Item = CustomTag> {
-    [("destination", "upstream"), ("source", "downstream")].into_iter().flat_map(|(role, side)| {
-        PEER_FIELDS.into_iter().map(move |(name, field)| {
-            let value = format!("%FILTER_STATE({side}_peer_obj:FIELD:{field})%");
-            tag(&format!("istio.{role}_{name}"), custom_tag::Type::Value(value))
-        })
-    })
-}
+static PEER_TAGS: LazyLock<Vec<Tag>> = LazyLock::new(|| {
+    let tags =
+        [("destination", "upstream"), ("source", "downstream")].into_iter().flat_map(|(role, side)| {
+            PEER_FIELDS.into_iter().map(move |(name, field)| {
+                let value = format!("%FILTER_STATE({side}_peer_obj:FIELD:{field})%");
+                tag(&format!("istio.{role}_{name}"), custom_tag::Type::Value(value))
+            })
+        });
+    tags.map(Tag::from).collect()
+});
 
 fn environment(name: &str, default: &str) -> custom_tag::Type {
     custom_tag::Type::Environment(custom_tag::Environment {
@@ -112,22 +144,27 @@ fn of_proxy(written: &OfProxy) -> custom_tag::Type {
 }
 
 /// Who reports the span.
-fn workload_tags(view: &View) -> [CustomTag; 5] {
+fn workload_tags(view: &View) -> [Tag; 5] {
     let label = |key: &str| view.labels.get(key).unwrap_or_default();
-    let or =
-        |value: &str, default: &str| if value.is_empty() { default.to_owned() } else { value.to_owned() };
     [
-        ("istio.canonical_revision", or(label("service.istio.io/canonical-revision"), "latest")),
-        ("istio.canonical_service", or(label("service.istio.io/canonical-name"), "unknown")),
-        ("istio.mesh_id", or(&view.metadata.mesh_id, "unknown")),
-        ("istio.namespace", or(&view.metadata.namespace, "default")),
-        ("istio.cluster_id", or(&view.metadata.cluster_id, "unknown")),
+        ("istio.canonical_revision", label("service.istio.io/canonical-revision"), "latest"),
+        ("istio.canonical_service", label("service.istio.io/canonical-name"), "unknown"),
+        ("istio.mesh_id", &view.metadata.mesh_id, "unknown"),
+        ("istio.namespace", &view.metadata.namespace, "default"),
+        ("istio.cluster_id", &view.metadata.cluster_id, "unknown"),
     ]
-    .map(|(name, value)| tag(name, custom_tag::Type::Literal(custom_tag::Literal { value })))
+    .map(|(name, value, default)| literal(name, if value.is_empty() { default } else { value }))
+}
+
+fn literal(name: &'static str, value: &str) -> Tag {
+    let mut body = Pieces::with_capacity(name.len() + value.len() + 8);
+    body.text(field::TAG, name);
+    body.nested(field::LITERAL, |literal| literal.text(field::VALUE, value));
+    Tag { name: name.into(), body: body.into_vec() }
 }
 
 /// What authorization policies that are only tried out would have done.
-static DRY_RUN_TAGS: LazyLock<Vec<CustomTag>> = LazyLock::new(|| {
+static DRY_RUN_TAGS: LazyLock<Vec<Tag>> = LazyLock::new(|| {
     let tags = ["allow", "deny"].into_iter().flat_map(|action| {
         let shadow = |what: &str| format!("istio_dry_run_{action}_shadow_{what}");
         let name = |what: &str| format!("istio.authorization.dry_run.{action}_policy.{what}");
@@ -136,7 +173,7 @@ static DRY_RUN_TAGS: LazyLock<Vec<CustomTag>> = LazyLock::new(|| {
             tag(&name("result"), from_authorization(shadow("engine_result"))),
         ]
     });
-    tags.collect()
+    tags.map(Tag::from).collect()
 });
 
 /// What the authorization filter noted about the request.
@@ -148,4 +185,17 @@ fn from_authorization(key: String) -> custom_tag::Type {
         metadata_key: Some(MetadataKey { key: "envoy.filters.http.rbac".into(), path: vec![segment] }),
         ..Default::default()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn literal_is_written_as_the_message_it_stands_for() {
+        for value in ["", "v1", &"x".repeat(200)] {
+            let message = custom_tag::Type::Literal(custom_tag::Literal { value: value.to_owned() });
+            assert_eq!(literal("istio.mesh_id", value).body, tag("istio.mesh_id", message).encode_to_vec());
+        }
+    }
 }
