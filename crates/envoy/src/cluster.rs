@@ -10,11 +10,11 @@ mod gateway;
 pub(crate) mod hbone;
 mod inbound;
 mod load_balancer;
+mod mesh_tls;
 mod metadata;
 mod outbound;
 mod outlier;
 mod part;
-mod shared;
 mod stat_name;
 #[cfg(test)]
 mod tests;
@@ -28,6 +28,7 @@ use canopus_api::node::NodeKind;
 use canopus_base::FastSet;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::outbound_rule;
+use canopus_mesh::list::List;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::scope;
 use canopus_mesh::service::{Port, Service};
@@ -45,6 +46,9 @@ pub use self::why::reads_of;
 use crate::env::Env;
 use crate::envoy_filter::{self, Patched};
 use crate::resources::Resources;
+
+/// How many clusters a proxy has, at most, that are of no service.
+const USUAL_FIXED: usize = 8;
 
 /// Every cluster of a proxy.
 pub struct Clusters;
@@ -97,7 +101,7 @@ impl Query for SharedClusters {
         let audience = Audience::of(ctx, view);
         let mut clusters = Vec::new();
         for (purpose, services) in destinations(ctx, view) {
-            clusters.extend(of_services(ctx, view, &audience, &services, purpose));
+            add_services(&mut clusters, ctx, view, &audience, &services, purpose);
         }
         clusters.extend(of_kind(&Env::new(ctx, view), &audience));
         // Services that claim the same host and port make the same cluster: the first one counts.
@@ -108,34 +112,35 @@ impl Query for SharedClusters {
 }
 
 /// The services a proxy has clusters for, by what the clusters are for.
-fn destinations(ctx: &Ctx<'_>, view: &View) -> Vec<(Purpose, Vec<Arc<Service>>)> {
+fn destinations(ctx: &Ctx<'_>, view: &View) -> Vec<(Purpose, List<Service>)> {
     match view.kind {
         NodeKind::Router => {
             let mut destinations = vec![(Purpose::Calls, gateway::services(ctx, view))];
             if gateway::passes_connections_on(ctx, view) {
                 let services = scope::services(ctx, view);
-                let of_mesh = services.iter().filter(|service| !service.external).cloned().collect();
-                destinations.push((Purpose::PassingOn, of_mesh));
+                let of_mesh: Vec<_> = services.iter().filter(|service| !service.external).cloned().collect();
+                destinations.push((Purpose::PassingOn, of_mesh.into()));
             }
             destinations
         }
         NodeKind::Waypoint => {
             let fronted = ctx.get::<ServicesBehind>(view).to_vec();
             let purpose = if is_east_west_gateway(view) { Purpose::Terminating } else { Purpose::Fronting };
-            vec![(Purpose::Calls, waypoint::called(ctx, view)), (purpose, fronted)]
+            vec![(Purpose::Calls, waypoint::called(ctx, view).into()), (purpose, fronted.into())]
         }
-        _ => vec![(Purpose::Calls, scope::services(ctx, view).to_vec())],
+        _ => vec![(Purpose::Calls, scope::services(ctx, view))],
     }
 }
 
-/// The clusters of services, in their order.
-fn of_services(
+/// Adds the clusters of services, in their order.
+fn add_services(
+    clusters: &mut Vec<Resource>,
     ctx: &Ctx<'_>,
     view: &View,
     audience: &Audience,
-    services: &[Arc<Service>],
+    services: &List<Service>,
     purpose: Purpose,
-) -> Vec<Resource> {
+) {
     let settings = settings(ctx);
     let mut requests = Vec::with_capacity(services.len());
     for service in services {
@@ -159,8 +164,9 @@ fn of_services(
             near: outbound::holds_endpoints(service).then(|| view.clone()),
         });
     }
-    let clusters = ctx.get_all::<ServiceClusters>(&requests);
-    clusters.iter().flat_map(|clusters| clusters.iter().cloned()).collect()
+    let made = ctx.get_all::<ServiceClusters>(&requests);
+    clusters.reserve(made.iter().map(|of_service| of_service.len()).sum::<usize>() + USUAL_FIXED);
+    made.iter().for_each(|of_service| clusters.extend_from_slice(of_service));
 }
 
 /// The clusters that the kind of a proxy and its settings bring.

@@ -23,6 +23,8 @@ const ENTRY_VALUE: u32 = 2;
 pub(crate) const YES_SIZE: usize = 2;
 
 /// Begins an entry of metadata or of a structure whose value takes `size` bytes, which whoever calls adds.
+// Called so often for one resource that copies of it would not fit the cache of instructions.
+#[inline(never)]
 pub(crate) fn entry(map: &mut Pieces, key: &str, size: usize) {
     map.header(ENTRIES, field_size(key.len()) + field_size(size));
     map.body(ENTRY_KEY, key.as_bytes());
@@ -35,6 +37,7 @@ pub(crate) fn entry_size(key: &str, size: usize) -> usize {
 }
 
 /// A value that is a text.
+#[inline(never)]
 pub(crate) fn text(value: &mut Pieces, text: &str) {
     value.body(VALUE_STRING, text.as_bytes());
 }

@@ -120,7 +120,7 @@ pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Resour
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
     if let Some(tls) = tls {
         let server = Server { is_external: true, ..Default::default() };
-        let client = Client { ctx: env.ctx, audience, settings };
+        let client = Client { audience, settings };
         if let Ok(Some(socket)) = transport::socket(&mut draft, client, &server, tls) {
             draft.rest().transport_socket = Some(socket);
         }

@@ -87,7 +87,7 @@ pub(super) struct Draft {
     /// Its metadata.
     pub(super) metadata: Metadata,
     balancing: Option<CommonLbConfig>,
-    http: Option<Box<HttpProtocolOptions>>,
+    http: Http,
     /// What is seldom said.
     rest: Option<Box<Cluster>>,
     /// Fields that nothing can change any more.
@@ -111,7 +111,7 @@ impl Draft {
             if_mutual: None,
             metadata: Metadata::default(),
             balancing: None,
-            http: None,
+            http: Http::default(),
             rest: None,
             body,
         }
@@ -152,24 +152,26 @@ impl Draft {
 
     /// Its HTTP options.
     pub(super) fn http(&mut self) -> &mut HttpProtocolOptions {
-        self.http.get_or_insert_default()
+        self.http.options()
     }
 
     /// Whether it has HTTP options so far.
     pub(super) fn has_http(&self) -> bool {
-        self.http.is_some()
+        self.http.usual.is_some() || self.http.said.is_some()
     }
 
     /// Replaces its HTTP options by some that are encoded already, as a field of a cluster.
     pub(super) fn use_http_options(&mut self, encoded: &[u8]) {
-        self.http = None;
+        self.http = Http::default();
         self.body.append(encoded);
     }
 
     /// Speaks HTTP/2, unless another protocol has been chosen.
     pub(super) fn use_http2(&mut self) {
-        let options = explicit(ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default()));
-        self.http().upstream_protocol_options.get_or_insert(options);
+        match &mut self.http.said {
+            Some(options) => _ = options.upstream_protocol_options.get_or_insert_with(http2),
+            None => _ = self.http.usual.get_or_insert(Usual::Version2),
+        }
     }
 
     /// Speaks HTTP/1 and keeps the case of headers.
@@ -180,18 +182,37 @@ impl Draft {
 
     /// Speaks what the client speaks.
     pub(super) fn follow_client(&mut self) {
-        let http1 = match &self.http().upstream_protocol_options {
+        let Some(options) = &mut self.http.said else {
+            self.http.usual = Some(Usual::Following);
+            return;
+        };
+        let http1 = match &options.upstream_protocol_options {
             Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
                 protocol_config: Some(ProtocolConfig::HttpProtocolOptions(options)),
             })) => options.clone(),
             _ => Http1ProtocolOptions::default(),
         };
-        self.http().upstream_protocol_options = Some(following(http1));
+        options.upstream_protocol_options = Some(following(http1));
+    }
+
+    /// Whether it speaks HTTP/2 and nothing else.
+    pub(super) fn speaks_http2(&self) -> bool {
+        let said = self.http.said.as_ref().and_then(|options| options.upstream_protocol_options.as_ref());
+        let is_said = matches!(
+            said,
+            Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
+                protocol_config: Some(ProtocolConfig::Http2ProtocolOptions(_)),
+            }))
+        );
+        is_said || self.http.usual == Some(Usual::Version2)
     }
 
     /// The options of HTTP/2, if that is what it speaks.
     pub(super) fn http2(&mut self) -> Option<&mut Http2ProtocolOptions> {
-        match &mut self.http.as_mut()?.upstream_protocol_options {
+        if !self.speaks_http2() {
+            return None;
+        }
+        match &mut self.http().upstream_protocol_options {
             Some(UpstreamProtocolOptions::ExplicitHttpConfig(ExplicitHttpConfig {
                 protocol_config: Some(ProtocolConfig::Http2ProtocolOptions(options)),
             })) => Some(options),
@@ -251,12 +272,59 @@ impl Draft {
     }
 
     fn write_http(&mut self) {
-        let Some(mut http) = self.http.take() else { return };
+        match self.http.usual {
+            Some(Usual::Version2) => self.body.append(&VERSION2),
+            Some(Usual::Following) => self.body.append(&FOLLOWING),
+            None => {}
+        }
+        let Some(options) = &mut self.http.said else { return };
         // Envoy insists on a protocol.
         let http1 = || explicit(ProtocolConfig::HttpProtocolOptions(Http1ProtocolOptions::default()));
-        http.upstream_protocol_options.get_or_insert_with(http1);
-        write_http_options(&mut self.body, &http);
+        options.upstream_protocol_options.get_or_insert_with(http1);
+        write_http_options(&mut self.body, options);
     }
+}
+
+/// The HTTP options of a cluster; those that most clusters have are encoded once.
+#[derive(Default)]
+struct Http {
+    /// Options that choose a protocol and say no more; none once more is said.
+    usual: Option<Usual>,
+    said: Option<Box<HttpProtocolOptions>>,
+}
+
+/// What is spoken where no more is said.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Usual {
+    /// HTTP/2.
+    Version2,
+    /// What the client speaks.
+    Following,
+}
+
+impl Http {
+    /// The options, to be changed.
+    fn options(&mut self) -> &mut HttpProtocolOptions {
+        let upstream_protocol_options = self.usual.take().map(|usual| match usual {
+            Usual::Version2 => http2(),
+            Usual::Following => following(Http1ProtocolOptions::default()),
+        });
+        let options = || HttpProtocolOptions { upstream_protocol_options, ..Default::default() };
+        self.said.get_or_insert_with(|| Box::new(options()))
+    }
+}
+
+/// HTTP/2, as a field of a cluster.
+static VERSION2: LazyLock<Vec<u8>> = LazyLock::new(|| only(http2()));
+/// What the client speaks, as a field of a cluster.
+static FOLLOWING: LazyLock<Vec<u8>> = LazyLock::new(|| only(following(Http1ProtocolOptions::default())));
+
+/// HTTP options that choose a protocol and say no more, as a field of a cluster.
+fn only(protocol: UpstreamProtocolOptions) -> Vec<u8> {
+    let mut field = Pieces::default();
+    let options = HttpProtocolOptions { upstream_protocol_options: Some(protocol), ..Default::default() };
+    write_http_options(&mut field, &options);
+    field.into_vec()
 }
 
 /// Writes HTTP options as the field of a cluster they are.
@@ -269,6 +337,11 @@ pub(super) fn write_http_options(cluster: &mut Pieces, options: &HttpProtocolOpt
     cluster.text(field::ANY_TYPE_URL, &HTTP_OPTIONS_URL);
     cluster.header(field::ANY_VALUE, value);
     cluster.fields(options);
+}
+
+/// HTTP/2.
+fn http2() -> UpstreamProtocolOptions {
+    explicit(ProtocolConfig::Http2ProtocolOptions(Http2ProtocolOptions::default()))
 }
 
 /// A fixed protocol.

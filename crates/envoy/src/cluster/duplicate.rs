@@ -9,7 +9,7 @@ use canopus_mesh::proxy::View;
 use canopus_mesh::service::Service;
 
 use super::audience::Audience;
-use super::{destinations, of_services};
+use super::{add_services, destinations};
 
 /// The names of a view's clusters that are wanted more than once; the first of each counts.
 pub(crate) struct Duplicates;
@@ -22,10 +22,12 @@ impl Query for Duplicates {
     fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
         let audience = Audience::of(ctx, view);
         let mut duplicates = BTreeSet::new();
-        for (purpose, mut services) in destinations(ctx, view) {
-            services.retain(|service| may_repeat(ctx, view, service));
-            let mut names = BTreeSet::new();
-            for cluster in of_services(ctx, view, &audience, &services, purpose) {
+        for (purpose, services) in destinations(ctx, view) {
+            let repeating = services.iter().filter(|service| may_repeat(ctx, view, service));
+            let services = repeating.cloned().collect::<Vec<_>>().into();
+            let (mut names, mut clusters) = (BTreeSet::new(), Vec::new());
+            add_services(&mut clusters, ctx, view, &audience, &services, purpose);
+            for cluster in clusters {
                 if !names.insert(cluster.name.clone()) {
                     duplicates.insert(cluster.name.to_string());
                 }

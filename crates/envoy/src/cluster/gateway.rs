@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use canopus_engine::Ctx;
 use canopus_mesh::gateway::Merged;
+use canopus_mesh::list::List;
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_mesh::service::Service;
@@ -14,10 +15,10 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provi
 use canopus_runtime::flags::{PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
 
 /// The services a gateway has clusters for.
-pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
+pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> List<Service> {
     let services = scope::services(ctx, view);
     if !settings(ctx).flags.get(PILOT_FILTER_GATEWAY_CLUSTER_CONFIG) {
-        return services.to_vec();
+        return services;
     }
     let routed = routed_hosts(ctx, view);
     let named = provider_services(ctx);
@@ -25,7 +26,7 @@ pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
         let qualified = format!("{}/{}", service.namespace, service.host);
         routed.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
     };
-    services.iter().filter(is_called).cloned().collect()
+    services.iter().filter(is_called).cloned().collect::<Vec<_>>().into()
 }
 
 /// The hosts that VirtualServices route to through the gateway's servers.

@@ -16,8 +16,8 @@ const PEERS: &str = "istio.peer_metadata";
 const WITHOUT_BAGGAGE: &str = "disable_baggage_discovery";
 /// The field of a cluster that its metadata is.
 const METADATA: u32 = 25;
-/// How much is usually said.
-const USUAL_COUNT: usize = 3;
+/// How much is said at most, but for rare cases.
+const USUAL_COUNT: usize = 4;
 
 /// The metadata of a cluster.
 #[derive(Default)]
@@ -102,8 +102,13 @@ impl Metadata {
     }
 
     fn set(&mut self, key: &'static str, fact: Fact) {
-        self.istio.retain(|(known, _)| *known != key);
-        self.istio.reserve(USUAL_COUNT);
+        if let Some((_, known)) = self.istio.iter_mut().find(|(known, _)| *known == key) {
+            *known = fact;
+            return;
+        }
+        if self.istio.is_empty() {
+            self.istio.reserve_exact(USUAL_COUNT);
+        }
         self.istio.push((key, fact));
     }
 }

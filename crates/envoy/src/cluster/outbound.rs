@@ -335,7 +335,7 @@ impl Builder<'_> {
 
     /// Who connects.
     pub(super) fn client(&self) -> Client<'_> {
-        Client { ctx: self.ctx, audience: &self.request.audience, settings: &self.settings }
+        Client { audience: &self.request.audience, settings: &self.settings }
     }
 
     /// Whether all endpoints of the port take tunnels.

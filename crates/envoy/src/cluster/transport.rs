@@ -3,9 +3,7 @@
 use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
 use canopus_api::node::NodeKind;
-use canopus_engine::Ctx;
 use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
@@ -28,7 +26,7 @@ use canopus_runtime::flags::PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES;
 use super::audience::{Audience, ClientFiles};
 use super::draft::Draft;
 use super::hbone;
-use super::shared::{MeshTls, Peer};
+use super::mesh_tls::Context;
 use crate::pieces::{Pieces, field_size};
 use crate::tls::{self, Credentials, alpn};
 
@@ -54,7 +52,6 @@ pub(super) struct Server {
 /// Who connects, and how the mesh is set up.
 #[derive(Clone, Copy)]
 pub(super) struct Client<'a> {
-    pub(super) ctx: &'a Ctx<'a>,
     pub(super) audience: &'a Audience,
     pub(super) settings: &'a MeshSettings,
 }
@@ -143,8 +140,8 @@ pub(super) fn write_matches(cluster: &mut Pieces, socket: &MeshSocket) {
 
 /// The mesh's own mutual TLS as a socket that is not written yet.
 pub(super) struct MeshSocket {
-    /// Its `UpstreamTlsContext`, all but the name of the server.
-    context: Arc<Bytes>,
+    /// Its configuration, all but the name of the server.
+    context: Context,
     /// The name of the server.
     sni: String,
 }
@@ -177,7 +174,7 @@ impl MeshSocket {
     }
 
     fn write_context(&self, place: &mut Pieces) {
-        place.append(&self.context);
+        self.context.write(place);
         place.text(SNI, &self.sni);
     }
 
@@ -191,7 +188,7 @@ impl MeshSocket {
 
     fn context_size(&self) -> usize {
         let name = if self.sni.is_empty() { 0 } else { field_size(self.sni.len()) };
-        self.context.len() + name
+        self.context.size() + name
     }
 }
 
@@ -313,8 +310,7 @@ fn common() -> CommonTlsContext {
 
 /// The mesh's own mutual TLS.
 fn mesh_socket(draft: &mut Draft, client: Client<'_>, mesh: &Mesh<'_>) -> MeshSocket {
-    let peer = Peer { names: mesh.names.clone(), http2: draft.http2().is_some() };
-    let context = client.ctx.get::<MeshTls>(&peer);
+    let context = Context::new(&client.settings.flags, mesh.names.clone(), draft.speaks_http2());
     let mut sni = mesh.sni;
     if draft.is_forward_proxy {
         derive_names(draft, mesh.sni, &mesh.names, mesh.skips_verification);
@@ -346,7 +342,7 @@ fn user_context(
         parameters.ecdh_curves.clone_from(&defaults.ecdh_curves);
         parameters.cipher_suites.clone_from(&defaults.cipher_suites);
     }
-    if draft.http2().is_some() {
+    if draft.speaks_http2() {
         common.alpn_protocols = alpn::list(alpn::H2);
     }
     Ok(UpstreamTlsContext { common_tls_context: Some(common), sni: tls.sni, ..Default::default() })
