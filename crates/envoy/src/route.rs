@@ -208,7 +208,8 @@ impl<'a> Draft<'a> {
             self.head = head(self.metadata, &self.action);
         }
         let takes_all = matched.is_catch_all();
-        routes.push(takes_all, |route| self.write(route, condition, &matched));
+        let size = self.head.len() + self.tail.len() + self.operation.len();
+        routes.push(takes_all, size, |route| self.write(route, condition, &matched));
         takes_all
     }
 

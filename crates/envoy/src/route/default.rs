@@ -46,10 +46,11 @@ impl Outbound {
             hash.map(|policy| Pieces::of(&RouteAction { hash_policy: vec![policy], ..self.action.clone() }));
         let action = hashed.as_ref().unwrap_or(&self.encoded_action);
         let names = cluster.iter().chain(operation).map(|part| part.len()).sum::<usize>();
-        let mut routes = RouteList::with_capacity(ANY_PATH.len() + action.len() + names + ROOM);
-        routes.push(true, |route| {
+        let size = ANY_PATH.len() + action.len() + names;
+        let mut routes = RouteList::with_capacity(size + ROOM);
+        routes.push(true, size, |route| {
             route.append(ANY_PATH.as_slice());
-            route.nested(field::ROUTE, |route| {
+            route.nested_of(action.len(), field::ROUTE, |route| {
                 route.joined(CLUSTER, cluster);
                 route.append(action.as_slice());
             });
@@ -74,7 +75,7 @@ pub(crate) fn inbound(
         wanted => inbound_retries(wanted.as_ref()),
     };
     let mut routes = RouteList::with_capacity(INBOUND_SIZE);
-    routes.push(true, |route| {
+    routes.push(true, retries.len(), |route| {
         route.append(ANY_PATH.as_slice());
         route.nested(field::ROUTE, |action| {
             action.text(CLUSTER, cluster);

@@ -117,7 +117,7 @@ impl Forward {
 
     /// Writes the action as a field of a route.
     pub(super) fn write(&self, field: u32, route: &mut Pieces) {
-        route.nested(field, |action| {
+        route.nested_of(self.before.len() + self.after.len(), field, |action| {
             action.append(self.before.as_slice());
             self.rewrite.iter().for_each(|rewrite| action.message(field::REGEX_REWRITE, rewrite));
             action.append(self.after.as_slice());

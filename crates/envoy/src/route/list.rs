@@ -20,12 +20,12 @@ impl RouteList {
         Self { entries: Pieces::with_capacity(bytes), catch_all: None }
     }
 
-    /// Adds a route whose fields are written in place, given whether it takes every request.
-    pub(super) fn push(&mut self, takes_all: bool, write: impl FnOnce(&mut Pieces)) {
+    /// Adds a route of about so many bytes whose fields are written in place, given whether it takes every request.
+    pub(super) fn push(&mut self, takes_all: bool, expected: usize, write: impl FnOnce(&mut Pieces)) {
         if takes_all {
             self.catch_all.get_or_insert(self.entries.len());
         }
-        self.entries.nested(ROUTES, write);
+        self.entries.nested_of(expected, ROUTES, write);
     }
 
     /// Adds the routes of another list.
@@ -78,13 +78,13 @@ mod tests {
     fn list_is_split_before_the_route_that_takes_everything() {
         let mut routes = RouteList::default();
         assert!(routes.is_empty());
-        routes.push(false, route("a"));
+        routes.push(false, 0, route("a"));
         assert!(routes.split().1.is_empty());
-        routes.push(true, route("all"));
+        routes.push(true, 0, route("all"));
         let (specific, rest) = routes.split();
         assert_eq!((names(specific), names(rest)), (vec!["a".to_owned()], vec!["all".to_owned()]));
         let mut longer = RouteList::default();
-        longer.push(false, route("b"));
+        longer.push(false, 0, route("b"));
         longer.append(&routes);
         assert_eq!(names(longer.split().0), ["b", "a"]);
     }
