@@ -14,7 +14,7 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::proxy::View;
-use canopus_mesh::service::{Port, Resolution, Service, address_for};
+use canopus_mesh::service::{Port, Resolution, Service, known_address};
 use canopus_mesh::waypoint::{self, ServicesBehind, WorkloadsBehind, is_east_west_gateway};
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::Listener;
@@ -148,7 +148,7 @@ impl Main<'_> {
         }
         let mut before = Filters::default();
         if has_addresses && env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && !is_east_west_gateway(env.view) {
-            let address = address_for(env.ctx, service, env.view);
+            let address = known_address(&env.settings, service, env.view);
             connect::destination_or(&mut before, &format!("{address}:{}", port.number));
         }
         let draft = &mut self.draft;

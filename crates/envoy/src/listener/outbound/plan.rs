@@ -12,7 +12,7 @@ use canopus_mesh::endpoint::{Endpoint, Endpoints};
 use canopus_mesh::list::List;
 use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{self, EgressListener};
-use canopus_mesh::service::{NO_ADDRESS, Port, Resolution, Service, address_for, addresses_for};
+use canopus_mesh::service::{NO_ADDRESS, Port, Resolution, Service, known_address, known_addresses};
 use canopus_mesh::virtual_service::VirtualService;
 use canopus_proto::istio::networking::v1alpha3::{CaptureMode, SidecarPort};
 use canopus_runtime::flags::PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER;
@@ -130,7 +130,7 @@ pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
 /// TCP connections to it are recognised.
 pub(super) fn listens_per_endpoint(service: &Service, view: &View, env: &Env<'_>, port: &Port) -> bool {
     service.resolution == Resolution::Passthrough
-        && address_for(env.ctx, service, view) == NO_ADDRESS
+        && known_address(&env.settings, service, view) == NO_ADDRESS
         && (port.protocol.is_tcp() || port.protocol.is_unsupported())
 }
 
@@ -293,17 +293,18 @@ impl Planner<'_> {
             return;
         }
         let (view, service) = (self.env.view, request.service);
-        let mut primary = address_for(self.env.ctx, service, view);
-        let mut extra = addresses_for(self.env.ctx, service, view);
-        extra.drain(..1.min(extra.len()));
-        if !service.is_kubernetes() && primary == NO_ADDRESS {
+        let settings = &self.env.settings;
+        let extra = known_addresses(settings, service, view);
+        let mut addresses = Vec::with_capacity(extra.len() + 1);
+        addresses.push(known_address(settings, service, view).to_owned());
+        addresses.extend(extra.iter().skip(1).cloned());
+        if !service.is_kubernetes() && addresses[0] == NO_ADDRESS {
             match (view.ipv4, view.ipv6) {
-                (false, true) => primary = "::".into(),
-                (true, true) => extra.push("::".into()),
+                (false, true) => addresses[0] = "::".into(),
+                (true, true) => addresses.push("::".into()),
                 _ => {}
             }
         }
-        let addresses: Vec<String> = std::iter::once(primary).chain(extra).collect();
         if addresses[0].contains('/') {
             request.binding.addresses.clone_from(&self.wildcards);
             request.destinations = addresses;

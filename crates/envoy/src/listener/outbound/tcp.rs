@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_base::host;
-use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, address_for};
+use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, known_address};
 use canopus_mesh::virtual_service::{MESH, VirtualService};
 use canopus_proto::istio::networking::v1alpha3::{L4MatchAttributes, RouteDestination, TlsMatchAttributes};
 
@@ -63,9 +63,9 @@ fn by_server_name(env: &Env<'_>, request: &Request<'_>, applying: &[&Arc<Virtual
 fn server_names(env: &Env<'_>, request: &Request<'_>) -> Vec<String> {
     let service = request.service;
     let wildcards = address::wildcards(env.view);
-    let mut own = address_for(env.ctx, service, env.view);
+    let mut own = known_address(&env.settings, service, env.view);
     if !service.is_kubernetes() && own == NO_ADDRESS && !env.view.ipv4 {
-        own = "::".into();
+        own = "::";
     }
     let everywhere = own == wildcards[0] && request.binding.primary() == wildcards[0];
     let unaddressed = own.is_empty() || own.contains('/') || everywhere;
