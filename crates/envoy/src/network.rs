@@ -20,7 +20,6 @@ mod field {
     pub(super) const NAME: u32 = 1;
     pub(super) const TYPED_CONFIG: u32 = 4;
     pub(super) const TYPE_URL: u32 = 1;
-    pub(super) const VALUE: u32 = 2;
 }
 
 /// The filters of a chain, encoded as they are added.
@@ -56,7 +55,7 @@ impl Filters {
             filter.text(field::NAME, name);
             filter.nested_of(bytes, field::TYPED_CONFIG, |any| {
                 any.text(field::TYPE_URL, type_url);
-                any.nested_of(bytes, field::VALUE, config);
+                any.value_of_any(bytes, config);
             });
         });
     }
@@ -100,6 +99,7 @@ mod tests {
 
     #[test]
     fn filters_are_the_list_of_a_chain() {
+        // One of no bytes is a configuration too.
         let config = |length: usize| TcpProxy { stat_prefix: "x".repeat(length), ..Default::default() };
         let filter = |length: usize| Filter {
             name: "tcp".into(),
@@ -107,12 +107,12 @@ mod tests {
         };
         let mut written = Filters::default();
         assert!(written.is_empty());
-        written.add("tcp", &config(1));
+        written.add("tcp", &config(0));
         written.add_packed("tcp", &Any::pack(&config(300)));
         let mut all = written.clone();
         all.append(&written);
         all.push(&filter(2));
-        let chain = FilterChain { filters: [1, 300, 1, 300, 2].map(filter).to_vec(), ..Default::default() };
+        let chain = FilterChain { filters: [0, 300, 0, 300, 2].map(filter).to_vec(), ..Default::default() };
         assert_eq!(all.as_slice(), chain.encode_to_vec());
     }
 }

@@ -11,6 +11,8 @@ const VARINT: u32 = 0;
 const LENGTH_DELIMITED: u32 = 2;
 /// The most bytes that the number and the length of a field take.
 const LONGEST_HEADER: usize = 10;
+/// The field of a message of any type that is its value.
+const ANY_VALUE: u32 = 2;
 /// The fields of an entry of a map.
 const ENTRY_KEY: u32 = 1;
 const ENTRY_VALUE: u32 = 2;
@@ -106,6 +108,16 @@ impl Pieces {
             self.0.truncate(start + needed + length as usize);
         }
         write_varint(&mut self.0[start..], length);
+    }
+
+    /// Adds the value of a message of any type, of about so many bytes, whose fields are written in place; none go without
+    /// saying.
+    pub(crate) fn value_of_any(&mut self, expected: usize, write: impl FnOnce(&mut Self)) {
+        let start = self.0.len();
+        self.nested_of(expected, ANY_VALUE, write);
+        if self.0[start..] == [(ANY_VALUE << 3 | LENGTH_DELIMITED) as u8, 0] {
+            self.0.truncate(start);
+        }
     }
 
     /// Adds an entry of a map from names to messages of any type.

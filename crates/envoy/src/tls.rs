@@ -35,7 +35,6 @@ mod field {
     pub(super) const NAME: u32 = 1;
     pub(super) const TYPED_CONFIG: u32 = 3;
     pub(super) const TYPE_URL: u32 = 1;
-    pub(super) const VALUE: u32 = 2;
 }
 
 /// The name of the socket that does TLS.
@@ -81,7 +80,7 @@ pub(crate) fn write_socket(
     fields.text(field::NAME, name);
     fields.nested(field::TYPED_CONFIG, |any| {
         any.text(field::TYPE_URL, type_url);
-        any.nested(field::VALUE, config);
+        any.value_of_any(0, config);
     });
 }
 

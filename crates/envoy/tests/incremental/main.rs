@@ -57,6 +57,7 @@ proptest! {
         let scratch = subject::engine();
         scratch.apply(world.all());
         prop_assert_eq!(watched.unlike(&scratch), Vec::<String>::new());
+        prop_assert_eq!(watched.overlong(), Vec::<String>::new());
     }
 }
 

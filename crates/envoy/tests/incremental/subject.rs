@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use canopus_engine::{Engine, Options, Query, QueryError, Root, RootId};
 use canopus_envoy::bundle::References;
 use canopus_envoy::cluster::Clusters;
@@ -12,9 +13,15 @@ use canopus_envoy::name_table::NameTables;
 use canopus_envoy::resources::Resources;
 use canopus_envoy::route_config::Routes;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::envoy::config::listener::v3::{Filter, Listener, filter::ConfigType};
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
 use canopus_proto::google::protobuf::{Struct, Value};
+use canopus_proto::istio::networking::nds::v1::NameTable;
 use canopus_proto::resource::Resource;
+use canopus_proto::{Message, Name};
 
 /// How many results nobody watches an engine keeps.
 pub(crate) const IDLE: usize = 50;
@@ -194,4 +201,41 @@ impl<'a> Watched<'a> {
         let unlike = self.roots.values().filter(|root| root.value() != root.value_in(engine));
         unlike.map(Any::name).collect()
     }
+
+    /// The resources that take more bytes than the messages they are: something was written twice, or nothing at length.
+    pub(crate) fn overlong(&self) -> Vec<String> {
+        let all = |root: &Any| match root {
+            Any::Clusters(root) => overlong(root.value().unwrap().iter(), is_longer::<Cluster>),
+            Any::Listeners(root) => overlong(root.value().unwrap().iter(), is_longer_listener),
+            Any::Routes(root) => overlong(root.value().unwrap().iter(), is_longer::<RouteConfiguration>),
+            Any::Names(root) => overlong([&*root.value().unwrap()], is_longer::<NameTable>),
+            Any::View(_) | Any::Assignment(_) => Vec::new(),
+        };
+        self.roots.values().flat_map(all).collect()
+    }
+}
+
+fn overlong<'a>(
+    resources: impl IntoIterator<Item = &'a Resource>,
+    is_longer: impl Fn(&Bytes) -> bool,
+) -> Vec<String> {
+    let overlong = resources.into_iter().filter(|resource| is_longer(&resource.body));
+    overlong.map(|resource| resource.name.to_string()).collect()
+}
+
+fn is_longer<M: Message + Default>(body: &Bytes) -> bool {
+    M::decode(body.clone()).unwrap().encoded_len() != body.len()
+}
+
+fn is_longer_listener(body: &Bytes) -> bool {
+    let listener = Listener::decode(body.clone()).unwrap();
+    let chains = listener.filter_chains.iter().chain(&listener.default_filter_chain);
+    let mut filters = chains.flat_map(|chain| &chain.filters);
+    let is_longer_manager = |filter: &Filter| match &filter.config_type {
+        Some(ConfigType::TypedConfig(config)) if config.type_url == HttpConnectionManager::type_url() => {
+            is_longer::<HttpConnectionManager>(&config.value)
+        }
+        _ => false,
+    };
+    listener.encoded_len() != body.len() || filters.any(is_longer_manager)
 }
