@@ -131,7 +131,7 @@ impl<K> Default for Moves<K> {
     }
 }
 
-impl<K: Key> Moves<K> {
+impl<K: Key + Ord> Moves<K> {
     fn enter(&mut self, subject: &Subject, key: &K) {
         self.entering.push((subject.id(), key.clone()));
     }

@@ -6,12 +6,12 @@ use crate::Key;
 pub trait Input: 'static {
     /// What provenance and errors call this family.
     const NAME: &'static str;
-    /// Names one fact of the family.
-    type Key: Key;
+    /// Names one fact of the family; lists of keys are sorted.
+    type Key: Key + Ord;
     /// The fact; setting an equal value is no change.
     type Value: PartialEq + Send + Sync + 'static;
     /// Names a bucket of facts; `()` where buckets are not used.
-    type Index: Key;
+    type Index: Key + Ord;
 
     /// Buckets a value belongs to ("all rules in namespace a"); membership of a bucket is a tracked read.
     ///

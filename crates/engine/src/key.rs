@@ -7,6 +7,6 @@ use std::hash::Hash;
 ///
 /// Keys are cloned into the engine once per distinct key and compared often: prefer small or shared
 /// (`Arc<str>`-like) types.
-pub trait Key: Clone + Eq + Ord + Hash + Debug + Send + Sync + 'static {}
+pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
 
-impl<T: Clone + Eq + Ord + Hash + Debug + Send + Sync + 'static> Key for T {}
+impl<T: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for T {}
