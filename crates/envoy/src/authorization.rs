@@ -11,6 +11,7 @@ mod provider;
 pub(crate) mod proxyless;
 mod rbac;
 pub mod rule;
+pub mod term;
 #[cfg(test)]
 mod tests;
 

@@ -6,7 +6,6 @@ use canopus_engine::Ctx;
 use canopus_mesh::authorization::Policy;
 use canopus_mesh::trust_domain::TrustDomains;
 use canopus_mesh::world::settings;
-use canopus_proto::envoy::config::rbac::v3::Rbac;
 use canopus_proto::envoy::config::rbac::v3::rbac::Action;
 use canopus_proto::envoy::extensions::filters::http::ext_authz::v3::ExtAuthz as HttpExtAuthz;
 use canopus_proto::envoy::extensions::filters::network::ext_authz::v3::ExtAuthz as NetworkExtAuthz;
@@ -14,7 +13,7 @@ use canopus_proto::envoy::r#type::matcher::v3::MetadataMatcher;
 use canopus_runtime::flags::PILOT_ENABLE_MULTIPLE_CUSTOM_AUTHZ_PROVIDERS;
 
 use super::provider::{self, Authorizer};
-use super::rbac::{self, Rules, Writer, built};
+use super::rbac::{self, RuleSet, Rules, Writer, built};
 use super::{Built, Guard, Layer, matcher};
 
 const HTTP: &str = "envoy.filters.http.ext_authz";
@@ -57,13 +56,10 @@ fn rule_prefix(provider: &str) -> String {
 
 /// What an authorizer that cannot be asked would have decided about is refused.
 fn refusing(layer: Layer, rules: Rules) -> Built {
-    let rules = rules.enforced.unwrap_or_default().policies.into_iter();
-    let refused = Rbac {
-        action: Action::Deny as i32,
-        policies: rules.map(|(name, policy)| (name + REFUSED, policy)).collect(),
-        ..Default::default()
-    };
-    rbac::filter(layer, Rules { enforced: Some(refused), watched: None }, "")
+    let rules = rules.enforced.map(|enforced| enforced.policies).unwrap_or_default().into_iter();
+    let policies = rules.map(|(name, policy)| (name + REFUSED, policy)).collect();
+    let refused = RuleSet { action: Action::Deny, policies };
+    rbac::filter(layer, &Rules { enforced: Some(refused), watched: None }, "")
 }
 
 fn asking(layer: Layer, provider: &str, rules: Rules, authorizer: Authorizer) -> Vec<Built> {
@@ -79,12 +75,11 @@ fn asking(layer: Layer, provider: &str, rules: Rules, authorizer: Authorizer) ->
         (Layer::Tcp, Authorizer { network: None, .. }) => return Vec::new(),
     };
     // Parity: policies that are only watched stand where rules are enforced.
-    let empty = || Rbac { action: Action::Deny as i32, ..Default::default() };
     let noting = Rules {
         enforced: rules.watched.filter(|watched| !watched.policies.is_empty()),
-        watched: Some(rules.enforced.unwrap_or_else(empty)),
+        watched: Some(rules.enforced.unwrap_or_else(|| RuleSet::new(Action::Deny))),
     };
-    vec![rbac::filter(layer, noting, NOTES), asking]
+    vec![rbac::filter(layer, &noting, NOTES), asking]
 }
 
 /// The note of an RBAC filter that a rule of the provider matched.

@@ -57,13 +57,18 @@ pub(super) fn wildcard_after(before: &str, value: &str) -> StringMatcher {
 /// An expression that matches a text and nothing else.
 pub(super) fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
-    for c in text.chars() {
-        if r"\.+*?()|[]{}^$".contains(c) {
-            quoted.push('\\');
-        }
-        quoted.push(c);
-    }
+    add_quoted(&mut quoted, text);
     quoted
+}
+
+/// Adds [`quote`] to an expression.
+pub(super) fn add_quoted(expression: &mut String, text: &str) {
+    for c in text.chars() {
+        if matches!(c, '\\' | '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$') {
+            expression.push('\\');
+        }
+        expression.push(c);
+    }
 }
 
 /// A header whose value is what `value` stands for; `*` alone asks for its presence.

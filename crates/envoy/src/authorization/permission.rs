@@ -4,15 +4,13 @@ use canopus_api::security;
 use canopus_base::net::parse_prefix_or_ip;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::{CidrRange, TypedExtensionConfig};
-use canopus_proto::envoy::config::rbac::v3::{
-    Permission,
-    permission::{Rule, Set},
-};
+use canopus_proto::envoy::config::rbac::v3::{Permission, permission::Rule};
 use canopus_proto::envoy::extensions::path::r#match::uri_template::v3::UriTemplateMatchConfig;
 use canopus_proto::envoy::r#type::matcher::v3::{PathMatcher, path_matcher};
 
 use super::matcher;
-use super::rule::{Attribute, Site, Term, Terms, Unsupported};
+use super::rule::{Attribute, Site, Terms, Unsupported};
+use super::term::Term;
 use crate::listener::address;
 
 /// What policies can ask about the operation.
@@ -57,13 +55,13 @@ impl<'a> Permitted<'a> {
 }
 
 impl Attribute for Permitted<'_> {
-    type Term = Permission;
+    type Message = Permission;
 
     fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Permission> {
         if let Some(key) = self.request_key().filter(|_| !site.layer.sees_requests()) {
             return Terms::Together(Err(Unsupported::RequestsOnly { key: key.into() }));
         }
-        let term = |rule| Permission { rule: Some(rule) };
+        let term = |rule| Term::from(Permission { rule: Some(rule) });
         let each = |rule: &dyn Fn(&str) -> Result<Rule, Unsupported>| {
             Terms::Each(values.iter().map(|value| rule(value).map(term)).collect())
         };
@@ -76,24 +74,6 @@ impl Attribute for Permitted<'_> {
             Self::ServerName => each(&|value| Ok(Rule::RequestedServerName(matcher::wildcard(value)))),
             Self::FilterMetadata(key) => Terms::Together(filter_metadata(key, values).map(term)),
         }
-    }
-}
-
-impl Term for Permission {
-    fn any() -> Self {
-        Self { rule: Some(Rule::Any(true)) }
-    }
-
-    fn all_of(rules: Vec<Self>) -> Self {
-        Self { rule: Some(Rule::AndRules(Set { rules })) }
-    }
-
-    fn one_of(rules: Vec<Self>) -> Self {
-        Self { rule: Some(Rule::OrRules(Set { rules })) }
-    }
-
-    fn not(self) -> Self {
-        Self { rule: Some(Rule::NotRule(Box::new(self))) }
     }
 }
 

@@ -3,13 +3,14 @@
 use canopus_base::spiffe;
 use canopus_proto::envoy::config::rbac::v3::{
     Principal,
-    principal::{Authenticated, Identifier, Set},
+    principal::{Authenticated, Identifier},
 };
 use canopus_proto::envoy::r#type::matcher::v3::{
     FilterStateMatcher, MetadataMatcher, StringMatcher, filter_state_matcher,
 };
 
-use super::rule::{Attribute, Site, Term, Terms, Unsupported};
+use super::rule::{Attribute, Site, Terms, Unsupported};
+use super::term::Term;
 use super::{Peer, matcher, permission};
 use crate::jwt;
 
@@ -81,13 +82,13 @@ impl<'a> Caller<'a> {
 }
 
 impl Attribute for Caller<'_> {
-    type Term = Principal;
+    type Message = Principal;
 
     fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Principal> {
         if let Some(key) = self.request_key().filter(|_| !site.layer.sees_requests()) {
             return Terms::Together(Err(Unsupported::RequestsOnly { key: key.into() }));
         }
-        let each = |term: &dyn Fn(&str) -> Result<Principal, Unsupported>| {
+        let each = |term: &dyn Fn(&str) -> Result<Term<Principal>, Unsupported>| {
             Terms::Each(values.iter().map(|value| term(value)).collect())
         };
         let peers = |name: &dyn Fn(&str) -> StringMatcher| each(&|value| Ok(peer(name(value), site.peer)));
@@ -115,30 +116,12 @@ impl Attribute for Caller<'_> {
     }
 }
 
-impl Term for Principal {
-    fn any() -> Self {
-        principal(Identifier::Any(true))
-    }
-
-    fn all_of(ids: Vec<Self>) -> Self {
-        principal(Identifier::AndIds(Set { ids }))
-    }
-
-    fn one_of(ids: Vec<Self>) -> Self {
-        principal(Identifier::OrIds(Set { ids }))
-    }
-
-    fn not(self) -> Self {
-        principal(Identifier::NotId(Box::new(self)))
-    }
-}
-
-fn principal(identifier: Identifier) -> Principal {
-    Principal { identifier: Some(identifier) }
+fn principal(identifier: Identifier) -> Term<Principal> {
+    Principal { identifier: Some(identifier) }.into()
 }
 
 /// A peer whose whole identity matches.
-fn peer(name: StringMatcher, known_by: Peer) -> Principal {
+fn peer(name: StringMatcher, known_by: Peer) -> Term<Principal> {
     principal(match known_by {
         Peer::Certificate => Identifier::Authenticated(Authenticated { principal_name: Some(name) }),
         Peer::FilterState => Identifier::FilterState(FilterStateMatcher {
@@ -150,8 +133,16 @@ fn peer(name: StringMatcher, known_by: Peer) -> Principal {
 
 /// An expression for identities of a namespace, in which `*` stands for anything.
 fn namespace(value: &str) -> String {
-    let parts: Vec<_> = value.split('*').map(matcher::quote).collect();
-    format!(".*/ns/{}/.*", parts.join(".*"))
+    let mut expression = String::with_capacity(value.len() + 16);
+    expression.push_str(".*/ns/");
+    for (at, part) in value.split('*').enumerate() {
+        if at > 0 {
+            expression.push_str(".*");
+        }
+        matcher::add_quoted(&mut expression, part);
+    }
+    expression.push_str("/.*");
+    expression
 }
 
 /// An expression for identities of `account` or `namespace/account`. Identities may have further pairs of keys and values
@@ -173,15 +164,15 @@ fn trust_domain(value: &str) -> StringMatcher {
 }
 
 /// Issuers and subjects, each written `issuer/subject`.
-fn request_principals(values: &[String]) -> Principal {
+fn request_principals(values: &[String]) -> Term<Principal> {
     let mut principals: Vec<_> = values.iter().map(|value| request_principal(value)).collect();
     match principals.len() {
         1 => principals.remove(0),
-        _ => Principal::one_of(principals),
+        _ => Term::one_of(&principals),
     }
 }
 
-fn request_principal(value: &str) -> Principal {
+fn request_principal(value: &str) -> Term<Principal> {
     let present = || matcher::regex(matcher::PRESENT);
     // The issuer may be a URL, so the last slash counts.
     let parts = value.rsplit_once('/');
@@ -204,11 +195,11 @@ fn request_principal(value: &str) -> Principal {
         let value = matcher::text_value(text);
         noted(matcher::metadata(jwt::NAME, [jwt::PAYLOAD, name], value))
     };
-    Principal::all_of(vec![of_token("iss", issuer), of_token("sub", subject)])
+    Term::all_of(&[of_token("iss", issuer), of_token("sub", subject)])
 }
 
 /// A claim that is one of the values, or a list that has one of them.
-fn claim(path: &[&str], values: &[String]) -> Principal {
+fn claim(path: &[&str], values: &[String]) -> Term<Principal> {
     let values = values.iter().map(|value| matcher::text_value(matcher::wildcard(value)));
     let value = matcher::one_of(values.collect());
     let either = matcher::one_of(vec![matcher::list_with(value.clone()), value]);
@@ -218,7 +209,7 @@ fn claim(path: &[&str], values: &[String]) -> Principal {
 
 /// What a filter noted about the caller.
 #[expect(deprecated, reason = "proxies before Envoy 1.35 know no other field")]
-fn noted(metadata: MetadataMatcher) -> Principal {
+fn noted(metadata: MetadataMatcher) -> Term<Principal> {
     principal(Identifier::Metadata(metadata))
 }
 

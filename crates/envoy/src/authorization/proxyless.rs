@@ -4,14 +4,13 @@ use canopus_engine::Ctx;
 use canopus_mesh::attachment::Protected;
 use canopus_mesh::authorization::{PoliciesOf, Policy};
 use canopus_mesh::trust_domain::TrustDomains;
-use canopus_proto::envoy::config::rbac::v3::Rbac;
 use canopus_proto::envoy::config::rbac::v3::rbac::Action;
-use canopus_proto::envoy::extensions::filters::http::rbac::v3::Rbac as HttpRbac;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 
+use super::rbac::{RuleSet, Rules};
 use super::rule::{self, Site};
 use super::{Layer, Peer, rbac};
-use crate::http::filters::filter;
+use crate::http::filters::typed;
 
 /// Libraries want every filter to have a name of its own.
 const DENY: &str = "envoy.filters.http.rbac.DENY";
@@ -23,15 +22,18 @@ pub(crate) fn filters(ctx: &Ctx<'_>, protected: &Protected) -> Vec<HttpFilter> {
     let rules = lists.into_iter().map(|(name, action, policies)| (name, rules(action, policies)));
     rules
         .filter(|(_, rules)| !rules.policies.is_empty())
-        .map(|(name, rules)| filter(name, &HttpRbac { rules: Some(rules), ..Default::default() }))
+        .map(|(name, enforced)| {
+            let rules = Rules { enforced: Some(enforced), watched: None };
+            typed(name, rbac::filter(Layer::Http, &rules, "").config)
+        })
         .collect()
 }
 
 /// Parity: libraries get identities as they are written, without those of other trust domains, and enforce policies that
 /// proxies only watch.
-fn rules(action: Action, policies: &[Policy]) -> Rbac {
+fn rules(action: Action, policies: &[Policy]) -> RuleSet {
     let domains = TrustDomains::none();
-    let mut rules = Rbac { action: action as i32, ..Default::default() };
+    let mut rules = RuleSet::new(action);
     for policy in policies {
         let origin = &policy.origin;
         let site = Site {

@@ -1,19 +1,20 @@
 //! Policies that the proxy enforces by itself.
 
+use std::collections::BTreeMap;
+
 use canopus_engine::Ctx;
 use canopus_mesh::authorization::{Policies, Policy};
 use canopus_mesh::trust_domain::TrustDomains;
 use canopus_mesh::world::settings;
-use canopus_proto::envoy::config::rbac::v3::permission::Rule;
-use canopus_proto::envoy::config::rbac::v3::principal::Identifier;
 use canopus_proto::envoy::config::rbac::v3::rbac::Action;
-use canopus_proto::envoy::config::rbac::v3::{Permission, Policy as Generated, Principal, Rbac};
 use canopus_proto::envoy::extensions::filters::http::rbac::v3::Rbac as HttpRbac;
 use canopus_proto::envoy::extensions::filters::network::rbac::v3::Rbac as NetworkRbac;
 use canopus_proto::{Any, Message, Name};
 
-use super::rule::{self, Site, Term};
+use super::rule::{self, Site};
+use super::term::Term;
 use super::{Built, Guard, Layer};
+use crate::pieces::Pieces;
 
 /// The name of the filter on requests.
 pub(super) const HTTP: &str = "envoy.filters.http.rbac";
@@ -21,6 +22,22 @@ pub(super) const HTTP: &str = "envoy.filters.http.rbac";
 pub(super) const NETWORK: &str = "envoy.filters.network.rbac";
 
 const TCP_STATISTICS: &str = "tcp.";
+
+/// The fields of the filters, of their rules, and of an entry of these.
+mod field {
+    pub(super) const RULES: u32 = 1;
+    pub(super) const SHADOW_RULES: u32 = 2;
+    pub(super) const HTTP_SHADOW_STAT_PREFIX: u32 = 3;
+    pub(super) const NETWORK_STAT_PREFIX: u32 = 3;
+    pub(super) const NETWORK_SHADOW_STAT_PREFIX: u32 = 5;
+    pub(super) const ACTION: u32 = 1;
+    pub(super) const POLICIES: u32 = 2;
+    pub(super) const NAME: u32 = 1;
+    pub(super) const POLICY: u32 = 2;
+}
+
+/// Room for what is in an entry besides its name and policy.
+const USUAL_REST: usize = 16;
 
 /// The filters of the policies that audit, deny and allow, in this order.
 pub(super) fn filters(ctx: &Ctx<'_>, guard: &Guard, policies: &Policies) -> Vec<Built> {
@@ -33,7 +50,7 @@ pub(super) fn filters(ctx: &Ctx<'_>, guard: &Guard, policies: &Policies) -> Vec<
         .map(|(action, policies)| {
             let rules = writer.rules(action, policies, "");
             let statistics = statistics(rules.watched.as_ref().map(|_| action));
-            filter(guard.layer, rules, statistics)
+            filter(guard.layer, &rules, statistics)
         })
         .collect()
 }
@@ -48,11 +65,40 @@ fn statistics(action: Option<Action>) -> &'static str {
     }
 }
 
+/// Policies of Envoy's RBAC filter that do the same, encoded, by their names.
+pub(super) struct RuleSet {
+    pub(super) action: Action,
+    pub(super) policies: BTreeMap<String, Pieces>,
+}
+
+impl RuleSet {
+    pub(super) fn new(action: Action) -> Self {
+        Self { action, policies: BTreeMap::new() }
+    }
+
+    /// Adds them to a filter.
+    pub(super) fn write(&self, field: u32, filter: &mut Pieces) {
+        let size = self.policies.iter().map(|(name, policy)| name.len() + policy.len() + USUAL_REST).sum();
+        filter.reserve(size);
+        filter.nested_of(size, field, |rules| {
+            if self.action as u32 != 0 {
+                rules.value(field::ACTION, self.action as u32);
+            }
+            for (name, policy) in &self.policies {
+                rules.nested_of(name.len() + policy.len(), field::POLICIES, |entry| {
+                    entry.text(field::NAME, name);
+                    entry.body(field::POLICY, policy.as_slice());
+                });
+            }
+        });
+    }
+}
+
 /// Rules that are enforced and rules that are only watched.
 #[derive(Default)]
 pub(super) struct Rules {
-    pub(super) enforced: Option<Rbac>,
-    pub(super) watched: Option<Rbac>,
+    pub(super) enforced: Option<RuleSet>,
+    pub(super) watched: Option<RuleSet>,
 }
 
 /// Writes policies as rules of one guarded place.
@@ -64,21 +110,24 @@ pub(super) struct Writer<'a> {
 impl Writer<'_> {
     /// The policies of one action. Names of rules begin with `prefix`.
     pub(super) fn rules(&self, action: Action, policies: &[Policy], prefix: &str) -> Rules {
-        let empty = || Rbac { action: action as i32, ..Default::default() };
         let mut rules = Rules::default();
         for policy in policies {
             let list = if policy.dry_run { &mut rules.watched } else { &mut rules.enforced };
             // A list without rules is not the same as no list: nothing is allowed by it.
-            let list = list.get_or_insert_with(empty);
+            let list = list.get_or_insert_with(|| RuleSet::new(action));
             list.policies.extend(self.policy(action, policy, prefix));
         }
         rules
     }
 
-    fn policy(&self, action: Action, policy: &Policy, prefix: &str) -> Vec<(String, Generated)> {
+    fn policy(&self, action: Action, policy: &Policy, prefix: &str) -> Vec<(String, Pieces)> {
         let origin = &policy.origin;
-        let name =
-            |at: usize| format!("{prefix}ns[{}]-policy[{}]-rule[{at}]", origin.namespace(), origin.name());
+        let (namespace, policy_name) = (origin.namespace(), origin.name());
+        let name = |at: usize| {
+            let mut digits = itoa::Buffer::new();
+            let at = digits.format(at);
+            [prefix, "ns[", namespace, "]-policy[", policy_name, "]-rule[", at, "]"].concat()
+        };
         if policy.rules().is_empty() {
             return vec![(name(0), matching_nothing())];
         }
@@ -94,36 +143,27 @@ impl Writer<'_> {
     }
 }
 
-fn matching_nothing() -> Generated {
-    let anything = Permission { rule: Some(Rule::Any(true)) };
-    let anybody = Principal { identifier: Some(Identifier::Any(true)) };
-    Generated { permissions: vec![anything.not()], principals: vec![anybody.not()], ..Default::default() }
+fn matching_nothing() -> Pieces {
+    rule::matching(&[Term::any().not()], &[Term::any().not()])
 }
 
 /// The filter that runs rules; `statistics` names the counters of those that are only watched.
-pub(super) fn filter(layer: Layer, rules: Rules, statistics: &str) -> Built {
-    let shadow_rules_stat_prefix = statistics.to_owned();
-    match layer {
-        Layer::Http | Layer::TunnelledTcp => built(
-            HTTP,
-            &HttpRbac {
-                rules: rules.enforced,
-                shadow_rules: rules.watched,
-                shadow_rules_stat_prefix,
-                ..Default::default()
-            },
-        ),
-        Layer::Tcp => built(
-            NETWORK,
-            &NetworkRbac {
-                rules: rules.enforced,
-                shadow_rules: rules.watched,
-                shadow_rules_stat_prefix,
-                stat_prefix: TCP_STATISTICS.into(),
-                ..Default::default()
-            },
-        ),
-    }
+pub(super) fn filter(layer: Layer, rules: &Rules, statistics: &str) -> Built {
+    let mut config = Pieces::default();
+    rules.enforced.iter().for_each(|rules| rules.write(field::RULES, &mut config));
+    rules.watched.iter().for_each(|rules| rules.write(field::SHADOW_RULES, &mut config));
+    let (name, type_url) = match layer {
+        Layer::Http | Layer::TunnelledTcp => {
+            config.text(field::HTTP_SHADOW_STAT_PREFIX, statistics);
+            (HTTP, HttpRbac::type_url())
+        }
+        Layer::Tcp => {
+            config.text(field::NETWORK_STAT_PREFIX, TCP_STATISTICS);
+            config.text(field::NETWORK_SHADOW_STAT_PREFIX, statistics);
+            (NETWORK, NetworkRbac::type_url())
+        }
+    };
+    Built { name, config: Any { type_url, value: config.into_vec().into() } }
 }
 
 /// A filter under its well-known name.

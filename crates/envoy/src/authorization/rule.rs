@@ -3,12 +3,20 @@
 use std::borrow::Cow;
 
 use canopus_mesh::trust_domain::TrustDomains;
-use canopus_proto::envoy::config::rbac::v3::Policy;
+use canopus_proto::envoy::config::rbac::v3::{Permission, Principal};
 use canopus_proto::istio::security::v1beta1::{Operation, Rule, Source};
 
 use super::permission::Permitted;
 use super::principal::Caller;
+use super::term::Term;
 use super::{Layer, Peer};
+use crate::pieces::Pieces;
+
+/// The fields of a policy.
+mod field {
+    pub(super) const PERMISSIONS: u32 = 1;
+    pub(super) const PRINCIPALS: u32 = 2;
+}
 
 /// Why a value cannot be matched where the rule is to be enforced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -57,33 +65,21 @@ pub struct Site<'a> {
     pub domains: &'a TrustDomains,
 }
 
-/// A permission or principal of Envoy, as an expression.
-pub trait Term: Sized {
-    /// Matches everything.
-    fn any() -> Self;
-    /// Matches what all of the terms match.
-    fn all_of(terms: Vec<Self>) -> Self;
-    /// Matches what one of the terms matches.
-    fn one_of(terms: Vec<Self>) -> Self;
-    /// Matches what the term does not.
-    fn not(self) -> Self;
-}
-
 /// What a policy can ask about.
 pub trait Attribute {
-    /// What it becomes.
-    type Term: Term;
+    /// What terms about it are.
+    type Message;
 
     /// The values as terms.
-    fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Self::Term>;
+    fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Self::Message>;
 }
 
 /// What becomes of the values of a clause.
-pub enum Terms<T> {
+pub enum Terms<M> {
     /// A term for each value.
-    Each(Vec<Result<T, Unsupported>>),
+    Each(Vec<Result<Term<M>, Unsupported>>),
     /// One term for all of them.
-    Together(Result<T, Unsupported>),
+    Together(Result<Term<M>, Unsupported>),
 }
 
 /// An attribute with the values of which it must have one, and those of which it must have none.
@@ -104,14 +100,14 @@ impl<'a, A> Clause<'a, A> {
 }
 
 impl<A: Attribute> Clause<'_, A> {
-    fn terms(&self, site: &Site<'_>) -> Result<impl Iterator<Item = A::Term>, Unsupported> {
+    fn terms(&self, site: &Site<'_>) -> Result<impl Iterator<Item = Term<A::Message>>, Unsupported> {
         let wanted = self.one_of(&self.values, site)?;
-        let unwanted = self.one_of(&self.not_values, site)?.map(Term::not);
+        let unwanted = self.one_of(&self.not_values, site)?.map(|term| term.not());
         Ok(wanted.into_iter().chain(unwanted))
     }
 
     /// A term for the case that one of the values is there; `None` if there are none that can be matched.
-    fn one_of(&self, values: &[String], site: &Site<'_>) -> Result<Option<A::Term>, Unsupported> {
+    fn one_of(&self, values: &[String], site: &Site<'_>) -> Result<Option<Term<A::Message>>, Unsupported> {
         if values.is_empty() {
             return Ok(None);
         }
@@ -121,30 +117,30 @@ impl<A: Attribute> Clause<'_, A> {
             Terms::Together(Err(_)) => Ok(None),
             Terms::Each(terms) if site.allows => {
                 let terms = terms.into_iter().collect::<Result<Vec<_>, _>>()?;
-                Ok(Some(A::Term::one_of(terms)))
+                Ok(Some(Term::one_of(&terms)))
             }
             Terms::Each(terms) => {
                 let terms: Vec<_> = terms.into_iter().flatten().collect();
-                Ok((!terms.is_empty()).then(|| A::Term::one_of(terms)))
+                Ok((!terms.is_empty()).then(|| Term::one_of(&terms)))
             }
         }
     }
 }
 
 /// A term for the case that all clauses hold.
-fn all_of<A: Attribute>(clauses: &[Clause<'_, A>], site: &Site<'_>) -> Result<A::Term, Unsupported> {
+fn all_of<A: Attribute>(clauses: &[Clause<'_, A>], site: &Site<'_>) -> Result<Term<A::Message>, Unsupported> {
     let mut terms = Vec::with_capacity(clauses.len());
     for clause in clauses {
         terms.extend(clause.terms(site)?);
     }
     if terms.is_empty() {
-        terms.push(A::Term::any());
+        terms.push(Term::any());
     }
-    Ok(A::Term::all_of(terms))
+    Ok(Term::all_of(&terms))
 }
 
-/// The rule as a policy of Envoy's RBAC filter; `None` if it cannot be enforced here at all.
-pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Policy> {
+/// The rule as a policy of Envoy's RBAC filter, encoded; `None` if it cannot be enforced here at all.
+pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Pieces> {
     let mut callers = Vec::new();
     let mut operations = Vec::new();
     for condition in &rule.when {
@@ -156,7 +152,7 @@ pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Policy> {
         }
     }
     let sources = rule.from.iter().map(|from| from.source.as_ref());
-    let principals: Result<_, _> = or_none(sources)
+    let principals: Result<Vec<_>, _> = or_none(sources)
         .map(|source| {
             let mut clauses: Vec<_> = source.into_iter().flat_map(of_source).collect();
             clauses.extend(callers.iter().cloned());
@@ -165,14 +161,22 @@ pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Policy> {
         })
         .collect();
     let targets = rule.to.iter().map(|to| to.operation.as_ref());
-    let permissions: Result<_, _> = or_none(targets)
+    let permissions: Result<Vec<_>, _> = or_none(targets)
         .map(|operation| {
             let mut clauses: Vec<_> = operation.into_iter().flat_map(of_operation).collect();
             clauses.extend(operations.iter().cloned());
             all_of(&clauses, site)
         })
         .collect();
-    Some(Policy { permissions: permissions.ok()?, principals: principals.ok()?, ..Default::default() })
+    Some(matching(&permissions.ok()?, &principals.ok()?))
+}
+
+/// The policy that matches one of these operations by one of these callers.
+pub(super) fn matching(permissions: &[Term<Permission>], principals: &[Term<Principal>]) -> Pieces {
+    let mut policy = Pieces::default();
+    permissions.iter().for_each(|term| policy.body(field::PERMISSIONS, term.as_slice()));
+    principals.iter().for_each(|term| policy.body(field::PRINCIPALS, term.as_slice()));
+    policy
 }
 
 /// The items, or if there are none a single `None`: a list that is left out stands for everything.

@@ -11,7 +11,7 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
     EnvoyExternalAuthorizationHttpProvider, Provider,
 };
 
-use super::rule::Term;
+use super::term::Term;
 use super::*;
 
 /// The spec of a policy in namespace `ns`, with the dry-run annotation or without.
@@ -63,7 +63,7 @@ fn rule_that_allows_is_void_when_a_value_cannot_be_matched() {
 #[test]
 fn rule_that_denies_matches_more_when_a_value_cannot_be_matched() {
     let rules = rules(&policy("a", false, &format!("{BAD_RANGE}DENY}}")));
-    let everybody = Principal::all_of(vec![Principal::any()]);
+    let everybody = Term::<Principal>::all_of(&[Term::any()]).to_message();
     assert_eq!(rules.policies["ns[ns]-policy[a]-rule[0]"].principals, [everybody]);
 }
 
@@ -78,8 +78,8 @@ fn rule_with_an_unknown_condition_is_left_out_alone() {
 fn policy_without_rules_matches_nothing() {
     let rules = rules(&policy("a", false, "{}"));
     let Policy { permissions, principals, .. } = rules.policies["ns[ns]-policy[a]-rule[0]"].clone();
-    assert_eq!(principals, [Principal::any().not()]);
-    assert_eq!(permissions, [canopus_proto::envoy::config::rbac::v3::Permission::any().not()]);
+    assert_eq!(principals, [Term::any().not().to_message()]);
+    assert_eq!(permissions, [Term::any().not().to_message()]);
 }
 
 #[test]

@@ -35,13 +35,18 @@ pub(super) fn check(test: &str) -> Option<Check> {
 }
 
 /// The only term that an attribute with one value becomes.
-fn term<A: Attribute>(attribute: &A, value: &str, layer: Layer) -> Result<A::Term, Unsupported> {
+fn term<A: Attribute<Message: Message + Default>>(
+    attribute: &A,
+    value: &str,
+    layer: Layer,
+) -> Result<A::Message, Unsupported> {
     let domains = TrustDomains::none();
     let site = Site { layer, peer: Peer::FilterState, namespace: "", allows: true, domains: &domains };
-    match attribute.terms(&[value.to_owned()], &site) {
+    let term = match attribute.terms(&[value.to_owned()], &site) {
         Terms::Together(term) => term,
         Terms::Each(mut terms) => terms.remove(0),
-    }
+    };
+    term.map(|term| term.to_message())
 }
 
 fn request_principal(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
