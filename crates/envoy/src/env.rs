@@ -23,12 +23,11 @@ pub(crate) struct Env<'a> {
     pub(crate) view: &'a View,
     /// The settings of mesh and process.
     pub(crate) settings: Arc<MeshSettings>,
-    /// The configuration the proxy runs with.
-    pub(crate) proxy_config: Arc<ProxyConfig>,
     /// The service whose traffic is handled, where policies and telemetry may name it: only waypoints stand in front of
     /// others.
     pub(crate) service: Option<&'a Service>,
     /// What was asked for already.
+    proxy_config: OnceCell<Arc<ProxyConfig>>,
     extensions: OnceCell<Arc<OfPhases>>,
     telemetry: OnceCell<Arc<Applicable>>,
 }
@@ -45,8 +44,8 @@ impl<'a> Env<'a> {
             ctx,
             view,
             settings: settings(ctx),
-            proxy_config: proxy::proxy_config(ctx, view),
             service,
+            proxy_config: OnceCell::new(),
             extensions: OnceCell::new(),
             telemetry: OnceCell::new(),
         }
@@ -59,11 +58,16 @@ impl<'a> Env<'a> {
             ctx: self.ctx,
             view: self.view,
             settings: self.settings.clone(),
-            proxy_config: self.proxy_config.clone(),
             service: singled_out.then_some(service),
+            proxy_config: self.proxy_config.clone(),
             extensions: OnceCell::new(),
             telemetry: OnceCell::new(),
         }
+    }
+
+    /// The configuration the proxy runs with.
+    pub(crate) fn proxy_config(&self) -> &ProxyConfig {
+        self.proxy_config.get_or_init(|| proxy::proxy_config(self.ctx, self.view))
     }
 
     /// The extensions that users bring along, by phase.

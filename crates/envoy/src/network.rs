@@ -27,6 +27,11 @@ mod field {
 pub(crate) struct Filters(Pieces);
 
 impl Filters {
+    /// None yet, with room for so many bytes.
+    pub(crate) fn with_capacity(bytes: usize) -> Self {
+        Self(Pieces::with_capacity(bytes))
+    }
+
     /// Adds a filter under its well-known name.
     pub(crate) fn add<M: Message + Name>(&mut self, name: &str, config: &M) {
         self.write(name, &M::type_url(), &|fields| fields.fields(config));

@@ -129,7 +129,7 @@ impl Draft {
         if self.transport == Transport::Quic {
             return Vec::new();
         }
-        let topology = env.proxy_config.gateway_topology.as_ref();
+        let topology = env.proxy_config().gateway_topology.as_ref();
         let proxied = topology.is_some_and(|topology| topology.proxy_protocol.is_some());
         let inspects = self
             .chains

@@ -154,7 +154,7 @@ fn particular(wanted: &Particulars) -> Box<HttpConnectionManager> {
 }
 
 fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {
-    let headers = env.proxy_config.proxy_headers.as_ref();
+    let headers = env.proxy_config().proxy_headers.as_ref();
     let wanted = headers.and_then(|headers| headers.preserve_http1_header_case);
     if !wanted.is_some_and(|wanted| wanted.value) {
         return;

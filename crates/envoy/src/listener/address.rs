@@ -8,6 +8,15 @@ use canopus_proto::envoy::config::core::v3::{
 use canopus_proto::envoy::config::listener::v3::AdditionalAddress;
 use canopus_proto::istio::mesh::v1alpha1::network::{NetworkEndpoints, network_endpoints::Ne};
 
+use crate::pieces::Pieces;
+
+/// The fields of an address, and of that of an IP and port.
+mod field {
+    pub(super) const SOCKET_ADDRESS: u32 = 1;
+    pub(super) const ADDRESS: u32 = 2;
+    pub(super) const PORT_VALUE: u32 = 3;
+}
+
 /// What the path of a socket begins with where an address could stand as well.
 pub(crate) const UNIX_PREFIX: &str = "unix://";
 
@@ -37,6 +46,19 @@ pub(crate) fn bind(address: &str, port: u32) -> Address {
     }
     let path = address.strip_prefix(UNIX_PREFIX).unwrap_or(address).to_owned();
     Address { address: Some(address::Address::Pipe(Pipe { path, ..Default::default() })) }
+}
+
+/// Adds [`bind`] to a message that has an address.
+pub(crate) fn write(message: &mut Pieces, field: u32, address: &str, port: u32) {
+    if port == 0 {
+        return message.message(field, &bind(address, port));
+    }
+    message.nested(field, |choice| {
+        choice.nested(field::SOCKET_ADDRESS, |socket| {
+            socket.text(field::ADDRESS, address);
+            socket.value(field::PORT_VALUE, port);
+        });
+    });
 }
 
 /// An IP and port.
@@ -75,5 +97,22 @@ pub(crate) fn network_prefix(endpoints: &NetworkEndpoints) -> Option<IpNet> {
     match endpoints.ne.as_ref()? {
         Ne::FromCidr(range) => parse_prefix_or_ip(range).ok(),
         Ne::FromRegistry(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::Message;
+
+    use super::*;
+
+    #[test]
+    fn address_is_written_as_the_message_it_stands_for() {
+        for (address, port) in [("10.0.0.1", 80), ("::", 15_006), ("unix:///run/socket", 0)] {
+            let mut written = Pieces::default();
+            write(&mut written, 1, address, port);
+            let additional = AdditionalAddress { address: Some(bind(address, port)), ..Default::default() };
+            assert_eq!(written.as_slice(), additional.encode_to_vec());
+        }
     }
 }

@@ -116,22 +116,16 @@ impl FilterChain<'_> {
     }
 }
 
-/// A listener in the making.
-pub(crate) struct Draft {
-    /// All of it but its chains.
-    pub(crate) listener: Box<Listener>,
-    /// The chains, encoded.
+/// The chains of a listener, encoded as they are added.
+#[derive(Default)]
+pub(crate) struct FilterChains {
+    /// Those that are tried first, as fields of the listener.
     chains: Pieces,
     /// The fields of the chain that takes what no other does.
     default: Option<Pieces>,
 }
 
-impl Draft {
-    /// A listener without chains.
-    pub(crate) fn new(listener: Listener) -> Self {
-        Self { listener: Box::new(listener), chains: Pieces::default(), default: None }
-    }
-
+impl FilterChains {
     /// Adds a chain.
     pub(crate) fn add(&mut self, chain: &FilterChain<'_>, filters: &Filters) {
         let size = chain.usual_size(filters);
@@ -146,34 +140,66 @@ impl Draft {
         self.default = Some(fields);
     }
 
-    /// Whether it has chains, and none that takes what these do not.
-    pub(crate) fn leaves_gaps(&self) -> bool {
+    /// Whether there are chains, and none that takes what these do not.
+    pub(crate) fn leave_gaps(&self) -> bool {
         self.chains.len() > 0 && self.default.is_none()
     }
 
-    /// Whether it has no chains at all.
+    /// Whether there are none at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.chains.len() == 0 && self.default.is_none()
+    }
+
+    /// A listener that has them: `address` adds its address, `rest` all fields but that, its name and its chains.
+    pub(crate) fn in_listener(
+        &self,
+        name: &str,
+        address: impl FnOnce(&mut Pieces, u32),
+        rest: impl FnOnce(&mut Pieces),
+    ) -> Resource {
+        let default = self.default.as_ref().map_or(&[][..], Pieces::as_slice);
+        let mut all = Pieces::with_capacity(self.chains.len() + default.len() + USUAL_REST);
+        all.text(field::NAME, name);
+        address(&mut all, field::ADDRESS);
+        all.append(self.chains.as_slice());
+        if self.default.is_some() && self.chains.len() == 0 {
+            all.body(field::FILTER_CHAINS, default);
+        }
+        rest(&mut all);
+        if self.default.is_some() && self.chains.len() > 0 {
+            all.body(field::DEFAULT_FILTER_CHAIN, default);
+        }
+        Resource::new(name, all.into_vec())
+    }
+}
+
+/// A listener in the making.
+pub(crate) struct Draft {
+    /// All of it but its chains.
+    pub(crate) listener: Box<Listener>,
+    /// Its chains.
+    pub(crate) chains: FilterChains,
+}
+
+impl Draft {
+    /// A listener without chains.
+    pub(crate) fn new(listener: Listener) -> Self {
+        Self { listener: Box::new(listener), chains: FilterChains::default() }
+    }
+
+    /// Adds a chain.
+    pub(crate) fn add(&mut self, chain: &FilterChain<'_>, filters: &Filters) {
+        self.chains.add(chain, filters);
     }
 
     /// The listener.
     pub(crate) fn encode(mut self) -> Resource {
         let name = std::mem::take(&mut self.listener.name);
-        let default = self.default.as_ref().map_or(&[][..], Pieces::as_slice);
-        let mut all = Pieces::with_capacity(self.chains.len() + default.len() + USUAL_REST);
-        all.text(field::NAME, &name);
-        if let Some(address) = self.listener.address.take() {
-            all.message(field::ADDRESS, &address);
-        }
-        all.append(self.chains.as_slice());
-        if self.default.is_some() && self.chains.len() == 0 {
-            all.body(field::FILTER_CHAINS, default);
-        }
-        all.fields(&*self.listener);
-        if self.default.is_some() && self.chains.len() > 0 {
-            all.body(field::DEFAULT_FILTER_CHAIN, default);
-        }
-        Resource::new(name.as_str(), all.into_vec())
+        let address = self.listener.address.take();
+        let write_address = |all: &mut Pieces, field: u32| {
+            address.iter().for_each(|address| all.message(field, address));
+        };
+        self.chains.in_listener(&name, write_address, |all| all.fields(&*self.listener))
     }
 }
 
@@ -252,15 +278,15 @@ mod tests {
     fn default_chain_is_the_only_one_unless_there_are_others() {
         let takes_all = FilterChain { name: "all", ..Default::default() };
         let mut alone = Draft::new(listener());
-        assert!(alone.is_empty() && !alone.leaves_gaps());
-        alone.set_default(&takes_all, &Filters::default());
+        assert!(alone.chains.is_empty() && !alone.chains.leave_gaps());
+        alone.chains.set_default(&takes_all, &Filters::default());
         let alone = decoded(alone);
         assert_eq!((alone.filter_chains.len(), alone.default_filter_chain), (1, None));
 
         let mut last = Draft::new(listener());
         last.add(&chain(), &filters());
-        assert!(last.leaves_gaps());
-        last.set_default(&takes_all, &Filters::default());
+        assert!(last.chains.leave_gaps());
+        last.chains.set_default(&takes_all, &Filters::default());
         let last = decoded(last);
         let names = last.filter_chains.iter().chain(&last.default_filter_chain).map(|chain| &chain.name);
         assert_eq!(names.collect::<Vec<_>>(), ["chain", "all"]);

@@ -12,7 +12,7 @@ use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_proto::resource::Resource;
 
-use self::plan::{ListenerKey, Plan};
+use self::plan::Plan;
 use crate::env::Env;
 use crate::names;
 
@@ -33,8 +33,8 @@ impl Query for OutboundListeners {
 
     fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
         let plan = ctx.get::<Plans>(audience);
-        let keys: Vec<_> = plan.listeners.keys().map(|key| (audience.clone(), key.clone())).collect();
-        ctx.get_all::<Built>(&keys).iter().filter_map(|built| built.as_ref().clone()).collect()
+        let keys: Vec<_> = plan.listeners.iter().map(|entry| (audience.0.clone(), entry.clone())).collect();
+        ctx.get_all::<Built>(&keys).iter().map(|built| built.as_ref().clone()).collect()
     }
 }
 
@@ -57,31 +57,16 @@ pub(super) fn crowded(ctx: &Ctx<'_>, audience: &Audience) -> Vec<String> {
     plan.crowded.iter().map(|(address, port)| names::listener(address, *port)).collect()
 }
 
-/// One listener of a plan: what a change of others does not touch.
-struct Planned;
-
-impl Query for Planned {
-    const NAME: &'static str = "outbound_listener_plan";
-    type Key = (Audience, ListenerKey);
-    type Value = Option<Arc<Entry>>;
-
-    fn run(ctx: &Ctx<'_>, (audience, key): &Self::Key) -> Self::Value {
-        ctx.get::<Plans>(audience).listeners.get(key).cloned()
-    }
-}
-
-/// One listener of a plan, built.
+/// One listener of a plan, built. It is known by all that is planned for it, so a change of others does not touch it.
 pub(super) struct Built;
 
 impl Query for Built {
     const NAME: &'static str = "outbound_listener";
-    type Key = (Audience, ListenerKey);
-    type Value = Option<Resource>;
+    type Key = (View, Arc<Entry>);
+    type Value = Resource;
 
-    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
-        let entry = ctx.get::<Planned>(key);
-        let env = Env::new(ctx, &key.0.0);
-        entry.as_ref().as_ref().map(|entry| build(&env, entry))
+    fn run(ctx: &Ctx<'_>, (view, entry): &Self::Key) -> Self::Value {
+        build(&Env::new(ctx, view), entry)
     }
 }
 

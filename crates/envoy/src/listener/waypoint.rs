@@ -91,7 +91,7 @@ fn main(env: &Env<'_>) -> Resource {
     filters.push(ports::http_inspector(&spoken));
     filters.extend(ports::tls_inspector(services.iter().flat_map(|service| &service.ports)));
     let mut draft = main.draft;
-    if draft.is_empty() {
+    if draft.chains.is_empty() {
         let mut filters = Filters::default();
         tcp::black_hole(&mut filters);
         draft.add(&FilterChain { name: "virtualInbound-blackhole", ..Default::default() }, &filters);

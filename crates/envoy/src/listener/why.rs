@@ -14,8 +14,7 @@ pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
     let narrow = all.iter().find_map(|read| {
         let outbound = read.subject.query::<Built>().and_then(|key| {
             let made = world.get::<Built>(key).ok()?;
-            let found = made.as_ref().as_ref().is_some_and(|resource| *resource.name == *name);
-            found.then(|| world.reads_of::<Built>(key))
+            (*made.name == *name).then(|| world.reads_of::<Built>(key))
         });
         outbound.or_else(|| inbound(world, read.subject.query::<InboundListeners>()?, name))
     });

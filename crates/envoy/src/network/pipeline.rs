@@ -1,11 +1,12 @@
 //! The chain of network filters, in Istio's order.
 
+use bytes::Bytes;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 
-use super::Filters;
+use super::{Filters, tcp};
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
@@ -26,22 +27,31 @@ pub(crate) struct Before<'a> {
     pub(crate) tunnelled: bool,
 }
 
-/// What a connection passes that is not HTTP, before what handles its protocol.
-pub(crate) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> Filters {
-    let extensible = !env.extensions().is_empty();
-    let place = Place {
+/// What a connection passes that is not HTTP, before what handles its protocol; and what that logs.
+pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters, Bytes) {
+    let mut place = Place {
         view: env.view.clone(),
         service: env.service.map(Service::key),
         class,
         exchanges_metadata: before.exchanges_metadata,
-        port: if extensible { before.port } else { 0 },
+        port: 0,
         policy_service: before.policy_service.map(Service::key),
         tunnelled: before.tunnelled,
     };
-    let mut filters = Filters::clone(&env.ctx.get::<Preceding>(&place));
+    let mut preceding = env.ctx.get::<Preceding>(&place);
+    if preceding.by_port && before.port != 0 {
+        place.port = before.port;
+        preceding = env.ctx.get::<Preceding>(&place);
+    }
+    let mut filters =
+        Filters::with_capacity(preceding.filters.as_slice().len() + preceding.logs.len() + USUAL);
+    filters.append(&preceding.filters);
     before.resolver.iter().for_each(|resolver| filters.append(resolver));
-    filters
+    (filters, preceding.logs.clone())
 }
+
+/// Room for a filter that handles a protocol, without what it logs.
+const USUAL: usize = 256;
 
 /// What decides the filters before those that handle the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,13 +60,13 @@ struct Place {
     service: Option<ServiceKey>,
     class: Class,
     exchanges_metadata: bool,
-    /// The port that extensions know the connections by; 0 where there are none.
+    /// The port that extensions know the connections by; 0 where it makes no difference.
     port: u32,
     policy_service: Option<ServiceKey>,
     tunnelled: bool,
 }
 
-/// The filters before those that handle the protocol.
+/// The filters before those that handle the protocol, and what these log.
 ///
 /// What policies add stands between the exchange of metadata, whose result they may look at, and metrics, in this order:
 /// CUSTOM authorization, extensions of the phases AUTHN and AUTHZ, authorization, extensions of STATS and of no phase.
@@ -65,9 +75,9 @@ struct Preceding;
 impl Query for Preceding {
     const NAME: &'static str = "preceding_network_filters";
     type Key = Place;
-    type Value = Filters;
+    type Value = Preceded;
 
-    fn run(ctx: &Ctx<'_>, place: &Place) -> Filters {
+    fn run(ctx: &Ctx<'_>, place: &Place) -> Preceded {
         let named = |key: &Option<ServiceKey>| key.as_ref().and_then(|key| service::service(ctx, key));
         let (service, policy_service) = (named(&place.service), named(&place.policy_service));
         let env = &Env::with_service(ctx, &place.view, service.as_deref());
@@ -86,6 +96,16 @@ impl Query for Preceding {
         guard(&mut filters, Stage::Own);
         extensions.on_connections(&mut filters, &[Phase::Stats, Phase::Unspecified]);
         metrics::on_connections(&mut filters, env, class);
-        filters
+        let by_port = !env.extensions().is_empty();
+        Preceded { filters, logs: tcp::logs(env, class), by_port }
     }
+}
+
+/// What [`Preceding`] gives.
+#[derive(PartialEq)]
+struct Preceded {
+    filters: Filters,
+    logs: Bytes,
+    /// Whether the filters may be others at another port.
+    by_port: bool,
 }

@@ -24,8 +24,8 @@ use crate::env::Env;
 const REDIS_TIMEOUT_SECONDS: i64 = 5;
 
 /// Adds the filters that handle a protocol: `proxy` alone, after a filter that counts, or a filter that proxies by itself.
-pub(super) fn add(filters: &mut Filters, env: &Env<'_>, protocol: Protocol, proxy: &Proxy, cluster: &str) {
-    let stat_prefix = || proxy.config.stat_prefix.clone();
+pub(super) fn add(filters: &mut Filters, env: &Env<'_>, protocol: Protocol, proxy: &Proxy<'_>) {
+    let stat_prefix = || proxy.stat_prefix.to_owned();
     match protocol {
         Protocol::Mongo if env.flag(PILOT_ENABLE_MONGO_FILTER) => {
             let mongo = MongoProxy { stat_prefix: stat_prefix(), ..Default::default() };
@@ -39,7 +39,7 @@ pub(super) fn add(filters: &mut Filters, env: &Env<'_>, protocol: Protocol, prox
             filters.add("envoy.filters.network.mysql_proxy", &mysql);
         }
         Protocol::Redis if env.flag(PILOT_ENABLE_REDIS_FILTER) => {
-            filters.add("envoy.filters.network.redis_proxy", &redis(stat_prefix(), cluster));
+            filters.add("envoy.filters.network.redis_proxy", &redis(stat_prefix(), proxy.cluster()));
             return;
         }
         _ => {}

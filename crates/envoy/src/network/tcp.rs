@@ -1,6 +1,6 @@
 //! Where TCP connections go.
 
-use std::sync::Arc;
+use std::borrow::Cow;
 
 use bytes::Bytes;
 use canopus_api::node::NodeKind;
@@ -37,15 +37,24 @@ use crate::{dns_cache, durations};
 
 const NAME: &str = "envoy.filters.network.tcp_proxy";
 
+/// The fields of the filter that are written in place.
+mod field {
+    pub(super) const STAT_PREFIX: u32 = 1;
+    pub(super) const CLUSTER: u32 = 2;
+    pub(super) const WEIGHTED_CLUSTERS: u32 = 10;
+}
+
 /// Adds the filter that ends connections at once.
 pub(crate) fn black_hole(filters: &mut Filters) {
-    filters.add(NAME, &to_cluster(names::BLACK_HOLE, names::BLACK_HOLE));
+    let to = To::Cluster(names::BLACK_HOLE);
+    Proxy { stat_prefix: names::BLACK_HOLE, to, settings: None, logs: Bytes::new() }.add_to(filters);
 }
 
 /// Adds the filter that sends connections to a cluster, which also names their statistics.
 pub(crate) fn to(filters: &mut Filters, env: &Env<'_>, class: Class, cluster: &str) {
-    let config = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, cluster) };
-    Proxy::new(env, class, config).add_to(filters);
+    let settings = with_rule(env, None, "");
+    let proxy = Proxy { stat_prefix: cluster, to: To::Cluster(cluster), settings, logs: logs(env, class) };
+    proxy.add_to(filters);
 }
 
 /// Adds the filter that sends connections through a tunnel to a cluster; failures to open it are logged.
@@ -79,26 +88,57 @@ fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
 }
 
 /// A filter that sends connections on, and logs them.
-pub(super) struct Proxy {
-    pub(super) config: TcpProxy,
-    logs: Arc<Bytes>,
+pub(super) struct Proxy<'a> {
+    /// What the names of its statistics begin with.
+    pub(super) stat_prefix: &'a str,
+    /// Where connections go.
+    to: To<'a>,
+    /// What else is said about them, which mostly is nothing.
+    settings: Option<Box<TcpProxy>>,
+    /// What is logged, encoded.
+    logs: Bytes,
 }
 
-impl Proxy {
-    fn new(env: &Env<'_>, class: Class, config: TcpProxy) -> Self {
-        let logs = env.ctx.get::<Logs>(&(env.view.clone(), env.service.map(Service::key), class));
-        Self { config, logs }
+/// Where connections go.
+enum To<'a> {
+    /// To one cluster.
+    Cluster(&'a str),
+    /// To one of these, by their weights.
+    Weighted(Vec<ClusterWeight>),
+}
+
+impl Proxy<'_> {
+    /// The cluster that connections go to, or the first of them.
+    pub(super) fn cluster(&self) -> &str {
+        match &self.to {
+            To::Cluster(cluster) => cluster,
+            To::Weighted(clusters) => clusters.first().map_or("", |cluster| &cluster.name),
+        }
     }
 
     pub(super) fn add_to(&self, filters: &mut Filters) {
-        filters.write(NAME, &TcpProxy::type_url(), &|fields| {
-            fields.fields(&self.config);
+        let size = self.stat_prefix.len() + self.cluster().len() + self.logs.len();
+        filters.write_of(size, NAME, &TcpProxy::type_url(), &|fields| {
+            fields.text(field::STAT_PREFIX, self.stat_prefix);
+            match &self.to {
+                To::Cluster(cluster) => fields.body(field::CLUSTER, cluster.as_bytes()),
+                To::Weighted(clusters) => {
+                    let clusters = WeightedCluster { clusters: clusters.clone() };
+                    fields.message(field::WEIGHTED_CLUSTERS, &clusters);
+                }
+            }
+            self.settings.iter().for_each(|settings| fields.fields(&**settings));
             fields.append(&self.logs);
         });
     }
 }
 
-/// What TCP proxies log, as fields of their configuration.
+/// What TCP proxies of a class log, as fields of their configuration.
+pub(super) fn logs(env: &Env<'_>, class: Class) -> Bytes {
+    env.ctx.get::<Logs>(&(env.view.clone(), env.service.map(Service::key), class)).as_ref().clone()
+}
+
+/// [`logs`] of all views.
 struct Logs;
 
 impl Query for Logs {
@@ -130,16 +170,18 @@ pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: 
     let cluster = names::outbound_cluster(&service.host, port, "");
     let pattern = &env.mesh().outbound_cluster_stat_name;
     let stat_prefix = match pattern.as_str() {
-        "" => cluster.clone(),
-        pattern => Placeholders {
-            host: &service.host,
-            kubernetes: stat_name::kubernetes(service),
-            subset: "",
-            port,
-            port_name: "",
-            target_port: Some(0),
-        }
-        .fill(pattern),
+        "" => Cow::Borrowed(cluster.as_str()),
+        pattern => Cow::Owned(
+            Placeholders {
+                host: &service.host,
+                kubernetes: stat_name::kubernetes(service),
+                subset: "",
+                port,
+                port_name: "",
+                target_port: Some(0),
+            }
+            .fill(pattern),
+        ),
     };
     let rule = outbound_rule(env.ctx, env.view, &service.key());
     let class = outbound_class(env);
@@ -148,8 +190,8 @@ pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: 
         before.resolver = Some(protocols::server_name_resolver(env, &service.host, listener.number));
         before.policy_service = Some(service);
     }
-    let proxy = with_rule(env, to_cluster(&cluster, &stat_prefix), rule.as_deref(), "");
-    finish(env, class, proxy, listener.protocol, &cluster, before)
+    let settings = with_rule(env, rule.as_deref(), "");
+    finish(env, class, (&stat_prefix, To::Cluster(&cluster)), settings, listener.protocol, before)
 }
 
 /// The filters of connections that a VirtualService sends on. There is at least one route.
@@ -196,8 +238,9 @@ pub(crate) fn routed_after(
             .fill(pattern),
             _ => cluster.clone(),
         };
-        let proxy = with_rule(env, to_cluster(&cluster, &stat_prefix), rule.as_deref(), &first.subset);
-        return finish(env, class, proxy, listener.protocol, &cluster, before);
+        let settings = with_rule(env, rule.as_deref(), &first.subset);
+        let to = (stat_prefix.as_str(), To::Cluster(&cluster));
+        return finish(env, class, to, settings, listener.protocol, before);
     }
     let weighted = routes.iter().filter_map(|route| {
         let to = route.destination.as_ref()?;
@@ -205,18 +248,14 @@ pub(crate) fn routed_after(
         Some(ClusterWeight { name: cluster_of(to), weight, ..Default::default() })
     });
     let clusters: Vec<_> = weighted.collect();
-    let Some(cluster) = clusters.first().map(|cluster| cluster.name.clone()) else {
+    if clusters.is_empty() {
         let mut filters = Filters::default();
         black_hole(&mut filters);
         return filters;
-    };
-    let proxy = TcpProxy {
-        stat_prefix: format!("{}.{}", origin.name(), origin.namespace()),
-        cluster_specifier: Some(ClusterSpecifier::WeightedClusters(WeightedCluster { clusters })),
-        ..Default::default()
-    };
-    let proxy = with_rule(env, proxy, rule.as_deref(), "");
-    finish(env, class, proxy, listener.protocol, &cluster, before)
+    }
+    let stat_prefix = [origin.name(), ".", origin.namespace()].concat();
+    let settings = with_rule(env, rule.as_deref(), "");
+    finish(env, class, (&stat_prefix, To::Weighted(clusters)), settings, listener.protocol, before)
 }
 
 /// The filters of connections whose server name is that of a cluster, or of a subset of it, and whose TLS ends there.
@@ -227,15 +266,20 @@ pub(crate) fn passed_on(
     subset: &str,
     port: &Port,
 ) -> Filters {
-    let mut proxy = with_rule(env, to_cluster(cluster, stat_prefix), rule, subset);
+    let mut settings = with_rule(env, rule, subset);
     // What goes through is the client's TLS, which a tunnel's server could not understand.
-    proxy.tunneling_config = None;
+    settings.iter_mut().for_each(|settings| settings.tunneling_config = None);
     let before = pipeline::Before { port: port.number, ..Default::default() };
-    finish(env, outbound_class(env), proxy, port.protocol, cluster, before)
+    let to = (stat_prefix, To::Cluster(cluster));
+    finish(env, outbound_class(env), to, settings, port.protocol, before)
 }
 
-/// What a DestinationRule says about connections through a proxy.
-fn with_rule(env: &Env<'_>, mut proxy: TcpProxy, rule: Option<&Rule>, subset: &str) -> TcpProxy {
+/// What a DestinationRule, or else the proxy itself, says about connections; `None` if nothing.
+fn with_rule(env: &Env<'_>, rule: Option<&Rule>, subset: &str) -> Option<Box<TcpProxy>> {
+    if rule.is_none() && env.view.metadata.idle_timeout.is_empty() {
+        return None;
+    }
+    let mut proxy = Box::<TcpProxy>::default();
     let policy = rule.and_then(|rule| rule.spec.traffic_policy.as_ref());
     let pool = policy.and_then(|policy| policy.connection_pool.as_ref());
     let tcp = pool.and_then(|pool| pool.tcp.as_ref());
@@ -255,7 +299,7 @@ fn with_rule(env: &Env<'_>, mut proxy: TcpProxy, rule: Option<&Rule>, subset: &s
             use_post: tunnel.protocol == "POST",
             ..Default::default()
         });
-    proxy
+    Some(proxy)
 }
 
 fn balancer(policy: &TrafficPolicy) -> Option<&LoadBalancerSettings> {
@@ -272,13 +316,13 @@ fn hashes_source_address(balancer: &LoadBalancerSettings) -> bool {
 fn finish(
     env: &Env<'_>,
     class: Class,
-    proxy: TcpProxy,
+    (stat_prefix, to): (&str, To<'_>),
+    settings: Option<Box<TcpProxy>>,
     protocol: Protocol,
-    cluster: &str,
     before: pipeline::Before<'_>,
 ) -> Filters {
-    let mut filters = pipeline::begin(env, class, before);
-    protocols::add(&mut filters, env, protocol, &Proxy::new(env, class, proxy), cluster);
+    let (mut filters, logs) = pipeline::begin(env, class, before);
+    protocols::add(&mut filters, env, protocol, &Proxy { stat_prefix, to, settings, logs });
     filters
 }
 
@@ -291,25 +335,20 @@ pub(crate) fn fronting(
     (cluster, stat_prefix): (&str, &str),
     port: &Port,
     settled: Option<(&Service, &str)>,
-    routes: Vec<ClusterWeight>,
+    routes: &[ClusterWeight],
     resolver: Option<Filters>,
 ) -> Filters {
-    let mut proxy = to_cluster(cluster, stat_prefix);
-    match &routes[..] {
-        [] => {}
-        [only] => proxy.cluster_specifier = Some(ClusterSpecifier::Cluster(only.name.clone())),
-        _ => {
-            let weighted = routes.into_iter().filter(|route| route.weight > 0).collect();
-            let clusters = WeightedCluster { clusters: weighted };
-            proxy.cluster_specifier = Some(ClusterSpecifier::WeightedClusters(clusters));
-        }
-    }
+    let to = match routes {
+        [] => To::Cluster(cluster),
+        [only] => To::Cluster(&only.name),
+        _ => To::Weighted(routes.iter().filter(|route| route.weight > 0).cloned().collect()),
+    };
     let rule = settled.and_then(|(service, _)| outbound_rule(env.ctx, env.view, &service.key()));
     let subset = settled.map_or("", |(_, subset)| subset);
-    let proxy = with_rule(env, proxy, rule.as_deref(), subset);
+    let settings = with_rule(env, rule.as_deref(), subset);
     let before =
         pipeline::Before { exchanges_metadata: true, port: port.number, resolver, ..Default::default() };
-    finish(env, Class::Inbound, proxy, port.protocol, cluster, before)
+    finish(env, Class::Inbound, (stat_prefix, to), settings, port.protocol, before)
 }
 
 /// The filters of connections to the workload.
@@ -320,6 +359,6 @@ pub(crate) fn inbound(
     stat_prefix: &str,
     before: pipeline::Before<'_>,
 ) -> Filters {
-    let proxy = TcpProxy { idle_timeout: idle_timeout(env), ..to_cluster(cluster, stat_prefix) };
-    finish(env, Class::Inbound, proxy, protocol, cluster, before)
+    let settings = with_rule(env, None, "");
+    finish(env, Class::Inbound, (stat_prefix, To::Cluster(cluster)), settings, protocol, before)
 }

@@ -67,7 +67,7 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
 
 /// Tracing by the tracer of the bootstrap.
 fn of_mesh(env: &Env<'_>) -> Traced {
-    let config = env.proxy_config.tracing.as_ref();
+    let config = env.proxy_config().tracing.as_ref();
     let istio_tags = config.and_then(|tracing| tracing.enable_istio_tags).is_none_or(|wanted| wanted.value);
     let tracing = env.mesh().enable_tracing.then(|| {
         let mut tracing = Pieces::with_capacity(USUAL_SIZE);
@@ -92,7 +92,7 @@ fn sampled(share: f64) -> Tracing {
 
 /// The share of requests that are traced.
 fn sampling(env: &Env<'_>) -> f64 {
-    match env.proxy_config.tracing.as_ref().map_or(0.0, |tracing| tracing.sampling) {
+    match env.proxy_config().tracing.as_ref().map_or(0.0, |tracing| tracing.sampling) {
         // Parity: more than all is taken for a mistake, and one percent for what was meant.
         written if written > 100.0 => 1.0,
         written if written != 0.0 => written,
@@ -102,7 +102,7 @@ fn sampling(env: &Env<'_>) -> f64 {
 
 /// How much of a path a span shows: as the provider says, else as the proxy's configuration does.
 fn max_path_tag_length(env: &Env<'_>, of_provider: u32) -> Option<UInt32Value> {
-    let of_proxy = env.proxy_config.tracing.as_ref().map_or(0, |tracing| tracing.max_path_tag_length);
+    let of_proxy = env.proxy_config().tracing.as_ref().map_or(0, |tracing| tracing.max_path_tag_length);
     let length = if of_provider == 0 { of_proxy } else { of_provider };
     (length != 0).then(|| length.into())
 }

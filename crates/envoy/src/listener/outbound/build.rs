@@ -1,6 +1,9 @@
 //! Outbound listeners as Envoy has them.
 
+use std::sync::LazyLock;
+
 use canopus_mesh::service::Port;
+use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
@@ -21,35 +24,19 @@ use crate::extension::Placed;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Http1, Manager, Routes, http10};
 use crate::listener::chain::{Chain, Content, Http};
-use crate::listener::draft::{Draft, FilterChain, Match};
+use crate::listener::draft::{FilterChain, FilterChains, Match};
 use crate::listener::{address, catch_all, inspect};
 use crate::names;
 use crate::network::{Filters, tcp};
+use crate::pieces::Pieces;
 
 /// Builds a planned listener.
 pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Resource {
-    let port = entry.port.number;
-    let name = names::listener(entry.binding.primary(), port);
-    let mut listener = Listener {
-        address: Some(address::bind(entry.binding.primary(), port)),
-        additional_addresses: address::additional(entry.binding.extra(), port),
-        traffic_direction: TrafficDirection::Outbound as i32,
-        continue_on_listener_filters_timeout: true,
-        listener_filters_timeout: Some(Duration::from_secs(0)),
-        ..Default::default()
-    };
-    if env.view.metadata.outbound_listener_exact_balance.0 {
-        listener.connection_balance_config = Some(exact_balance());
-    }
-    if entry.binding.to_port {
-        listener.max_connections_to_accept_per_socket_event = connections_per_event(env);
-    } else {
-        listener.bind_to_port = Some(false.into());
-    }
-    add_inspectors(env, entry, &mut listener);
-    let mut draft = Draft::new(listener);
+    let (address, port) = (entry.binding.primary(), entry.port.number);
+    let name = names::listener(address, port);
+    let mut chains = FilterChains::default();
     // Parity: of several chains for requests only the first has extensions of connections.
-    let mut extensions = Placed::network(env, Class::Outbound, port).all_on_connections();
+    let mut is_first = true;
     for chain in &entry.chains {
         let written = FilterChain {
             matched: chain.to_match(),
@@ -60,30 +47,81 @@ pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Resource {
             handshake_timeout: handshake_timeout(env),
             ..Default::default()
         };
-        let filters = filters(env, chain, &entry.port, &name, &mut extensions);
+        let filters = filters(env, chain, &entry.port, &name, &mut is_first);
         // What takes everything comes last, so that no connection is lost between chains that match a part of it each.
         match written.matched {
-            Some(_) => draft.add(&written, &filters),
-            None => draft.set_default(&written, &filters),
+            Some(_) => chains.add(&written, &filters),
+            None => chains.set_default(&written, &filters),
         }
     }
-    if draft.leaves_gaps() {
+    if chains.leave_gaps() {
         let matched = Some(Match::default());
         let rest = FilterChain { name: "PassthroughFilterChain", matched, ..Default::default() };
-        draft.set_default(&rest, &catch_all::filters(env));
+        chains.set_default(&rest, &catch_all::filters(env));
     }
-    draft.listener.name = name;
-    draft.encode()
+    let write_address = |all: &mut Pieces, field| address::write(all, field, address, port);
+    chains.in_listener(&name, write_address, |all| write_rest(env, entry, all))
 }
 
-fn add_inspectors(env: &Env<'_>, entry: &Entry, listener: &mut Listener) {
-    let needs_name = |chain: &Chain| !chain.server_names.is_empty() || resolves_names(env, chain);
-    if entry.chains.iter().any(needs_name) {
+/// Adds what an outbound listener says besides its name, its address and its chains.
+fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut Pieces) {
+    static USUAL: LazyLock<Vec<u8>> =
+        LazyLock::new(|| Listener { bind_to_port: Some(false.into()), ..every_listener() }.encode_to_vec());
+    let inspections = Inspections::of(env, entry);
+    let is_balanced = env.view.metadata.outbound_listener_exact_balance.0;
+    let is_usual = !is_balanced
+        && !entry.binding.to_port
+        && entry.binding.extra().is_empty()
+        && inspections == Inspections::default();
+    if is_usual {
+        return all.append(&USUAL);
+    }
+    let mut listener = every_listener();
+    listener.additional_addresses = address::additional(entry.binding.extra(), entry.port.number);
+    if is_balanced {
+        listener.connection_balance_config = Some(exact_balance());
+    }
+    if entry.binding.to_port {
+        listener.max_connections_to_accept_per_socket_event = connections_per_event(env);
+    } else {
+        listener.bind_to_port = Some(false.into());
+    }
+    if inspections.server_name {
         listener.listener_filters.push(inspect::tls_inspector());
     }
-    if entry.chains.iter().any(|chain| chain.sniffed.is_some()) {
+    if inspections.http {
         listener.listener_filters.push(inspect::http_inspector());
         listener.listener_filters_timeout = env.mesh().protocol_detection_timeout;
+    }
+    all.fields(&listener);
+}
+
+/// What all outbound listeners say.
+fn every_listener() -> Listener {
+    Listener {
+        traffic_direction: TrafficDirection::Outbound as i32,
+        continue_on_listener_filters_timeout: true,
+        listener_filters_timeout: Some(Duration::from_secs(0)),
+        ..Default::default()
+    }
+}
+
+/// What the chains of a listener need to know about a connection before one of them takes it.
+#[derive(Default, PartialEq)]
+struct Inspections {
+    /// The name a TLS client asks for.
+    server_name: bool,
+    /// Whether it is HTTP.
+    http: bool,
+}
+
+impl Inspections {
+    fn of(env: &Env<'_>, entry: &Entry) -> Self {
+        let needs_name = |chain: &Chain| !chain.server_names.is_empty() || resolves_names(env, chain);
+        Self {
+            server_name: entry.chains.iter().any(needs_name),
+            http: entry.chains.iter().any(|chain| chain.sniffed.is_some()),
+        }
     }
 }
 
@@ -95,12 +133,15 @@ fn resolves_names(env: &Env<'_>, chain: &Chain) -> bool {
     }
 }
 
-/// The filters of a chain; one for requests takes those of `extensions` that are left.
-fn filters(env: &Env<'_>, chain: &Chain, port: &Port, listener: &str, extensions: &mut Filters) -> Filters {
+/// The filters of a chain. `is_first` until there is one for requests.
+fn filters(env: &Env<'_>, chain: &Chain, port: &Port, listener: &str, is_first: &mut bool) -> Filters {
     match &chain.content {
         Content::Http(http) => {
             let manager = Manager { port: port.number, ..manager(env, http, listener) };
-            let mut filters = std::mem::take(extensions);
+            let mut filters = match std::mem::take(is_first) {
+                true => Placed::network(env, Class::Outbound, port.number).all_on_connections(),
+                false => Filters::default(),
+            };
             manager.add_to(&mut filters, env);
             filters
         }

@@ -4,8 +4,10 @@
 //! is not. Nothing is built here, so that a change of one service costs its own listener and this plan.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use canopus_base::FastMap;
 use canopus_base::net::parse_ip;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
@@ -29,8 +31,8 @@ pub(super) type ListenerKey = (String, u32);
 /// All outbound listeners of a view, to be built.
 #[derive(PartialEq)]
 pub(super) struct Plan {
-    /// The listeners.
-    pub(super) listeners: BTreeMap<ListenerKey, Arc<Entry>>,
+    /// The listeners, by address and port.
+    pub(super) listeners: Vec<Arc<Entry>>,
     /// Those on which a chain found no place, because an older service has one that matches the same.
     pub(super) crowded: BTreeSet<ListenerKey>,
 }
@@ -50,7 +52,21 @@ pub(crate) struct Entry {
     locked: bool,
 }
 
+impl Eq for Entry {}
+
+impl Hash for Entry {
+    /// Where it listens is enough: what else is planned there changes, but seldom is there more than one plan for a place.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.place().hash(state);
+    }
+}
+
 impl Entry {
+    /// The address and port it is named after.
+    fn place(&self) -> (&str, u32) {
+        (self.binding.primary(), self.port.number)
+    }
+
     /// A listener whose chains are known.
     pub(in crate::listener) fn new(binding: Binding, port: Port, chains: Vec<Chain>) -> Self {
         let protocol = port.protocol;
@@ -113,16 +129,15 @@ pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
         own,
         wildcards: address::wildcards(env.view),
         interception: Interception::of(env.view),
-        slots: BTreeMap::new(),
+        slots: Vec::new(),
+        places: FastMap::default(),
         crowded: BTreeSet::new(),
     };
     for listener in &scope::scope(env.ctx, env.view).listeners {
         planner.add_listener(listener);
     }
-    let by_address = planner.slots.into_iter();
-    let all =
-        by_address.flat_map(|(address, ports)| ports.into_iter().map(move |slot| (address.clone(), slot)));
-    let listeners = all.map(|(address, (port, slot))| ((address, port), Arc::new(slot.entry))).collect();
+    let mut listeners: Vec<_> = planner.slots.into_iter().map(|slot| Arc::new(slot.entry)).collect();
+    listeners.sort_unstable_by(|a, b| a.place().cmp(&b.place()));
     Plan { listeners, crowded: planner.crowded }
 }
 
@@ -145,8 +160,9 @@ struct Planner<'a> {
     own: Option<&'a str>,
     wildcards: Vec<String>,
     interception: Interception,
-    /// By address and port.
-    slots: BTreeMap<String, BTreeMap<u32, Slot>>,
+    slots: Vec<Slot>,
+    /// Positions in `slots`, by address and port.
+    places: FastMap<String, BTreeMap<u32, usize>>,
     crowded: BTreeSet<ListenerKey>,
 }
 
@@ -170,7 +186,7 @@ impl Planner<'_> {
             return;
         }
         // Who is on a port that the Sidecar lists is decided; this is for all other ports.
-        self.slots.values_mut().flat_map(BTreeMap::values_mut).for_each(|slot| slot.entry.locked = true);
+        self.slots.iter_mut().for_each(|slot| slot.entry.locked = true);
         for service in &listener.services {
             for port in &service.ports {
                 if self.has_all(&binding, port) || !self.allows(&binding, port) {
@@ -258,8 +274,8 @@ impl Planner<'_> {
         }
         let Some(meeting) = self.meet(request.binding.primary(), request.port, handling) else { return };
         let (chains, protocol) = self.chains(&request, handling, meeting);
-        let ports = self.slots.entry(request.binding.primary().to_owned()).or_default();
-        match ports.get_mut(&request.port.number) {
+        let known = self.position(request.binding.primary(), request.port.number);
+        match known.and_then(|position| self.slots.get_mut(position)) {
             Some(Slot { entry, taken }) if matches!(meeting, Meeting::MixesWith | Meeting::Joins) => {
                 if !taken.merge(&mut entry.chains, chains) {
                     self.crowded.insert((request.binding.primary().to_owned(), request.port.number));
@@ -268,18 +284,31 @@ impl Planner<'_> {
                     entry.protocol = Protocol::Unsupported;
                 }
             }
-            _ => {
+            present => {
                 let port = request.port.clone();
                 let entry = Entry { binding: request.binding, port, chains, protocol, locked: false };
-                ports.insert(request.port.number, Slot { entry, taken: Taken::default() });
+                let slot = Slot { entry, taken: Taken::default() };
+                match present {
+                    Some(present) => *present = slot,
+                    None => self.open(slot),
+                }
             }
         }
     }
 
+    fn open(&mut self, slot: Slot) {
+        let (address, port) = slot.entry.place();
+        self.places.entry(address.to_owned()).or_default().insert(port, self.slots.len());
+        self.slots.push(slot);
+    }
+
+    fn position(&self, address: &str, port: u32) -> Option<usize> {
+        self.places.get(address)?.get(&port).copied()
+    }
+
     /// How a port gets along with the listener there is at its place; `None` if it does not, or needs nothing more.
     fn meet(&self, address: &str, port: &Port, handling: Handling) -> Option<Meeting> {
-        let ports = self.slots.get(address);
-        let present = ports.and_then(|ports| ports.get(&port.number)).map(|slot| &slot.entry);
+        let present = self.position(address, port.number).map(|position| &self.slots[position].entry);
         if present.is_some_and(|present| present.locked) {
             return None;
         }

@@ -80,8 +80,8 @@ pub(super) fn tcp(filters: &mut Filters, env: &Env<'_>, service: &Service, port:
     let settled = settled.as_ref().map(|(service, subset)| (&**service, subset.as_str()));
     let of_service = env.for_service(service);
     let env = if is_east_west_gateway(env.view) { env } else { &of_service };
-    let routes = written.iter().map(weighted).collect();
-    filters.append(&tcp::fronting(env, (&cluster, &stat_prefix), port, settled, routes, resolver));
+    let routes: Vec<_> = written.iter().map(weighted).collect();
+    filters.append(&tcp::fronting(env, (&cluster, &stat_prefix), port, settled, &routes, resolver));
     cluster
 }
 
@@ -103,7 +103,7 @@ pub(super) fn direct(env: &Env<'_>) -> [(&'static str, Filters); 2] {
     let mut tcp = Filters::default();
     connect::connection_authority(&mut tcp);
     let mut http = tcp.clone();
-    tcp.append(&tcp::fronting(env, (ENCAPSULATE, &stat_prefix), &port, None, Vec::new(), None));
+    tcp.append(&tcp::fronting(env, (ENCAPSULATE, &stat_prefix), &port, None, &[], None));
     let table = routes::of_workloads(env, ENCAPSULATE);
     manager(env, &port, None, table).add_to(&mut http, env);
     [(DIRECT_TCP, tcp), (DIRECT_HTTP, http)]

@@ -74,7 +74,7 @@ pub(super) fn write(
         tags.extend_from_slice(&PEER_TAGS);
     }
     if of_telemetry.is_empty() {
-        let written = env.proxy_config.tracing.iter().flat_map(|tracing| &tracing.custom_tags);
+        let written = env.proxy_config().tracing.iter().flat_map(|tracing| &tracing.custom_tags);
         let written = written.filter_map(|(name, tag)| Some((name, tag.r#type.as_ref()?)));
         tags.extend(written.map(|(name, written)| tag(name, of_proxy(written)).into()));
     } else {
