@@ -19,6 +19,13 @@ pub(crate) const ALLOW_ANY_DYNAMIC_DNS: &str = "AllowAnyDynamicDNSCluster";
 /// The cluster that answers nothing.
 pub(crate) const BLACK_HOLE: &str = "BlackHoleCluster";
 
+/// The parts as one text.
+pub(crate) fn joined<const N: usize>(parts: [&str; N]) -> String {
+    let mut text = String::with_capacity(parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| text.push_str(part));
+    text
+}
+
 /// A host as it is written in a URL: IPv6 addresses in brackets.
 pub(crate) fn bracketed(host: &str) -> Cow<'_, str> {
     if host.contains(':') { Cow::Owned(format!("[{host}]")) } else { Cow::Borrowed(host) }
@@ -26,27 +33,27 @@ pub(crate) fn bracketed(host: &str) -> Cow<'_, str> {
 
 /// `host:port`.
 pub(crate) fn domain(host: &str, port: u32) -> String {
-    [&*bracketed(host), ":", itoa::Buffer::new().format(port)].concat()
+    joined([&*bracketed(host), ":", itoa::Buffer::new().format(port)])
 }
 
 /// `outbound|<port>|<subset>|<host>`.
 pub fn outbound_cluster(host: &str, port: u32, subset: &str) -> String {
-    ["outbound|", itoa::Buffer::new().format(port), "|", subset, "|", host].concat()
+    joined(["outbound|", itoa::Buffer::new().format(port), "|", subset, "|", host])
 }
 
 /// `<host>:<port>/*`: the name of the spans of requests to a service.
 pub fn operation(host: &str, port: u32) -> String {
-    [&*bracketed(host), ":", itoa::Buffer::new().format(port), "/*"].concat()
+    joined([&*bracketed(host), ":", itoa::Buffer::new().format(port), "/*"])
 }
 
 /// `outbound_.<port>_.<subset>_.<host>`: what an outbound cluster is called in the SNI of the mesh's TLS.
 pub(crate) fn outbound_sni(host: &str, port: u32, subset: &str) -> String {
-    ["outbound_.", itoa::Buffer::new().format(port), "_.", subset, "_.", host].concat()
+    joined(["outbound_.", itoa::Buffer::new().format(port), "_.", subset, "_.", host])
 }
 
 /// `inbound-vip|<port>|<subset>|<host>`; the subset begins with `http` or `tcp`.
 pub(crate) fn vip_cluster(host: &str, port: u32, subset: &str) -> String {
-    ["inbound-vip|", itoa::Buffer::new().format(port), "|", subset, "|", host].concat()
+    joined(["inbound-vip|", itoa::Buffer::new().format(port), "|", subset, "|", host])
 }
 
 /// A cluster's name, taken apart: `outbound|80|v1|host`, or `outbound_.80_.v1_.host` as an SNI.
@@ -81,17 +88,17 @@ impl<'a> ClusterName<'a> {
 
 /// `inbound|<port>||`, the port being that of the workload.
 pub(crate) fn inbound_cluster(port: u32) -> String {
-    ["inbound|", itoa::Buffer::new().format(port), "||"].concat()
+    joined(["inbound|", itoa::Buffer::new().format(port), "||"])
 }
 
 /// `<bind>_<port>`.
 pub(crate) fn listener(bind: &str, port: u32) -> String {
-    [bind, "_", itoa::Buffer::new().format(port)].concat()
+    joined([bind, "_", itoa::Buffer::new().format(port)])
 }
 
 /// Where tools find a networking object; `kind` is written `virtual-service`.
 pub(crate) fn config_path(kind: &str, namespace: &str, name: &str) -> String {
-    config_path_parts(kind, namespace, name).concat()
+    joined(config_path_parts(kind, namespace, name))
 }
 
 /// The parts of [`config_path`].
@@ -108,7 +115,7 @@ pub(crate) fn config_metadata(kind: &str, namespace: &str, name: &str) -> Metada
 
 /// Statistics names end with a semicolon: the bootstrap's tag extraction relies on it.
 pub(crate) fn stat_name(name: &str) -> String {
-    [name, ";"].concat()
+    joined([name, ";"])
 }
 
 /// "Ask me, on this stream, and wait for the answer."

@@ -25,6 +25,11 @@ pub(crate) fn wildcards(view: &View) -> Vec<String> {
     of_families(view, "0.0.0.0", "::")
 }
 
+/// The first of [`wildcards`].
+pub(crate) fn wildcard(view: &View) -> &'static str {
+    if view.ipv6 && !view.ipv4 { "::" } else { "0.0.0.0" }
+}
+
 /// The loopback addresses, of the families a proxy has; IPv4 first. Never empty.
 pub(crate) fn loopbacks(view: &View) -> Vec<String> {
     of_families(view, "127.0.0.1", "::1")

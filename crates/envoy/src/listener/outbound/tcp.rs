@@ -62,12 +62,12 @@ fn by_server_name(env: &Env<'_>, request: &Request<'_>, applying: &[&Arc<Virtual
 /// The names by which TLS clients ask for a service, where its address does not tell it from others.
 fn server_names(env: &Env<'_>, request: &Request<'_>) -> Vec<String> {
     let service = request.service;
-    let wildcards = address::wildcards(env.view);
+    let wildcard = address::wildcard(env.view);
     let mut own = known_address(&env.settings, service, env.view);
     if !service.is_kubernetes() && own == NO_ADDRESS && !env.view.ipv4 {
         own = "::";
     }
-    let everywhere = own == wildcards[0] && request.binding.primary() == wildcards[0];
+    let everywhere = own == wildcard && request.binding.primary() == wildcard;
     let unaddressed = own.is_empty() || own.contains('/') || everywhere;
     let needed = !request.destinations.is_empty() || unaddressed || is_resolved_by_name(service);
     if !needed || request.per_endpoint {
