@@ -168,7 +168,7 @@ fn destination(ctx: &Ctx<'_>, namespace: &str, host: &str) -> Option<Arc<Service
 pub(super) struct Seen {
     services: Vec<Arc<Service>>,
     by_host: FastMap<Arc<str>, usize>,
-    /// The hosts that were added more than once.
+    /// The hosts that were added more than once, or with the ports of a route: another route may add to them.
     repeated: FastSet<Arc<str>>,
 }
 
@@ -177,8 +177,11 @@ impl Seen {
         services.into_iter().for_each(|service| self.add(service));
     }
 
+    /// Adds what a route leads to.
     fn extend(&mut self, service: Option<Arc<Service>>) {
-        service.iter().for_each(|service| self.add(service));
+        let Some(service) = service else { return };
+        self.add(&service);
+        self.repeated.insert(service.host.clone());
     }
 
     /// The first definition of a host stays, but one of Kubernetes takes its place; parts of one service are joined.
@@ -202,7 +205,7 @@ impl Seen {
         }
     }
 
-    /// Whether every host that a VirtualService sends to is there, and is defined once: adding it again adds nothing.
+    /// Whether every host that a VirtualService sends to is there, whole and defined once: adding it again adds nothing.
     fn has_all_of(&self, virtual_service: &VirtualService) -> bool {
         destination_hosts(&virtual_service.spec)
             .all(|host| self.by_host.contains_key(host) && !self.repeated.contains(host))

@@ -103,6 +103,32 @@ spec:
 }
 
 #[test]
+fn routes_bring_in_the_ports_of_each_when_several_lead_to_what_is_exported_to_nobody() {
+    let scope = scope(
+        "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: private, namespace: own}
+spec:
+  hosts: [private.com]
+  exportTo: ['~']
+  ports: [{number: 80, name: a, protocol: HTTP}, {number: 81, name: b, protocol: HTTP}, {number: 82, name: c, protocol: HTTP}]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: first, namespace: own}
+spec: {hosts: [one.com], http: [{route: [{destination: {host: private.com, port: {number: 81}}}]}]}
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: second, namespace: own}
+spec: {hosts: [two.com], http: [{route: [{destination: {host: private.com, port: {number: 80}}}]}]}
+",
+    );
+    assert_eq!(shown(scope.services()), ["a.com 80,81", "b.com 80,443", "private.com 81,80"]);
+}
+
+#[test]
 fn listener_of_a_port_sees_that_port_alone_and_parts_come_together() {
     let scope = scope(
         "
