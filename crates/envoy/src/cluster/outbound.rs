@@ -135,11 +135,12 @@ impl<'a> Deref for Builder<'a> {
 impl Builder<'_> {
     fn add_clusters(&self, clusters: &mut Vec<Resource>) {
         let Some(main) = self.draft_of_all() else { return };
-        let discovery = main.discovery();
         let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
         let policy = written.map(|policy| for_port(policy, self.port));
         let policy = with_mesh_defaults(&self.settings, policy);
-        clusters.push(self.of_all(main, policy.as_deref(), written));
+        // Parity: subsets find their endpoints the way all of them are found once the policy has had its say.
+        let (main, discovery) = self.of_all(main, policy.as_deref(), written);
+        clusters.push(main);
         if let Some(rule) = self.rule.as_deref().filter(|_| !dns::is_forward_proxy(&self.service)) {
             let subsets = rule.spec.subsets.iter();
             clusters
@@ -159,13 +160,13 @@ impl Builder<'_> {
         }
     }
 
-    /// The cluster of all endpoints.
+    /// The cluster of all endpoints, and how it finds them.
     fn of_all(
         &self,
         mut draft: Draft,
         policy: Option<&TrafficPolicy>,
         written: Option<&TrafficPolicy>,
-    ) -> Resource {
+    ) -> (Resource, DiscoveryType) {
         self.keep_draining(&mut draft);
         self.apply(&mut draft, "", policy, written);
         // What comes through a tunnel needs no exchange of metadata.
@@ -178,7 +179,8 @@ impl Builder<'_> {
             draft.metadata.add_rule(rule);
             draft.metadata.add_alpn(policy);
         }
-        draft.encode()
+        let discovery = draft.discovery();
+        (draft.encode(), discovery)
     }
 
     /// The cluster of the endpoints of a subset.

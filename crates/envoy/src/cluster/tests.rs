@@ -126,6 +126,17 @@ fn connections_go_where_the_client_wanted_when_the_balancer_is_passthrough() {
 }
 
 #[test]
+fn connections_to_subsets_go_where_the_client_wanted_when_those_to_all_do() {
+    let rule = rule(
+        "host: a, trafficPolicy: {loadBalancer: {simple: PASSTHROUGH}},
+         subsets: [{name: v1, labels: {v: '1'}, trafficPolicy: {loadBalancer: {simple: ROUND_ROBIN}}}]",
+    );
+    let found = cluster(&world(&[SERVICE, &rule]), &sidecar(), "outbound|80|v1|a.ns.svc.cluster.local");
+    assert_eq!(at(&found, "type"), "\"ORIGINAL_DST\"");
+    assert_eq!(at(&found, "lbPolicy"), "\"CLUSTER_PROVIDED\"");
+}
+
+#[test]
 fn credentials_are_for_gateways_and_for_selected_workloads_only() {
     let tls = "trafficPolicy: {tls: {mode: SIMPLE, credentialName: mine}}";
     let engine = world(&[SERVICE, &rule(&format!("host: a, {tls}"))]);
