@@ -4,7 +4,7 @@
 
 pub(crate) mod stock;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use canopus_mesh::proxy::View;
@@ -176,7 +176,9 @@ pub(crate) fn upstream_baggage() -> ClusterFilter {
 
 /// Configuration of a type that only Istio's proxy knows, with the labels users want exchanged besides.
 fn typed_struct<const N: usize>(labels: &[String], name: &str, fields: [(&str, Value); N]) -> Any {
-    let labels = (!labels.is_empty()).then(|| list(labels.iter().map(|label| Value::from(label.as_str()))));
+    // Parity: each once, in the order of the alphabet, however they were written.
+    let labels: BTreeSet<_> = labels.iter().map(String::as_str).collect();
+    let labels = (!labels.is_empty()).then(|| list(labels.into_iter().map(Value::from)));
     let additional = labels.map(|labels| ("additional_labels", labels));
     plain_struct(name, fields.into_iter().chain(additional))
 }
@@ -195,4 +197,19 @@ fn structure<const N: usize>(fields: [(&str, Value); N]) -> Value {
 
 fn list(values: impl IntoIterator<Item = Value>) -> Value {
     ListValue::from(values.into_iter().collect::<Vec<_>>()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::exchange_on_connections;
+    use canopus_proto::udpa::r#type::v1::TypedStruct;
+
+    #[test]
+    fn additional_labels_are_sorted_and_told_once_when_users_repeat_them() {
+        let labels = ["team", "env", "team"].map(str::to_owned);
+        let config: TypedStruct = exchange_on_connections(&labels).unpack().unwrap();
+        let text = format!("{:?}", config.value.unwrap().fields["additional_labels"]);
+        assert!(text.find("env") < text.find("team"), "{text}");
+        assert_eq!(text.matches("team").count(), 1, "{text}");
+    }
 }
