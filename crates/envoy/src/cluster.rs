@@ -9,7 +9,7 @@ mod fixed;
 mod gateway;
 pub(crate) mod hbone;
 mod inbound;
-mod load_balancer;
+pub(crate) mod load_balancer;
 mod mesh_tls;
 mod metadata;
 mod outbound;

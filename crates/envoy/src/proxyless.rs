@@ -11,9 +11,13 @@ mod tls;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::service::{Service, addresses_for};
 use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use canopus_proto::envoy::config::core::v3::{AggregatedConfigSource, ConfigSource};
+use canopus_proto::envoy::config::listener::v3::AdditionalAddress;
 use canopus_proto::resource::Resource;
+
+use crate::endpoint::address;
 
 /// What the names of servers' listeners begin with; an address follows.
 pub const SERVER_LISTENER_PREFIX: &str = "xds.istio.io/grpc/lds/inbound/";
@@ -59,6 +63,14 @@ impl Query for Routes {
     fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Option<Resource> {
         route::table(ctx, view, name).map(|table| Resource::new(name.as_str(), table.encode()))
     }
+}
+
+/// The addresses of a service besides its first, in a mesh of two IP families.
+fn further_addresses(ctx: &Ctx<'_>, service: &Service, view: &View, port: u32) -> Vec<AdditionalAddress> {
+    let further = addresses_for(ctx, service, view).into_iter().skip(1);
+    let with_port =
+        |text: String| AdditionalAddress { address: Some(address(&text, port)), ..Default::default() };
+    further.map(with_port).collect()
 }
 
 /// "Ask me, on this stream." Clients refuse what else Envoys are told here.

@@ -155,15 +155,24 @@ fn warm_up(warmup: &WarmupConfiguration) -> SlowStartConfig {
     }
 }
 
-#[expect(deprecated, reason = "the older way to say the size of a ring")]
 fn by_hash(draft: &mut Draft, hash: &ConsistentHashLb) {
+    let (policy, config) = hashing(hash);
+    draft.lb_policy = policy;
+    if config.is_some() {
+        draft.rest().lb_config = config;
+    }
+}
+
+/// The algorithm that sends equal hashes to the same endpoint, and what it is told.
+#[expect(deprecated, reason = "the older way to say the size of a ring")]
+pub(crate) fn hashing(hash: &ConsistentHashLb) -> (LbPolicy, Option<LbConfig>) {
     let ring = |size: u64| {
         LbConfig::RingHashLbConfig(RingHashLbConfig {
             minimum_ring_size: Some(size.into()),
             ..Default::default()
         })
     };
-    let (policy, config) = match &hash.hash_algorithm {
+    match &hash.hash_algorithm {
         Some(HashAlgorithm::Maglev(maglev)) => {
             let table = || MaglevLbConfig { table_size: Some(maglev.table_size.into()) };
             (LbPolicy::Maglev, (maglev.table_size != 0).then(|| LbConfig::MaglevLbConfig(table())))
@@ -173,9 +182,5 @@ fn by_hash(draft: &mut Draft, hash: &ConsistentHashLb) {
         }
         None if hash.minimum_ring_size != 0 => (LbPolicy::RingHash, Some(ring(hash.minimum_ring_size))),
         None => (LbPolicy::RingHash, Some(ring(DEFAULT_RING_SIZE))),
-    };
-    draft.lb_policy = policy;
-    if config.is_some() {
-        draft.rest().lb_config = config;
     }
 }

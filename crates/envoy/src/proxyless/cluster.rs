@@ -15,6 +15,7 @@ use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as 
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::{LbPolicy as Choice, SimpleLb};
 
 use super::{ads, tls};
+use crate::cluster::load_balancer::hashing;
 use crate::names::{self, ClusterName};
 
 pub(super) fn cluster(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Cluster> {
@@ -53,7 +54,11 @@ pub(super) fn cluster(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Cluster>
 /// Round robin is what a client does by itself.
 fn balance(cluster: &mut Cluster, policy: &TrafficPolicy) {
     match policy.load_balancer.as_ref().and_then(|balancer| balancer.lb_policy.as_ref()) {
-        Some(Choice::ConsistentHash(_)) => cluster.lb_policy = LbPolicy::RingHash as i32,
+        Some(Choice::ConsistentHash(hash)) => {
+            let (policy, config) = hashing(hash);
+            cluster.lb_policy = policy as i32;
+            cluster.lb_config = config;
+        }
         Some(Choice::Simple(simple)) if *simple == SimpleLb::LeastRequest as i32 => {
             cluster.lb_policy = LbPolicy::LeastRequest as i32;
         }

@@ -20,19 +20,19 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 };
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 
-use super::tls;
+use super::{further_addresses, tls};
 use crate::authorization::proxyless;
 use crate::endpoint::address;
 use crate::http::filters;
 
 /// The listener of a server that listens on `text`, an address with a port that one of its services leads to.
 pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> Option<Listener> {
-    let (host, port) = text.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let port: u32 = port.parse().ok()?;
+    let (host, port) = split(text)?;
     let targets = ctx.get::<Targets>(proxy);
-    targets.iter().find(|target| target.target_port == port)?;
-    let guards = proxyless::filters(ctx, &Protected::of(&ctx.get::<ViewOf>(proxy)));
+    // Parity: of several services that lead to the port, the last.
+    let target = targets.iter().rfind(|target| target.target_port == port)?;
+    let view = ctx.get::<ViewOf>(proxy);
+    let guards = proxyless::filters(ctx, &Protected::of(&view));
     let chain = match mode(ctx, proxy, port) {
         MutualTls::Strict => chain("mtls", true, guards),
         // A server cannot tell the two apart by what it sees first.
@@ -41,9 +41,21 @@ pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> 
     Some(Listener {
         name: name.to_owned(),
         address: Some(address(host, port)),
+        additional_addresses: further_addresses(ctx, &target.service, &view, port),
         filter_chains: vec![chain],
         ..Default::default()
     })
+}
+
+/// Host and port of an address; those of IPv6 have brackets.
+fn split(text: &str) -> Option<(&str, u32)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host.strip_prefix('[') {
+        Some(host) => host.strip_suffix(']')?,
+        None if host.contains(':') => return None,
+        None => host,
+    };
+    Some((host, port.parse().ok()?))
 }
 
 /// A server whose clients are told that it takes mutual TLS must take it.
@@ -89,5 +101,18 @@ fn chain(kind: &str, mutual_tls: bool, mut http_filters: Vec<HttpFilter>) -> Fil
         }],
         transport_socket: mutual_tls.then(tls::server),
         ..Default::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::split;
+
+    #[test]
+    fn addresses_of_ipv6_are_understood_when_they_have_brackets() {
+        assert_eq!(split("10.0.0.1:80"), Some(("10.0.0.1", 80)));
+        assert_eq!(split("[fd00::1]:80"), Some(("fd00::1", 80)));
+        assert_eq!(split("fd00::1:80"), None);
+        assert_eq!(split("[fd00::1:80"), None);
     }
 }

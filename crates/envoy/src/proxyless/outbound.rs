@@ -3,14 +3,14 @@
 use canopus_engine::Ctx;
 use canopus_mesh::proxy::{Proxy, View, ViewOf};
 use canopus_mesh::scope::scoped_service;
-use canopus_mesh::service::{Port, Service, address_for, addresses_for};
+use canopus_mesh::service::{Port, Service, address_for};
 use canopus_proto::Any;
-use canopus_proto::envoy::config::listener::v3::{AdditionalAddress, ApiListener, Listener};
+use canopus_proto::envoy::config::listener::v3::{ApiListener, Listener};
 use canopus_proto::envoy::extensions::filters::http::fault::v3::HttpFault;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{HttpConnectionManager, Rds};
 
-use super::ads;
+use super::{ads, further_addresses};
 use crate::endpoint::address;
 use crate::http::filters;
 use crate::names;
@@ -55,16 +55,10 @@ fn listener(ctx: &Ctx<'_>, view: &View, service: &Service, port: &Port, dialled:
         })),
         ..Default::default()
     };
-    let further = addresses_for(ctx, service, view).into_iter().skip(1);
     Listener {
         name: format!("{dialled}:{}", port.number),
         address: Some(address(&address_for(ctx, service, view), port.number)),
-        additional_addresses: further
-            .map(|text| AdditionalAddress {
-                address: Some(address(&text, port.number)),
-                ..Default::default()
-            })
-            .collect(),
+        additional_addresses: further_addresses(ctx, service, view, port.number),
         api_listener: Some(ApiListener { api_listener: Some(Any::pack(&manager)) }),
         ..Default::default()
     }
