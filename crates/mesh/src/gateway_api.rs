@@ -34,6 +34,7 @@ pub use derived::{DerivedVirtualService, RouteGroups};
 pub use gateway::{Attachable, Opened, OpenedBy, Parent};
 pub use policy::{BackendPolicy, DerivedRules, PolicyFacts, PolicyOf};
 pub use route::{RouteFacts, RouteOf, Routed};
+pub(crate) use server_tls::is_auto_passthrough;
 pub use status::{Status, StatusOf};
 
 pub(crate) use derived::virtual_services;

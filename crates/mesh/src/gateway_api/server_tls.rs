@@ -7,7 +7,7 @@ use canopus_api::gateway_api::{
 };
 use canopus_api::kube::{ConfigMap, Secret};
 use canopus_api::validate::tls::is_cipher_suite;
-use canopus_api::{Kind, ObjectKey, labels};
+use canopus_api::{Kind, Meta, ObjectKey, labels};
 use canopus_proto::google::protobuf::BoolValue;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode;
@@ -43,7 +43,7 @@ pub(super) fn build(
                 Err(fault) => return (Some(settings), Some(fault)),
             }
         }
-        TlsMode::Passthrough if is_auto_passthrough(owner, listener, tls) => {
+        TlsMode::Passthrough if is_auto_passthrough(owner.meta, listener, tls) => {
             settings.set_mode(TlSmode::AutoPassthrough);
         }
         TlsMode::Passthrough | TlsMode::Other(_) => settings.set_mode(TlSmode::Passthrough),
@@ -291,13 +291,13 @@ fn first_keys<'k>(keys: impl Iterator<Item = &'k str>) -> String {
 }
 
 /// Whether a listener of a gateway between networks sends connections where their SNI says.
-fn is_auto_passthrough(owner: Owner<'_>, listener: &Listener, tls: &ListenerTls) -> bool {
+pub(crate) fn is_auto_passthrough(meta: &Meta, listener: &Listener, tls: &ListenerTls) -> bool {
     if tls.options.get(LISTENER_MODE) == Some("auto-passthrough") {
         return true;
     }
-    if owner.meta.label(labels::TOPOLOGY_NETWORK.name).is_none() {
+    if meta.label(labels::TOPOLOGY_NETWORK.name).is_none() {
         return false;
     }
-    let expected = owner.meta.label(labels::GATEWAY_PORT.name).unwrap_or("15443");
+    let expected = meta.label(labels::GATEWAY_PORT.name).unwrap_or("15443");
     listener.port.to_string() == expected
 }
