@@ -5,6 +5,8 @@ mod group;
 mod lb_endpoint;
 mod mutual_tls;
 mod priority;
+#[cfg(test)]
+mod tests;
 mod visible;
 mod waypoint;
 

@@ -17,7 +17,10 @@ use canopus_api::{Kind, Object};
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT};
+use canopus_runtime::flags::{
+    Flags, ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT, PILOT_PERSISTENT_SESSION_HEADER_LABEL,
+    PILOT_PERSISTENT_SESSION_LABEL,
+};
 use jiff::Timestamp;
 
 use crate::proxy::View;
@@ -170,6 +173,18 @@ pub enum Resolution {
 }
 
 impl Service {
+    /// Whether clients of the service are kept with one endpoint, so that endpoints drain.
+    pub fn keeps_sessions(&self, flags: &Flags) -> bool {
+        let labels =
+            [flags.get(PILOT_PERSISTENT_SESSION_LABEL), flags.get(PILOT_PERSISTENT_SESSION_HEADER_LABEL)];
+        labels.into_iter().any(|label| self.has_label(label))
+    }
+
+    /// Whether the service has a label of this name with a value; the empty name is nobody's.
+    pub fn has_label(&self, name: &str) -> bool {
+        !name.is_empty() && self.labels.get(name).is_some_and(|value| !value.is_empty())
+    }
+
     /// What stands for a service where there is none: a name for statistics, outside the mesh.
     pub fn stand_in(host: impl Into<Arc<str>>, name: impl Into<Arc<str>>, namespace: Arc<str>) -> Self {
         Self {

@@ -23,7 +23,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     ENABLE_WILDCARD_HOST_SERVICE_ENTRIES_FOR_TLS, Flags, PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES,
-    PILOT_ENABLE_TELEMETRY_LABEL, PILOT_PERSISTENT_SESSION_HEADER_LABEL, PILOT_PERSISTENT_SESSION_LABEL,
+    PILOT_ENABLE_TELEMETRY_LABEL,
 };
 
 use super::audience::Audience;
@@ -278,14 +278,8 @@ impl Builder<'_> {
 
     /// Endpoints on their way out still serve the sessions they have.
     fn keep_draining(&self, draft: &mut Draft) {
-        let flags = &self.settings.flags;
-        let labels =
-            [flags.get(PILOT_PERSISTENT_SESSION_LABEL), flags.get(PILOT_PERSISTENT_SESSION_HEADER_LABEL)];
-        let sticks = |label: &&str| {
-            !label.is_empty() && self.service.labels.get(label).is_some_and(|value| !value.is_empty())
-        };
         let is_for_calls = self.request.purpose == Purpose::Calls && !draft.is_forward_proxy;
-        if is_for_calls && labels.iter().any(sticks) {
+        if is_for_calls && self.service.keeps_sessions(&self.settings.flags) {
             let statuses = [
                 HealthStatus::Healthy,
                 HealthStatus::Draining,

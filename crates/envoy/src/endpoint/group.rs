@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use canopus_mesh::endpoint::{Endpoint, EndpointWorkload};
 use canopus_mesh::locality::Locality as Place;
+use canopus_mesh::workload::TLS_ISTIO;
 use canopus_proto::envoy::config::core::v3::{Locality, address};
 use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{LbEndpoint, LocalityLbEndpoints};
@@ -97,6 +98,8 @@ pub(super) fn by_locality(
         let workload = &endpoint.workload;
         let mutual_tls = use_of_tls.is_mutual(endpoint);
         let message = lb_endpoint::lb_endpoint(env, destination, endpoint, mutual_tls);
+        // A rule may ask for it where the workload does not take it.
+        let mutual_tls = mutual_tls && *workload.tls_mode == *TLS_ISTIO;
         let member = Member { message, workload: workload.clone(), mutual_tls };
         groups.entry(workload.locality.clone()).or_default().push(member);
     }

@@ -67,7 +67,7 @@ pub(super) fn lb_endpoint(
     };
     LbEndpoint {
         host_identifier: Some(HostIdentifier::Endpoint(target)),
-        health_status: health_status(visible::health(endpoint)) as i32,
+        health_status: health_status(visible::health(env, endpoint)) as i32,
         load_balancing_weight: Some(endpoint.weight.max(1).into()),
         metadata: Some(Metadata { filter_metadata: metadata, ..Default::default() }),
     }

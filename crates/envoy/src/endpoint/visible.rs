@@ -2,7 +2,6 @@
 
 use std::cell::OnceCell;
 
-use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::host;
 use canopus_mesh::endpoint::{Endpoint, Health};
@@ -10,7 +9,8 @@ use canopus_mesh::service::{Service, TrafficDistribution};
 use canopus_mesh::waypoint::IsGlobal;
 use canopus_mesh::world::MeshSettings;
 use canopus_runtime::flags::{
-    AMBIENT_ENABLE_MULTI_NETWORK, PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_SEND_UNHEALTHY_ENDPOINTS,
+    AMBIENT_ENABLE_MULTI_NETWORK, PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_DRAINING_LABEL,
+    PILOT_PERSISTENT_SESSION_LABEL, PILOT_SEND_UNHEALTHY_ENDPOINTS,
 };
 
 use super::Destination;
@@ -34,8 +34,7 @@ impl<'a> Visibility<'a> {
     pub(super) fn covers(&self, endpoint: &Endpoint) -> bool {
         let (view, service) = (self.env.view, self.destination.service);
         let workload = &endpoint.workload;
-        let node_local = service.kube.as_ref().is_some_and(|kube| kube.node_local);
-        if node_local && *workload.node != *view.metadata.node_name {
+        if is_node_local(service) && *workload.node != *view.metadata.node_name {
             return false;
         }
         let wanted_networks = &view.metadata.requested_network_view.0;
@@ -48,19 +47,30 @@ impl<'a> Visibility<'a> {
         if *workload.cluster != *view.metadata.cluster_id && self.is_own_cluster_only() {
             return false;
         }
-        match health(endpoint) {
-            Health::Unknown | Health::Healthy => true,
+        let is_wanted = match endpoint.health {
             Health::Unhealthy => *self.unhealthy.get_or_init(|| sends_unhealthy(self.env, self.destination)),
             Health::Terminating => false,
-            Health::Draining => has_persistent_session(service),
-        }
+            Health::Unknown | Health::Healthy | Health::Draining => true,
+        };
+        // Parity: here a session that a header keeps does not count.
+        let keeps_sessions = || service.has_label(self.env.flag(PILOT_PERSISTENT_SESSION_LABEL));
+        is_wanted && (health(self.env, endpoint) != Health::Draining || keeps_sessions())
     }
 
     fn is_own_cluster_only(&self) -> bool {
         let (env, service) = (self.env, self.destination.service);
-        let find = || is_cluster_local(&env.settings, &service.host) || stays_in_cluster(env, service);
+        let find = || {
+            is_node_local(service)
+                || is_cluster_local(&env.settings, &service.host)
+                || stays_in_cluster(env, service)
+        };
         *self.own_cluster_only.get_or_init(find)
     }
+}
+
+/// Whether traffic stays on the node. Nodes of other clusters may have the same name.
+fn is_node_local(service: &Service) -> bool {
+    service.kube.as_ref().is_some_and(|kube| kube.node_local)
 }
 
 /// Whether a service is not known in all networks, and so not outside of its cluster, to a proxy of the ambient mesh.
@@ -71,13 +81,10 @@ fn stays_in_cluster(env: &Env<'_>, service: &Service) -> bool {
 }
 
 /// How an endpoint is, given that a pod may be marked to get no new sessions.
-pub(super) fn health(endpoint: &Endpoint) -> Health {
-    let drained = endpoint.workload.labels.get(known::DRAINING.name).is_some_and(|value| !value.is_empty());
-    if drained && endpoint.health != Health::Terminating { Health::Draining } else { endpoint.health }
-}
-
-fn has_persistent_session(service: &Service) -> bool {
-    service.labels.get(known::PERSISTENT_SESSION.name).is_some_and(|value| !value.is_empty())
+pub(super) fn health(env: &Env<'_>, endpoint: &Endpoint) -> Health {
+    let label = env.flag(PILOT_DRAINING_LABEL);
+    let mark = endpoint.workload.labels.get(label).unwrap_or_default();
+    if !label.is_empty() && !mark.is_empty() { Health::Draining } else { endpoint.health }
 }
 
 /// Unhealthy endpoints tell a proxy how much of a service is down. With a panic threshold it would send traffic to them.

@@ -8,10 +8,10 @@ use canopus_api::kube::{
     ServicePort,
 };
 use canopus_api::value::IntOrString;
-use canopus_api::{Kind, ObjectKey, labels as known};
+use canopus_api::{Kind, ObjectKey};
 use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
-use canopus_runtime::flags::{ISTIO_DUAL_STACK, PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES};
+use canopus_runtime::flags::{Flags, ISTIO_DUAL_STACK, PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES};
 
 use super::{Endpoint, EndpointWorkload, Health};
 use crate::network;
@@ -69,7 +69,7 @@ fn of_slice(
     let flags = &settings(ctx).flags;
     let mut found = Vec::new();
     for endpoint in &slice.spec.endpoints {
-        let health = health(service, endpoint.conditions);
+        let health = health(flags, service, endpoint.conditions);
         for address in &endpoint.addresses {
             let (pod, expected) = pod_behind(ctx, origin, endpoint, address);
             if expected && pod.is_none() {
@@ -106,19 +106,12 @@ fn of_slice(
     found
 }
 
-/// Whether clients of a service are kept with one endpoint, so that endpoints drain.
-fn supports_draining(service: &Service) -> bool {
-    [known::PERSISTENT_SESSION.name, known::PERSISTENT_SESSION_HEADER.name]
-        .into_iter()
-        .any(|key| service.labels.get(key).is_some_and(|value| !value.is_empty()))
-}
-
-fn health(service: &Service, conditions: EndpointConditions) -> Health {
+fn health(flags: &Flags, service: &Service, conditions: EndpointConditions) -> Health {
     if conditions.ready.unwrap_or(true) {
         return Health::Healthy;
     }
     let terminating = conditions.terminating.unwrap_or(true);
-    if terminating && conditions.serving.unwrap_or(true) && supports_draining(service) {
+    if terminating && conditions.serving.unwrap_or(true) && service.keeps_sessions(flags) {
         return Health::Draining;
     }
     if terminating { Health::Terminating } else { Health::Unhealthy }
