@@ -82,8 +82,9 @@ fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
         return nothing();
     };
     let rule = outbound_rule(env.ctx, env.view, &service.key());
+    let subset = name.subset_of_service();
     let mut destination =
-        Destination { cluster, service: &service, port, subset: name.subset, rule, through_waypoint: false };
+        Destination { cluster, service: &service, port, subset, rule, through_waypoint: false };
     if let Some(waypoints) = waypoint::in_front_of(env, &service) {
         destination.through_waypoint = true;
         let mut groups = groups(env, &destination, waypoints);

@@ -84,6 +84,13 @@ impl<'a> ClusterName<'a> {
             is_sni,
         })
     }
+
+    /// The subset as destination rules name it: in the names of a waypoint's clusters the protocol is before it.
+    pub(crate) fn subset_of_service(&self) -> &'a str {
+        let after_protocol =
+            || self.subset.strip_prefix("http/").or_else(|| self.subset.strip_prefix("tcp/"));
+        (self.direction == "inbound-vip").then(after_protocol).flatten().unwrap_or(self.subset)
+    }
 }
 
 /// `inbound|<port>||`, the port being that of the workload.
@@ -146,5 +153,14 @@ mod tests {
         for foreign in ["BlackHoleCluster", "outbound|x||h", "outbound|80|h"] {
             assert_eq!(ClusterName::parse(foreign), None);
         }
+    }
+
+    #[test]
+    fn subset_is_named_without_the_protocol_when_the_cluster_is_a_waypoints() {
+        let subset = |name: &str| ClusterName::parse(name).unwrap().subset_of_service().to_owned();
+        for of_v1 in ["inbound-vip|80|http/v1|h", "inbound-vip|80|tcp/v1|h", "outbound|80|v1|h"] {
+            assert_eq!(subset(of_v1), "v1");
+        }
+        assert_eq!(subset("inbound-vip|80|http|h"), "http");
     }
 }

@@ -95,7 +95,9 @@ fn sends_unhealthy(env: &Env<'_>, destination: &Destination<'_>) -> bool {
     }
     let policy = || {
         let rule = destination.rule.as_ref()?;
-        rule.subset_policy(destination.subset, destination.port.number)?.outlier_detection
+        // Parity: a waypoint asks for the subset by the name of its cluster, which no subset has.
+        let subset = if destination.is_fronted() { "" } else { destination.subset };
+        rule.subset_policy(subset, destination.port.number)?.outlier_detection
     };
     env.flag(PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS)
         && policy().is_none_or(|outliers| outliers.min_health_percent <= 0)
