@@ -16,6 +16,10 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
+    Provider, ServiceAttributeEnrichment,
+};
 use canopus_runtime::flags::{Flags, PILOT_ENABLE_IP_AUTOALLOCATE};
 
 use crate::envoy_filter::MatchedMetadata;
@@ -143,6 +147,8 @@ pub struct ViewFacts {
     pub identity: Option<Identity>,
     /// Where the ports of services lead that a gateway or waypoint stands for; none for sidecars.
     pub port_targets: Vec<PortTarget>,
+    /// The name of its own pod, where spans may be reported under it; `None` where pods of one workload are the same to all.
+    pub pod_in_traces: Option<Arc<str>>,
 }
 
 /// The metadata that differs between the pods of one workload.
@@ -160,6 +166,7 @@ impl View {
         let rest =
             (facts.ipv4, facts.ipv6, facts.is_vm, &facts.extensions, &facts.identity, &facts.port_targets);
         hasher.field(format!("{rest:?}").as_bytes());
+        hasher.field(facts.pod_in_traces.as_deref().unwrap_or_default().as_bytes());
         let hash = hasher.finish();
         Self { facts: Arc::new(facts), hash }
     }
@@ -331,8 +338,24 @@ impl Query for ViewOf {
             service_cluster: proxy.service_cluster.clone(),
             identity: proxy.identity.clone(),
             port_targets: if is_gateway { gateway::port_targets(ctx, proxy) } else { Vec::new() },
+            pod_in_traces: pod_in_traces(ctx, proxy),
         })
     }
+}
+
+/// The name of the proxy's pod, if a provider of traces names services as OpenTelemetry's conventions do and the proxy does
+/// not know the workload its pod is of: only then has every pod configuration of its own.
+fn pod_in_traces(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<str>> {
+    let by_convention = |provider: &ExtensionProvider| match &provider.provider {
+        Some(Provider::Opentelemetry(provider)) => {
+            provider.service_attribute_enrichment() == ServiceAttributeEnrichment::OtelSemanticConventions
+        }
+        _ => false,
+    };
+    let is_asked = proxy.metadata.workload_name.is_empty()
+        && settings(ctx).mesh.extension_providers.iter().any(by_convention);
+    let (pod, _) = proxy.id.id.split_once('.').filter(|_| is_asked)?;
+    (!pod.is_empty()).then(|| pod.into())
 }
 
 /// Metadata without what is one pod's own and nothing in the mesh looks at.
@@ -369,4 +392,43 @@ impl Query for ProxyConfigOf {
 /// A metadata key that has no field of its own.
 pub fn metadata_text<'a>(raw: &'a Tree, key: &str) -> Option<&'a str> {
     raw.get(key).and_then(Tree::as_str)
+}
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::google::protobuf::Struct;
+    use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::OpenTelemetryTracingProvider;
+
+    use super::*;
+    use crate::testing::world;
+    use crate::world::MeshSettings;
+
+    fn settings(enrichment: ServiceAttributeEnrichment) -> MeshSettings {
+        let provider = OpenTelemetryTracingProvider {
+            service_attribute_enrichment: enrichment.into(),
+            ..Default::default()
+        };
+        let provider = Some(Provider::Opentelemetry(provider));
+        let mut settings = MeshSettings::default();
+        settings.mesh.extension_providers = vec![ExtensionProvider { name: "p".into(), provider }];
+        settings
+    }
+
+    fn pod(settings: MeshSettings, workload: &str) -> Option<String> {
+        let node = Node {
+            id: "sidecar~10.0.0.1~web-0.shop~shop.svc.cluster.local".to_owned(),
+            metadata: Some(Struct { fields: [("WORKLOAD_NAME".to_owned(), workload.into())].into() }),
+            ..Default::default()
+        };
+        let view = world(settings, "").snapshot().get::<ViewOf>(&Proxy::new(&node, None).unwrap()).unwrap();
+        view.pod_in_traces.as_deref().map(str::to_owned)
+    }
+
+    #[test]
+    fn pods_are_told_apart_only_when_spans_may_be_named_after_them() {
+        let conventions = || settings(ServiceAttributeEnrichment::OtelSemanticConventions);
+        assert_eq!(pod(conventions(), "").as_deref(), Some("web-0"));
+        assert_eq!(pod(conventions(), "web"), None);
+        assert_eq!(pod(settings(ServiceAttributeEnrichment::IstioCanonical), ""), None);
+    }
 }

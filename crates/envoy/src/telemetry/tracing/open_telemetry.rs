@@ -118,6 +118,7 @@ fn conventional_name(view: &View) -> String {
     let found = found.or_else(|| label("app.kubernetes.io/instance").filter(|name| !name.is_empty()));
     let found = found.or_else(|| label("app.kubernetes.io/name").filter(|name| !name.is_empty()));
     let found = found.or_else(|| Some(view.metadata.workload_name.as_str()).filter(|name| !name.is_empty()));
+    let found = found.or(view.pod_in_traces.as_deref());
     let found = found.or_else(|| only_container().filter(|name| !name.is_empty()));
     found.unwrap_or("unknown_service").to_owned()
 }
