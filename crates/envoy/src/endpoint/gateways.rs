@@ -7,6 +7,7 @@ use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
+use canopus_engine::{Ctx, Query};
 use canopus_mesh::endpoint::EndpointWorkload;
 use canopus_mesh::network::{NetworkGateway, NetworkGateways};
 use canopus_mesh::workload::{TLS_ISTIO, augment};
@@ -33,7 +34,8 @@ pub(super) fn through_gateways(
     destination: &Destination<'_>,
     groups: Vec<Group>,
 ) -> Vec<Group> {
-    let known = Known::of(env, destination);
+    // A name of a gateway is of use only to proxies that resolve it.
+    let known = env.ctx.get::<UsableGateways>(&destination.service.resolution.is_dns());
     if known.gateways.is_empty() && !crosses_by_tunnels(env) {
         return groups.into_iter().map(Group::with_addresses_only).collect();
     }
@@ -53,7 +55,23 @@ fn stays_in_network(env: &Env<'_>) -> bool {
         || (is_ingress(env) && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS))
 }
 
+/// The gateways that proxies may use: those with an address, or also those by name.
+struct UsableGateways;
+
+impl Query for UsableGateways {
+    const NAME: &'static str = "usable_network_gateways";
+    type Key = bool;
+    type Value = Known;
+
+    fn run(ctx: &Ctx<'_>, by_name: &bool) -> Known {
+        let all = ctx.get::<NetworkGateways>(&());
+        let usable = all.iter().filter(|gateway| *by_name || parse_ip(&gateway.address).is_ok());
+        Known::new(usable.cloned().collect())
+    }
+}
+
 /// The gateways a proxy may use.
+#[derive(PartialEq)]
 struct Known {
     gateways: Vec<NetworkGateway>,
     /// All weights are multiples of this, so that they can be shared out among any number of gateways.
@@ -61,12 +79,7 @@ struct Known {
 }
 
 impl Known {
-    /// A name of a gateway is of use only to proxies that resolve it.
-    fn of(env: &Env<'_>, destination: &Destination<'_>) -> Self {
-        let by_name = destination.service.resolution.is_dns();
-        let all = env.ctx.get::<NetworkGateways>(&());
-        let usable = all.iter().filter(|gateway| by_name || parse_ip(&gateway.address).is_ok());
-        let gateways: Vec<_> = usable.cloned().collect();
+    fn new(gateways: Vec<NetworkGateway>) -> Self {
         let mut counts: BTreeMap<(&str, Option<&str>), u32> = BTreeMap::new();
         for gateway in &gateways {
             *counts.entry((&gateway.network, None)).or_default() += 1;

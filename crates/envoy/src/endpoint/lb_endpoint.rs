@@ -24,6 +24,7 @@ use canopus_runtime::flags::{
 use super::{Destination, visible};
 use crate::cluster::hbone::{CONNECT_ORIGINATE, FORWARD_INNER};
 use crate::env::Env;
+use crate::names;
 
 /// Where transport sockets are chosen by.
 pub(super) const TRANSPORT_SOCKET_MATCH: &str = "envoy.transport_socket_match";
@@ -130,7 +131,8 @@ pub(super) fn description(workload: &str, namespace: &str, labels: &Labels, clus
     let (name, revision) = canonical::service(labels, workload);
     // The default is not worth its bytes.
     let revision = if revision == "latest" { "" } else { revision };
-    field("workload", &format!("{workload};{namespace};{name};{revision};{cluster}"))
+    let text = names::joined([workload, ";", namespace, ";", name, ";", revision, ";", cluster]);
+    field("workload", &text)
 }
 
 pub(super) fn field(key: &str, value: &str) -> Struct {

@@ -11,18 +11,21 @@ use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolic
 use super::Destination;
 use crate::env::Env;
 
+/// Policies that are kept at hand at most.
+const MOST_KNOWN: usize = 8;
+
 /// How connections to the endpoints of a destination are encrypted.
 pub(super) struct UseOfTls<'a> {
     env: &'a Env<'a>,
     /// What the destination rule says.
     said: Option<Mode>,
-    /// The workload that was asked about last, and its policy: endpoints of one service mostly have the same.
-    last: Option<(Arc<EndpointWorkload>, Arc<PeerPolicy>)>,
+    /// Workloads that were asked about, and their policies: endpoints of one service mostly have one of a few.
+    known: Vec<(Arc<EndpointWorkload>, Arc<PeerPolicy>)>,
 }
 
 impl<'a> UseOfTls<'a> {
     pub(super) fn new(env: &'a Env<'a>, destination: &Destination<'_>) -> Self {
-        Self { env, said: said(destination), last: None }
+        Self { env, said: said(destination), known: Vec::new() }
     }
 
     /// A destination rule decides; without one, whether the workload can and its policy does not forbid it.
@@ -35,14 +38,18 @@ impl<'a> UseOfTls<'a> {
     }
 
     fn policy(&mut self, workload: &Arc<EndpointWorkload>) -> &PeerPolicy {
-        let is_same =
-            |last: &EndpointWorkload| last.namespace == workload.namespace && last.labels == workload.labels;
-        let known = self.last.take().filter(|(last, _)| is_same(last));
-        let found = known.unwrap_or_else(|| {
+        let is_like = |known: &EndpointWorkload| {
+            known.namespace == workload.namespace && known.labels == workload.labels
+        };
+        let known = self.known.iter().position(|(known, _)| is_like(known));
+        let position = known.unwrap_or_else(|| {
             let key = (workload.namespace.clone(), workload.labels.clone());
-            (workload.clone(), self.env.ctx.get::<WorkloadPolicy>(&key))
+            // Looking for them must not take longer than asking again.
+            self.known.truncate(MOST_KNOWN - 1);
+            self.known.push((workload.clone(), self.env.ctx.get::<WorkloadPolicy>(&key)));
+            self.known.len() - 1
         });
-        &self.last.insert(found).1
+        &self.known[position].1
     }
 }
 
