@@ -79,3 +79,27 @@ fn limit(cluster: &mut Cluster, policy: &TrafficPolicy) {
         ..Default::default()
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use canopus_proto::envoy::config::cluster::v3::cluster::{LbConfig, MaglevLbConfig};
+    use canopus_proto::istio::networking::v1alpha3::LoadBalancerSettings;
+    use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::ConsistentHashLb;
+    use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::consistent_hash_lb::{
+        HashAlgorithm, MagLev,
+    };
+
+    use super::*;
+
+    #[test]
+    fn client_is_told_algorithm_and_size_when_a_rule_balances_by_hash() {
+        let maglev = HashAlgorithm::Maglev(MagLev { table_size: 1009 });
+        let hash = ConsistentHashLb { hash_algorithm: Some(maglev), ..Default::default() };
+        let balancer =
+            LoadBalancerSettings { lb_policy: Some(Choice::ConsistentHash(hash)), ..Default::default() };
+        let mut cluster = Cluster::default();
+        balance(&mut cluster, &TrafficPolicy { load_balancer: Some(balancer), ..Default::default() });
+        let config = LbConfig::MaglevLbConfig(MaglevLbConfig { table_size: Some(1009.into()) });
+        assert_eq!((cluster.lb_policy(), cluster.lb_config), (LbPolicy::Maglev, Some(config)));
+    }
+}
