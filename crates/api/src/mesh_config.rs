@@ -18,6 +18,7 @@ use canopus_proto::istio::mesh::v1alpha1::proxy_config::ProxyHeaders;
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks, ProxyConfig};
 
 use crate::decode::{Decoded, Problem};
+use crate::validate::{self, Finding};
 pub use defaults::{default_mesh_config, default_networks, default_proxy_config};
 pub use effective::{ProxyTarget, effective_proxy_config};
 use overlay::{given, lay_over};
@@ -31,11 +32,31 @@ pub enum MeshConfigError {
     /// Fields cannot be read; never empty.
     #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Invalid(Vec<Problem>),
+    /// It can be read, but says what cannot be; never empty.
+    #[error("{}", .0.iter().map(remedied).collect::<Vec<_>>().join("; "))]
+    Unusable(Vec<Finding>),
+}
+
+fn remedied(finding: &Finding) -> String {
+    format!("{}: {} ({})", finding.path, finding.message, finding.code.remedy)
 }
 
 /// Lays a mesh configuration over another, usually [`default_mesh_config`].
 pub fn apply(text: &str, base: &MeshConfig) -> Result<Decoded<MeshConfig>, MeshConfigError> {
     apply_node(&parse(text)?, base)
+}
+
+/// [`apply`], of a configuration that is to come into force: what Istio would not use is refused.
+pub fn apply_usable(text: &str, base: &MeshConfig) -> Result<Decoded<MeshConfig>, MeshConfigError> {
+    let decoded = apply(text, base)?;
+    usable(&decoded.value)?;
+    Ok(decoded)
+}
+
+/// Whether Istio would use a configuration.
+pub fn usable(mesh: &MeshConfig) -> Result<(), MeshConfigError> {
+    let found = validate::fragment(|scope| validate::mesh_config::check(mesh, scope)).errors;
+    if found.is_empty() { Ok(()) } else { Err(MeshConfigError::Unusable(found)) }
 }
 
 /// [`apply`] for a configuration that is already a document.

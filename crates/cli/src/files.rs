@@ -101,7 +101,7 @@ fn settings(global: &Global, arguments: &FileArguments) -> anyhow::Result<MeshSe
         let written = text(file)?;
         let (mesh, networks) = of_config_map(&written).unwrap_or((Some(written), None));
         if let Some(mesh) = mesh {
-            let applied = mesh_config::apply(&mesh, &settings.mesh);
+            let applied = mesh_config::apply_usable(&mesh, &settings.mesh);
             settings.mesh = applied.with_context(|| file.display().to_string())?.value;
         }
         if let Some(networks) = networks {

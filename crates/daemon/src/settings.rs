@@ -53,7 +53,7 @@ impl Files {
         let mut mesh = mesh_config::default_mesh_config();
         let mut networks = mesh_config::default_networks();
         if let Some(text) = &said.0 {
-            let decoded = mesh_config::apply(text, &mesh).with_context(|| in_file(&self.mesh))?;
+            let decoded = mesh_config::apply_usable(text, &mesh).with_context(|| in_file(&self.mesh))?;
             mesh = told(decoded, &in_file(&self.mesh));
         }
         if let Some(text) = &said.1 {
@@ -165,7 +165,7 @@ impl SettingsKeeper {
         for (key, given) in &self.maps {
             let place = key.to_string();
             if let Some(text) = &given.mesh {
-                mesh = told(mesh_config::apply(text, &mesh).with_context(|| place.clone())?, &place);
+                mesh = told(mesh_config::apply_usable(text, &mesh).with_context(|| place.clone())?, &place);
             }
             if let Some(text) = &given.networks {
                 networks = told(mesh_config::read_networks(text).with_context(|| place.clone())?, &place);
@@ -257,6 +257,7 @@ mod tests {
         assert!(keeper.take(&map("istio", mesh)).is_none(), "nothing changed");
         assert!(keeper.take(&map("other", "trustDomain: other")).is_none());
         assert!(keeper.take(&map("istio", "trustDomain: [")).is_none(), "the last good one stays");
+        assert!(keeper.take(&map("istio", "connectTimeout: 1us")).is_none(), "nor what cannot be used");
         assert_eq!(keeper.settings().trust_domain(), "shop");
 
         let mut gone = map("istio", "");

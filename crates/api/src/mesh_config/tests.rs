@@ -177,3 +177,12 @@ fn nearer_settings_are_stronger_and_the_oldest_of_a_level_counts() {
         "an unreadable annotation counts as absent"
     );
 }
+
+#[test]
+fn configuration_is_refused_with_field_and_remedy_when_istio_would_not_use_it() {
+    assert_eq!(usable(&default_mesh_config()), Ok(()));
+    let error = apply_usable("connectTimeout: 1us", &default_mesh_config()).unwrap_err().to_string();
+    assert!(error.starts_with("connectTimeout: invalid connect timeout"), "{error}");
+    let broken = apply_usable("meshMTLS: {ecdhCurves: [P-256]}", &default_mesh_config()).unwrap_err();
+    assert!(broken.to_string().contains("meshMTLS"), "{broken}");
+}

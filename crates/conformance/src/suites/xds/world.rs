@@ -138,7 +138,11 @@ pub(super) fn settings(scenario: &Scenario) -> anyhow::Result<MeshSettings> {
         ..MeshSettings::default()
     };
     if let Some(overlay) = &scenario.mesh_config {
-        settings.mesh = mesh_config::apply_node(overlay, &settings.mesh)?.value;
+        let mesh = mesh_config::apply_node(overlay, &settings.mesh)?.value;
+        // Istio goes on with what it has.
+        if mesh_config::usable(&mesh).is_ok() {
+            settings.mesh = mesh;
+        }
     }
     if let Some(networks) = &scenario.mesh_networks {
         settings.networks = mesh_config::read_networks(&networks.to_json().to_string())?.value;
