@@ -226,8 +226,9 @@ mod tests {
         let (allow, allowed) = channel();
         let (seen, output) = channel();
         let sink = Sink::start(vec![Target::new("test", Gated { allowed, seen })], Format::Text).unwrap();
+        // Long enough that not all of them can be gathered into the write that is held up.
         for number in 0..3 * QUEUE {
-            sink.write(format!("{number}\n"));
+            sink.write(format!("{number:064}\n"));
         }
         assert!(!sink.flush(Duration::ZERO));
 
