@@ -267,11 +267,13 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         admission,
         shutdown: &shutdown,
     };
+    let opened = readiness.register("ports");
     ports.open_early().await?;
-    // A proxy must never be told that a world nobody has read yet is an empty one.
+    // A proxy must never be told that a world nobody has read yet is an empty one, nor be sent to a port that is not open.
     tokio::select! {
-        () = readiness.wait() => {
+        () = readiness.wait_for_others(&opened) => {
             ports.open(&tasks).await?;
+            opened.ready();
             tracer.started(started);
         }
         () = shutdown.requested() => {}

@@ -83,6 +83,13 @@ impl Readiness {
         changes.wait_for(|pending| pending.parts.is_empty()).await.expect("this handle keeps the sender");
     }
 
+    /// Waits until nothing is pending but the part that `last` stands for.
+    pub async fn wait_for_others(&self, last: &ReadyGuard) {
+        let mut changes = self.pending.subscribe();
+        let alone = |pending: &Pending| pending.parts.keys().all(|id| *id == last.id);
+        changes.wait_for(alone).await.expect("this handle keeps the sender");
+    }
+
     fn settle(&self, id: u64) {
         let mut settled = String::new();
         self.pending.send_modify(|pending| {
@@ -190,5 +197,16 @@ mod tests {
         assert!(!waiting.is_finished());
         guard.ready();
         waiting.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn last_part_is_not_waited_for_when_it_waits_for_the_others() {
+        let readiness = Readiness::new();
+        let (ports, sources) = (readiness.register("ports"), readiness.register("sources"));
+        sources.ready();
+        readiness.wait_for_others(&ports).await;
+        assert_eq!(readiness.pending(), ["ports"]);
+        ports.ready();
+        assert!(readiness.is_ready());
     }
 }
