@@ -1,0 +1,91 @@
+//! When certificates that the mesh relies on expire, and what breaks on that day.
+
+use rustls_pki_types::UnixTime;
+use serde::Serialize;
+
+use crate::bundle::Bundle;
+use crate::certificate::Certificate;
+use crate::self_signed::renewal;
+
+/// What a certificate is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Role {
+    /// Workloads are verified by it.
+    Root,
+    /// It stands between leaves and roots.
+    Intermediate,
+    /// It signs.
+    Signing,
+    /// The control plane's ports have it.
+    Server,
+    /// A gateway has it.
+    Gateway,
+    /// A workload has it.
+    Workload,
+}
+
+/// How urgent it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Verdict {
+    /// There is time.
+    Fine,
+    /// Its last fifth has begun: it should have been renewed.
+    Due,
+    /// It is over.
+    Expired,
+    /// It has not begun.
+    NotYetValid,
+}
+
+/// A certificate, and when it expires.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Entry {
+    /// What it is for.
+    pub role: Role,
+    /// Whose it is: a subject, a Secret, a workload.
+    pub holder: String,
+    /// When it expires, in seconds since 1970.
+    pub expires: u64,
+    /// How urgent it is.
+    pub verdict: Verdict,
+}
+
+/// The share of its life, in percent, in which a certificate is due.
+const GRACE_PERCENT: u32 = 20;
+
+impl Entry {
+    /// What is to be said of a certificate.
+    pub fn new(role: Role, holder: &str, certificate: &Certificate, now: UnixTime) -> Self {
+        let (from, to) = (certificate.not_before(), certificate.not_after());
+        let verdict = match now {
+            _ if now < from => Verdict::NotYetValid,
+            _ if now >= to => Verdict::Expired,
+            _ if now >= renewal(from, to, GRACE_PERCENT) => Verdict::Due,
+            _ => Verdict::Fine,
+        };
+        Self { role, holder: holder.to_owned(), expires: to.as_secs(), verdict }
+    }
+}
+
+/// The certificates of an authority, the first to expire first.
+pub fn of_bundle(bundle: &Bundle, now: UnixTime) -> Vec<Entry> {
+    let entry =
+        |role, certificate: &Certificate| Entry::new(role, &certificate.subject_text(), certificate, now);
+    let signing = bundle.signer().certificate();
+    let mut entries = vec![entry(Role::Signing, signing)];
+    let between = bundle.chain().iter().filter(|one| *one != signing && !bundle.roots().contains(one));
+    entries.extend(between.map(|one| entry(Role::Intermediate, one)));
+    entries.extend(bundle.roots().iter().map(|one| entry(Role::Root, one)));
+    sort(&mut entries);
+    entries
+}
+
+/// Puts what expires first in front.
+pub fn sort(entries: &mut [Entry]) {
+    entries.sort_by(|one, other| {
+        (one.expires, one.role, &one.holder).cmp(&(other.expires, other.role, &other.holder))
+    });
+}
