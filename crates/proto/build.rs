@@ -12,6 +12,8 @@ use protox::file::{ChainFileResolver, DescriptorSetFileResolver, GoogleFileResol
 
 const SCHEMA: &str = "schema/schema.binpb.gz";
 const PROTOS: &str = "protos";
+/// The file whose messages the agent reads. The agent must not pay for the descriptors of everything else.
+const PROXY_CONFIG: &str = "mesh/v1alpha1/proxy.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -22,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let set = with_own_files(published()?)?;
     write_compressed(&out.join("descriptors.binpb.gz"), &set)?;
+    std::fs::write(out.join("proxy_config.binpb"), closure(&set, PROXY_CONFIG)?.encode_to_vec())?;
     generate(set)
 }
 
@@ -60,6 +63,20 @@ fn own_files(root: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     }
     files.sort();
     Ok(files)
+}
+
+/// A file with everything it imports, imports first, without comments.
+fn closure(set: &FileDescriptorSet, file: &str) -> Result<FileDescriptorSet, Box<dyn Error>> {
+    let mut wanted = std::collections::BTreeSet::from([file]);
+    let mut open = vec![file];
+    while let Some(name) = open.pop() {
+        let found = set.file.iter().find(|candidate| candidate.name() == name);
+        let found = found.ok_or_else(|| format!("{name} is not in the descriptor set"))?;
+        open.extend(found.dependency.iter().map(String::as_str).filter(|import| wanted.insert(import)));
+    }
+    let mut chosen: Vec<_> = set.file.iter().filter(|file| wanted.contains(file.name())).cloned().collect();
+    chosen.iter_mut().for_each(|file| file.source_code_info = None);
+    Ok(FileDescriptorSet { file: chosen })
 }
 
 fn write_compressed(path: &Path, set: &FileDescriptorSet) -> Result<(), Box<dyn Error>> {

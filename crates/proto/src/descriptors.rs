@@ -31,6 +31,15 @@ pub fn message(full_name: &str) -> Option<MessageDescriptor> {
     pool().get_message_by_name(full_name)
 }
 
+/// The descriptor of `istio.mesh.v1alpha1.ProxyConfig` in a pool of its own, which goes when the descriptor does.
+///
+/// The agent reads this one message at its start and must not hold the descriptors of all APIs for it.
+pub fn proxy_config() -> MessageDescriptor {
+    let set: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/proxy_config.binpb"));
+    let pool = DescriptorPool::decode(set).expect("the embedded set was made by our build");
+    pool.get_message_by_name("istio.mesh.v1alpha1.ProxyConfig").expect("the set was made for this message")
+}
+
 /// The descriptor of a generated type.
 pub fn of<M: Name>() -> MessageDescriptor {
     message(&M::full_name()).expect("generated types come from the embedded set")

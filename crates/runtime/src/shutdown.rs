@@ -42,6 +42,8 @@ pub struct Outcome {
     pub reason: String,
     /// Parts that had not stopped when the grace period was over.
     pub unfinished: Vec<String>,
+    /// Whether something went wrong that the process cannot do without.
+    pub failed: bool,
 }
 
 /// The shutdown of this process; clones share it.
@@ -56,6 +58,7 @@ struct Progress {
     reason: Option<String>,
     reached: Option<Phase>,
     forced: bool,
+    failed: bool,
 }
 
 #[derive(Default)]
@@ -104,6 +107,12 @@ impl Shutdown {
         });
     }
 
+    /// Asks the process to stop because it cannot go on: it ends as a failure.
+    pub fn fail(&self, reason: impl Into<String>) {
+        self.stop(reason);
+        self.progress.send_modify(|progress| progress.failed = true);
+    }
+
     /// Asks the process to stop without waiting for the grace period.
     pub fn stop_now(&self, reason: impl Into<String>) {
         self.stop(reason);
@@ -146,7 +155,8 @@ impl Shutdown {
         } else {
             tracing::warn!("leaving without {}", unfinished.join(", "));
         }
-        Outcome { reason, unfinished }
+        let failed = self.progress.borrow().failed;
+        Outcome { reason, unfinished, failed }
     }
 
     async fn stop_in_order(&self) {

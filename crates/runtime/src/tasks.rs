@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
 use crate::shutdown::Shutdown;
@@ -25,11 +25,11 @@ const GOOD_RUN: Duration = Duration::from_secs(60);
 #[derive(Clone)]
 pub struct Tasks {
     shutdown: Shutdown,
-    running: Arc<Mutex<Running>>,
+    running: Arc<Mutex<List>>,
 }
 
 #[derive(Default)]
-struct Running {
+struct List {
     next: u64,
     tasks: BTreeMap<u64, TaskInfo>,
 }
@@ -56,8 +56,9 @@ impl Tasks {
         tokio::spawn(async move {
             if let Err(panic) = attempt(work).await {
                 let name = &entry.name;
+                count(name);
                 tracing::error!("task {name} panicked, stopping the process: {panic}");
-                shutdown.stop(format!("task {name} panicked"));
+                shutdown.fail(format!("task {name} panicked"));
             }
         });
     }
@@ -77,6 +78,7 @@ impl Tasks {
                 if start.elapsed() >= GOOD_RUN {
                     pause = FIRST_PAUSE;
                 }
+                count(&entry.name);
                 tracing::error!("task {} panicked, beginning again in {pause:?}: {panic}", entry.name);
                 tokio::select! {
                     () = sleep(pause) => {}
@@ -102,9 +104,71 @@ impl Tasks {
     }
 }
 
+/// Runs a part of a task apart from it: begun again after a panic, following a pause, until it ends by itself or the handle is
+/// dropped. `lost` is told the panic first, so that whoever relies on the part knows that it stands still.
+pub fn keep_running<Work, Telling>(
+    name: impl Into<String>,
+    mut work: impl FnMut() -> Work + Send + 'static,
+    mut lost: impl FnMut(String) -> Telling + Send + 'static,
+) -> Running
+where
+    Work: Future<Output = ()> + Send + 'static,
+    Telling: Future<Output = ()> + Send,
+{
+    let name = name.into();
+    let task = tokio::spawn(async move {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let start = Instant::now();
+            let Err(panic) = attempt(work()).await else { return };
+            if start.elapsed() >= GOOD_RUN {
+                pause = FIRST_PAUSE;
+            }
+            count(&name);
+            tracing::error!("{name} panicked, beginning again in {pause:?}: {panic}");
+            lost(format!("{name} panicked: {panic}")).await;
+            sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    });
+    Running { task }
+}
+
+/// A part that is kept running; it ends when this is dropped.
+#[derive(Debug)]
+#[must_use = "dropping this ends the part"]
+pub struct Running {
+    task: JoinHandle<()>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// How often each task and part of a task has panicked since the process began.
+pub fn panics() -> BTreeMap<String, u64> {
+    PANICS.lock().clone()
+}
+
+/// Counts a panic that was caught elsewhere, and what it said.
+pub fn caught(name: &str, panic: &(dyn Any + Send)) -> String {
+    count(name);
+    let text = format!("{name} panicked: {}", message(panic));
+    tracing::error!("{text}");
+    text
+}
+
+static PANICS: Mutex<BTreeMap<String, u64>> = Mutex::new(BTreeMap::new());
+
+fn count(name: &str) {
+    *PANICS.lock().entry(name.to_owned()).or_default() += 1;
+}
+
 /// A task's place in the list, left when the task ends.
 struct Entry {
-    running: Arc<Mutex<Running>>,
+    running: Arc<Mutex<List>>,
     id: u64,
     name: String,
 }
@@ -171,7 +235,37 @@ mod tests {
     async fn stops_the_process_when_a_needed_task_panics() {
         let shutdown = Shutdown::new();
         Tasks::new(shutdown.clone()).spawn("xds", async { panic!("broken") });
-        assert_eq!(shutdown.run(GRACE).await.reason, "task xds panicked");
+        let outcome = shutdown.run(GRACE).await;
+        assert_eq!((&*outcome.reason, outcome.failed), ("task xds panicked", true));
+        assert_eq!(panics()["xds"], 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn part_that_panics_says_so_and_is_begun_again() {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let begun = Arc::new(AtomicU32::new(0));
+        let counter = Arc::clone(&begun);
+        let part = keep_running(
+            "watch of pods",
+            move || {
+                let attempt = counter.fetch_add(1, Ordering::Relaxed);
+                async move {
+                    assert!(attempt >= 2, "attempt {attempt}");
+                    std::future::pending::<()>().await;
+                }
+            },
+            move |reason| {
+                let _ = tell.send(reason);
+                std::future::ready(())
+            },
+        );
+        sleep(Duration::from_secs(1)).await;
+        assert_eq!(begun.load(Ordering::Relaxed), 3);
+        assert_eq!(told.recv().await.as_deref(), Some("watch of pods panicked: attempt 0"));
+        assert_eq!(panics()["watch of pods"], 2);
+        drop(part);
+        assert_eq!(told.recv().await.as_deref(), Some("watch of pods panicked: attempt 1"));
+        assert_eq!(told.recv().await, None, "it ends with its handle");
     }
 
     #[tokio::test(start_paused = true)]

@@ -32,6 +32,7 @@ fn outcome(reason: &str, unfinished: &[&str]) -> Outcome {
     Outcome {
         reason: reason.to_owned(),
         unfinished: unfinished.iter().map(|name| (*name).to_owned()).collect(),
+        failed: false,
     }
 }
 

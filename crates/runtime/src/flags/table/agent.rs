@@ -9,6 +9,9 @@ super::flags! {
     /// Address of the certificate authority; empty takes the discovery address.
     CA_ADDR: Text = "";
 
+    /// Times a crashed proxy is started again, with growing pauses, before the agent ends with it.
+    CANOPUS_ENVOY_RESTARTS: Int = "0", within(0.0, 1000.0);
+
     /// Kind of certificate authority.
     CA_PROVIDER: Text = "Citadel";
 

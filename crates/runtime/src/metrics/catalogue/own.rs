@@ -28,6 +28,9 @@ super::metrics! {
     /// Times an object was found to be what proxies rejected, and held.
     Counter CANOPUS_QUARANTINE_TOTAL = "canopus_quarantine_total"[];
 
+    /// Panics of long-lived tasks and their parts, which were begun again or ended the process.
+    Counter CANOPUS_TASK_PANICS_TOTAL = "canopus_task_panics_total"["task"];
+
     /// Objects the mesh is made from.
     Gauge CANOPUS_ENGINE_INPUTS = "canopus_engine_inputs"[];
 

@@ -1,0 +1,7 @@
+//! `canopus-agent`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    canopus_agent::command::main()
+}

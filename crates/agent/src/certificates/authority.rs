@@ -1,0 +1,196 @@
+//! Asking a certificate authority with Istio's `CreateCertificate`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use canopus_identity::key::{KeyError, KeyKind, SigningKey};
+use canopus_proto::google::protobuf::value::Kind;
+use canopus_proto::google::protobuf::{Struct, Value};
+use canopus_proto::istio::v1::auth::IstioCertificateRequest;
+use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
+use rcgen::{CertificateParams, DistinguishedName, KeyPair, SanType};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use tonic::metadata::{MetadataKey, MetadataMap, MetadataValue};
+use tonic::transport::Endpoint;
+use tonic::{Request, Status};
+use zeroize::Zeroizing;
+
+use crate::upstream::{ConnectError, Connector, Upstream};
+
+/// Parity: how long pilot-agent waits for an answer.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// A chain may not have more certificates.
+const MAX_CHAIN: usize = 32;
+
+/// Why there is no certificate.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthorityError {
+    /// No key.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// No request.
+    #[error(
+        "the certificate request cannot be made for {identity:?}: {error}; check TRUST_DOMAIN, POD_NAMESPACE and SERVICE_ACCOUNT"
+    )]
+    Request {
+        /// The identity.
+        identity: String,
+        /// Why.
+        error: rcgen::Error,
+    },
+    /// No connection.
+    #[error("certificate authority: {0}")]
+    Connect(#[from] ConnectError),
+    /// No channel.
+    #[error("certificate authority {address}: {reason}")]
+    Transport {
+        /// Where.
+        address: String,
+        /// Why.
+        reason: String,
+    },
+    /// Refused.
+    #[error("certificate authority {address} refuses: {code:?}: {message}{hint}")]
+    Refused {
+        /// Where.
+        address: String,
+        /// The gRPC code.
+        code: tonic::Code,
+        /// What it says.
+        message: String,
+        /// What to do.
+        hint: &'static str,
+    },
+    /// An answer without use.
+    #[error("the certificate authority's answer has no usable certificate: {0}")]
+    Answer(String),
+}
+
+/// Asks one authority.
+#[derive(Clone, Debug)]
+pub struct AuthorityClient {
+    upstream: Arc<Upstream>,
+    cluster: String,
+    signer: String,
+    headers: Vec<(String, String)>,
+}
+
+impl AuthorityClient {
+    /// Asks `upstream` on behalf of a workload of `cluster`, with these headers (`CA_HEADER_*`).
+    pub fn new(upstream: Upstream, cluster: String, signer: String, headers: Vec<(String, String)>) -> Self {
+        Self { upstream: Arc::new(upstream), cluster, signer, headers }
+    }
+
+    /// The chain for a request, the leaf first and the root last.
+    ///
+    /// Every call has a connection of its own: they are half a day apart, and token and roots may be new.
+    pub(super) async fn sign(
+        &self,
+        request: &str,
+        lifetime: Duration,
+    ) -> Result<Vec<String>, AuthorityError> {
+        let host = &self.upstream.address;
+        let address = format!("{}:{}", host.host, host.port);
+        let transport = |error: tonic::transport::Error| {
+            let mut reason = error.to_string();
+            let mut source = std::error::Error::source(&error);
+            while let Some(cause) = source {
+                reason = format!("{reason}: {cause}");
+                source = cause.source();
+            }
+            AuthorityError::Transport { address: address.clone(), reason }
+        };
+        let endpoint =
+            Endpoint::from_shared(format!("http://{address}")).map_err(transport)?.timeout(TIMEOUT);
+        let channel = endpoint.connect_with_connector(Connector(Arc::clone(&self.upstream))).await;
+        let mut client = IstioCertificateServiceClient::new(channel.map_err(transport)?);
+        let message = IstioCertificateRequest {
+            csr: request.to_owned(),
+            validity_duration: i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX),
+            metadata: Some(self.request_metadata()),
+        };
+        let request = Request::from_parts(self.headers()?, Default::default(), message);
+        let answer = client.create_certificate(request).await;
+        let chain = answer.map_err(|status| refused(address.clone(), &status))?.into_inner().cert_chain;
+        if chain.len() < 2 || chain.len() > MAX_CHAIN {
+            let count = chain.len();
+            return Err(AuthorityError::Answer(format!(
+                "{count} certificates; expected the leaf and its root"
+            )));
+        }
+        Ok(chain)
+    }
+
+    fn request_metadata(&self) -> Struct {
+        let signer = Value { kind: Some(Kind::StringValue(self.signer.clone())) };
+        Struct { fields: [("CertSigner".to_owned(), signer)].into() }
+    }
+
+    fn headers(&self) -> Result<MetadataMap, AuthorityError> {
+        let mut headers = MetadataMap::new();
+        let token =
+            self.upstream.token()?.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
+        let cluster = Some(("clusterid".to_owned(), self.cluster.clone()));
+        for (name, text) in self.headers.iter().cloned().chain(cluster).chain(token) {
+            let key = MetadataKey::from_bytes(name.to_ascii_lowercase().as_bytes());
+            let value = MetadataValue::try_from(text.as_str());
+            if let (Ok(key), Ok(value)) = (key, value) {
+                headers.insert(key, value);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn refused(address: String, status: &Status) -> AuthorityError {
+    let hint = match status.code() {
+        tonic::Code::Unauthenticated => {
+            "; the token is missing, expired or of an audience it does not accept"
+        }
+        tonic::Code::PermissionDenied => "; the caller may not have this identity",
+        _ => "",
+    };
+    AuthorityError::Refused { address, code: status.code(), message: status.message().to_owned(), hint }
+}
+
+/// A new key, in the form Envoy reads, and a request for a certificate of it.
+pub(super) fn key_and_request(
+    kind: KeyKind,
+    pkcs8: bool,
+    identity: &str,
+) -> Result<(Zeroizing<String>, String), AuthorityError> {
+    let failed = |error| AuthorityError::Request { identity: identity.to_owned(), error };
+    let key = SigningKey::generate(kind)?;
+    let der = key.to_pkcs8()?;
+    let pair = KeyPair::try_from(&PrivatePkcs8KeyDer::from(der.as_slice())).map_err(failed)?;
+    let mut params = CertificateParams::default();
+    params.distinguished_name = DistinguishedName::new();
+    params.subject_alt_names = vec![SanType::URI(identity.try_into().map_err(failed)?)];
+    let request = params.serialize_request(&pair).and_then(|request| request.pem()).map_err(failed)?;
+    let pem = if pkcs8 { Zeroizing::new(pair.serialize_pem()) } else { key.to_pem()? };
+    Ok((pem, request))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_has_the_form_that_was_asked_for() {
+        for (kind, pkcs8, label) in [
+            (KeyKind::Rsa(2048), false, "BEGIN RSA PRIVATE KEY"),
+            (KeyKind::P256, false, "BEGIN EC PRIVATE KEY"),
+            (KeyKind::P256, true, "BEGIN PRIVATE KEY"),
+        ] {
+            let (key, request) = key_and_request(kind, pkcs8, "spiffe://td/ns/shop/sa/cart").unwrap();
+            assert!(key.contains(label), "{label}");
+            assert!(request.contains("CERTIFICATE REQUEST"));
+        }
+    }
+
+    #[test]
+    fn error_names_the_identity_when_it_cannot_be_asked_for() {
+        let error = key_and_request(KeyKind::P256, false, "spiffe://td/é").unwrap_err().to_string();
+        assert!(error.contains("spiffe://td/é") && error.contains("SERVICE_ACCOUNT"), "{error}");
+    }
+}

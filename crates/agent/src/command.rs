@@ -1,0 +1,137 @@
+//! The command line of `canopus-agent`, which is that of `pilot-agent`.
+
+mod arguments;
+mod request;
+mod wait;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::process::ExitCode;
+
+use canopus_runtime::flags::Flags;
+use canopus_runtime::log::{self, LogFlags, LogGuard, Scope, Scopes};
+use canopus_runtime::version::{self, BuildInfo, VersionFlags};
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use self::request::RequestArgs;
+use self::wait::WaitArgs;
+use crate::envoy::launch;
+use crate::proxy::{self, ProxyArgs};
+
+const SCOPES: [Scope; 3] = [
+    Scope::new("cache", "The workload's certificate"),
+    Scope::new("sds", "Secrets for Envoy"),
+    Scope::new("xdsproxy", "Streams between Envoy and the control plane"),
+];
+
+/// The agent beside a proxy.
+///
+/// Flags and environment variables are those of Istio's `pilot-agent`, and flags of other versions are ignored.
+#[derive(Debug, Parser)]
+#[command(name = "canopus-agent", disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start Envoy and be its agent.
+    Proxy(Box<ProxyArgs>),
+    /// Ask Envoy's admin interface or the agent itself, and print the answer.
+    Request(RequestArgs),
+    /// Wait until Envoy is ready.
+    Wait(WaitArgs),
+    /// Print the version.
+    Version(VersionFlags),
+    /// Set up packet rules that send the traffic of a workload to its proxy.
+    #[command(name = "istio-iptables")]
+    Iptables(Box<canopus_capture::CommandLine>),
+}
+
+/// Runs the command the process was called with.
+pub fn main() -> ExitCode {
+    let given: Vec<OsString> = std::env::args_os().collect();
+    if given.get(1).is_some_and(|first| first == launch::SUBCOMMAND) {
+        return launch::run(&given[2..]);
+    }
+    let (arguments, unknown) = arguments::known(&Cli::command(), given);
+    let matches = Cli::command().get_matches_from(arguments);
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    match cli.command {
+        Command::Proxy(args) => proxy(&args, &unknown),
+        Command::Request(args) => finish(block_on(request::send(&args))),
+        Command::Wait(args) => finish(block_on(wait::until_ready(&args)).map(|()| String::new())),
+        Command::Version(flags) => print(version::render(&BuildInfo::current(), flags).as_bytes()),
+        Command::Iptables(line) => iptables(*line),
+    }
+}
+
+fn proxy(args: &ProxyArgs, unknown: &[String]) -> ExitCode {
+    let _log = match install_log(&args.log) {
+        Ok(guard) => guard,
+        Err(error) => return fail(&format!("{error:#}")),
+    };
+    for flag in unknown {
+        tracing::warn!("--{flag}: there is no such flag; it is ignored");
+    }
+    let flags = Flags::from_env();
+    match block_on(proxy::run(args, &flags)) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            tracing::error!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn iptables(line: canopus_capture::CommandLine) -> ExitCode {
+    let _log = install_log(&LogFlags::default());
+    let flags = Flags::from_env();
+    let environment = |name: &str| flags.variable(name).map(str::to_owned);
+    match canopus_capture::run(line, &environment, &mut std::io::stdout()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let _ = fail(&error.to_string());
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn install_log(flags: &LogFlags) -> Result<LogGuard, log::LogError> {
+    let scopes = Scopes::new();
+    scopes.register(&SCOPES);
+    log::install(&scopes, flags)
+}
+
+/// One thread is enough: the agent passes bytes on and waits. It also keeps the promise of [`launch`], whose kernel setting
+/// is bound to the thread that starts Envoy.
+fn block_on<T>(future: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let result = runtime.block_on(future);
+    // Look-ups of names may still be under way.
+    runtime.shutdown_background();
+    result
+}
+
+fn finish(result: anyhow::Result<String>) -> ExitCode {
+    match result {
+        Ok(text) => print(text.as_bytes()),
+        Err(error) => fail(&format!("{error:#}")),
+    }
+}
+
+/// Writes to standard output and nothing else: `istioctl` parses what `request` prints.
+fn print(bytes: &[u8]) -> ExitCode {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => ExitCode::FAILURE,
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "there is no log, or not for this")]
+fn fail(message: &str) -> ExitCode {
+    eprintln!("Error: {message}");
+    ExitCode::FAILURE
+}

@@ -1,0 +1,163 @@
+//! The status server: what kubelets, scrapers and lifecycle hooks ask the agent.
+//!
+//! | path | method | from |
+//! |---|---|---|
+//! | `/healthz/ready` | any | anywhere |
+//! | `/metrics`, `/stats/prometheus` | any | anywhere, unless `METRICS_LOCALHOST_ACCESS_ONLY` |
+//! | `/app-health/…`, `/app-lifecycle/…` | any | anywhere |
+//! | `/quitquitquit`, `/drain` | POST | this machine |
+
+pub mod metrics;
+pub mod probes;
+pub mod ready;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tracing::{debug, info, warn};
+
+use self::metrics::MetricsSettings;
+use self::probes::AppProbes;
+use self::ready::Readiness;
+use crate::envoy::{Admin, Control, Request as ControlRequest};
+
+/// A client that sends no request for so long is disconnected.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// More connections wait until others end.
+const MAX_CONNECTIONS: usize = 256;
+
+/// Everything the server answers from.
+pub struct Status {
+    /// The rule of readiness.
+    pub readiness: Readiness,
+    /// What is merged into metrics.
+    pub metrics: MetricsSettings,
+    /// Probes of the application.
+    pub probes: AppProbes,
+    /// Where requests to drain and to quit go.
+    pub control: Arc<Control>,
+    /// Envoy, unless there is none.
+    pub admin: Option<Admin>,
+    /// Whether only inbound listeners are drained.
+    pub inbound_only: bool,
+}
+
+/// The body of an answer.
+pub type Answer = Response<Full<Bytes>>;
+
+/// Binds the port for both families where the machine has both.
+pub async fn bind(port: u16) -> io::Result<TcpListener> {
+    match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
+        Ok(listener) => Ok(listener),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => Err(error),
+        Err(_) => TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await,
+    }
+}
+
+/// Serves for as long as it is polled.
+pub async fn serve(listener: TcpListener, status: Arc<Status>) {
+    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                warn!("status port: cannot accept: {error}");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let status = Arc::clone(&status);
+        tokio::spawn(async move {
+            let service = service_fn(move |request| {
+                let status = Arc::clone(&status);
+                async move { Ok::<_, Infallible>(status.answer(&request, peer.ip().to_canonical()).await) }
+            });
+            let connection = http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADER_TIMEOUT)
+                .max_buf_size(16 << 10)
+                .serve_connection(TokioIo::new(stream), service);
+            if let Err(error) = connection.await {
+                debug!("status port: {error}");
+            }
+            drop(place);
+        });
+    }
+}
+
+impl Status {
+    async fn answer(&self, request: &Request<Incoming>, peer: IpAddr) -> Answer {
+        match request.uri().path() {
+            "/healthz/ready" => self.ready().await,
+            "/metrics" | "/stats/prometheus" => {
+                if self.metrics.local_only && !peer.is_loopback() {
+                    return only_from_localhost();
+                }
+                metrics::answer(&self.metrics, request).await
+            }
+            "/quitquitquit" => self.local_post(request, peer, "quit").await,
+            "/drain" => self.local_post(request, peer, "drain").await,
+            path if path.starts_with("/app-health/") || path.starts_with("/app-lifecycle/") => {
+                self.probes.answer(path, request.headers()).await
+            }
+            _ => text(StatusCode::NOT_FOUND, "404 page not found\n"),
+        }
+    }
+
+    async fn ready(&self) -> Answer {
+        match self.readiness.check(self.control.is_ending()).await {
+            Ok(()) => text(StatusCode::OK, ""),
+            Err(reason) => {
+                warn!("Envoy proxy is NOT ready: {reason}");
+                // Parity: pilot-agent's answer has no text. The reason helps whoever asks by hand.
+                text(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n"))
+            }
+        }
+    }
+
+    async fn local_post(&self, request: &Request<Incoming>, peer: IpAddr, action: &str) -> Answer {
+        if !peer.is_loopback() {
+            return only_from_localhost();
+        }
+        if request.method() != Method::POST {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed\n");
+        }
+        info!("asked to {action}");
+        if action == "quit" {
+            self.control.ask(ControlRequest::Quit);
+            return text(StatusCode::OK, "OK");
+        }
+        if let Some(admin) = &self.admin
+            && let Err(error) = admin.drain(self.inbound_only, true).await
+        {
+            warn!("listeners cannot be drained: {error}");
+        }
+        // Even so: whoever asked has waited, and the next signal is to end the agent.
+        self.control.set_drained();
+        text(StatusCode::OK, "OK")
+    }
+}
+
+fn only_from_localhost() -> Answer {
+    text(StatusCode::FORBIDDEN, "Only requests from localhost are allowed\n")
+}
+
+/// A plain answer.
+pub(crate) fn text(status: StatusCode, text: &str) -> Answer {
+    let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+    *response.status_mut() = status;
+    response
+}

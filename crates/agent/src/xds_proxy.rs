@@ -1,0 +1,389 @@
+//! Envoy's xDS streams, passed through to the control plane.
+//!
+//! ```text
+//!  Envoy ── Unix socket ──► one upstream connection per stream ──► control plane
+//!        ◄── responses, as they came ──┬───────────────────────────
+//!                                      └─ name table, additional roots: kept here and acknowledged
+//! ```
+//!
+//! Messages are never decoded and encoded again: a message is cut out of the stream at its frame, its type is found by
+//! skipping over fields, and its bytes travel on. An upstream that ends, ends Envoy's stream, so that Envoy begins its
+//! subscriptions anew with its own back-off; a second stream of Envoy ends the first.
+
+mod frame;
+mod local;
+mod peek;
+#[cfg(test)]
+mod tests;
+
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use canopus_runtime::metrics::{Counter, Registry, catalogue};
+use http::{HeaderMap, HeaderValue, Request, Response, header};
+use http_body::{Body, Frame};
+use hyper::body::Incoming;
+use hyper::client::conn::http2 as client;
+use hyper::server::conn::http2 as server;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use parking_lot::Mutex;
+use tokio::net::UnixListener;
+use tokio::sync::{mpsc, watch};
+use tracing::{debug, info, warn};
+
+use self::frame::{FrameError, Frames, Message};
+pub use self::local::{LocalTypes, NameTableSink};
+use crate::upstream::Upstream;
+
+const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
+/// Bytes the control plane may send ahead of what Envoy has taken.
+const WINDOW: u32 = 256 << 10;
+/// Messages that may wait for Envoy; each may be large.
+const RESPONSES_AHEAD: usize = 2;
+
+/// What the proxy is told of at its start.
+#[derive(Clone, Debug)]
+pub struct XdsProxySettings {
+    /// The socket, for the log.
+    pub socket: PathBuf,
+    /// The control plane.
+    pub upstream: Upstream,
+    /// `ISTIO_META_CLUSTER_ID`.
+    pub cluster: String,
+    /// `XDS_HEADER_*`.
+    pub headers: Vec<(String, String)>,
+}
+
+/// Passes streams on.
+pub struct XdsProxy {
+    settings: XdsProxySettings,
+    local: LocalTypes,
+    /// The stream that counts: an older one ends when this changes.
+    current: watch::Sender<u64>,
+    connected: Mutex<bool>,
+    counters: Counters,
+}
+
+struct Counters {
+    requests: Counter,
+    responses: Counter,
+    failures: Counter,
+}
+
+/// The answer of the control plane, once it comes.
+type Answer = Pin<Box<dyn Future<Output = Result<Response<Incoming>, hyper::Error>> + Send>>;
+
+/// Which variant of xDS a stream speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Variant {
+    Sotw,
+    Delta,
+}
+
+impl XdsProxy {
+    /// A proxy to a control plane, which keeps the messages of `local` to itself.
+    pub fn new(settings: XdsProxySettings, local: LocalTypes, registry: &Registry) -> Arc<Self> {
+        let counters = Counters {
+            requests: registry.value(catalogue::XDS_PROXY_REQUESTS),
+            responses: registry.value(catalogue::XDS_PROXY_RESPONSES),
+            failures: registry.value(catalogue::ISTIOD_CONNECTION_FAILURES),
+        };
+        Arc::new(Self {
+            settings,
+            local,
+            current: watch::Sender::new(0),
+            connected: Mutex::new(false),
+            counters,
+        })
+    }
+
+    /// Ends the current stream; Envoy opens another at once, with new credentials.
+    pub fn reconnect(&self) {
+        self.current.send_modify(|stream| *stream += 1);
+    }
+
+    /// Whether there is a stream to the control plane now.
+    pub fn is_connected(&self) -> bool {
+        *self.connected.lock()
+    }
+
+    /// Serves Envoy for as long as it is polled.
+    pub async fn serve(self: Arc<Self>, listener: UnixListener) {
+        loop {
+            let stream = match listener.accept().await {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    warn!(target: "xdsproxy", "cannot accept: {error}");
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    continue;
+                }
+            };
+            let proxy = Arc::clone(&self);
+            tokio::spawn(async move {
+                let service = service_fn(move |request| {
+                    let proxy = Arc::clone(&proxy);
+                    async move { Ok::<_, Infallible>(proxy.answer(request).await) }
+                });
+                let connection = server::Builder::new(TokioExecutor::new())
+                    .initial_stream_window_size(WINDOW)
+                    .serve_connection(TokioIo::new(stream), service);
+                if let Err(error) = connection.await {
+                    debug!(target: "xdsproxy", "Envoy's connection ended: {error}");
+                }
+            });
+        }
+    }
+
+    async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<ChannelBody> {
+        let variant = match request.uri().path() {
+            SOTW => Variant::Sotw,
+            DELTA => Variant::Delta,
+            path => {
+                return refusal(tonic::Code::Unimplemented, &format!("{path} is not served by the agent"));
+            }
+        };
+        match self.open(variant).await {
+            Ok((answer, requests)) => self.pass(variant, request.into_body(), requests, answer),
+            Err(error) => {
+                self.counters.failures.inc();
+                warn!(target: "xdsproxy", "no stream to the control plane: {error}");
+                refusal(tonic::Code::Unavailable, &error)
+            }
+        }
+    }
+
+    /// Opens a stream to the control plane. Servers may wait for the first request before they send as much as headers, so
+    /// the answer is left to whoever passes requests on.
+    async fn open(&self, variant: Variant) -> Result<(Answer, mpsc::UnboundedSender<Message>), String> {
+        let upstream = &self.settings.upstream;
+        let io = upstream.connect().await.map_err(|error| error.to_string())?;
+        let (mut sender, connection) = client::Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(WINDOW)
+            .handshake(TokioIo::new(io))
+            .await
+            .map_err(|error| error.to_string())?;
+        tokio::spawn(async move {
+            if let Err(error) = connection.await {
+                debug!(target: "xdsproxy", "the control plane's connection ended: {error}");
+            }
+        });
+        // Requests are small, and Envoy must never wait to send one while it has responses to take: both sides could
+        // otherwise wait for each other.
+        let (requests, body) = mpsc::unbounded_channel();
+        let path = if variant == Variant::Sotw { SOTW } else { DELTA };
+        let host = &upstream.address;
+        let uri = format!("{}://{}:{}{path}", upstream.scheme(), host.host, host.port);
+        let mut request = Request::post(uri).body(RequestBody(body)).map_err(|error| error.to_string())?;
+        *request.headers_mut() = self.request_headers()?;
+        let answer = Box::pin(async move { sender.send_request(request).await });
+        info!(target: "xdsproxy", "connected to the control plane at {}:{}", host.host, host.port);
+        Ok((answer, requests))
+    }
+
+    fn request_headers(&self) -> Result<HeaderMap, String> {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+        headers.insert(header::TE, HeaderValue::from_static("trailers"));
+        let token = self.settings.upstream.token().map_err(|error| error.to_string())?;
+        let token = token.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
+        let cluster = Some(("clusterid".to_owned(), self.settings.cluster.clone()));
+        for (name, text) in self.settings.headers.iter().cloned().chain(cluster).chain(token) {
+            let name = header::HeaderName::from_bytes(name.to_ascii_lowercase().as_bytes());
+            if let (Ok(name), Ok(mut value)) = (name, HeaderValue::from_str(&text)) {
+                value.set_sensitive(name == header::AUTHORIZATION);
+                headers.insert(name, value);
+            }
+        }
+        Ok(headers)
+    }
+
+    /// Joins the two streams.
+    fn pass(
+        self: Arc<Self>,
+        variant: Variant,
+        from_envoy: Incoming,
+        to_plane: mpsc::UnboundedSender<Message>,
+        from_plane: Answer,
+    ) -> Response<ChannelBody> {
+        let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
+        let mut stream = 0;
+        self.current.send_modify(|current| {
+            *current += 1;
+            stream = *current;
+        });
+        *self.connected.lock() = true;
+        tokio::spawn(async move {
+            let mut replaced = self.current.subscribe();
+            let newer = replaced.wait_for(|current| *current != stream);
+            let status = tokio::select! {
+                () = self.pass_requests(variant, from_envoy, &to_plane) => None,
+                status = self.pass_responses(variant, from_plane, &to_plane, &to_envoy) => Some(status),
+                _ = newer => Some(trailers(tonic::Code::Unavailable, "the agent connects anew")),
+            };
+            if *self.current.borrow() == stream {
+                *self.connected.lock() = false;
+            }
+            if let Some(status) = status {
+                let _ = to_envoy.send(Piece::Trailers(status)).await;
+            }
+        });
+        let mut response = Response::new(ChannelBody { pieces: Some(body) });
+        let grpc = HeaderValue::from_static("application/grpc");
+        response.headers_mut().insert(header::CONTENT_TYPE, grpc);
+        response
+    }
+
+    async fn pass_requests(&self, variant: Variant, from: Incoming, to: &mpsc::UnboundedSender<Message>) {
+        let mut frames = Frames::new(from);
+        let mut asked = false;
+        loop {
+            let message = match frames.next().await {
+                Ok(Some(message)) => message,
+                Ok(None) => return,
+                Err(error) => return debug!(target: "xdsproxy", "Envoy's stream ended: {error}"),
+            };
+            self.counters.requests.inc();
+            // Parity: the agent asks for its own types once Envoy has asked for listeners.
+            let is_first_for_listeners = !asked
+                && peek::request_type(&message, variant).as_deref() == Some(canopus_xds::types::LISTENER);
+            if to.send(message).is_err() {
+                return;
+            }
+            if is_first_for_listeners {
+                asked = true;
+                for request in self.local.first_requests(variant == Variant::Delta) {
+                    let _ = to.send(request);
+                }
+            }
+        }
+    }
+
+    async fn pass_responses(
+        &self,
+        variant: Variant,
+        answer: Answer,
+        to_plane: &mpsc::UnboundedSender<Message>,
+        to_envoy: &mpsc::Sender<Piece>,
+    ) -> HeaderMap {
+        let answer = match answer.await {
+            Ok(answer) => answer,
+            Err(error) => return trailers(tonic::Code::Unavailable, &error.to_string()),
+        };
+        if let Some((code, message)) = refused(answer.headers()) {
+            self.counters.failures.inc();
+            warn!(target: "xdsproxy", "the control plane refuses: {code}: {message}");
+            return trailers(code, &message);
+        }
+        let mut frames = Frames::new(answer.into_body());
+        loop {
+            let message = match frames.next().await {
+                Ok(Some(message)) => message,
+                Ok(None) => {
+                    let ended = || trailers(tonic::Code::Unavailable, "the control plane ended the stream");
+                    return frames.trailers().unwrap_or_else(ended);
+                }
+                Err(FrameError::Size(size)) => {
+                    warn!(target: "xdsproxy", "a response of {size} bytes is too large");
+                    return trailers(tonic::Code::ResourceExhausted, "a response is too large");
+                }
+                Err(error) => return trailers(tonic::Code::Unavailable, &error.to_string()),
+            };
+            let type_url = peek::response_type(&message);
+            let type_url = type_url.as_deref().unwrap_or_default();
+            if let Some(answer) = self.local.take(type_url, &message, variant == Variant::Delta) {
+                let _ = to_plane.send(answer);
+                continue;
+            }
+            if !is_for_envoy(type_url) {
+                warn!(target: "xdsproxy", "a response of the type {type_url:?} is dropped: Envoy does not know it");
+                continue;
+            }
+            self.counters.responses.inc();
+            for chunk in message.into_chunks() {
+                if to_envoy.send(Piece::Data(chunk)).await.is_err() {
+                    return HeaderMap::new();
+                }
+            }
+        }
+    }
+}
+
+fn is_for_envoy(type_url: &str) -> bool {
+    let name = type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url);
+    name.starts_with("envoy.")
+        || matches!(type_url, canopus_xds::types::WORKLOAD | canopus_xds::types::ADDRESS)
+}
+
+/// The status of a response that has nothing but a status.
+fn refused(headers: &HeaderMap) -> Option<(tonic::Code, String)> {
+    let status = tonic::Status::from_header_map(headers)?;
+    (status.code() != tonic::Code::Ok).then(|| (status.code(), status.message().to_owned()))
+}
+
+fn trailers(code: tonic::Code, message: &str) -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    // Into headers goes what headers can have: the rest is left out rather than the message.
+    let _ = tonic::Status::new(code, message).add_header(&mut headers);
+    headers
+}
+
+fn refusal(code: tonic::Code, message: &str) -> Response<ChannelBody> {
+    let mut response = Response::new(ChannelBody { pieces: None });
+    *response.headers_mut() = trailers(code, message);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
+}
+
+enum Piece {
+    Data(Bytes),
+    Trailers(HeaderMap),
+}
+
+/// A body whose pieces come from a task. Without a task it is empty.
+struct ChannelBody {
+    pieces: Option<mpsc::Receiver<Piece>>,
+}
+
+impl Body for ChannelBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(pieces) = &mut self.pieces else { return Poll::Ready(None) };
+        pieces.poll_recv(cx).map(|piece| {
+            Some(Ok(match piece? {
+                Piece::Data(bytes) => Frame::data(bytes),
+                Piece::Trailers(trailers) => Frame::trailers(trailers),
+            }))
+        })
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.pieces.is_none()
+    }
+}
+
+/// The messages that go to the control plane.
+struct RequestBody(mpsc::UnboundedReceiver<Message>);
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.0.poll_recv(cx).map(|message| Some(Ok(Frame::data(message?.into_bytes()))))
+    }
+}

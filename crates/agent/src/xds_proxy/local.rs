@@ -1,0 +1,128 @@
+//! Types the agent asks for itself: the name table, and roots of other trust domains.
+
+use std::sync::Arc;
+
+use bytes::Buf as _;
+use canopus_proto::Message as _;
+use canopus_proto::envoy::service::discovery::v3::{
+    DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+};
+use canopus_proto::google::rpc::Status;
+use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
+use canopus_proto::istio::networking::nds::v1::NameTable;
+use canopus_xds::types;
+use tracing::warn;
+
+use super::frame::Message;
+use crate::certificates::Secrets;
+
+/// Takes a name table.
+pub type NameTableSink = Arc<dyn Fn(NameTable) + Send + Sync>;
+
+/// Who takes which type. A type nobody takes is not asked for.
+#[derive(Default)]
+pub struct LocalTypes {
+    /// Takes name tables.
+    pub names: Option<NameTableSink>,
+    /// Takes additional roots.
+    pub roots: Option<Arc<Secrets>>,
+}
+
+/// What matters of a response, in both variants.
+struct Response {
+    type_url: String,
+    version: String,
+    nonce: String,
+    body: Option<canopus_proto::Any>,
+}
+
+impl LocalTypes {
+    fn types(&self) -> impl Iterator<Item = &'static str> {
+        let names = self.names.is_some().then_some(types::NAME_TABLE);
+        let roots = self.roots.is_some().then_some(types::PROXY_CONFIG);
+        names.into_iter().chain(roots)
+    }
+
+    /// The requests with which the agent subscribes.
+    pub(super) fn first_requests(&self, delta: bool) -> Vec<Message> {
+        self.types()
+            .map(|type_url| {
+                let response = Response {
+                    type_url: type_url.into(),
+                    version: String::new(),
+                    nonce: String::new(),
+                    body: None,
+                };
+                request(&response, delta, None)
+            })
+            .collect()
+    }
+
+    /// Takes a response and gives the acknowledgement; `None` if it is not for the agent.
+    pub(super) fn take(&self, type_url: &str, message: &Message, delta: bool) -> Option<Message> {
+        if type_url != types::NAME_TABLE && type_url != types::PROXY_CONFIG {
+            return None;
+        }
+        let mut body = message.body();
+        let bytes = body.copy_to_bytes(body.remaining());
+        let response = match decode(bytes, delta) {
+            Ok(response) => response,
+            Err(error) => {
+                warn!(target: "xdsproxy", "a response of the type {type_url} cannot be read: {error}");
+                let unread = Response {
+                    type_url: type_url.into(),
+                    version: String::new(),
+                    nonce: String::new(),
+                    body: None,
+                };
+                return Some(request(&unread, delta, Some(error.to_string())));
+            }
+        };
+        let problem = self.apply(&response).err();
+        if let Some(problem) = &problem {
+            warn!(target: "xdsproxy", "a response of the type {type_url} is rejected: {problem}");
+        }
+        Some(request(&response, delta, problem))
+    }
+
+    fn apply(&self, response: &Response) -> Result<(), String> {
+        let Some(body) = &response.body else { return Ok(()) };
+        let unreadable = |error: canopus_proto::DecodeError| error.to_string();
+        if response.type_url == types::NAME_TABLE {
+            let table = NameTable::decode(body.value.clone()).map_err(unreadable)?;
+            if let Some(names) = &self.names {
+                names(table);
+            }
+        } else if let Some(secrets) = &self.roots {
+            let config = ProxyConfig::decode(body.value.clone()).map_err(unreadable)?;
+            secrets.set_additional_roots(config.ca_certificates_pem);
+        }
+        Ok(())
+    }
+}
+
+fn decode(bytes: bytes::Bytes, delta: bool) -> Result<Response, canopus_proto::DecodeError> {
+    if delta {
+        let response = DeltaDiscoveryResponse::decode(bytes)?;
+        let body = response.resources.into_iter().next().and_then(|resource| resource.resource);
+        let (type_url, version) = (response.type_url, response.system_version_info);
+        return Ok(Response { type_url, version, nonce: response.nonce, body });
+    }
+    let response = DiscoveryResponse::decode(bytes)?;
+    let body = response.resources.into_iter().next();
+    Ok(Response { type_url: response.type_url, version: response.version_info, nonce: response.nonce, body })
+}
+
+/// A subscription, an acknowledgement, or with a problem a rejection.
+fn request(response: &Response, delta: bool, problem: Option<String>) -> Message {
+    let error_detail = problem.map(|message| Status { code: 13, message, ..Default::default() });
+    let (type_url, response_nonce) = (response.type_url.clone(), response.nonce.clone());
+    let bytes = if delta {
+        DeltaDiscoveryRequest { type_url, response_nonce, error_detail, ..Default::default() }.encode_to_vec()
+    } else {
+        let version_info = if error_detail.is_some() { String::new() } else { response.version.clone() };
+        DiscoveryRequest { version_info, type_url, response_nonce, error_detail, ..Default::default() }
+            .encode_to_vec()
+    };
+    Message::new(&bytes)
+}

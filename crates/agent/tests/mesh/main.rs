@@ -1,0 +1,120 @@
+//! The agent with real parts: `canopusd` with its certificate authority, a stock Envoy, and a request through it.
+
+mod place;
+mod plane;
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use canopus_testkit::{Echo, Echoed, eventually, http};
+use place::Place;
+use plane::Plane;
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A control plane, an application and a gateway with its agent, which is ready.
+struct Mesh {
+    plane: Plane,
+    echo: Echo,
+    place: Place,
+}
+
+impl Mesh {
+    async fn start() -> Result<Self> {
+        let echo = Echo::start("first").await?;
+        let plane = Plane::start(echo.address().port()).await?;
+        let mut place = Place::new(&plane)?;
+        place.start()?;
+        place.wait_ready().await.with_context(|| format!("canopusd:\n{}", plane.log()))?;
+        Ok(Self { plane, echo, place })
+    }
+
+    async fn answered_by(&self) -> Result<String> {
+        let request = http::request(http::Method::GET, self.plane.gateway, "/").host("shop.example.com");
+        let answer = request.send().await?.ok()?;
+        Ok(Echoed::from_body(&answer)?.upstream)
+    }
+
+    async fn wait_answer(&self, expected: &str) -> Result<()> {
+        eventually("an answer through the gateway", PATIENCE, async || {
+            let upstream = self.answered_by().await?;
+            ensure!(upstream == expected, "answered by {upstream}");
+            Ok(())
+        })
+        .await
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn request_flows_through_an_envoy_that_the_agent_made_ready() -> Result<()> {
+    let mesh = Mesh::start().await?;
+    mesh.wait_answer("first").await?;
+    // The certificate came from the control plane's authority, and Envoy has it.
+    let certificates = mesh.place.admin("/certs").await?;
+    assert!(certificates.contains("spiffe://cluster.local/ns/demo/sa/gateway"), "{certificates}");
+    let page = mesh.place.status("/metrics").await?.ok()?;
+    for metric in
+        ["istio_agent_process_resident_memory_bytes", "istio_agent_xds_proxy_responses", "envoy_server_live"]
+    {
+        assert!(page.contains(metric), "{metric} is missing");
+    }
+    let ready = http::get(mesh.place.readiness_address(), "/healthz/ready").await?;
+    assert_eq!(ready.status, 200, "readiness through Envoy's own listener");
+    assert_eq!(mesh.echo.address().ip().to_string(), "127.0.0.1");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_resume_when_the_control_plane_comes_back() -> Result<()> {
+    let mut mesh = Mesh::start().await?;
+    mesh.wait_answer("first").await?;
+    mesh.plane.kill();
+    assert_eq!(mesh.answered_by().await?, "first", "traffic flows without a control plane");
+    let second = Echo::start("second").await?;
+    mesh.plane.route_to(second.address().port())?;
+    mesh.plane.restart().await?;
+    mesh.wait_answer("second").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_envoy_is_left_when_the_agent_is_killed() -> Result<()> {
+    let mut mesh = Mesh::start().await?;
+    let envoy = mesh.place.envoy_id()?;
+    mesh.place.signal("KILL")?;
+    eventually("Envoy's end", PATIENCE, async || {
+        ensure!(!place::is_alive(envoy), "process {envoy} is still there");
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn agent_drains_and_ends_when_it_is_terminated() -> Result<()> {
+    let mut mesh = Mesh::start().await?;
+    let envoy = mesh.place.envoy_id()?;
+    mesh.place.signal("TERM")?;
+    let status = mesh.place.wait_end().await?;
+    assert_eq!(status, Some(0), "{}", mesh.place.log());
+    assert!(!place::is_alive(envoy));
+    assert!(mesh.place.log().contains("draining for 1s"), "{}", mesh.place.log());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reasons_are_told_when_the_control_plane_is_away_at_the_start() -> Result<()> {
+    let echo = Echo::start("first").await?;
+    let mut plane = Plane::start(echo.address().port()).await?;
+    plane.kill();
+    let mut place = Place::new(&plane)?;
+    place.start()?;
+    eventually("the reason", PATIENCE, async || {
+        let answer = place.status("/healthz/ready").await?;
+        ensure!(answer.status == 503 && answer.body.contains("config not received"), "{}", answer.body);
+        let log = place.log();
+        ensure!(log.contains("is the control plane running"), "{log}");
+        Ok(())
+    })
+    .await?;
+    plane.restart().await?;
+    place.wait_ready().await
+}
