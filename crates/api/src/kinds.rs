@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_base::tree::Node;
 
 use crate::decode::{DecodeError, Decoded, Options, Problem};
-use crate::meta::Meta;
+use crate::meta::{Meta, Relevance};
 use crate::object::{Typed, read_typed};
 use crate::registry::{Category, Column, Info, Scope};
 use crate::resource::Resource;
@@ -61,6 +61,19 @@ macro_rules! kinds {
                             || (this.meta.same_but_for_version(&other.meta)
                                 && this.spec == other.spec
                                 && this.status == other.status)
+                    })+
+                    _ => false,
+                }
+            }
+
+            /// Whether nothing differs of what counts.
+            pub fn same_where_it_counts(&self, other: &Self, counts: &Relevance) -> bool {
+                match (self, other) {
+                    $((Self::$variant(this), Self::$variant(other)) => {
+                        Arc::ptr_eq(this, other)
+                            || (this.meta.same_where_it_counts(&other.meta, counts)
+                                && this.spec == other.spec
+                                && (!counts.status || this.status == other.status))
                     })+
                     _ => false,
                 }

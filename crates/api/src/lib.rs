@@ -40,6 +40,6 @@ pub mod visibility;
 pub use decode::{DecodeError, Decoded, Options, Problem, Unknown};
 pub use documents::{Outcome, decode_documents};
 pub use kinds::{Kind, Object};
-pub use meta::{Meta, OwnerReference};
+pub use meta::{Meta, OwnerReference, Relevance};
 pub use object::{ObjectKey, Typed};
 pub use resource::Resource;

@@ -57,6 +57,19 @@ object! {
     }
 }
 
+/// What of an object somebody reads besides its spec.
+#[derive(Clone, Copy, Debug)]
+pub struct Relevance {
+    /// Whether an annotation is read.
+    pub annotation: fn(&str) -> bool,
+    /// Whether a label is read.
+    pub label: fn(&str) -> bool,
+    /// Whether the resource version is read.
+    pub version: bool,
+    /// Whether the status is read.
+    pub status: bool,
+}
+
 impl Meta {
     /// Metadata with a name and a namespace (empty for objects of the cluster) and nothing else.
     pub fn new(namespace: &str, name: &str) -> Self {
@@ -103,6 +116,20 @@ impl Meta {
             && *uid == other.uid
             && *generation == other.generation
             && *owner_references == other.owner_references
+    }
+
+    /// Whether nothing differs of what counts.
+    pub fn same_where_it_counts(&self, other: &Self, counts: &Relevance) -> bool {
+        let kept = |labels: &Labels, counts: fn(&str) -> bool| -> Labels {
+            labels.iter().filter(|(key, _)| counts(key)).collect()
+        };
+        let reduced = |meta: &Self| Self {
+            labels: kept(&meta.labels, counts.label),
+            annotations: kept(&meta.annotations, counts.annotation),
+            resource_version: if counts.version { meta.resource_version.clone() } else { Box::default() },
+            ..meta.clone()
+        };
+        reduced(self) == reduced(other)
     }
 
     pub(crate) fn read(node: &Node, options: Options) -> Result<Self, Vec<Problem>> {

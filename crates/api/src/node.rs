@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use canopus_base::net::parse_ip;
 
-pub use metadata::{MetadataError, NodeMetadata, PodPort, PodPorts, StringBool, StringList};
+pub use metadata::{MetadataError, NodeMetadata, PodPort, PodPorts, RawMetadata, StringBool, StringList};
 
 /// The part a proxy plays.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -10,7 +10,8 @@ use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine};
 use canopus_envoy::authorization::{AuthorizationFilters, Guard, Layer, Peer, Stage};
 use canopus_envoy::listener::Listeners;
-use canopus_mesh::attachment::Protected;
+use canopus_mesh::attachment::PolicyTarget;
+use canopus_mesh::audience::SelectorLabels;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::envoy::config::core::v3::Node;
@@ -44,9 +45,10 @@ fn many_principals() -> Duration {
          spec: {{rules: [{{from: [{{source: {{principals: [{}]}}}}]}}]}}}}",
         principals.join(", ")
     );
-    let protected = Protected {
+    let protected = PolicyTarget {
         namespace: "ns".into(),
-        labels: [("app", "a")].into_iter().collect(),
+        gateway: None,
+        labels: SelectorLabels::whole(&[("app", "a")].into_iter().collect()),
         is_waypoint: false,
         service: None,
     };

@@ -1,5 +1,5 @@
 //! What it takes to generate everything of one type for one proxy, with nothing of it at hand, on the inputs of Istio's own
-//! benchmarks; and what a second proxy of the same view takes after that.
+//! benchmarks; and what a second proxy of the same audiences takes after that.
 //!
 //! What the world is known to be is at hand, as it is in Istio's benchmarks: services, endpoints, what a proxy may see. The
 //! inputs are looked for in the conformance corpus beside the repository; without it there is nothing to do.
@@ -18,16 +18,18 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use canopus_engine::{Batch, Ctx, Engine, Input, Options, Query, Snapshot};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::bundle::References;
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::listener::Listeners;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::route_config::Routes;
+use canopus_mesh::audience::{Caller, GatewayRunner, WaypointRunner};
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::endpoint::{Endpoints, ServersOf};
 use canopus_mesh::gateway::Merged;
-use canopus_mesh::proxy::{Proxy, View, ViewOf, proxy_config};
+use canopus_mesh::proxy::{Proxy, View};
 use canopus_mesh::service::ServicesByHost;
 use canopus_mesh::target::Targets;
 use canopus_mesh::waypoint::ServicesBehind;
@@ -57,33 +59,36 @@ impl Query for Facts {
     type Value = ();
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) {
-        let view = ctx.get::<ViewOf>(proxy);
+        ctx.get::<AudiencesOf>(proxy);
         ctx.get::<Targets>(proxy);
-        ctx.get::<ServicesBehind>(&view);
-        proxy_config(ctx, &view);
-        let scope = scope::scope(ctx, &view);
-        for service in &scope::services(ctx, &view) {
-            know(ctx, &view, &service.host);
+        let view = View::new(ctx, proxy);
+        if let Some(waypoint) = WaypointRunner::new(&view) {
+            ctx.get::<ServicesBehind>(&waypoint);
+        }
+        let caller = Caller::new(ctx, &view);
+        let scope = scope::scope(ctx, &caller.scope);
+        for service in &scope::services(ctx, &caller.scope) {
+            know(ctx, &caller, &service.host);
             let key = service.key();
             ctx.get::<Endpoints>(&key);
             ctx.get::<ServersOf>(&key);
-            outbound_rule(ctx, &view, &key);
+            outbound_rule(ctx, &caller, &key);
         }
-        let of_gateways = ctx.get::<Merged>(&view).gateway_names().into_iter();
+        let of_gateways = ctx.get::<Merged>(&GatewayRunner::new(ctx, &view)).gateway_names().into_iter();
         let of_gateways = of_gateways
             .flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, &gateway).to_vec());
         let of_mesh = scope.listeners.iter().flat_map(|listener| listener.virtual_services.iter().cloned());
         for route in of_mesh.chain(of_gateways) {
             for host in virtual_service::destinations(&route.spec, None).keys() {
-                know(ctx, &view, host);
+                know(ctx, &caller, host);
             }
         }
     }
 }
 
 /// Looks up what a host means: a name in a table of Istio's.
-fn know(ctx: &Ctx<'_>, view: &View, host: &str) {
-    scope::scoped_service(ctx, view, host);
+fn know(ctx: &Ctx<'_>, caller: &Caller, host: &str) {
+    scope::scoped_service(ctx, &caller.scope, host);
     ctx.get::<ServicesByHost>(&host.into());
 }
 
@@ -110,20 +115,22 @@ impl Wanted {
     // A name of its own in profiles.
     #[inline(never)]
     fn generate(&self, world: &Snapshot, proxy: &Proxy) -> Vec<Resource> {
-        let view = world.get::<ViewOf>(proxy).unwrap();
-        let named = |name: &String| (view.as_ref().clone(), name.clone());
+        let audiences = world.get::<AudiencesOf>(proxy).unwrap();
         match self {
             Self::Clusters => world.get::<Clusters>(proxy).unwrap().iter().cloned().collect(),
             Self::Listeners => world.get::<Listeners>(proxy).unwrap().iter().cloned().collect(),
             Self::Routes(names) => {
-                let found = world.get_all::<Routes>(names.iter().map(named)).unwrap();
+                let found = world
+                    .get_all::<Routes>(names.iter().map(|name| (audiences.routes.clone(), name.clone())))
+                    .unwrap();
                 found.iter().filter_map(|found| found.as_ref().clone()).collect()
             }
             Self::Endpoints(names) => {
+                let named = |name: &String| (audiences.endpoints.clone(), name.clone());
                 let found = world.get_all::<Assignment>(names.iter().map(named)).unwrap();
                 found.iter().filter_map(|found| found.as_ref().clone()).collect()
             }
-            Self::Names => vec![world.get::<NameTables>(&view).unwrap().as_ref().clone()],
+            Self::Names => vec![world.get::<NameTables>(&audiences.names).unwrap().as_ref().clone()],
         }
     }
 }
@@ -221,21 +228,21 @@ fn shown(seconds: f64) -> String {
     if seconds < 1e-3 { format!("{:.0} µs", seconds * 1e6) } else { format!("{:.2} ms", seconds * 1e3) }
 }
 
-/// What each query family did for a second proxy of a view.
+/// What each query family did for a second proxy of the same audiences.
 fn second_proxy(case: &Case) {
     let engine = case.engine(Options { threads: 1, idle: 1000 });
     let watch = |proxy: &Proxy| {
         let world = engine.snapshot();
-        let view = world.get::<ViewOf>(proxy).unwrap().as_ref().clone();
+        let audiences = world.get::<AudiencesOf>(proxy).unwrap();
         let clusters = engine.watch::<Clusters>(proxy.clone());
         let listeners = engine.watch::<Listeners>(proxy.clone());
         let all =
             |resources: &canopus_envoy::resources::Resources| resources.iter().cloned().collect::<Vec<_>>();
         let references = References::of(&all(&clusters.value().unwrap()), &all(&listeners.value().unwrap()));
-        let named =
-            |names: BTreeSet<String>| names.into_iter().map(|name| (view.clone(), name)).collect::<Vec<_>>();
-        let routes = engine.watch_all::<Routes>(named(references.routes));
-        let endpoints = engine.watch_all::<Assignment>(named(references.assignments));
+        let tables = references.routes.into_iter().map(|name| (audiences.routes.clone(), name));
+        let assignments = references.assignments.into_iter().map(|name| (audiences.endpoints.clone(), name));
+        let routes = engine.watch_all::<Routes>(tables);
+        let endpoints = engine.watch_all::<Assignment>(assignments);
         (clusters, listeners, routes, endpoints)
     };
     let _first = watch(&case.proxy(0));
@@ -282,7 +289,7 @@ fn main() {
     }
     let of = |which: usize| mean(&ratios.iter().map(|pair| pair[which]).collect::<Vec<_>>());
     println!("\ngeometric mean of {} ratios: {:.2} on one core, {:.2} on all", ratios.len(), of(0), of(1));
-    println!("\n| case | queries run for the first proxy | for a second one of its view | which |");
+    println!("\n| case | queries run for the first proxy | for a second one of its audiences | which |");
     println!("|---|---|---|---|");
     for case in cases.iter().filter(|case| case.is_general() && is_wanted(&case.name)) {
         second_proxy(case);

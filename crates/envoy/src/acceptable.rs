@@ -7,7 +7,6 @@ mod keys;
 
 use std::collections::BTreeSet;
 
-use canopus_mesh::proxy::View;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RouteMatch};
@@ -19,12 +18,13 @@ use canopus_proto::envoy::r#type::matcher::v3::{
     RegexMatcher, StringMatcher, ValueMatcher, list_matcher::MatchPattern as ListPattern,
 };
 
+use crate::audience::Build;
 use crate::jwt::UNKNOWN_KEYS;
 use crate::listener::draft::Match;
 
-/// Whether resources of this view are repaired.
-fn applies(view: &View) -> bool {
-    view.extensions.is_some()
+/// Whether resources of such a proxy are repaired.
+fn applies(build: &Build) -> bool {
+    build.is_known()
 }
 
 /// Filter chains of which no two match the same connections: the first stays.
@@ -35,8 +35,8 @@ pub(crate) struct DistinctChains {
 
 impl DistinctChains {
     /// None yet.
-    pub(crate) fn new(view: &View) -> Self {
-        Self { seen: applies(view).then(BTreeSet::new) }
+    pub(crate) fn new(build: &Build) -> Self {
+        Self { seen: applies(build).then(BTreeSet::new) }
     }
 
     /// Whether a chain that matches these connections can be one of them.
@@ -47,16 +47,16 @@ impl DistinctChains {
 }
 
 /// Makes every condition of a route mean something.
-pub(crate) fn complete_match(view: &View, matched: &mut RouteMatch) {
-    if applies(view) {
+pub(crate) fn complete_match(build: &Build, matched: &mut RouteMatch) {
+    if applies(build) {
         matched.dynamic_metadata.iter_mut().filter_map(|claim| claim.value.as_mut()).for_each(state);
     }
 }
 
 /// What a route does instead of leading nowhere, where none of its destinations has any weight.
-pub(crate) fn instead_of_nowhere(view: &View) -> Option<DirectResponseAction> {
+pub(crate) fn instead_of_nowhere(build: &Build) -> Option<DirectResponseAction> {
     // The same answer as for destinations that do not exist.
-    applies(view).then(|| DirectResponseAction { status: 500, ..Default::default() })
+    applies(build).then(|| DirectResponseAction { status: 500, ..Default::default() })
 }
 
 /// A condition that asks only whether a claim is there asks for any text.
@@ -78,8 +78,8 @@ fn state(value: &mut ValueMatcher) {
 }
 
 /// Keys that cannot be read are keys that nobody has: no token passes.
-pub(crate) fn readable_keys(view: &View, config: Any) -> Any {
-    if !applies(view) {
+pub(crate) fn readable_keys(build: &Build, config: Any) -> Any {
+    if !applies(build) {
         return config;
     }
     let Ok(mut filter) = config.unpack::<JwtAuthentication>() else { return config };

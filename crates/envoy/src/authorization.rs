@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::attachment::Protected;
+use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::authorization::PoliciesOf;
 use canopus_mesh::service::Service;
 use canopus_proto::Any;
@@ -70,7 +70,7 @@ impl Layer {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Guard {
     /// Whose policies.
-    pub protected: Protected,
+    pub protected: PolicyTarget,
     /// Which of them.
     pub stage: Stage,
     /// How callers are known.
@@ -110,8 +110,9 @@ pub(crate) fn on_requests(env: &Env<'_>, stage: Stage, class: Class, tunnelled: 
     if class == Class::Outbound {
         return Vec::new();
     }
+    let Some(protected) = env.protected() else { return Vec::new() };
     let peer = peer(env, stage, tunnelled);
-    on_layer_of_requests(env, Guard { protected: env.protected(), stage, peer, layer: Layer::Http })
+    on_layer_of_requests(env, Guard { protected, stage, peer, layer: Layer::Http })
 }
 
 /// The filters on requests that open tunnels, where policies of the workload count besides those of what it stands in
@@ -120,7 +121,9 @@ pub(crate) fn on_tunnels(env: &Env<'_>) -> Vec<HttpFilter> {
     if !env.flag(ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES) {
         return Vec::new();
     }
-    let protected = Protected::of(env.view).as_workload();
+    let Some(protected) = env.audience.access.clone().map(PolicyTarget::as_workload) else {
+        return Vec::new();
+    };
     let (stage, peer) = (Stage::Own, Peer::Certificate);
     on_layer_of_requests(env, Guard { protected, stage, peer, layer: Layer::TunnelledTcp })
 }
@@ -137,11 +140,12 @@ pub(crate) fn on_connections(
     stage: Stage,
     service: Option<&Service>,
 ) {
-    let protected = match service {
-        Some(service) => env.protected().with_service(service),
+    let Some(mut protected) = env.protected() else { return };
+    match service {
+        Some(service) => protected = protected.with_service(service),
         None if class == Class::Outbound => return,
-        None => env.protected(),
-    };
+        None => {}
+    }
     let guard = Guard { protected, stage, peer: peer(env, stage, tunnelled), layer: Layer::Tcp };
     filters(env, &guard).iter().for_each(|built| all.add_packed(built.name, &built.config));
 }
@@ -159,5 +163,5 @@ fn filters(env: &Env<'_>, guard: &Guard) -> Arc<Vec<Built>> {
 fn peer(env: &Env<'_>, stage: Stage, tunnelled: bool) -> Peer {
     // Parity: external authorizers of a sidecar are asked about the certificate of the tunnel's inner connection.
     let noted = tunnelled && stage == Stage::Own;
-    if noted || env.view.kind == NodeKind::Waypoint { Peer::FilterState } else { Peer::Certificate }
+    if noted || env.audience.role.kind == NodeKind::Waypoint { Peer::FilterState } else { Peer::Certificate }
 }

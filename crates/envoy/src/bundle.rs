@@ -5,7 +5,7 @@ mod standalone;
 use std::collections::BTreeSet;
 
 use canopus_engine::{QueryError, Snapshot};
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::{Proxy, };
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, DiscoveryType};
 use canopus_proto::envoy::config::listener::v3::filter::ConfigType as FilterConfig;
@@ -27,6 +27,7 @@ use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
 };
 use canopus_proto::resource::Resource;
 
+use crate::audience::AudiencesOf;
 use crate::cluster::Clusters;
 use crate::endpoint::Assignment;
 use crate::extension::Extensions;
@@ -58,28 +59,28 @@ pub struct Bundle {
 impl Bundle {
     /// What `proxy` gets in this state of the world.
     pub fn of(world: &Snapshot, proxy: &Proxy) -> Result<Self, QueryError> {
-        let view = world.get::<ViewOf>(proxy)?;
+        let audiences = world.get::<AudiencesOf>(proxy)?;
         let clusters: Vec<Resource> = world.get::<Clusters>(proxy)?.iter().cloned().collect();
         let listeners: Vec<Resource> = world.get::<Listeners>(proxy)?.iter().cloned().collect();
         let references = References::of(&clusters, &listeners);
         let mut bundle = Self { clusters, listeners, ..Self::default() };
         for name in references.assignments {
-            let found = world.get::<Assignment>(&(view.as_ref().clone(), name))?;
+            let found = world.get::<Assignment>(&(audiences.endpoints.clone(), name))?;
             bundle.endpoints.extend(found.as_ref().clone());
         }
         for name in references.routes {
-            let found = world.get::<Routes>(&(view.as_ref().clone(), name))?;
+            let found = world.get::<Routes>(&(audiences.routes.clone(), name))?;
             bundle.routes.extend(found.as_ref().clone());
         }
         for name in references.secrets {
-            let found = world.get::<Secrets>(&(view.as_ref().clone(), name))?;
+            let found = world.get::<Secrets>(&(audiences.secrets.clone(), name))?;
             bundle.secrets.extend(found.as_ref().clone());
         }
         for name in references.extensions {
-            let found = world.get::<Extensions>(&(view.as_ref().clone(), name))?;
+            let found = world.get::<Extensions>(&(audiences.extensions.clone(), name))?;
             bundle.extensions.extend(found.as_ref().clone());
         }
-        bundle.names.push(world.get::<NameTables>(&view)?.as_ref().clone());
+        bundle.names.push(world.get::<NameTables>(&audiences.names)?.as_ref().clone());
         Ok(bundle)
     }
 }
@@ -87,22 +88,22 @@ impl Bundle {
 impl Bundle {
     /// What a gRPC library gets that asks for these listeners.
     pub fn of_proxyless(world: &Snapshot, proxy: &Proxy, listeners: &[String]) -> Result<Self, QueryError> {
-        let view = world.get::<ViewOf>(proxy)?.as_ref().clone();
+        let audiences = world.get::<AudiencesOf>(proxy)?;
         let mut bundle = Self::default();
         for name in listeners {
             let found = world.get::<proxyless::Listeners>(&(proxy.clone(), name.clone()))?;
             bundle.listeners.extend(found.iter().cloned());
         }
         for name in References::of(&[], &bundle.listeners).routes {
-            let found = world.get::<proxyless::Routes>(&(view.clone(), name))?;
+            let found = world.get::<proxyless::Routes>(&(audiences.routes.clone(), name))?;
             bundle.routes.extend(found.as_ref().clone());
         }
         for name in clusters_of(&bundle.routes) {
-            let found = world.get::<proxyless::Clusters>(&(view.clone(), name))?;
+            let found = world.get::<proxyless::Clusters>(&(audiences.routes.clone(), name))?;
             bundle.clusters.extend(found.as_ref().clone());
         }
         for name in References::of(&bundle.clusters, &[]).assignments {
-            let found = world.get::<Assignment>(&(view.clone(), name))?;
+            let found = world.get::<Assignment>(&(audiences.endpoints.clone(), name))?;
             bundle.endpoints.extend(found.as_ref().clone());
         }
         Ok(bundle)

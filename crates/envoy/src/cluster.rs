@@ -1,6 +1,5 @@
 //! Clusters (CDS): where a proxy's traffic may go, and how it gets there.
 
-mod audience;
 mod connection_pool;
 mod dns;
 mod draft;
@@ -18,6 +17,7 @@ mod part;
 mod stat_name;
 #[cfg(test)]
 mod tests;
+mod traits;
 mod transport;
 mod waypoint;
 mod why;
@@ -29,23 +29,23 @@ use canopus_base::FastSet;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::list::List;
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::scope;
-use canopus_mesh::service::{Port, Service};
-use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
-use canopus_mesh::world::settings;
+use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 
-use self::audience::Audience;
 pub(crate) use self::duplicate::Duplicates;
-use self::inbound::InboundClusters;
 use self::outbound::{Purpose, Request, ServiceClusters};
 use self::part::{Part, PatchedPart};
+use self::traits::ClientTraits;
 pub use self::why::reads_of;
-use crate::env::Env;
-use crate::envoy_filter::{self, Patched};
+use crate::audience::{AudiencesOf, ClusterAudience, EndpointAudience, Shared};
+use crate::env::Inputs;
+use crate::envoy_filter::Patched;
 use crate::resources::Resources;
+use canopus_mesh::audience::{PositionUse, are_whole};
+use canopus_mesh::destination_rule::Rule;
 
 /// How many clusters a proxy has, at most, that are of no service.
 const USUAL_FIXED: usize = 8;
@@ -59,51 +59,53 @@ impl Query for Clusters {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
-        let view = ctx.get::<ViewOf>(proxy);
+        let patches = ctx.get::<AudiencesOf>(proxy).cluster_patches.clone();
         let mut clusters = Resources::new();
-        if envoy_filter::touch_clusters(ctx, &view) {
-            parts(ctx, proxy).iter().for_each(|part| clusters.push(part.resources.clone()));
-            return clusters;
-        }
-        // Mostly no patch is for clusters, and then there is nothing to be said about patches.
-        clusters.push(ctx.get::<SharedClusters>(&view));
-        if has_inbound(&view) {
-            clusters.push(ctx.get::<InboundClusters>(proxy));
+        for part in parts(ctx, proxy) {
+            // Mostly no patch is for clusters, and then there is nothing to be said about patches.
+            clusters.push(match patches.is_empty() {
+                true => part.generated(ctx),
+                false => ctx.get::<PatchedPart>(&(part, patches.clone())).resources.clone(),
+            });
         }
         clusters
     }
 }
 
-/// The clusters of a proxy, part by part.
-pub(crate) fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
-    let view = ctx.get::<ViewOf>(proxy);
-    let mut parts = vec![Part::Shared(view.as_ref().clone())];
-    if has_inbound(&view) {
-        parts.push(Part::Inbound(proxy.clone()));
+/// The clusters of a proxy after the patches of EnvoyFilters, part by part.
+pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
+    let patches = ctx.get::<AudiencesOf>(proxy).cluster_patches.clone();
+    parts(ctx, proxy).into_iter().map(|part| ctx.get::<PatchedPart>(&(part, patches.clone()))).collect()
+}
+
+fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Part> {
+    let audiences = ctx.get::<AudiencesOf>(proxy);
+    let mut parts = vec![Part::Shared(audiences.clusters.clone())];
+    if proxy.id.kind == NodeKind::Sidecar {
+        parts.push(Part::Inbound(inbound::Audience::new(ctx, proxy, &audiences.inbound_clusters)));
     }
-    parts.iter().map(|part| ctx.get::<PatchedPart>(part)).collect()
+    parts
 }
 
-/// Whether proxies of a view have clusters of their own workload.
-fn has_inbound(view: &View) -> bool {
-    view.kind == NodeKind::Sidecar
-}
+/// What clusters are generated from: an audience and the world around it.
+pub(crate) type Env<'a> = Inputs<'a, ClusterAudience>;
 
-/// The clusters that all proxies of a view have.
+/// The clusters of an audience, but for those of a workload of its own.
 struct SharedClusters;
 
 impl Query for SharedClusters {
     const NAME: &'static str = "shared_clusters";
-    type Key = View;
+    type Key = Shared<ClusterAudience>;
     type Value = Vec<Resource>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Vec<Resource> {
-        let audience = Audience::of(ctx, view);
+    fn run(ctx: &Ctx<'_>, audience: &Shared<ClusterAudience>) -> Vec<Resource> {
+        let env = &Env::new(ctx, &**audience);
+        let traits = ClientTraits::from(&**audience);
         let mut clusters = Vec::new();
-        for (purpose, services) in destinations(ctx, view) {
-            add_services(&mut clusters, ctx, view, &audience, &services, purpose);
+        for (purpose, services) in destinations(env) {
+            add_services(&mut clusters, env, &traits, &services, purpose);
         }
-        clusters.extend(of_kind(&Env::new(ctx, view), &audience));
+        clusters.extend(of_kind(env, &traits));
         // Services that claim the same host and port make the same cluster: the first one counts.
         let mut names = FastSet::with_capacity_and_hasher(clusters.len(), Default::default());
         clusters.retain(|cluster| names.insert(cluster.name.clone()));
@@ -112,37 +114,39 @@ impl Query for SharedClusters {
 }
 
 /// The services a proxy has clusters for, by what the clusters are for.
-fn destinations(ctx: &Ctx<'_>, view: &View) -> Vec<(Purpose, List<Service>)> {
-    match view.kind {
+fn destinations(env: &Env<'_>) -> Vec<(Purpose, List<Service>)> {
+    let scope = &env.audience.caller.scope;
+    match env.audience.role.kind {
         NodeKind::Router => {
-            let mut destinations = vec![(Purpose::Calls, gateway::services(ctx, view))];
-            if gateway::passes_connections_on(ctx, view) {
-                let services = scope::services(ctx, view);
+            let mut destinations = vec![(Purpose::Calls, gateway::services(env))];
+            if gateway::passes_connections_on(env) {
+                let services = scope::services(env.ctx, scope);
                 let of_mesh: Vec<_> = services.iter().filter(|service| !service.external).cloned().collect();
                 destinations.push((Purpose::PassingOn, of_mesh.into()));
             }
             destinations
         }
         NodeKind::Waypoint => {
-            let fronted = ctx.get::<ServicesBehind>(view).to_vec();
-            let purpose = if is_east_west_gateway(view) { Purpose::Terminating } else { Purpose::Fronting };
-            vec![(Purpose::Calls, waypoint::called(ctx, view).into()), (purpose, fronted.into())]
+            let fronted = waypoint::fronted(env).to_vec();
+            let is_east_west_gateway = env.audience.role.is_east_west_gateway;
+            let purpose = if is_east_west_gateway { Purpose::Terminating } else { Purpose::Fronting };
+            vec![(Purpose::Calls, waypoint::called(env).into()), (purpose, fronted.into())]
         }
-        _ => vec![(Purpose::Calls, scope::services(ctx, view))],
+        _ => vec![(Purpose::Calls, scope::services(env.ctx, scope))],
     }
 }
 
 /// Adds the clusters of services, in their order.
 fn add_services(
     clusters: &mut Vec<Resource>,
-    ctx: &Ctx<'_>,
-    view: &View,
-    audience: &Audience,
+    env: &Env<'_>,
+    traits: &ClientTraits,
     services: &List<Service>,
     purpose: Purpose,
 ) {
-    let settings = settings(ctx);
+    let (ctx, settings) = (env.ctx, &*env.settings);
     let mut requests = Vec::with_capacity(services.len());
+    let of_sidecars = if are_whole(ctx) { traits.clone() } else { traits.gateway_as_sidecar() };
     for service in services {
         let is_reachable = |port: &&Port| outbound::is_reachable(&settings.flags, purpose, service, port);
         let ports: Vec<_> = service.ports.iter().filter(is_reachable).cloned().collect();
@@ -151,17 +155,18 @@ fn add_services(
         }
         let key = service.key();
         let rule = match purpose {
-            Purpose::Calls | Purpose::PassingOn => outbound_rule(ctx, view, &key),
-            Purpose::Fronting => waypoint::rule(ctx, view, service),
+            Purpose::Calls | Purpose::PassingOn => outbound_rule(ctx, &env.audience.caller, &key),
+            Purpose::Fronting => waypoint::rule(env, service),
             Purpose::Terminating => None,
         };
+        let is_alike = purpose == Purpose::Calls && is_alike_for_gateways(service, rule.as_deref());
         requests.push(Request {
-            audience: audience.clone(),
+            traits: if is_alike { of_sidecars.clone() } else { traits.clone() },
             purpose,
             service: key,
             ports,
+            near: outbound::holds_endpoints(service).then(|| near(env, service, rule.as_deref())),
             rule: rule.map(|rule| rule.id.clone()),
-            near: outbound::holds_endpoints(service).then(|| view.clone()),
         });
     }
     let made = ctx.get_all::<ServiceClusters>(&requests);
@@ -169,19 +174,35 @@ fn add_services(
     made.iter().for_each(|of_service| clusters.extend_from_slice(of_service));
 }
 
+/// Whether gateways have the same clusters of a service as sidecars: they differ in connections that go where the client
+/// wanted, in what is done about unknown protocols, and in who may read secrets.
+fn is_alike_for_gateways(service: &Service, rule: Option<&Rule>) -> bool {
+    service.resolution != Resolution::Passthrough
+        && service.ports.iter().all(|port| !port.protocol.is_unsupported())
+        && rule.is_none_or(|rule| !rule.has_client_tls())
+}
+
+/// Who the endpoints of a cluster that holds them are listed for.
+fn near(env: &Env<'_>, service: &Service, rule: Option<&Rule>) -> Box<EndpointAudience> {
+    let used = PositionUse::of_destination(env.mesh(), service, rule.map(|rule| &rule.spec));
+    let whole = &env.audience.position;
+    let position = if are_whole(env.ctx) { whole.clone() } else { whole.reduced_to(&used) };
+    Box::new(EndpointAudience { position, ..env.audience.endpoints() })
+}
+
 /// The clusters that the kind of a proxy and its settings bring.
-fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
-    let (settings, view) = (&*env.settings, env.view);
+fn of_kind(env: &Env<'_>, traits: &ClientTraits) -> Vec<Resource> {
+    let (settings, audience) = (&*env.settings, env.audience);
     let flags = &settings.flags;
-    let mut clusters = match view.kind {
+    let mut clusters = match audience.role.kind {
         NodeKind::Sidecar => {
             let mut clusters = vec![
                 fixed::black_hole(settings),
-                fixed::passthrough(settings, audience),
-                fixed::inbound_passthrough(settings, audience),
+                fixed::passthrough(settings, traits),
+                fixed::inbound_passthrough(settings, traits),
             ];
-            clusters.extend(dns::unknown_hosts(env, audience));
-            if flags.get(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && view.metadata.enable_hbone.0 {
+            clusters.extend(dns::unknown_hosts(env, traits));
+            if flags.get(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && audience.tunnels.takes {
                 clusters.push(hbone::main_internal(flags));
             }
             clusters
@@ -189,13 +210,13 @@ fn of_kind(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
         NodeKind::Waypoint => waypoint::fixed(env),
         _ => vec![fixed::black_hole(settings)],
     };
-    if hbone::opens_tunnels(env) && view.kind != NodeKind::Waypoint {
-        clusters.push(hbone::originate(settings, &view.metadata, None));
+    if hbone::opens_tunnels(flags, audience.tunnels) && audience.role.kind != NodeKind::Waypoint {
+        clusters.push(hbone::originate(settings, &audience.certificates, None));
     }
-    if hbone::crosses_networks(env) {
-        clusters.extend(hbone::originate_double(settings, &view.metadata));
+    if hbone::crosses_networks(flags, audience.role, audience.tunnels) {
+        clusters.extend(hbone::originate_double(settings, &audience.certificates));
     }
-    if audience.credential_socket {
+    if traits.credential_socket {
         clusters.push(fixed::credential_server(settings));
     }
     clusters

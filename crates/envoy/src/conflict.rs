@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 
+use crate::audience::{AudiencesOf, Listening, RouteAudience, Shared};
 use crate::cluster::Duplicates;
 use crate::{listener, route_config};
 
@@ -33,17 +34,20 @@ impl Query for ConflictsOf {
     type Value = Conflicts;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Conflicts {
-        let view = ctx.get::<ViewOf>(proxy);
-        match view.kind {
-            NodeKind::Ztunnel | NodeKind::Agentgateway => Conflicts::default(),
-            _ if view.is_proxyless() => Conflicts::default(),
-            NodeKind::Sidecar => Conflicts {
-                inbound: listener::disagrees(ctx, proxy, &view),
-                listeners: listener::crowded(ctx, proxy, &view),
-                clusters: ctx.get::<Duplicates>(&view),
+        if proxy.is_proxyless() {
+            return Conflicts::default();
+        }
+        let audiences = ctx.get::<AudiencesOf>(proxy);
+        let clusters = || ctx.get::<Duplicates>(&audiences.clusters);
+        match &audiences.listeners {
+            Listening::Nowhere => Conflicts::default(),
+            Listening::Sidecar { outbound, inbound } => Conflicts {
+                inbound: listener::disagrees(ctx, proxy, inbound),
+                listeners: listener::crowded(ctx, proxy, outbound, inbound),
+                clusters: clusters(),
             },
-            NodeKind::Router | NodeKind::Waypoint => {
-                Conflicts { clusters: ctx.get::<Duplicates>(&view), ..Conflicts::default() }
+            Listening::Gateway(_) | Listening::Waypoint(_) => {
+                Conflicts { clusters: clusters(), ..Conflicts::default() }
             }
         }
     }
@@ -54,13 +58,13 @@ pub struct DuplicateDomains;
 
 impl Query for DuplicateDomains {
     const NAME: &'static str = "duplicate_domains";
-    /// The view, and the name of the table.
-    type Key = (View, Box<str>);
+    /// The audience, and the name of the table.
+    type Key = (Shared<RouteAudience>, Box<str>);
     type Value = BTreeSet<String>;
 
-    fn run(ctx: &Ctx<'_>, (view, table): &Self::Key) -> Self::Value {
-        match view.kind {
-            NodeKind::Sidecar => route_config::duplicates(ctx, view, table),
+    fn run(ctx: &Ctx<'_>, (audience, table): &Self::Key) -> Self::Value {
+        match audience.role.kind {
+            NodeKind::Sidecar => route_config::duplicates(ctx, audience, table),
             _ => BTreeSet::new(),
         }
     }

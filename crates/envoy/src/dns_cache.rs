@@ -1,7 +1,9 @@
 //! Names that proxies resolve themselves as requests need them: the caches that filters and clusters share.
 
 use canopus_api::node::NodeKind;
-use canopus_mesh::scope;
+use canopus_engine::Ctx;
+use canopus_mesh::audience::Addressing;
+use canopus_mesh::scope::{self, ScopeKey};
 use canopus_mesh::service::{Resolution, Service};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::cluster::DnsLookupFamily;
@@ -14,7 +16,8 @@ use canopus_runtime::flags::{
     PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS,
 };
 
-use crate::env::{Class, Env};
+use crate::audience::Resolver;
+use crate::env::Class;
 use crate::listener::address::socket_address;
 
 /// The cache for hosts that no service has.
@@ -24,42 +27,45 @@ const UNKNOWN_HOSTS: &str = "allow_any_dfp_dns_cache";
 const AGENT: (&str, u32) = ("127.0.0.1", 15053);
 
 /// Whether requests to a service on listeners of this class go to whatever address their host has.
-pub(crate) fn is_for(env: &Env<'_>, class: Class, service: &Service) -> bool {
+pub(crate) fn is_for(kind: NodeKind, class: Class, service: &Service) -> bool {
     let wildcard = service.host.starts_with('*');
     match class {
-        Class::Inbound => wildcard && env.view.kind == NodeKind::Waypoint,
+        Class::Inbound => wildcard && kind == NodeKind::Waypoint,
         Class::Outbound => wildcard && service.resolution == Resolution::DynamicDns,
         Class::Gateway => false,
     }
 }
 
 /// Whether sidecars resolve hosts that no service has.
-pub(crate) fn resolves_unknown_hosts(env: &Env<'_>) -> bool {
-    let wanted = || scope::terms(env.ctx, env.view).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
-    env.view.kind == NodeKind::Sidecar && wanted()
+pub(crate) fn resolves_unknown_hosts(ctx: &Ctx<'_>, kind: NodeKind, scope: &ScopeKey) -> bool {
+    let wanted = || scope::terms(ctx, scope).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
+    kind == NodeKind::Sidecar && wanted()
 }
 
 /// The cache of a wildcard service.
-pub(crate) fn of_host(env: &Env<'_>, host: &str) -> DnsCacheConfig {
+pub(crate) fn of_host(flags: &Flags, addressing: &Addressing, host: &str) -> DnsCacheConfig {
     DnsCacheConfig {
         name: format!("{host}_dfp_dns_cache"),
-        dns_lookup_family: lookup_family(env) as i32,
+        dns_lookup_family: lookup_family(flags, addressing.ipv4, addressing.ipv6) as i32,
         ..Default::default()
     }
 }
 
 /// The cache for hosts that no service has; an agent that answers DNS is asked first.
-pub(crate) fn of_unknown_hosts(env: &Env<'_>) -> DnsCacheConfig {
-    let metadata = &env.view.metadata;
-    let max_hosts = u32::try_from(env.flag(PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS)).unwrap_or(u32::MAX);
+pub(crate) fn of_unknown_hosts(
+    flags: &Flags,
+    addressing: &Addressing,
+    resolver: &Resolver,
+) -> DnsCacheConfig {
+    let max_hosts = u32::try_from(flags.get(PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS)).unwrap_or(u32::MAX);
     let mut cache = DnsCacheConfig {
         name: UNKNOWN_HOSTS.into(),
         max_hosts: Some(max_hosts.into()),
-        dns_lookup_family: lookup_family(env) as i32,
+        dns_lookup_family: lookup_family(flags, addressing.ipv4, addressing.ipv6) as i32,
         ..Default::default()
     };
-    if metadata.dns_capture.0 {
-        let (host, port) = agent_address(&metadata.dns_proxy_addr);
+    if let Some(agent) = &resolver.0 {
+        let (host, port) = agent_address(agent);
         let resolver =
             CaresDnsResolverConfig { resolvers: vec![socket_address(host, port)], ..Default::default() };
         cache.typed_dns_resolver_config = Some(TypedExtensionConfig {
@@ -79,12 +85,7 @@ fn agent_address(written: &str) -> (&str, u32) {
 }
 
 /// Which addresses of a name a proxy can use.
-pub(crate) fn lookup_family(env: &Env<'_>) -> DnsLookupFamily {
-    family_of(&env.settings.flags, env.view.ipv4, env.view.ipv6)
-}
-
-/// Which addresses of a name a proxy with addresses of these families can use.
-pub(crate) fn family_of(flags: &Flags, ipv4: bool, ipv6: bool) -> DnsLookupFamily {
+pub(crate) fn lookup_family(flags: &Flags, ipv4: bool, ipv6: bool) -> DnsLookupFamily {
     match (ipv4, ipv6) {
         (false, true) if flags.get(ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS) => {
             DnsLookupFamily::All

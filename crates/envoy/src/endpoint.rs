@@ -14,17 +14,19 @@ use std::sync::Arc;
 
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::destination_rule::{Rule, outbound_rule};
+use canopus_mesh::audience::{PositionUse, are_whole};
+use canopus_mesh::destination_rule::{self, Rule, RuleId, outbound_rule};
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::scoped_service;
-use canopus_mesh::service::{Port, Service};
+use canopus_mesh::service::{self, Port, Service, ServiceKey};
 use canopus_proto::envoy::config::endpoint::v3::ClusterLoadAssignment;
 use canopus_proto::resource::Resource;
 
 use self::visible::Visibility;
-use crate::env::Env;
+use crate::audience::{EndpointAudience, Shared};
+use crate::env::Inputs;
 use crate::names::ClusterName;
+use crate::pool;
 
 pub(crate) use group::{Group, take_messages};
 pub(crate) use lb_endpoint::address;
@@ -35,13 +37,32 @@ pub struct Assignment;
 
 impl Query for Assignment {
     const NAME: &'static str = "assignment";
-    type Key = (View, String);
+    type Key = (Shared<EndpointAudience>, String);
     type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (view, cluster): &Self::Key) -> Option<Resource> {
-        let env = Env::new(ctx, view);
-        let assignment = assignment(&env, cluster);
-        Some(Resource::encode(cluster.as_str(), &assignment))
+    fn run(ctx: &Ctx<'_>, (audience, cluster): &Self::Key) -> Option<Resource> {
+        let env = Env::new(ctx, &**audience);
+        let Some(target) = Target::find(&env, cluster) else {
+            return Some(pool::ENDPOINTS.share(Resource::encode(cluster.as_str(), &nothing(cluster))));
+        };
+        let audience = Shared::new(target.audience(&env));
+        ctx.get::<Assigned>(&(audience, cluster.as_str().into(), target)).as_ref().clone()
+    }
+}
+
+/// The endpoints of a port of a service. Which service a cluster's name means, and which rule is for the caller, is settled, so
+/// that callers of different scopes share them.
+struct Assigned;
+
+impl Query for Assigned {
+    const NAME: &'static str = "assigned_endpoints";
+    type Key = (Shared<EndpointAudience>, Box<str>, Target);
+    type Value = Option<Resource>;
+
+    fn run(ctx: &Ctx<'_>, (audience, cluster, target): &Self::Key) -> Option<Resource> {
+        let env = Env::new(ctx, &**audience);
+        let assignment = target.assignment(&env, cluster).unwrap_or_else(|| nothing(cluster));
+        Some(pool::ENDPOINTS.share(Resource::encode(&**cluster, &assignment)))
     }
 }
 
@@ -74,28 +95,73 @@ impl Destination<'_> {
     }
 }
 
-fn assignment(env: &Env<'_>, cluster: &str) -> ClusterLoadAssignment {
-    let nothing = || ClusterLoadAssignment { cluster_name: cluster.to_owned(), ..Default::default() };
-    let Some(name) = ClusterName::parse(cluster) else { return nothing() };
-    let Some(service) = scoped_service(env.ctx, env.view, name.host) else { return nothing() };
-    let Some(port) = service.port(name.port).filter(|_| !service.resolution.is_dns()) else {
-        return nothing();
-    };
-    let rule = outbound_rule(env.ctx, env.view, &service.key());
-    let subset = name.subset_of_service();
-    let mut destination =
-        Destination { cluster, service: &service, port, subset, rule, through_waypoint: false };
-    if let Some(waypoints) = waypoint::in_front_of(env, &service) {
-        destination.through_waypoint = true;
-        let mut groups = groups(env, &destination, waypoints);
-        return ClusterLoadAssignment { endpoints: take_messages(&mut groups), ..nothing() };
+/// What endpoints are generated from: an audience and the world around it.
+pub(crate) type Env<'a> = Inputs<'a, EndpointAudience>;
+
+fn nothing(cluster: &str) -> ClusterLoadAssignment {
+    ClusterLoadAssignment { cluster_name: cluster.to_owned(), ..Default::default() }
+}
+
+/// What the name of a cluster means to a proxy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Target {
+    service: ServiceKey,
+    port: Port,
+    rule: Option<RuleId>,
+}
+
+impl Target {
+    fn find(env: &Env<'_>, cluster: &str) -> Option<Self> {
+        let name = ClusterName::parse(cluster)?;
+        let caller = &env.audience.caller;
+        let service = scoped_service(env.ctx, &caller.scope, name.host)?;
+        let port = service.port(name.port).filter(|_| !service.resolution.is_dns())?.clone();
+        let rule = outbound_rule(env.ctx, caller, &service.key());
+        Some(Self { service: service.key(), port, rule: rule.map(|rule| rule.id.clone()) })
     }
-    let mut groups = listed(env, &destination);
-    let mut assignment = ClusterLoadAssignment { endpoints: take_messages(&mut groups), ..nothing() };
-    if !groups.is_empty() {
-        prioritise(env, &destination, &groups, &mut assignment);
+
+    /// The audience without what makes no difference to the endpoints of this target.
+    fn audience(&self, env: &Env<'_>) -> EndpointAudience {
+        if are_whole(env.ctx) {
+            return env.audience.clone();
+        }
+        let service = service::service(env.ctx, &self.service);
+        let rule = self.rule(env.ctx);
+        let rule = rule.as_ref().map(|rule| &rule.spec);
+        let used = service.map(|service| PositionUse::of_destination(env.mesh(), &service, rule));
+        let position = used.map(|used| env.audience.position.reduced_to(&used)).unwrap_or_default();
+        let audience = EndpointAudience { position, ..env.audience.clone() };
+        if waypoint::may_be_in_front(env) { audience } else { audience.without_caller() }
     }
-    assignment
+
+    fn rule(&self, ctx: &Ctx<'_>) -> Option<Arc<Rule>> {
+        self.rule.as_ref().and_then(|id| destination_rule::rule(ctx, id))
+    }
+
+    fn assignment(&self, env: &Env<'_>, cluster: &str) -> Option<ClusterLoadAssignment> {
+        let name = ClusterName::parse(cluster)?;
+        let service = service::service(env.ctx, &self.service)?;
+        let mut destination = Destination {
+            cluster,
+            service: &service,
+            port: &self.port,
+            subset: name.subset_of_service(),
+            rule: self.rule(env.ctx),
+            through_waypoint: false,
+        };
+        if let Some(waypoints) = waypoint::in_front_of(env, &service) {
+            destination.through_waypoint = true;
+            let mut groups = groups(env, &destination, waypoints);
+            return Some(ClusterLoadAssignment { endpoints: take_messages(&mut groups), ..nothing(cluster) });
+        }
+        let mut groups = listed(env, &destination);
+        let mut assignment =
+            ClusterLoadAssignment { endpoints: take_messages(&mut groups), ..nothing(cluster) };
+        if !groups.is_empty() {
+            prioritise(env, &destination, &groups, &mut assignment);
+        }
+        Some(assignment)
+    }
 }
 
 /// The endpoints that the control plane lists for a destination, by locality.

@@ -1,91 +1,39 @@
-//! What the generators of one view's resources look at, gathered once.
+//! What the generators of one audience's listeners look at, gathered once.
 
 use std::cell::OnceCell;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::attachment::Protected;
+use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::authorization::PoliciesOf;
 use canopus_mesh::extension::{Extensions, OfPhases};
-use canopus_mesh::proxy::{self, View};
+use canopus_mesh::gateway::{Merged, MergedGateway};
 use canopus_mesh::request_authentication::TokenRules;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_mesh::telemetry::{Applicable, Telemetries};
+use canopus_mesh::waypoint::{ServicesBehind, WorkloadsBehind};
 use canopus_mesh::world::{MeshSettings, settings};
-use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
+use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 use canopus_runtime::flags::{Flag, FlagType, ISTIO_DUAL_STACK};
 
-/// A view, the world around it, and the settings that apply to it.
-pub(crate) struct Env<'a> {
+use crate::audience::{ListenerAudience, Shared};
+use crate::cluster::hbone;
+
+/// All that a generator may look at: an audience and the world around it.
+pub(crate) struct Inputs<'a, A> {
     /// The world.
     pub(crate) ctx: &'a Ctx<'a>,
     /// Who the resources are for.
-    pub(crate) view: &'a View,
+    pub(crate) audience: &'a A,
     /// The settings of mesh and process.
     pub(crate) settings: Arc<MeshSettings>,
-    /// The service whose traffic is handled, where policies and telemetry may name it: only waypoints stand in front of
-    /// others.
-    pub(crate) service: Option<&'a Service>,
-    /// What was asked for already.
-    proxy_config: OnceCell<Arc<ProxyConfig>>,
-    extensions: OnceCell<Arc<OfPhases>>,
-    telemetry: OnceCell<Arc<Applicable>>,
 }
 
-impl<'a> Env<'a> {
-    /// Gathers what applies to a view.
-    pub(crate) fn new(ctx: &'a Ctx<'a>, view: &'a View) -> Self {
-        Self::with_service(ctx, view, None)
-    }
-
-    /// Gathers what applies to a view and to the traffic of a service, if it is for one.
-    pub(crate) fn with_service(ctx: &'a Ctx<'a>, view: &'a View, service: Option<&'a Service>) -> Self {
-        Self {
-            ctx,
-            view,
-            settings: settings(ctx),
-            service,
-            proxy_config: OnceCell::new(),
-            extensions: OnceCell::new(),
-            telemetry: OnceCell::new(),
-        }
-    }
-
-    /// The same, for the traffic of a service. If nobody says anything about that service, it is traffic like all other.
-    pub(crate) fn for_service(&self, service: &'a Service) -> Self {
-        let singled_out = self.ctx.get::<SingledOut>(&(self.view.clone(), service.key()));
-        Self {
-            ctx: self.ctx,
-            view: self.view,
-            settings: self.settings.clone(),
-            service: singled_out.then_some(service),
-            proxy_config: self.proxy_config.clone(),
-            extensions: OnceCell::new(),
-            telemetry: OnceCell::new(),
-        }
-    }
-
-    /// The configuration the proxy runs with.
-    pub(crate) fn proxy_config(&self) -> &ProxyConfig {
-        self.proxy_config.get_or_init(|| proxy::proxy_config(self.ctx, self.view))
-    }
-
-    /// The extensions that users bring along, by phase.
-    pub(crate) fn extensions(&self) -> &OfPhases {
-        let service = || self.service.map(Service::key);
-        self.extensions.get_or_init(|| self.ctx.get::<Extensions>(&(self.view.clone(), service())))
-    }
-
-    /// What Telemetry objects say about the proxies of the view, and about the service they handle traffic for.
-    pub(crate) fn telemetry(&self) -> &Applicable {
-        let service = || self.service.map(Service::key);
-        self.telemetry.get_or_init(|| self.ctx.get::<Telemetries>(&(self.view.clone(), service())))
-    }
-
-    /// Whom policies of access are looked up for.
-    pub(crate) fn protected(&self) -> Protected {
-        let workload = Protected::of(self.view);
-        self.service.map_or(workload.clone(), |service| workload.with_service(service))
+impl<'a, A> Inputs<'a, A> {
+    /// An audience in the world.
+    pub(crate) fn new(ctx: &'a Ctx<'a>, audience: &'a A) -> Self {
+        Self { ctx, audience, settings: settings(ctx) }
     }
 
     /// Mesh configuration.
@@ -104,23 +52,131 @@ impl<'a> Env<'a> {
     }
 }
 
+/// What generators of listeners look at.
+pub(crate) struct Env<'a> {
+    inputs: Inputs<'a, Shared<ListenerAudience>>,
+    /// The service whose traffic is handled, where policies and telemetry may name it: only waypoints stand in front of
+    /// others.
+    pub(crate) service: Option<&'a Service>,
+    /// What was asked for already.
+    connections: OnceCell<Shared<ListenerAudience>>,
+    extensions: OnceCell<Arc<OfPhases>>,
+    telemetry: OnceCell<Arc<Applicable>>,
+}
+
+impl<'a> Env<'a> {
+    /// Gathers what applies to an audience.
+    pub(crate) fn new(ctx: &'a Ctx<'a>, audience: &'a Shared<ListenerAudience>) -> Self {
+        Self::with_service(ctx, audience, None)
+    }
+
+    /// Gathers what applies to an audience and to the traffic of a service, if it is for one.
+    pub(crate) fn with_service(
+        ctx: &'a Ctx<'a>,
+        audience: &'a Shared<ListenerAudience>,
+        service: Option<&'a Service>,
+    ) -> Self {
+        Self {
+            inputs: Inputs::new(ctx, audience),
+            service,
+            connections: OnceCell::new(),
+            extensions: OnceCell::new(),
+            telemetry: OnceCell::new(),
+        }
+    }
+
+    /// The same, for the traffic of a service. If nobody says anything about that service, it is traffic like all other.
+    pub(crate) fn for_service(&self, service: &'a Service) -> Self {
+        let singled_out = self.ctx.get::<SingledOut>(&(self.audience.clone(), service.key()));
+        let inputs = Inputs { ctx: self.ctx, audience: self.audience, settings: self.settings.clone() };
+        Self {
+            inputs,
+            service: singled_out.then_some(service),
+            connections: self.connections.clone(),
+            extensions: OnceCell::new(),
+            telemetry: OnceCell::new(),
+        }
+    }
+
+    /// The audience of what handles connections rather than requests: their spans make no difference to it.
+    pub(crate) fn connections(&self) -> &Shared<ListenerAudience> {
+        self.connections.get_or_init(|| self.audience.of_connections(self.ctx))
+    }
+
+    /// The extensions that users bring along, by phase.
+    pub(crate) fn extensions(&self) -> &OfPhases {
+        let key = || (self.audience.plugins.clone(), self.service.map(Service::key));
+        self.extensions.get_or_init(|| self.ctx.get::<Extensions>(&key()))
+    }
+
+    /// What Telemetry objects say about the proxy, and about the service it handles traffic for.
+    pub(crate) fn telemetry(&self) -> &Applicable {
+        let key = || (self.audience.telemetry.clone(), self.service.map(Service::key));
+        self.telemetry.get_or_init(|| self.ctx.get::<Telemetries>(&key()))
+    }
+
+    /// Whether the proxy reaches what is in other networks through tunnels within tunnels.
+    pub(crate) fn crosses_networks(&self) -> bool {
+        hbone::crosses_networks(&self.settings.flags, self.audience.role, self.audience.tunnels)
+    }
+
+    /// What the Gateways of the proxy add up to; nothing if it runs none.
+    pub(crate) fn merged(&self) -> Arc<MergedGateway> {
+        self.audience.gateway.as_ref().map(|runner| self.ctx.get::<Merged>(runner)).unwrap_or_default()
+    }
+
+    /// The services that the proxy stands in front of, if it is a waypoint.
+    pub(crate) fn services_behind(&self) -> Arc<Vec<Arc<Service>>> {
+        let waypoint = self.audience.waypoint.as_ref();
+        waypoint.map(|waypoint| self.ctx.get::<ServicesBehind>(waypoint)).unwrap_or_default()
+    }
+
+    /// The addresses of the workloads that the proxy stands in front of, if it is a waypoint.
+    pub(crate) fn workloads_behind(&self) -> Arc<Option<Vec<IpAddr>>> {
+        let waypoint = self.audience.waypoint.as_ref();
+        waypoint.map(|waypoint| self.ctx.get::<WorkloadsBehind>(waypoint)).unwrap_or_default()
+    }
+
+    /// Whom policies of access are looked up for; `None` where nothing arrives that could be refused.
+    pub(crate) fn protected(&self) -> Option<PolicyTarget> {
+        let proxy = self.audience.access.clone()?;
+        Some(match self.service {
+            Some(service) => proxy.with_service(service),
+            None => proxy,
+        })
+    }
+}
+
+impl<'a> std::ops::Deref for Env<'a> {
+    type Target = Inputs<'a, Shared<ListenerAudience>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.inputs
+    }
+}
+
 /// Whether policies, telemetry or extensions for the traffic of a service are others than for the proxy's traffic at large.
 struct SingledOut;
 
 impl Query for SingledOut {
     const NAME: &'static str = "service_singled_out";
-    type Key = (View, ServiceKey);
+    type Key = (Shared<ListenerAudience>, ServiceKey);
     type Value = bool;
 
-    fn run(ctx: &Ctx<'_>, (view, key): &Self::Key) -> bool {
+    fn run(ctx: &Ctx<'_>, (audience, key): &Self::Key) -> bool {
         let Some(service) = service::service(ctx, key) else { return true };
-        let (of_view, of_service) = ((view.clone(), None), (view.clone(), Some(key.clone())));
-        let proxy = Protected::of(view);
-        let guarded = proxy.clone().with_service(&service);
-        ctx.get::<Telemetries>(&of_view) != ctx.get::<Telemetries>(&of_service)
-            || ctx.get::<Extensions>(&of_view) != ctx.get::<Extensions>(&of_service)
-            || ctx.get::<PoliciesOf>(&proxy) != ctx.get::<PoliciesOf>(&guarded)
-            || ctx.get::<TokenRules>(&proxy) != ctx.get::<TokenRules>(&guarded)
+        let (plugins, telemetry) = (&audience.plugins, &audience.telemetry);
+        let differs = |proxy: &PolicyTarget| {
+            let guarded = proxy.clone().with_service(&service);
+            ctx.get::<PoliciesOf>(proxy) != ctx.get::<PoliciesOf>(&guarded)
+                || ctx.get::<TokenRules>(proxy) != ctx.get::<TokenRules>(&guarded)
+        };
+        let of_service = || Some(key.clone());
+        ctx.get::<Telemetries>(&(telemetry.clone(), None))
+            != ctx.get::<Telemetries>(&(telemetry.clone(), of_service()))
+            || ctx.get::<Extensions>(&(plugins.clone(), None))
+                != ctx.get::<Extensions>(&(plugins.clone(), of_service()))
+            || audience.access.as_ref().is_some_and(differs)
     }
 }
 

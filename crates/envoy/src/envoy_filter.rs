@@ -21,18 +21,20 @@ use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
 use canopus_proto::resource::Resource;
 
-pub(crate) use cluster::{clusters, shared_clusters, touch_clusters};
-pub use effect::{Count, Effects, PatchId};
+pub use crate::audience::PatchId;
+pub(crate) use cluster::{clusters, shared_clusters};
+pub use effect::{Count, Effects};
 pub(crate) use extension::extension;
-pub(crate) use listener::{listeners, touch_listeners};
+pub(crate) use listener::listeners;
 pub use report::{Outcome, PatchReport, Report};
-pub(crate) use route::{table, touch_tables};
+pub(crate) use route::table;
 
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::PatchContext;
 use effect::Tally;
+
+use crate::audience::PatchSet;
 
 /// The side of a proxy that a patch may be limited to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -46,9 +48,9 @@ pub(crate) enum Side {
 }
 
 impl Side {
-    /// The side that resources shared by a view are on.
-    pub(crate) fn of(view: &View) -> Self {
-        if view.kind == NodeKind::Router { Self::Gateway } else { Self::Outbound }
+    /// The side that the resources of a proxy are on which are not of its own workload.
+    pub(crate) fn of(kind: NodeKind) -> Self {
+        if kind == NodeKind::Router { Self::Gateway } else { Self::Outbound }
     }
 
     fn is_in(self, context: PatchContext) -> bool {
@@ -83,7 +85,7 @@ impl Patched {
     }
 }
 
-/// The patches of a view, ready to be applied.
-fn patches(ctx: &Ctx<'_>, view: &View) -> Arc<compile::Patches> {
-    ctx.get::<compile::Compiled>(view)
+/// The patches of a set, ready to be applied.
+fn patches(ctx: &Ctx<'_>, set: &PatchSet) -> Arc<compile::Patches> {
+    ctx.get::<compile::Compiled>(set)
 }

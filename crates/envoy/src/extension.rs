@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::extension::{self, Extension, Layer};
-use canopus_mesh::proxy::View;
+use canopus_mesh::service::Service;
+use canopus_mesh::waypoint::ServicesBehind;
 use canopus_proto::envoy::config::core::v3::{
     DataSource, ExtensionConfigSource, TypedExtensionConfig, data_source::Specifier,
 };
@@ -26,6 +27,7 @@ use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhas
 use canopus_proto::resource::Resource;
 use canopus_proto::{Any, Name};
 
+use crate::audience::{Build, ExtensionAudience, Shared};
 use crate::env::{Class, Env};
 use crate::{envoy_filter, http, names, network, telemetry};
 
@@ -35,28 +37,29 @@ const PREFIX: &str = "extensions.istio.io/trafficextension/";
 /// The phases in which extensions run, in their order.
 const PHASES: [Phase; 4] = [Phase::Authn, Phase::Authz, Phase::Stats, Phase::Unspecified];
 
-/// The configuration of an extension of a view, by its name: a module, or what an EnvoyFilter adds.
+/// The configuration of an extension, by its name: a module, or what an EnvoyFilter adds.
 pub struct Extensions;
 
 impl Query for Extensions {
     const NAME: &'static str = "extensions";
-    type Key = (View, String);
+    type Key = (Shared<ExtensionAudience>, String);
     type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
-        let config = envoy_filter::extension(ctx, view, name).or_else(|| module(ctx, view, name))?;
+    fn run(ctx: &Ctx<'_>, (audience, name): &Self::Key) -> Self::Value {
+        let config = envoy_filter::extension(ctx, &audience.extension_patches, name)
+            .or_else(|| module(ctx, audience, name))?;
         Some(Resource::encode(name.as_str(), &config))
     }
 }
 
 /// The configuration of a module; `None` if there is none of this name, or it is not the proxy's to ask for.
-fn module(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<TypedExtensionConfig> {
+fn module(ctx: &Ctx<'_>, audience: &ExtensionAudience, name: &str) -> Option<TypedExtensionConfig> {
     let (namespace, object) = name.strip_prefix(PREFIX)?.split_once('.')?;
-    let extension = extension::named(ctx, view, namespace, object)?;
+    let extension = extension::named(ctx, &audience.plugins, &fronted(ctx, audience), namespace, object)?;
     let typed_config = match extension.blocked_address(ctx) {
         Some(address) => unfetched::in_place_of(&extension, address),
         None => {
-            let config = Some(wasm::config(ctx, view, &extension)?);
+            let config = Some(wasm::config(ctx, audience, &extension)?);
             match extension.layer() {
                 Layer::Http => Any::pack(&HttpWasm { config }),
                 Layer::Network => Any::pack(&NetworkWasm { config }),
@@ -64,6 +67,11 @@ fn module(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<TypedExtensionConfig
         }
     };
     Some(TypedExtensionConfig { name: name.to_owned(), typed_config: Some(typed_config) })
+}
+
+/// The services that the proxy stands in front of, if it is a waypoint.
+fn fronted(ctx: &Ctx<'_>, audience: &ExtensionAudience) -> Arc<Vec<Arc<Service>>> {
+    audience.waypoint.as_ref().map(|waypoint| ctx.get::<ServicesBehind>(waypoint)).unwrap_or_default()
 }
 
 /// The extensions at one place, by phase.
@@ -86,7 +94,9 @@ impl Placed {
     fn new(env: &Env<'_>, layer: Layer, class: Class, port: u32) -> Self {
         let side = telemetry::side(class);
         let is_here = |extension: &&Arc<Extension>| {
-            extension.layer() == layer && extension.is_at(side, port) && can_run(env.view, extension)
+            extension.layer() == layer
+                && extension.is_at(side, port)
+                && can_run(&env.audience.build, extension)
         };
         Self { found: env.extensions().values().flatten().filter(is_here).cloned().collect() }
     }
@@ -120,8 +130,8 @@ impl Placed {
 }
 
 /// Whether the proxy was built with what an extension needs.
-fn can_run(view: &View, extension: &Extension) -> bool {
-    view.has_extension(&match (extension.script(), extension.layer()) {
+fn can_run(build: &Build, extension: &Extension) -> bool {
+    build.has(&match (extension.script(), extension.layer()) {
         (Some(_), _) => Lua::full_name(),
         (None, Layer::Http) => HttpWasm::full_name(),
         (None, Layer::Network) => NetworkWasm::full_name(),

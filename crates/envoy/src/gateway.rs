@@ -13,13 +13,12 @@ mod tls;
 use std::collections::BTreeMap;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::gateway::{Merged, PortServers};
+use canopus_mesh::gateway::PortServers;
 use canopus_mesh::network::HBONE_PORT;
-use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::resource::Resource;
 
-use crate::cluster::hbone::crosses_networks;
+use crate::audience::{ListenerAudience, Shared};
 use crate::env::Env;
 use crate::listener::connect::originate_double;
 use chain::Site;
@@ -35,12 +34,12 @@ pub(crate) struct GatewayListeners;
 
 impl Query for GatewayListeners {
     const NAME: &'static str = "gateway_listeners";
-    type Key = View;
+    type Key = Shared<ListenerAudience>;
     type Value = Vec<Resource>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Vec<Resource> {
-        let env = Env::new(ctx, view);
-        let merged = ctx.get::<Merged>(view);
+    fn run(ctx: &Ctx<'_>, audience: &Shared<ListenerAudience>) -> Vec<Resource> {
+        let env = Env::new(ctx, audience);
+        let merged = env.merged();
         let site = Site::new(&env, &merged);
         // Servers of different protocols on one port and address share a listener.
         let mut drafts: BTreeMap<String, Draft> = BTreeMap::new();
@@ -54,7 +53,7 @@ impl Query for GatewayListeners {
         }
         // Parity: a port none of whose servers leads anywhere is not opened.
         drafts.retain(|_, draft| !draft.chains.is_empty());
-        let crosses = !drafts.is_empty() && crosses_networks(&env);
+        let crosses = !drafts.is_empty() && env.crosses_networks();
         let tunnels = crosses.then(|| originate_double(&env)).into_iter().flatten();
         let built = drafts.into_values().map(|draft| draft.build(&env, TrafficDirection::Outbound));
         built.chain(tunnels).collect()
@@ -63,7 +62,7 @@ impl Query for GatewayListeners {
 
 /// The listeners of a gateway between networks for TLS that it passes through, beside those of tunnels.
 pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Resource> {
-    let merged = env.ctx.get::<Merged>(env.view);
+    let merged = env.merged();
     let site = Site::new(env, &merged);
     let mut drafts: BTreeMap<String, Draft> = BTreeMap::new();
     for servers in merged.ports.iter().filter(|servers| servers.port.number != HBONE_PORT) {
@@ -78,7 +77,7 @@ pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Resource> {
 
 /// Ports that the proxy has no right to open are left out: trying would fail the whole update.
 fn can_bind(env: &Env<'_>, servers: &PortServers) -> bool {
-    let unprivileged = env.view.metadata.unprivileged_pod.as_str();
+    let unprivileged = &*env.audience.sockets.unprivileged;
     let unprivileged = ["1", "t", "T", "true", "TRUE", "True"].contains(&unprivileged);
     !unprivileged || servers.port.number >= UNPRIVILEGED
 }

@@ -23,7 +23,7 @@ use crate::network::Filters;
 use crate::pieces::Pieces;
 use crate::route_config::Table;
 use headers::CertDetails;
-use shared::Shared;
+use shared::SharedPart;
 
 const NAME: &str = "envoy.filters.network.http_connection_manager";
 
@@ -128,7 +128,7 @@ impl Manager<'_> {
     /// Adds the network filter that runs it. All of its configuration but statistics and routes is shared with managers
     /// like this one.
     pub(crate) fn add_to(&self, filters: &mut Filters, env: &Env<'_>) {
-        let shared = env.ctx.get::<Shared>(&shared::Traits::of(env, self));
+        let shared = env.ctx.get::<SharedPart>(&shared::Traits::of(env, self));
         let type_url = type_url::<HttpConnectionManager>();
         filters.write_of(shared.len() + OWN_SIZE, NAME, &type_url, &|manager| {
             self.write_own(manager);
@@ -163,5 +163,5 @@ pub(crate) fn http10(env: &Env<'_>) -> Option<Http1> {
 
 /// Whether the proxy takes HTTP/1.0 requests.
 pub(crate) fn accepts_http10(env: &Env<'_>) -> bool {
-    env.flag(PILOT_HTTP10) || env.view.metadata.http10 == "1"
+    env.flag(PILOT_HTTP10) || env.audience.http.http10
 }

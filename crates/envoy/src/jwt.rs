@@ -3,7 +3,7 @@
 use canopus_api::node::NodeKind;
 use canopus_api::security::jwks::JwksServer;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::attachment::Protected;
+use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::request_authentication::{Jwks, KeyFetcher, KeySource, TokenRules, key_fetcher};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::{
@@ -46,14 +46,14 @@ pub(crate) fn filter(env: &Env<'_>, class: Class) -> Option<HttpFilter> {
     if class == Class::Outbound {
         return None;
     }
-    let protected = env.protected();
+    let protected = env.protected()?;
     if env.ctx.get::<TokenRules>(&protected).is_empty() {
         return None;
     }
     // Routes of gateways may depend on claims; a sidecar has but one.
-    let reroutes = env.view.kind != NodeKind::Sidecar;
+    let reroutes = env.audience.role.kind != NodeKind::Sidecar;
     let config = env.ctx.get::<TokenFilter>(&(protected, reroutes));
-    config.as_ref().clone().map(|config| typed(NAME, acceptable::readable_keys(env.view, config)))
+    config.as_ref().clone().map(|config| typed(NAME, acceptable::readable_keys(&env.audience.build, config)))
 }
 
 /// The configuration of the filter for the tokens of a workload; `None` if it has no rules about any.
@@ -62,7 +62,7 @@ pub(crate) struct TokenFilter;
 impl Query for TokenFilter {
     const NAME: &'static str = "token_filter";
     /// The workload, and whether routes are chosen anew once the claims are known.
-    type Key = (Protected, bool);
+    type Key = (PolicyTarget, bool);
     type Value = Option<Any>;
 
     fn run(ctx: &Ctx<'_>, (protected, reroutes): &Self::Key) -> Self::Value {

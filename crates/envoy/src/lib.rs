@@ -1,12 +1,13 @@
-//! Envoy configuration: what a proxy with a given view receives.
+//! Envoy configuration: what a proxy receives.
 //!
-//! Each resource type is a query from a [`View`](canopus_mesh::proxy::View) (and a name) to encoded resources, so equal
-//! views share every byte and a change re-encodes only what it touches. One file per resource concern or Envoy filter.
+//! Each resource type is a query from an [`audience`] (and a name) to encoded resources, so proxies of equal audiences share
+//! every byte and a change re-encodes only what it touches. One file per resource concern or Envoy filter.
 //!
 //! Must not know sources, sessions or sockets. User configuration never fails the build: what cannot be honoured is left
 //! out where it stands.
 
 mod acceptable;
+pub mod audience;
 pub mod authorization;
 pub mod bundle;
 pub mod cluster;
@@ -26,6 +27,7 @@ pub mod name_table;
 pub mod names;
 mod network;
 mod pieces;
+pub mod pool;
 pub mod provider;
 mod proximity;
 pub mod proxyless;

@@ -19,14 +19,14 @@ mod why;
 
 use std::sync::Arc;
 
-use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 
 use self::part::{Part, PatchedPart};
 pub(crate) use self::sidecar::{crowded, disagrees};
 pub use self::why::reads_of;
-use crate::envoy_filter::{self, Patched};
+use crate::audience::{AudiencesOf, Listening};
+use crate::envoy_filter::Patched;
 use crate::resources::Resources;
 
 /// Every listener of a proxy.
@@ -38,14 +38,14 @@ impl Query for Listeners {
     type Value = Resources;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Resources {
-        let view = ctx.get::<ViewOf>(proxy);
-        // Mostly no patch is for listeners, and then there is nothing to be said about patches.
-        let is_patched = envoy_filter::touch_listeners(ctx, &view);
+        let audiences = ctx.get::<AudiencesOf>(proxy);
+        let patches = &audiences.listener_patches;
         let mut listeners = Resources::new();
-        for part in parts(ctx, proxy, &view) {
-            listeners.push(match is_patched {
-                true => ctx.get::<PatchedPart>(&part).resources.clone(),
-                false => part.generated(ctx),
+        for part in parts(ctx, proxy, &audiences.listeners) {
+            // Mostly no patch is for listeners, and then there is nothing to be said about patches.
+            listeners.push(match patches.is_empty() {
+                true => part.generated(ctx),
+                false => ctx.get::<PatchedPart>(&(part, patches.clone())).resources.clone(),
             });
         }
         listeners
@@ -54,19 +54,27 @@ impl Query for Listeners {
 
 /// The listeners of a proxy after the patches of EnvoyFilters, part by part.
 pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
-    let view = ctx.get::<ViewOf>(proxy);
-    parts(ctx, proxy, &view).iter().map(|part| ctx.get::<PatchedPart>(part)).collect()
+    let audiences = ctx.get::<AudiencesOf>(proxy);
+    let patched = |part| ctx.get::<PatchedPart>(&(part, audiences.listener_patches.clone()));
+    parts(ctx, proxy, &audiences.listeners).into_iter().map(patched).collect()
 }
 
-fn parts(ctx: &Ctx<'_>, proxy: &Proxy, view: &View) -> Vec<Part> {
-    let mut parts = match view.kind {
-        NodeKind::Sidecar => sidecar::parts(ctx, proxy, view),
-        NodeKind::Router => vec![Part::Gateway(view.clone())],
-        NodeKind::Waypoint => return vec![Part::Waypoint(view.clone())],
-        _ => return Vec::new(),
+fn parts(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<Part> {
+    let mut parts = Vec::new();
+    let originating = match listening {
+        Listening::Sidecar { outbound, inbound } => {
+            parts.extend(sidecar::parts(ctx, proxy, outbound, inbound));
+            outbound.clone()
+        }
+        Listening::Gateway(audience) => {
+            parts.push(Part::Gateway(audience.clone()));
+            audience.clone()
+        }
+        Listening::Waypoint(audience) => return vec![Part::Waypoint(audience.clone())],
+        Listening::Nowhere => return Vec::new(),
     };
     if connect::is_originated(ctx) {
-        parts.push(Part::Originated(view.clone()));
+        parts.push(Part::Originated(originating));
     }
     parts
 }

@@ -6,15 +6,20 @@ use std::sync::Arc;
 
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
+use canopus_mesh::audience::is_in_network;
 use canopus_mesh::endpoint::{Endpoint, Endpoints, Health};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::{NO_ADDRESS, Registry, Resolution, Service, known_addresses};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::ENABLE_MULTICLUSTER_HEADLESS;
 
-use crate::env::Env;
+use crate::audience::{NameTableAudience, Shared};
+use crate::env::Inputs;
 use crate::pieces::Pieces;
+use crate::pool;
+
+/// What name tables are generated from.
+type Env<'a> = Inputs<'a, NameTableAudience>;
 
 /// The fields of a table, of its entries, and of what these say.
 mod field {
@@ -33,16 +38,16 @@ const SHARED_DOMAIN: &str = ".clusterset.local";
 /// Room for an entry that is not out of the ordinary.
 const USUAL_SIZE: usize = 128;
 
-/// The name table of a view. It is the one resource of its type and has no name.
+/// The name table of an audience. It is the one resource of its type and has no name.
 pub struct NameTables;
 
 impl Query for NameTables {
     const NAME: &'static str = "name_table";
-    type Key = View;
+    type Key = Shared<NameTableAudience>;
     type Value = Resource;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Resource {
-        Resource::new("", table(&Env::new(ctx, view)))
+    fn run(ctx: &Ctx<'_>, audience: &Shared<NameTableAudience>) -> Resource {
+        pool::NAME_TABLES.share(Resource::new("", table(&Env::new(ctx, &**audience))))
     }
 }
 
@@ -59,7 +64,7 @@ struct Entry<'a> {
 
 /// The encoded table.
 fn table(env: &Env<'_>) -> Vec<u8> {
-    let scope = scope(env.ctx, env.view);
+    let scope = scope(env.ctx, &env.audience.caller.scope);
     let mut said = Vec::new();
     for service in scope.listeners.iter().flat_map(|listener| &listener.services) {
         add(env, service, &mut said);
@@ -110,7 +115,7 @@ fn registry(registry: Registry) -> &'static str {
 
 /// What a service says about its name, and its instances about theirs.
 fn add<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) {
-    let mut ips = known_addresses(&env.settings, service, env.view);
+    let mut ips = known_addresses(&env.settings, service, &env.audience.addressing);
     if ips.iter().any(|address| address == NO_ADDRESS) {
         ips = if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
             of_instances(env, service, said).into()
@@ -153,8 +158,8 @@ fn of_instances<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a
             continue;
         }
         let workload = &endpoint.workload;
-        let reachable = env.view.is_in_network(&workload.network);
-        let here = env.view.is_in_cluster(&workload.cluster);
+        let reachable = is_in_network(&env.audience.network, &workload.network);
+        let here = env.audience.addressing.is_in_cluster(&workload.cluster);
         let addresses = || endpoint.addresses.iter().map(ToString::to_string);
         if let (Some((host, subdomain)), true) = (&workload.host_name, reachable) {
             let Some((_, domain)) = service.host.split_once('.') else { continue };

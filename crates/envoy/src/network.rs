@@ -4,11 +4,10 @@ pub(crate) mod pipeline;
 pub(crate) mod protocols;
 pub(crate) mod tcp;
 
-use canopus_api::node::Version;
-use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::listener::v3::Filter;
 use canopus_proto::{Any, Message, Name};
 
+use crate::audience::ListenerAudience;
 use crate::pieces::Pieces;
 use crate::telemetry::peer_metadata;
 
@@ -88,9 +87,8 @@ impl Filters {
 
 /// What makes a text in filter state count for connection pools. Older proxies of Istio and those of others know only
 /// texts that do not.
-pub(crate) fn hashable_string(view: &View) -> &'static str {
-    const SINCE: Version = Version { major: 1, minor: 29, patch: 2 };
-    let known = view.version >= SINCE && peer_metadata::is_known(view);
+pub(crate) fn hashable_string(audience: &ListenerAudience) -> &'static str {
+    let known = audience.gates.hashable_filter_state && peer_metadata::is_known(&audience.build);
     if known { "istio.hashable_string" } else { "envoy.string" }
 }
 

@@ -1,7 +1,6 @@
 //! How much it counts where an endpoint is: failover, distribution and zone-aware balancing.
 
-use canopus_api::labels;
-use canopus_mesh::service::{Service, TrafficDistribution};
+use canopus_mesh::service::Service;
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 use canopus_proto::istio::networking::v1alpha3::{
     LoadBalancerSettings, LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting,
@@ -46,7 +45,8 @@ pub(crate) fn of(
     if let Some(setting) = policy.and_then(|policy| policy.locality_lb_setting.as_ref()) {
         return enabled(setting);
     }
-    if let Some(labels) = preferred(service.traffic_distribution) {
+    let labels = service.traffic_distribution.preferred_labels();
+    if !labels.is_empty() {
         let setting = LocalityLoadBalancerSetting {
             enabled: Some(true.into()),
             failover_priority: labels.iter().map(|&label| label.to_owned()).collect(),
@@ -63,20 +63,4 @@ pub(crate) fn of(
 fn enabled(setting: &LocalityLoadBalancerSetting) -> Option<Proximity> {
     let on = setting.enabled.as_ref().is_none_or(|enabled| enabled.value);
     on.then(|| Proximity::Localities { setting: setting.clone(), always: false })
-}
-
-/// The labels that endpoints preferred by a service share with the client, the widest first.
-fn preferred(distribution: TrafficDistribution) -> Option<&'static [&'static str]> {
-    const NODE: [&str; 5] = [
-        labels::TOPOLOGY_NETWORK.name,
-        labels::KUBERNETES_REGION.name,
-        labels::KUBERNETES_ZONE.name,
-        labels::TOPOLOGY_SUBZONE.name,
-        labels::KUBERNETES_HOSTNAME.name,
-    ];
-    match distribution {
-        TrafficDistribution::Any => None,
-        TrafficDistribution::PreferSameZone => Some(&NODE[..3]),
-        TrafficDistribution::PreferSameNode => Some(&NODE),
-    }
 }

@@ -10,14 +10,16 @@ mod route;
 mod tls;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::service::{Service, addresses_for};
 use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
 use canopus_proto::envoy::config::core::v3::{AggregatedConfigSource, ConfigSource};
 use canopus_proto::envoy::config::listener::v3::AdditionalAddress;
 use canopus_proto::resource::Resource;
 
+use crate::audience::TableAudience;
 use crate::endpoint::address;
+use canopus_mesh::audience::Addressing;
 
 /// What the names of servers' listeners begin with; an address follows.
 pub const SERVER_LISTENER_PREFIX: &str = "xds.istio.io/grpc/lds/inbound/";
@@ -44,11 +46,12 @@ pub struct Clusters;
 
 impl Query for Clusters {
     const NAME: &'static str = "proxyless_clusters";
-    type Key = (View, String);
+    type Key = (TableAudience, String);
     type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Option<Resource> {
-        cluster::cluster(ctx, view, name).map(|cluster| Resource::encode(name.as_str(), &cluster))
+    fn run(ctx: &Ctx<'_>, (audience, name): &Self::Key) -> Option<Resource> {
+        cluster::cluster(ctx, &audience.routes.caller, name)
+            .map(|cluster| Resource::encode(name.as_str(), &cluster))
     }
 }
 
@@ -57,17 +60,22 @@ pub struct Routes;
 
 impl Query for Routes {
     const NAME: &'static str = "proxyless_routes";
-    type Key = (View, String);
+    type Key = (TableAudience, String);
     type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Option<Resource> {
-        route::table(ctx, view, name).map(|table| Resource::new(name.as_str(), table.encode()))
+    fn run(ctx: &Ctx<'_>, (audience, name): &Self::Key) -> Option<Resource> {
+        route::table(ctx, &audience.routes, name).map(|table| Resource::new(name.as_str(), table.encode()))
     }
 }
 
 /// The addresses of a service besides its first, in a mesh of two IP families.
-fn further_addresses(ctx: &Ctx<'_>, service: &Service, view: &View, port: u32) -> Vec<AdditionalAddress> {
-    let further = addresses_for(ctx, service, view).into_iter().skip(1);
+fn further_addresses(
+    ctx: &Ctx<'_>,
+    service: &Service,
+    addressing: &Addressing,
+    port: u32,
+) -> Vec<AdditionalAddress> {
+    let further = addresses_for(ctx, service, addressing).into_iter().skip(1);
     let with_port =
         |text: String| AdditionalAddress { address: Some(address(&text, port)), ..Default::default() };
     further.map(with_port).collect()

@@ -14,9 +14,7 @@ pub(crate) mod session;
 
 use std::sync::Arc;
 
-use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
 use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service::VirtualService;
 use canopus_mesh::world::MeshSettings;
@@ -30,6 +28,7 @@ use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
 use crate::pieces::Pieces;
 use crate::{acceptable, metadata};
 
+use crate::audience::RouteAudience;
 pub(crate) use list::RouteList;
 use matching::{Match, Path};
 
@@ -62,7 +61,7 @@ pub(crate) struct Site<'a> {
     /// What is known of the mesh.
     pub ctx: &'a Ctx<'a>,
     /// The proxies that use them.
-    pub view: &'a View,
+    pub audience: &'a RouteAudience,
     /// The settings of mesh and process.
     pub settings: &'a MeshSettings,
     /// The gateway they are for: `mesh` or `namespace/name`.
@@ -141,13 +140,10 @@ fn applies(site: &Site<'_>, condition: &HttpMatchRequest) -> bool {
         // Parity: a match that names gateways does not look at the source.
         return condition.gateways.iter().any(|gateway| gateway == site.gateway);
     }
-    let is_labelled = || {
-        let labels = condition.source_labels.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        labels.collect::<Labels>().subset_of(&site.view.labels)
-    };
+    let source = &site.audience.source;
     let namespace = &condition.source_namespace;
-    (condition.source_labels.is_empty() || is_labelled())
-        && (namespace.is_empty() || *namespace == site.view.metadata.namespace)
+    source.labels.are_selected_by(&condition.source_labels)
+        && (namespace.is_empty() || **namespace == *source.namespace)
 }
 
 /// What is done with requests.
@@ -200,7 +196,7 @@ impl<'a> Draft<'a> {
 
     /// Adds the route of requests that meet a condition; says whether that is every request.
     fn add_to(&mut self, routes: &mut RouteList, condition: Option<&HttpMatchRequest>) -> bool {
-        let matched = Match::new(self.site.view, self.source.semantics, condition);
+        let matched = Match::new(&self.site.audience.build, self.source.semantics, condition);
         if let (Action::Forward(forward), Some(rewrite)) = (&mut self.action, &self.http.rewrite)
             && destination::depends_on_match(rewrite, self.source)
         {
@@ -248,7 +244,7 @@ fn action(
         return Action::Answer(redirect::direct_response(response));
     }
     let forward = destination::Forward::new(site, source, http, operations);
-    match acceptable::instead_of_nowhere(site.view).filter(|_| forward.leads_nowhere()) {
+    match acceptable::instead_of_nowhere(&site.audience.build).filter(|_| forward.leads_nowhere()) {
         Some(answer) => Action::Answer(answer),
         None => Action::Forward(forward),
     }

@@ -13,12 +13,13 @@ use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
 
+use crate::audience::{RouteAudience, Shared, TableAudience};
 use crate::envoy_filter::{self, Patched};
 use crate::gateway;
+use crate::pool;
 pub(crate) use host::{Host, Traits};
 pub(crate) use sidecar::{duplicates, virtual_hosts as sidecar_virtual_hosts};
 pub(crate) use table::Table;
@@ -26,56 +27,56 @@ pub(crate) use table::Table;
 /// Room for the longest body that validation lets a direct response have.
 pub(crate) const MAX_DIRECT_RESPONSE_BYTES: u32 = 1 << 20;
 
-/// One route table of a view, by its name. A name nobody uses is an empty table: a draining listener still asks.
+/// One route table, by its name. A name nobody uses is an empty table: a draining listener still asks.
 pub struct Routes;
 
 impl Query for Routes {
     const NAME: &'static str = "routes";
-    type Key = (View, String);
+    type Key = (TableAudience, String);
     type Value = Option<Resource>;
 
     fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value {
-        let (view, name) = key;
+        let (audience, name) = key;
         // Mostly no patch is for tables, and then there is nothing to be said about patches.
-        if !has_tables(view) || envoy_filter::touch_tables(ctx, view) {
+        if !audience.patches.is_empty() {
             return ctx.get::<PatchedTables>(key).resources.first().cloned();
         }
-        Some(match table(ctx, view, name) {
-            Some(table) => Resource::new(name.as_str(), table.encode()),
+        has_tables(&audience.routes).then(|| match table(ctx, &audience.routes, name) {
+            Some(table) => pool::ROUTES.share(Resource::new(name.as_str(), table.encode())),
             None => unused(name),
         })
     }
 }
 
-/// The same table, with what became of the patches of EnvoyFilters.
+/// The table after the patches of EnvoyFilters, with what became of them.
 pub(crate) struct PatchedTables;
 
 impl Query for PatchedTables {
     const NAME: &'static str = "patched_routes";
-    type Key = (View, String);
+    type Key = (TableAudience, String);
     type Value = Patched;
 
-    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
-        if !has_tables(view) {
+    fn run(ctx: &Ctx<'_>, (TableAudience { routes, patches }, name): &Self::Key) -> Self::Value {
+        if !has_tables(routes) {
             return Patched::default();
         }
-        match table(ctx, view, name) {
-            Some(table) => envoy_filter::table(ctx, view, name, table),
+        match table(ctx, routes, name) {
+            Some(table) => envoy_filter::table(ctx, routes, patches, name, table),
             None => Patched::untouched(Arc::new(vec![unused(name)])),
         }
     }
 }
 
-/// Whether proxies of a view route requests by tables.
-fn has_tables(view: &View) -> bool {
-    matches!(view.kind, NodeKind::Router | NodeKind::Sidecar | NodeKind::Waypoint)
+/// Whether such proxies route requests by tables.
+fn has_tables(audience: &RouteAudience) -> bool {
+    matches!(audience.role.kind, NodeKind::Router | NodeKind::Sidecar | NodeKind::Waypoint)
 }
 
 /// A table by its name; `None` if nobody uses it.
-fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
-    match view.kind {
-        NodeKind::Router => gateway::route_table(ctx, view, name),
-        _ => sidecar::table(ctx, view, name),
+fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<Table> {
+    match audience.role.kind {
+        NodeKind::Router => gateway::route_table(ctx, audience, name),
+        _ => sidecar::table(ctx, audience, name),
     }
 }
 
@@ -96,5 +97,5 @@ fn unused(name: &str) -> Resource {
         validate_clusters: Some(false.into()),
         ..Default::default()
     };
-    Resource::encode(name, &table)
+    pool::ROUTES.share(Resource::encode(name, &table))
 }

@@ -2,10 +2,10 @@
 //!
 //! A proxy gets its own workload certificate from its agent, not from here.
 
+use crate::audience::{Build, SecretAudience, Shared};
 use bytes::Bytes;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::credential::{self, Material};
-use canopus_mesh::proxy::{View, proxy_config};
 use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use canopus_proto::envoy::extensions::private_key_providers::cryptomb::v3alpha::CryptoMbPrivateKeyMethodConfig;
 use canopus_proto::envoy::extensions::private_key_providers::qat::v3alpha::QatPrivateKeyMethodConfig;
@@ -20,24 +20,24 @@ use canopus_proto::istio::mesh::v1alpha1::private_key_provider::Provider;
 use canopus_proto::resource::Resource;
 use canopus_proto::{Any, Name};
 
-/// One secret of a view, by its SDS name; `None` if there is none or the proxy may not have it.
+/// One secret, by its SDS name; `None` if there is none or the proxy may not have it.
 pub struct Secrets;
 
 impl Query for Secrets {
     const NAME: &'static str = "secrets";
-    type Key = (View, String);
+    type Key = (Shared<SecretAudience>, String);
     type Value = Option<Resource>;
 
-    fn run(ctx: &Ctx<'_>, (view, name): &Self::Key) -> Self::Value {
-        let r#type = match credential::material(ctx, view, name)? {
+    fn run(ctx: &Ctx<'_>, (audience, name): &Self::Key) -> Self::Value {
+        let r#type = match credential::material(ctx, &audience.secrets, name)? {
             Material::Roots { roots, revoked } => Type::ValidationContext(CertificateValidationContext {
                 trusted_ca: Some(inline(roots)),
                 crl: revoked.map(inline),
                 ..Default::default()
             }),
             Material::Certificate { chain, key, staple } => {
-                let hardware = proxy_config(ctx, view).private_key_provider;
-                let hardware = hardware.filter(|hardware| has_driver(view, hardware));
+                let hardware = audience.config.private_key_provider;
+                let hardware = hardware.filter(|hardware| has_driver(&audience.build, hardware));
                 Type::TlsCertificate(certificate(chain, key, staple, hardware.as_ref()))
             }
         };
@@ -46,10 +46,10 @@ impl Query for Secrets {
 }
 
 /// Whether the proxy was built with what hands keys to this hardware.
-fn has_driver(view: &View, hardware: &Hardware) -> bool {
+fn has_driver(build: &Build, hardware: &Hardware) -> bool {
     match &hardware.provider {
-        Some(Provider::Cryptomb(_)) => view.has_extension(&CryptoMbPrivateKeyMethodConfig::full_name()),
-        Some(Provider::Qat(_)) => view.has_extension(&QatPrivateKeyMethodConfig::full_name()),
+        Some(Provider::Cryptomb(_)) => build.has(&CryptoMbPrivateKeyMethodConfig::full_name()),
+        Some(Provider::Qat(_)) => build.has(&QatPrivateKeyMethodConfig::full_name()),
         None => false,
     }
 }

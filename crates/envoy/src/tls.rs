@@ -25,7 +25,6 @@ use crate::pieces::Pieces;
 pub(crate) use compliance::enforce_compliance;
 pub(crate) use secret::{
     CA_SUFFIX, CREDENTIAL_CLUSTER, Credentials, agent_secret, file_secret, key_pair_name, roots_name,
-    serves_credentials, uses_file_socket,
 };
 pub(crate) use server::{ClientChecks, OwnCertificate, revoked_in, with_credentials, with_own_certificate};
 pub(crate) use terminate::context as terminating;

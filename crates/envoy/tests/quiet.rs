@@ -6,12 +6,13 @@ use std::collections::BTreeMap;
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Applied, Batch, Engine, Root};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::bundle::References;
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::listener::Listeners;
 use canopus_envoy::route_config::Routes;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{Objects, Origin};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
@@ -71,18 +72,18 @@ impl Held {
             ..Default::default()
         };
         let proxy = Proxy::new(&node, None).unwrap();
-        let view = engine.get::<ViewOf>(&proxy).unwrap().as_ref().clone();
+        let audiences = engine.get::<AudiencesOf>(&proxy).unwrap();
         let clusters = engine.watch::<Clusters>(proxy.clone());
         let listeners = engine.watch::<Listeners>(proxy);
         let references = References::of(
             &clusters.value().unwrap().iter().cloned().collect::<Vec<_>>(),
             &listeners.value().unwrap().iter().cloned().collect::<Vec<_>>(),
         );
-        let keys =
-            |names: std::collections::BTreeSet<String>| names.into_iter().map(|name| (view.clone(), name));
+        let routes = references.routes.into_iter().map(|name| (audiences.routes.clone(), name));
+        let endpoints = references.assignments.into_iter().map(|name| (audiences.endpoints.clone(), name));
         Self {
-            routes: engine.watch_all::<Routes>(keys(references.routes)),
-            endpoints: engine.watch_all::<Assignment>(keys(references.assignments)),
+            routes: engine.watch_all::<Routes>(routes),
+            endpoints: engine.watch_all::<Assignment>(endpoints),
             clusters,
             _listeners: listeners,
             engine,

@@ -7,8 +7,9 @@ use std::fmt::Write;
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::route_config::Routes;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{Objects, Origin};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::Node;
@@ -56,8 +57,8 @@ fn table(objects: &str, name: &str) -> RouteConfiguration {
         ..Default::default()
     };
     let world = engine.snapshot();
-    let view = world.get::<ViewOf>(&Proxy::new(&node, None).unwrap()).unwrap();
-    let resource = world.get::<Routes>(&(view.as_ref().clone(), name.to_owned())).unwrap();
+    let audiences = world.get::<AudiencesOf>(&Proxy::new(&node, None).unwrap()).unwrap();
+    let resource = world.get::<Routes>(&(audiences.routes.clone(), name.to_owned())).unwrap();
     let body = &resource.as_ref().as_ref().unwrap().body;
     let table = RouteConfiguration::decode(body.clone()).unwrap();
     // However it was put together, it is encoded as the whole message would be.

@@ -7,8 +7,9 @@ use std::collections::BTreeMap;
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::endpoint::Assignment;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{Objects, Origin};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::Node;
@@ -68,9 +69,9 @@ fn count(cluster: &str) -> usize {
         ..Default::default()
     };
     let world = engine.snapshot();
-    let view = world.get::<ViewOf>(&Proxy::new(&node, None).unwrap()).unwrap();
+    let audiences = world.get::<AudiencesOf>(&Proxy::new(&node, None).unwrap()).unwrap();
     let cluster = format!("{cluster}|cart.shop.svc.cluster.local");
-    let resource = world.get::<Assignment>(&(view.as_ref().clone(), cluster)).unwrap();
+    let resource = world.get::<Assignment>(&(audiences.endpoints.clone(), cluster)).unwrap();
     let body = resource.as_ref().as_ref().unwrap().body.clone();
     let assignment = ClusterLoadAssignment::decode(body).unwrap();
     assignment.endpoints.iter().map(|group| group.lb_endpoints.len()).sum()

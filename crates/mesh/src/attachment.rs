@@ -3,14 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use canopus_api::labels as known;
-use canopus_api::node::NodeKind;
-use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
 use canopus_proto::istio::r#type::v1beta1::{PolicyTargetReference, WorkloadSelector};
 use canopus_runtime::flags::ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY;
 
-use crate::proxy::View;
+use crate::audience::SelectorLabels;
 use crate::service::{Registry, Service};
 use crate::world::settings;
 
@@ -50,30 +47,22 @@ impl From<&Service> for NamedService {
     }
 }
 
-/// What policies of access are looked up for. Proxies that are the same to every policy are equal.
+/// What policies are looked up for: a workload as selectors and target references see it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Protected {
+pub struct PolicyTarget {
     /// The namespace of the workload.
     pub namespace: Arc<str>,
-    /// The labels of the workload.
-    pub labels: Labels,
+    /// The Gateway that the workload is a proxy of, which policies may name.
+    pub gateway: Option<Arc<str>>,
+    /// The labels that policies select the workload by.
+    pub labels: SelectorLabels,
     /// Whether it is a waypoint, whose policies name what they are for and never select by labels.
     pub is_waypoint: bool,
     /// The service whose traffic is handled, where that makes a difference.
     pub service: Option<NamedService>,
 }
 
-impl Protected {
-    /// The workload of a proxy.
-    pub fn of(view: &View) -> Self {
-        Self {
-            namespace: view.namespace.clone(),
-            labels: view.labels.clone(),
-            is_waypoint: view.kind == NodeKind::Waypoint,
-            service: None,
-        }
-    }
-
+impl PolicyTarget {
     /// The same workload, handling the traffic of a service.
     #[must_use]
     pub fn with_service(self, service: &Service) -> Self {
@@ -91,6 +80,7 @@ impl Protected {
         let settings = settings(ctx);
         Subject {
             namespace: &self.namespace,
+            gateway: self.gateway.as_deref(),
             labels: &self.labels,
             is_waypoint: self.is_waypoint,
             services: self.service.iter().cloned().collect(),
@@ -116,7 +106,8 @@ impl Protected {
 #[derive(Clone, Debug)]
 pub struct Subject<'a> {
     namespace: &'a str,
-    labels: &'a Labels,
+    gateway: Option<&'a str>,
+    labels: &'a SelectorLabels,
     is_waypoint: bool,
     services: Vec<NamedService>,
     root_namespace: String,
@@ -140,19 +131,6 @@ impl<'a> Claim<'a> {
 }
 
 impl<'a> Subject<'a> {
-    /// The proxies of a view.
-    pub fn of(ctx: &Ctx<'_>, view: &'a View) -> Self {
-        let settings = settings(ctx);
-        Self {
-            namespace: &view.namespace,
-            labels: &view.labels,
-            is_waypoint: view.kind == NodeKind::Waypoint,
-            services: Vec::new(),
-            root_namespace: settings.root_namespace().to_owned(),
-            gateways_by_selector: settings.flags.get(ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY),
-        }
-    }
-
     /// The same proxies, answering for these services as well: only waypoints do.
     #[must_use]
     pub fn with_services(mut self, services: impl IntoIterator<Item = Arc<Service>>) -> Self {
@@ -162,7 +140,7 @@ impl<'a> Subject<'a> {
 
     /// Whether a policy is for this workload.
     pub fn is_meant_by(&self, claim: &Claim<'_>) -> bool {
-        let Some(gateway) = self.labels.get(known::GATEWAY_NAME.name) else {
+        let Some(gateway) = self.gateway else {
             return claim.targets.is_empty() && self.is_selected_by(claim);
         };
         if claim.targets.is_empty() {
@@ -173,8 +151,7 @@ impl<'a> Subject<'a> {
     }
 
     fn is_selected_by(&self, claim: &Claim<'_>) -> bool {
-        let has = |(key, value): (&String, &String)| self.labels.get(key) == Some(value.as_str());
-        claim.selector.is_none_or(|labels| labels.iter().all(has))
+        claim.selector.is_none_or(|selector| self.labels.are_selected_by(selector))
     }
 
     fn is_named_by(&self, claim: &Claim<'_>, target: &PolicyTargetReference, gateway: &str) -> bool {

@@ -8,7 +8,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::security::v1beta1::authorization_policy::{Action, ActionDetail};
 use canopus_proto::istio::security::v1beta1::{AuthorizationPolicy as Spec, Rule};
 
-use crate::attachment::{Claim, Protected};
+use crate::attachment::{Claim, PolicyTarget};
 use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
 
 /// One policy.
@@ -72,14 +72,14 @@ pub struct PoliciesOf;
 
 impl Query for PoliciesOf {
     const NAME: &'static str = "authorization_policies_of";
-    type Key = Protected;
+    type Key = PolicyTarget;
     type Value = Policies;
 
-    fn run(ctx: &Ctx<'_>, protected: &Protected) -> Policies {
+    fn run(ctx: &Ctx<'_>, target: &PolicyTarget) -> Policies {
         let settings = settings(ctx);
-        let subject = protected.subject(ctx);
+        let subject = target.subject(ctx);
         let mut policies = Policies::default();
-        for namespace in protected.namespaces(settings.root_namespace(), &protected.namespace) {
+        for namespace in target.namespaces(settings.root_namespace(), &target.namespace) {
             let shelf = Shelf::Namespace(Kind::AuthorizationPolicy, namespace.into());
             let mut found = objects_on::<AuthorizationPolicy>(ctx, &shelf);
             oldest_first(&mut found);

@@ -13,8 +13,8 @@ use canopus_base::spiffe::Identity;
 use canopus_engine::{Ctx, Input};
 use canopus_runtime::flags::PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER;
 
+use crate::audience::GatewayRunner;
 use crate::gateway::Merged;
-use crate::proxy::View;
 use crate::world::{Origin, object, settings};
 
 /// The answers of clusters to the question whether a service account may list the Secrets of its namespace.
@@ -61,19 +61,35 @@ pub enum Material {
     },
 }
 
+/// Who asks for secrets.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SecretReader {
+    /// The cluster the proxy runs in.
+    pub cluster: Arc<str>,
+    /// The Gateways it runs, with the identity it proved.
+    pub gateway: GatewayRunner,
+}
+
+impl SecretReader {
+    /// The identity the proxy proved.
+    pub fn identity(&self) -> Option<&Identity> {
+        self.gateway.identity.as_ref()
+    }
+}
+
 /// The account a proxy must have for [`SecretAccess`] to be asked; `None` if it has not proved who it is.
-pub fn account(view: &View) -> Option<Account> {
-    let Identity { namespace, service_account, .. } = view.identity.as_ref()?;
+pub fn account(reader: &SecretReader) -> Option<Account> {
+    let Identity { namespace, service_account, .. } = reader.identity()?;
     Some(Account {
-        cluster: view.metadata.cluster_id.as_str().into(),
+        cluster: reader.cluster.clone(),
         namespace: namespace.clone(),
         name: service_account.clone(),
     })
 }
 
 /// What the SDS resource of a name holds for a proxy; `None` if there is no such credential or it may not have it.
-pub fn material(ctx: &Ctx<'_>, view: &View, resource: &str) -> Option<Material> {
-    let identity = view.identity.as_ref()?;
+pub fn material(ctx: &Ctx<'_>, reader: &SecretReader, resource: &str) -> Option<Material> {
+    let identity = reader.identity()?;
     let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, &identity.namespace)
     else {
         return None;
@@ -82,13 +98,13 @@ pub fn material(ctx: &Ctx<'_>, view: &View, resource: &str) -> Option<Material> 
     let is_allowed = match source {
         // Only certificates of authorities are read from it, which are public.
         Source::ConfigMap => true,
-        Source::GatewaySecret => ctx.get::<Merged>(view).certificates.contains(resource),
-        Source::Secret => namespace == identity.namespace && (wants_roots || may_read_secrets(ctx, view)),
+        Source::GatewaySecret => ctx.get::<Merged>(&reader.gateway).certificates.contains(resource),
+        Source::Secret => namespace == identity.namespace && (wants_roots || may_read_secrets(ctx, reader)),
     };
     if !is_allowed {
         return None;
     }
-    let clusters = clusters(ctx, view, source.home());
+    let clusters = clusters(ctx, &reader.cluster, source.home());
     let found = |cluster: &Arc<str>| {
         let lookup = Lookup { ctx, cluster, namespace: &namespace };
         match source {
@@ -100,17 +116,17 @@ pub fn material(ctx: &Ctx<'_>, view: &View, resource: &str) -> Option<Material> 
     clusters.iter().find_map(found)
 }
 
-/// The password of a container registry, as a Secret of that type holds it. Only proxies that proved who they are get it.
-pub fn registry_password(ctx: &Ctx<'_>, view: &View, namespace: &str, name: &str) -> Option<Bytes> {
-    view.identity.as_ref()?;
-    let clusters = clusters(ctx, view, Home::ProxyCluster);
+/// The password of a container registry, as a Secret of that type holds it, for a proxy in `cluster`. Callers check that the
+/// proxy proved who it is.
+pub fn registry_password(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str, name: &str) -> Option<Bytes> {
+    let clusters = clusters(ctx, cluster, Home::ProxyCluster);
     let mut found = clusters.iter().filter_map(|cluster| Lookup { ctx, cluster, namespace }.secret(name));
     let secret = found.find(|secret| &*secret.spec.r#type == "kubernetes.io/dockerconfigjson")?;
     present(secret.spec.get(".dockerconfigjson").cloned())
 }
 
-fn may_read_secrets(ctx: &Ctx<'_>, view: &View) -> bool {
-    let Some(account) = account(view) else { return false };
+fn may_read_secrets(ctx: &Ctx<'_>, reader: &SecretReader) -> bool {
+    let Some(account) = account(reader) else { return false };
     let settings = settings(ctx);
     let reads =
         account.cluster == settings.cluster || settings.flags.get(PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER);
@@ -118,12 +134,12 @@ fn may_read_secrets(ctx: &Ctx<'_>, view: &View) -> bool {
 }
 
 /// The clusters to look in, the first that has the credential counts.
-fn clusters(ctx: &Ctx<'_>, view: &View, home: Home) -> Vec<Arc<str>> {
+fn clusters(ctx: &Ctx<'_>, own: &Arc<str>, home: Home) -> Vec<Arc<str>> {
     let settings = settings(ctx);
-    let own: Arc<str> = view.metadata.cluster_id.as_str().into();
-    let reads_own = own != settings.cluster && settings.flags.get(PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER);
+    let reads_own =
+        *own != settings.cluster && settings.flags.get(PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER);
     match home {
-        Home::ProxyCluster if reads_own => vec![own, settings.cluster.clone()],
+        Home::ProxyCluster if reads_own => vec![own.clone(), settings.cluster.clone()],
         _ => vec![settings.cluster.clone()],
     }
 }

@@ -18,8 +18,8 @@ use canopus_runtime::flags::ENABLE_ENHANCED_DESTINATIONRULE_MERGE;
 
 pub use policy::{for_port, for_subset};
 
+use crate::audience::Caller;
 use crate::gateway_api;
-use crate::proxy::View;
 use crate::service::ServiceKey;
 use crate::world::{MeshSettings, Origin, Shelf, objects_on, qualified_host, settings};
 
@@ -98,6 +98,15 @@ impl Rule {
     pub fn subset_policy(&self, name: &str, port: u32) -> Option<TrafficPolicy> {
         let subset = self.subset(name).and_then(|subset| subset.traffic_policy.as_ref());
         for_subset(self.spec.traffic_policy.as_ref(), subset, port)
+    }
+
+    /// Whether it says something about TLS, for any port or subset.
+    pub fn has_client_tls(&self) -> bool {
+        let subsets = self.spec.subsets.iter().filter_map(|subset| subset.traffic_policy.as_ref());
+        let mut policies = self.spec.traffic_policy.iter().chain(subsets);
+        policies.any(|policy| {
+            policy.tls.is_some() || policy.port_level_settings.iter().any(|port| port.tls.is_some())
+        })
     }
 
     /// Whether it is for the workloads with these labels alone, and which.
@@ -231,11 +240,11 @@ pub fn rule(ctx: &Ctx<'_>, id: &RuleId) -> Option<Arc<Rule>> {
 }
 
 /// The rule for connections of a proxy to a service: one that selects the proxy's workload, else one for all workloads.
-pub fn outbound_rule(ctx: &Ctx<'_>, view: &View, service: &ServiceKey) -> Option<Arc<Rule>> {
-    let rules = ctx.get::<RulesFor>(&(view.namespace.clone(), service.clone()));
+pub fn outbound_rule(ctx: &Ctx<'_>, caller: &Caller, service: &ServiceKey) -> Option<Arc<Rule>> {
+    let rules = ctx.get::<RulesFor>(&(caller.namespace.clone(), service.clone()));
     let selected = rules.iter().find(|rule| {
-        rule.origin().namespace() == &*view.namespace
-            && rule.selector().is_some_and(|selector| selector.subset_of(&view.labels))
+        rule.origin().namespace() == &*caller.namespace
+            && rule.selector().is_some_and(|selector| selector.subset_of(caller.labels.as_labels()))
     });
     selected.or_else(|| for_all_workloads(&rules)).cloned()
 }

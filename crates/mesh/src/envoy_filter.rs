@@ -7,24 +7,23 @@ use canopus_api::Kind;
 use canopus_api::istio::EnvoyFilter;
 use canopus_engine::{Ctx, Query};
 
-use crate::attachment::{Claim, Subject};
-use crate::proxy::View;
-use crate::world::{Origin, Shelf, objects_of, objects_on, settings};
+use crate::attachment::{Claim, PolicyTarget};
+use crate::world::{Origin, Shelf, objects_on, settings};
 
-/// The EnvoyFilters of a view: those of the root namespace and of its own that are for it, by priority, then the root
+/// The EnvoyFilters of a proxy: those of the root namespace and of its own that are for it, by priority, then the root
 /// namespace's first, then by age.
 pub struct EnvoyFilters;
 
 impl Query for EnvoyFilters {
     const NAME: &'static str = "envoy_filters";
-    type Key = View;
+    type Key = PolicyTarget;
     type Value = Vec<(Origin, Arc<EnvoyFilter>)>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, target: &PolicyTarget) -> Self::Value {
         let settings = settings(ctx);
         let root = settings.root_namespace();
-        let subject = Subject::of(ctx, view);
-        let namespaces = BTreeSet::from([root, &view.namespace]);
+        let subject = target.subject(ctx);
+        let namespaces = BTreeSet::from([root, &target.namespace]);
         let mut selected: Vec<_> = namespaces
             .into_iter()
             .flat_map(|namespace| in_namespace(ctx, namespace))
@@ -36,22 +35,6 @@ impl Query for EnvoyFilters {
             (filter.spec.priority, origin.namespace() != root, age, name)
         });
         selected
-    }
-}
-
-/// The node metadata that some EnvoyFilter looks at: proxies that differ in it cannot share what they get.
-pub struct MatchedMetadata;
-
-impl Query for MatchedMetadata {
-    const NAME: &'static str = "envoy_filter_metadata";
-    type Key = ();
-    type Value = BTreeSet<String>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let filters = objects_of::<EnvoyFilter>(ctx);
-        let patches = filters.iter().flat_map(|(_, filter)| &filter.spec.config_patches);
-        let proxies = patches.filter_map(|patch| patch.r#match.as_ref()?.proxy.as_ref());
-        proxies.flat_map(|proxy| proxy.metadata.keys().cloned()).collect()
     }
 }
 

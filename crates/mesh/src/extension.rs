@@ -19,12 +19,10 @@ use canopus_proto::istio::r#type::v1beta1::WorkloadMode;
 use canopus_runtime::flags::BLOCKED_CIDRS_IN_WASM_FETCH;
 use jiff::Timestamp;
 
-use crate::attachment::{Claim, Subject};
+use crate::attachment::{Claim, PolicyTarget};
 use crate::blocked::Blocked;
-use crate::proxy::View;
 use crate::service::{self, Service, ServiceKey};
 use crate::telemetry::Side;
-use crate::waypoint::ServicesBehind;
 use crate::world::{Origin, Shelf, objects_on, settings};
 
 /// What makes the name of an extension that a WasmPlugin stands for: no object can have it.
@@ -166,19 +164,19 @@ impl Query for InNamespace {
 /// Extensions by the phase they run in.
 pub type OfPhases = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
 
-/// The extensions of a view, by phase, those of the highest priority first; for waypoints, with those of the service they
+/// The extensions of a proxy, by phase, those of the highest priority first; for waypoints, with those of the service they
 /// handle traffic for.
 pub struct Extensions;
 
 impl Query for Extensions {
-    const NAME: &'static str = "extensions_of_view";
-    type Key = (View, Option<ServiceKey>);
+    const NAME: &'static str = "extensions_of_proxy";
+    type Key = (PolicyTarget, Option<ServiceKey>);
     type Value = OfPhases;
 
-    fn run(ctx: &Ctx<'_>, (view, service): &Self::Key) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, (target, service): &Self::Key) -> Self::Value {
         let services: Vec<_> = service.iter().filter_map(|key| service::service(ctx, key)).collect();
-        let namespaces = namespaces(ctx, view, &services);
-        let subject = Subject::of(ctx, view).with_services(services);
+        let namespaces = namespaces(ctx, target, &services);
+        let subject = target.subject(ctx).with_services(services);
         let mut found: BTreeMap<_, Vec<Arc<Extension>>> = BTreeMap::new();
         for namespace in namespaces {
             for extension in ctx.get::<InNamespace>(&namespace).iter() {
@@ -196,24 +194,28 @@ impl Query for Extensions {
     }
 }
 
-/// An extension that a proxy of this view may ask for.
-pub fn named(ctx: &Ctx<'_>, view: &View, namespace: &str, name: &str) -> Option<Arc<Extension>> {
-    let fronted = ctx.get::<ServicesBehind>(view);
-    let namespace = namespaces(ctx, view, &fronted).into_iter().find(|own| **own == *namespace)?;
+/// An extension that a proxy may ask for, which stands in front of services if it is a waypoint.
+pub fn named(
+    ctx: &Ctx<'_>,
+    target: &PolicyTarget,
+    fronted: &[Arc<Service>],
+    namespace: &str,
+    name: &str,
+) -> Option<Arc<Extension>> {
+    let namespace = namespaces(ctx, target, fronted).into_iter().find(|own| **own == *namespace)?;
     ctx.get::<InNamespace>(&namespace).iter().find(|extension| extension.name == name).cloned()
 }
 
-/// Whether an extension is for the proxies of a view.
-pub fn is_for(ctx: &Ctx<'_>, view: &View, extension: &Extension) -> bool {
-    let fronted = ctx.get::<ServicesBehind>(view);
-    Subject::of(ctx, view).with_services(fronted.iter().cloned()).is_meant_by(&claim(extension))
+/// Whether an extension is for a proxy, which stands in front of services if it is a waypoint.
+pub fn is_for(ctx: &Ctx<'_>, target: &PolicyTarget, fronted: &[Arc<Service>], extension: &Extension) -> bool {
+    target.subject(ctx).with_services(fronted.iter().cloned()).is_meant_by(&claim(extension))
 }
 
-/// The namespaces whose extensions a view may have: its own, then the mesh's, then those of services it stands in front
+/// The namespaces whose extensions a proxy may have: its own, then the mesh's, then those of services it stands in front
 /// of.
-fn namespaces(ctx: &Ctx<'_>, view: &View, fronted: &[Arc<Service>]) -> Vec<Arc<str>> {
+fn namespaces(ctx: &Ctx<'_>, target: &PolicyTarget, fronted: &[Arc<Service>]) -> Vec<Arc<str>> {
     let root: Arc<str> = settings(ctx).root_namespace().into();
-    let mut namespaces = vec![view.namespace.clone()];
+    let mut namespaces = vec![target.namespace.clone()];
     for namespace in std::iter::once(root).chain(fronted.iter().map(|service| service.namespace.clone())) {
         if !namespaces.contains(&namespace) {
             namespaces.push(namespace);

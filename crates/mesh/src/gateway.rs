@@ -18,9 +18,10 @@ use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as 
 use canopus_proto::istio::networking::v1alpha3::{Gateway as GatewaySpec, Server, ServerTlsSettings};
 use jiff::Timestamp;
 
+use crate::audience::GatewayRunner;
 use crate::gateway_api;
 use crate::ingress;
-use crate::proxy::{Proxy, View};
+use crate::proxy::Proxy;
 use crate::target::{Target, Targets};
 use crate::world::{objects_of, settings};
 
@@ -117,7 +118,7 @@ impl Query for Gateways {
 }
 
 /// Where the port of a service leads on a proxy's workload.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PortTarget {
     /// The service.
     pub host: Arc<str>,
@@ -309,18 +310,18 @@ impl fmt::Display for Reason {
     }
 }
 
-/// The merged gateway of a view; empty for proxies that are no gateways.
+/// What the Gateways of a proxy add up to; nothing for proxies that are no gateways.
 pub struct Merged;
 
 impl Query for Merged {
     const NAME: &'static str = "merged_gateway";
-    type Key = View;
+    type Key = GatewayRunner;
     type Value = MergedGateway;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> MergedGateway {
+    fn run(ctx: &Ctx<'_>, runner: &GatewayRunner) -> MergedGateway {
         let settings = settings(ctx);
-        let (selected, mut rejected) = select::for_view(ctx, view);
-        let mut merged = merge::merge(&selected, view.identity.as_ref(), &settings.flags);
+        let (selected, mut rejected) = select::for_runner(ctx, runner);
+        let mut merged = merge::merge(&selected, runner.identity.as_ref(), &settings.flags);
         rejected.append(&mut merged.rejected);
         merged.rejected = rejected;
         merged

@@ -6,6 +6,7 @@
 //! Must not know Envoy's types, clients, or how a fact reaches a proxy.
 
 pub mod attachment;
+pub mod audience;
 pub mod authorization;
 pub mod blocked;
 pub mod credential;

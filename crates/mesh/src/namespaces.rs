@@ -15,7 +15,7 @@ const PARTS: u8 = 64;
 
 /// The kinds that are kept in parts: those a mesh has many of and that are looked for in all of it.
 pub(crate) fn is_parted(kind: Kind) -> bool {
-    matches!(kind, Kind::Service | Kind::ServiceEntry | Kind::VirtualService)
+    matches!(kind, Kind::Service | Kind::ServiceEntry | Kind::VirtualService | Kind::DestinationRule)
 }
 
 /// The part of a namespace.

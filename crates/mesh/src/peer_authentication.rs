@@ -12,6 +12,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::security::v1beta1::peer_authentication::{MutualTls as Written, mutual_tls::Mode};
 
+use crate::audience::{SelectingKind, SelectorLabels};
 use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
 
 /// What a workload does about mutual TLS.
@@ -79,15 +80,25 @@ impl Query for NamespaceMode {
     }
 }
 
-/// The policy of the workloads of a namespace that have these labels.
+/// The policy of a workload of a namespace with these labels.
+pub fn policy_of(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> Arc<PeerPolicy> {
+    ctx.get::<WorkloadPolicy>(&(namespace.clone(), selecting(ctx, namespace, labels)))
+}
+
+/// The labels that policies of the namespace select a workload by.
+pub fn selecting(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> SelectorLabels {
+    SelectorLabels::reduce(ctx, labels, &[(SelectingKind::PeerAuthentication, namespace.clone())])
+}
+
+/// The policy of the workloads of a namespace that policies select by these labels.
 ///
 /// Of the policies that select some labels the oldest one counts, and it counts over those of namespace and mesh.
 pub struct WorkloadPolicy;
 
 impl Query for WorkloadPolicy {
     const NAME: &'static str = "peer_authentication_of_workload";
-    /// Namespace and labels.
-    type Key = (Arc<str>, Labels);
+    /// Namespace, and the labels that policies of the namespace select the workload by.
+    type Key = (Arc<str>, SelectorLabels);
     type Value = PeerPolicy;
 
     fn run(ctx: &Ctx<'_>, (namespace, labels): &Self::Key) -> Self::Value {
@@ -103,14 +114,18 @@ impl Query for WorkloadPolicy {
 }
 
 /// The policy that selects workloads by some of their labels.
-fn of_labels(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Option<(Origin, Arc<PeerAuthentication>)> {
+fn of_labels(
+    ctx: &Ctx<'_>,
+    namespace: &str,
+    labels: &SelectorLabels,
+) -> Option<(Origin, Arc<PeerAuthentication>)> {
     // Selectors of the root namespace count nowhere, not even there.
     let own = (*namespace != *settings(ctx).root_namespace()).then(|| policies(ctx, namespace));
-    own.into_iter().flatten().find(|(_, policy)| selector(policy).selects(labels))
+    own.into_iter().flatten().find(|(_, policy)| selector(policy).selects(labels.as_labels()))
 }
 
 /// The policies that decide about a workload, the narrowest first: of its labels, its namespace, the mesh.
-pub(crate) fn deciding(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<Origin> {
+pub(crate) fn deciding(ctx: &Ctx<'_>, namespace: &str, labels: &SelectorLabels) -> Vec<Origin> {
     let settings = settings(ctx);
     let root = settings.root_namespace();
     let wide = |namespace: &str| {

@@ -10,7 +10,7 @@ use canopus_engine::{Ctx, Input, Query};
 use canopus_proto::istio::security::v1beta1::{JwtRule, RequestAuthentication as Spec};
 use canopus_runtime::flags::PILOT_JWT_ENABLE_REMOTE_JWKS;
 
-use crate::attachment::{Claim, Protected};
+use crate::attachment::{Claim, PolicyTarget};
 use crate::world::{Origin, Shelf, objects_of, objects_on, oldest_first, settings};
 
 /// Where a set of keys is fetched from.
@@ -104,11 +104,11 @@ pub struct TokenRules;
 
 impl Query for TokenRules {
     const NAME: &'static str = "token_rules";
-    type Key = Protected;
+    type Key = PolicyTarget;
     type Value = Vec<Arc<JwtRule>>;
 
-    fn run(ctx: &Ctx<'_>, protected: &Protected) -> Self::Value {
-        let selected = selected(ctx, protected);
+    fn run(ctx: &Ctx<'_>, target: &PolicyTarget) -> Self::Value {
+        let selected = selected(ctx, target);
         let rules = selected.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
         let mut rules: Vec<_> = rules.cloned().map(Arc::new).collect();
         rules.sort_by(|a, b| a.issuer.cmp(&b.issuer));
@@ -117,11 +117,11 @@ impl Query for TokenRules {
 }
 
 /// The objects that are for a workload: those of its namespace, then the mesh's; each oldest first.
-pub(crate) fn selected(ctx: &Ctx<'_>, protected: &Protected) -> Vec<(Origin, Arc<RequestAuthentication>)> {
+pub(crate) fn selected(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<(Origin, Arc<RequestAuthentication>)> {
     let settings = settings(ctx);
-    let subject = protected.subject(ctx);
+    let subject = target.subject(ctx);
     let mut selected = Vec::new();
-    for namespace in protected.namespaces(&protected.namespace, settings.root_namespace()) {
+    for namespace in target.namespaces(&target.namespace, settings.root_namespace()) {
         let shelf = Shelf::Namespace(Kind::RequestAuthentication, namespace.into());
         let mut found = objects_on::<RequestAuthentication>(ctx, &shelf);
         oldest_first(&mut found);

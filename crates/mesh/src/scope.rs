@@ -20,16 +20,14 @@ use canopus_proto::istio::networking::v1alpha3::{
     ConnectionPoolSettings, IstioEgressListener, OutboundTrafficPolicy, Sidecar as SidecarSpec,
 };
 
-use self::choice::ScopeOf;
 use self::imported::{Entries, Import, ImportedRoutes, ImportedServices};
 use self::sight::{Outlook, Sight, Sights};
 use crate::list::List;
-use crate::proxy::View;
 use crate::service::{Definitions, Service, is_visible};
 use crate::virtual_service::{self, VirtualService};
 use crate::world::{Origin, object, settings};
 
-pub(crate) use self::choice::sidecar_of;
+pub(crate) use self::choice::choose;
 
 /// What a proxy sees.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,31 +157,34 @@ impl ScopeKey {
             Self::Gateways(namespace) | Self::Sidecars(namespace, _) => namespace,
         }
     }
+
+    /// The Sidecar that narrows the scope; only sidecar proxies have one.
+    pub(crate) fn sidecar(&self) -> Option<&Origin> {
+        match self {
+            Self::Sidecars(_, sidecar) => sidecar.as_ref(),
+            Self::Gateways(_) => None,
+        }
+    }
 }
 
-/// The scope of a view. It changes with every service and route in it: see the functions below for parts of it.
-pub fn scope(ctx: &Ctx<'_>, view: &View) -> Arc<Scope> {
-    ctx.get::<Scopes>(&ctx.get::<ScopeOf>(view))
+/// A scope. It changes with every service and route in it: see the functions below for parts of it.
+pub fn scope(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<Scope> {
+    ctx.get::<Scopes>(key)
 }
 
-/// What of the scope of a view does not depend on services and routes.
-pub fn terms(ctx: &Ctx<'_>, view: &View) -> Arc<Terms> {
-    ctx.get::<TermsOf>(&ctx.get::<ScopeOf>(view))
+/// What of a scope does not depend on services and routes.
+pub fn terms(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<Terms> {
+    ctx.get::<TermsOf>(key)
 }
 
-/// The services of the scope of a view, one for each host.
-pub fn services(ctx: &Ctx<'_>, view: &View) -> List<Service> {
-    ctx.get::<Sights>(&terms(ctx, view).outlook).services.clone()
+/// The services of a scope, one for each host.
+pub fn services(ctx: &Ctx<'_>, key: &ScopeKey) -> List<Service> {
+    ctx.get::<Sights>(&terms(ctx, key).outlook).services.clone()
 }
 
-/// The service that a host means in the scope of a view. Unlike [`scope`], this depends on that service alone.
-pub fn scoped_service(ctx: &Ctx<'_>, view: &View, host: &str) -> Option<Arc<Service>> {
-    service_in(ctx, &scope_of(ctx, view), &host.into())
-}
-
-/// Whose scope a view has.
-pub fn scope_of(ctx: &Ctx<'_>, view: &View) -> Arc<ScopeKey> {
-    ctx.get::<ScopeOf>(view)
+/// The service that a host means in a scope. Unlike [`scope`], this depends on that service alone.
+pub fn scoped_service(ctx: &Ctx<'_>, key: &ScopeKey, host: &str) -> Option<Arc<Service>> {
+    service_in(ctx, key, &host.into())
 }
 
 /// The same as [`scoped_service`], where many hosts are looked up.

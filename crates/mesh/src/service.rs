@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::Arc;
 
 use canopus_api::visibility::Visibility;
-use canopus_api::{Kind, Object};
+use canopus_api::{Kind, Object, labels as known};
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
@@ -23,7 +23,7 @@ use canopus_runtime::flags::{
 };
 use jiff::Timestamp;
 
-use crate::proxy::View;
+use crate::audience::Addressing;
 use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
 
 pub use all::{AllServices, VisibleServices};
@@ -142,6 +142,24 @@ pub enum TrafficDistribution {
     PreferSameZone,
     /// Those on the same node.
     PreferSameNode,
+}
+
+impl TrafficDistribution {
+    /// The labels that preferred endpoints share with the client, the widest first.
+    pub fn preferred_labels(self) -> &'static [&'static str] {
+        const NODE: [&str; 5] = [
+            known::TOPOLOGY_NETWORK.name,
+            known::KUBERNETES_REGION.name,
+            known::KUBERNETES_ZONE.name,
+            known::TOPOLOGY_SUBZONE.name,
+            known::KUBERNETES_HOSTNAME.name,
+        ];
+        match self {
+            Self::Any => &[],
+            Self::PreferSameZone => &NODE[..3],
+            Self::PreferSameNode => &NODE,
+        }
+    }
 }
 
 /// One port of a service.
@@ -352,17 +370,12 @@ pub(crate) fn is_public(ctx: &Ctx<'_>, service: &Service) -> bool {
 
 /// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for
 /// names, else the service's own.
-pub fn address_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> String {
-    known_address(&settings(ctx), service, view).to_owned()
-}
-
-/// The same, of a service whose address need not outlive it.
-pub fn known_address<'a>(settings: &MeshSettings, service: &'a Service, view: &View) -> &'a str {
-    let is_supported = |address: &&String| view.supports(address);
-    if let Some(address) = cluster_addresses(service, view).iter().find(is_supported) {
+pub fn known_address<'a>(service: &'a Service, addressing: &Addressing) -> &'a str {
+    let is_supported = |address: &&String| addressing.supports(address);
+    if let Some(address) = cluster_addresses(service, addressing).iter().find(is_supported) {
         return address;
     }
-    if view.uses_allocated_addresses(&settings.flags) && service.address == NO_ADDRESS {
+    if addressing.uses_allocated && service.address == NO_ADDRESS {
         let mut allocated = [&service.allocated_v4, &service.allocated_v6].into_iter().flatten();
         if let Some(address) = allocated.find(is_supported) {
             return address;
@@ -372,25 +385,29 @@ pub fn known_address<'a>(settings: &MeshSettings, service: &'a Service, view: &V
 }
 
 /// All addresses a proxy knows a service by; those of IP families it does not have are left out.
-pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, view: &View) -> Vec<String> {
-    known_addresses(&settings(ctx), service, view).into_owned()
+pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, addressing: &Addressing) -> Vec<String> {
+    known_addresses(&settings(ctx), service, addressing).into_owned()
 }
 
 /// The same, of a service whose addresses need not outlive it.
-pub fn known_addresses<'a>(settings: &MeshSettings, service: &'a Service, view: &View) -> Cow<'a, [String]> {
+pub fn known_addresses<'a>(
+    settings: &MeshSettings,
+    service: &'a Service,
+    addressing: &Addressing,
+) -> Cow<'a, [String]> {
     let flags = &settings.flags;
-    let mut addresses = Cow::Borrowed(cluster_addresses(service, view));
-    if addresses.is_empty() && view.uses_allocated_addresses(flags) {
+    let mut addresses = Cow::Borrowed(cluster_addresses(service, addressing));
+    if addresses.is_empty() && addressing.uses_allocated {
         addresses = allocated(service);
     }
     let keeps_both = flags.get(ISTIO_DUAL_STACK) || flags.get(PILOT_ENABLE_AMBIENT);
-    if !(keeps_both && view.ipv4 && view.ipv6) {
-        addresses = of_one_family(addresses, view);
+    if !(keeps_both && addressing.ipv4 && addressing.ipv6) {
+        addresses = of_one_family(addresses, addressing);
     }
     if addresses.is_empty() && !service.address.is_empty() {
         // The address of a Kubernetes service that this cluster does not have is that of another cluster.
         let foreign = !service.cluster_addresses.is_empty();
-        if !foreign || view.supports(&service.address) {
+        if !foreign || addressing.supports(&service.address) {
             return Cow::Borrowed(slice::from_ref(&service.address));
         }
     }
@@ -398,9 +415,9 @@ pub fn known_addresses<'a>(settings: &MeshSettings, service: &'a Service, view: 
 }
 
 /// The addresses of a family the proxy has; if it has both, those of the first address's family.
-fn of_one_family<'a>(addresses: Cow<'a, [String]>, view: &View) -> Cow<'a, [String]> {
+fn of_one_family<'a>(addresses: Cow<'a, [String]>, addressing: &Addressing) -> Cow<'a, [String]> {
     let is_v4 = |address: &String| !address.contains(':');
-    let Some(first) = addresses.iter().find(|address| view.supports(address)).map(is_v4) else {
+    let Some(first) = addresses.iter().find(|address| addressing.supports(address)).map(is_v4) else {
         return Cow::Borrowed(&[]);
     };
     if addresses.iter().all(|address| is_v4(address) == first) {
@@ -409,8 +426,8 @@ fn of_one_family<'a>(addresses: Cow<'a, [String]>, view: &View) -> Cow<'a, [Stri
     addresses.iter().filter(|address| is_v4(address) == first).cloned().collect()
 }
 
-fn cluster_addresses<'a>(service: &'a Service, view: &View) -> &'a [String] {
-    service.cluster_addresses.get(view.metadata.cluster_id.as_str()).map_or(&[], Vec::as_slice)
+fn cluster_addresses<'a>(service: &'a Service, addressing: &Addressing) -> &'a [String] {
+    service.cluster_addresses.get(&*addressing.cluster).map_or(&[], Vec::as_slice)
 }
 
 fn allocated(service: &Service) -> Cow<'_, [String]> {

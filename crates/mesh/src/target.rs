@@ -11,13 +11,13 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 
 use crate::endpoint::{Endpoint, Endpoints, at_address, kube::entry_port};
-use crate::proxy::{DescriptionOf, Proxy};
+use crate::proxy::{Proxy, describe};
 use crate::service::{KubernetesService, Port, Resolution, Service};
 use crate::workload::{self, Workload};
 use crate::world::{Shelf, object, objects_on, settings};
 
 /// A port of a service that a proxy stands for.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The service.
     pub service: Arc<Service>,
@@ -48,7 +48,7 @@ fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
     if let Some(entry) = workload::entry_of(ctx, proxy) {
         return of_entry(ctx, &entry);
     }
-    if let Some(workload) = workload::pod_of(ctx, proxy).filter(|_| !ctx.get::<DescriptionOf>(proxy).is_vm) {
+    if let Some(workload) = workload::pod_of(ctx, proxy).filter(|_| !proxy.is_vm()) {
         let Some(pod) = object::<Pod>(ctx, &workload.origin) else { return Vec::new() };
         let services = selecting(ctx, &workload.namespace, &pod.meta.labels, Some(&workload.cluster));
         if services.is_empty() {
@@ -171,7 +171,7 @@ fn of_entry(ctx: &Ctx<'_>, entry: &Workload) -> Vec<Target> {
 
 /// A pod that the registry does not know yet says enough about itself to be found.
 fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    let described = ctx.get::<DescriptionOf>(proxy);
+    let described = describe(ctx, proxy);
     if described.labels.is_empty() {
         return Vec::new();
     }

@@ -8,13 +8,11 @@ use std::sync::Arc;
 
 use canopus_api::Kind;
 use canopus_api::istio::Telemetry;
-use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::telemetry::v1alpha1::{AccessLogging, Metrics, ProviderRef, Tracing};
 use canopus_proto::istio::r#type::v1beta1::PolicyTargetReference;
 
-use crate::attachment::{Claim, Subject};
-use crate::proxy::View;
+use crate::attachment::{Claim, PolicyTarget};
 use crate::service::{ServiceKey, ServicesByHost};
 use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
 
@@ -49,37 +47,37 @@ impl Applicable {
     }
 }
 
-/// What applies to the proxies of a view; for waypoints, to one of the services they answer for.
+/// What applies to a proxy; for waypoints, to one of the services they answer for.
 pub struct Telemetries;
 
 impl Query for Telemetries {
     const NAME: &'static str = "telemetries";
-    type Key = (View, Option<ServiceKey>);
+    type Key = (PolicyTarget, Option<ServiceKey>);
     type Value = Applicable;
 
-    fn run(ctx: &Ctx<'_>, (view, service): &Self::Key) -> Applicable {
+    fn run(ctx: &Ctx<'_>, (target, service): &Self::Key) -> Applicable {
         let mut found = Applicable::default();
-        for (_, telemetry) in selected(ctx, view, service.as_ref()) {
+        for (_, telemetry) in selected(ctx, target, service.as_ref()) {
             found.add(&telemetry);
         }
         found
     }
 }
 
-/// The objects that apply to the proxies of a view; what is wider comes first.
+/// The objects that apply to a proxy; what is wider comes first.
 pub(crate) fn selected(
     ctx: &Ctx<'_>,
-    view: &View,
+    target: &PolicyTarget,
     service: Option<&ServiceKey>,
 ) -> Vec<(Origin, Arc<Telemetry>)> {
     let settings = settings(ctx);
     let root = settings.root_namespace();
     let mut namespaces = vec![root];
-    let mut own = &*view.namespace;
+    let mut own = &*target.namespace;
     if own != root {
         namespaces.push(own);
     }
-    let service = service.filter(|_| view.kind == NodeKind::Waypoint);
+    let service = service.filter(|_| target.is_waypoint);
     if let Some(key) = service.filter(|key| *key.namespace != *own) {
         own = &key.namespace;
         namespaces.push(own);
@@ -87,7 +85,7 @@ pub(crate) fn selected(
     let wide = |namespace| in_namespace(ctx, namespace).into_iter().find(|(_, one)| is_wide(one));
     let mut found: Vec<_> = namespaces.into_iter().filter_map(wide).collect();
     let services = service.and_then(|key| ctx.get::<ServicesByHost>(&key.host).get(&*key.namespace).cloned());
-    let subject = Subject::of(ctx, view).with_services(services);
+    let subject = target.subject(ctx).with_services(services);
     let narrow = in_namespace(ctx, own).into_iter().filter(|(_, one)| !is_wide(one));
     found.extend(narrow.filter(|(origin, telemetry)| subject.is_meant_by(&claim(origin, telemetry))));
     found

@@ -14,7 +14,6 @@ use canopus_api::gateway_api::{
 };
 use canopus_api::istio::ServiceEntry;
 use canopus_api::kube::{Namespace, Service as KubeObject};
-use canopus_api::node::NodeKind;
 use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
 use canopus_base::labels::{Labels, Selector};
 use canopus_base::net::parse_ip;
@@ -23,8 +22,8 @@ use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::service_scope_configs::Scope;
 use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT};
 
+use crate::audience::WaypointRunner;
 use crate::network::{self, HBONE_PORT};
-use crate::proxy::View;
 use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost, oldest_first};
 use crate::workload::namespace;
 use crate::world::{Origin, object, settings};
@@ -32,10 +31,10 @@ use crate::world::{Origin, object, settings};
 pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
 pub use workloads::{Attachment, OfWorkload, WorkloadsBehind, of_listed};
 
-/// What proxies that manage a waypoint are labelled with.
-const WAYPOINT_CONTROLLER: &str = "istio.io-mesh-controller";
+/// What waypoints that the control plane deployed are labelled with.
+pub(crate) const MESH_CONTROLLER: &str = "istio.io-mesh-controller";
 /// What gateways between networks are labelled with.
-const EAST_WEST_CONTROLLER: &str = "istio.io-eastwest-controller";
+pub(crate) const EAST_WEST_CONTROLLER: &str = "istio.io-eastwest-controller";
 /// The label value by which an object says that it wants no waypoint.
 const NO_WAYPOINT: &str = "none";
 
@@ -269,7 +268,7 @@ impl Query for WaypointsOf {
 fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Bound {
     // What is in front of services itself has nothing in front of it.
     let managed = meta.label(known::GATEWAY_MANAGED.name);
-    if matches!(managed, Some(WAYPOINT_CONTROLLER | EAST_WEST_CONTROLLER)) {
+    if matches!(managed, Some(MESH_CONTROLLER | EAST_WEST_CONTROLLER)) {
         return Bound::default();
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
@@ -407,31 +406,22 @@ fn global_services(ctx: &Ctx<'_>) -> Vec<ServiceKey> {
         .collect()
 }
 
-/// Whether a proxy is a gateway between the networks of an ambient mesh.
-pub fn is_east_west_gateway(view: &View) -> bool {
-    view.kind == NodeKind::Waypoint
-        && view.labels.get(known::GATEWAY_MANAGED.name) == Some(EAST_WEST_CONTROLLER)
-}
-
-/// The services a waypoint proxy stands in front of, oldest first, one for each host; none for other proxies. A gateway
+/// The services a waypoint proxy stands in front of, oldest first, one for each host. A gateway
 /// between networks stands in front of all that other networks may call.
 pub struct ServicesBehind;
 
 impl Query for ServicesBehind {
     const NAME: &'static str = "services_behind_waypoint";
-    type Key = View;
+    type Key = WaypointRunner;
     type Value = Vec<Arc<Service>>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        if view.kind != NodeKind::Waypoint {
-            return Vec::new();
-        }
-        let crosses = is_east_west_gateway(view) && settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
+    fn run(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Self::Value {
+        let crosses = waypoint.is_east_west_gateway && settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
         let keys = if crosses {
             global_services(ctx)
         } else {
             let attached = ctx.get::<AttachedServices>(&());
-            let places = places(ctx, view);
+            let places = places(ctx, waypoint);
             places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect()
         };
         let mut by_host: BTreeMap<Arc<str>, Arc<Service>> = BTreeMap::new();
@@ -449,14 +439,14 @@ impl Query for ServicesBehind {
 }
 
 /// Where a waypoint proxy is found: the hosts and addresses of its own services.
-fn places(ctx: &Ctx<'_>, view: &View) -> Vec<WaypointAddress> {
+fn places(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Vec<WaypointAddress> {
     let mut places = Vec::new();
-    for target in &view.port_targets {
-        places.push(WaypointAddress::Host(view.namespace.clone(), target.host.clone()));
+    for target in &waypoint.port_targets {
+        places.push(WaypointAddress::Host(waypoint.namespace.clone(), target.host.clone()));
         let services = ctx.get::<ServicesByHost>(&target.host);
         let Some(service) = services.get(&target.namespace) else { continue };
-        let cluster = view.metadata.cluster_id.as_str();
-        let of_cluster = if is_east_west_gateway(view) {
+        let cluster = &*waypoint.cluster;
+        let of_cluster = if waypoint.is_east_west_gateway {
             service.kube.as_ref().and_then(|kube| kube.external_addresses.get(cluster))
         } else {
             service.cluster_addresses.get(cluster)
@@ -465,7 +455,7 @@ fn places(ctx: &Ctx<'_>, view: &View) -> Vec<WaypointAddress> {
             [&service.allocated_v4, &service.allocated_v6].into_iter().flatten().cloned().collect();
         let addresses =
             if allocated.is_empty() { of_cluster.cloned().unwrap_or_default() } else { allocated };
-        let network: Arc<str> = view.metadata.network.as_str().into();
+        let network = &waypoint.network;
         let ips = addresses.iter().filter_map(|address| parse_ip(address).ok());
         places.extend(ips.map(|ip| WaypointAddress::Address(network.clone(), ip)));
     }

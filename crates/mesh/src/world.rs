@@ -1,5 +1,7 @@
 //! The inputs every fact is derived from.
 
+mod relevance;
+
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -11,7 +13,7 @@ use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
 use crate::virtual_service::gateways_of;
-use crate::{discovery, gateway_api, namespaces};
+use crate::{gateway_api, namespaces};
 
 /// Which object, of which cluster: what provenance ends in.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,7 +154,7 @@ pub fn object<T: Typed>(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<T>> {
 
 /// One object of any type, if it is there and in a namespace the mesh looks at.
 pub(crate) fn read(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<Object>> {
-    ctx.read::<Objects>(origin).filter(|_| discovery::counts(ctx, origin))
+    ctx.get::<relevance::ObjectAt>(origin).as_ref().clone()
 }
 
 /// Sorts objects as Istio does wherever the older one wins: by age, then name, then namespace.

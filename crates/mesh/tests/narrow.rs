@@ -115,7 +115,7 @@ fn changed_endpoint_concerns_its_service_alone() {
     let mesh = Mesh::new();
     let (applied, ran) = mesh.apply(&slice("b", false));
     assert_eq!(applied.changed, [mesh.endpoints[1].id()]);
-    assert_eq!(ran, BTreeMap::from([("endpoints", 1)]));
+    assert_eq!(ran, BTreeMap::from([("endpoints", 1), ("object", 1)]));
 }
 
 #[test]
@@ -126,6 +126,7 @@ fn changed_route_concerns_those_who_import_it() {
     let expected = [
         ("imported_route_targets", 1),
         ("imported_routes", 1),
+        ("object", 1),
         ("scopes", 1),
         ("virtual_service", 1),
         ("virtual_services_in", 1),
@@ -183,7 +184,7 @@ fn nothing_changes_when_an_object_says_the_same_in_a_new_version() {
     let mesh = Mesh::new();
     let (applied, ran) = mesh.apply(&route("b", 1, 2));
     assert_eq!(applied.changed, []);
-    assert_eq!(ran, BTreeMap::from([("virtual_service", 1)]));
+    assert_eq!(ran, BTreeMap::from([("object", 1)]));
     let (applied, ran) = mesh.apply(&service("b", 80, "annotations: {example.com/note: x}"));
     assert_eq!(applied.changed, []);
     assert!(!ran.contains_key("kubernetes_service"), "{ran:?}");

@@ -1,6 +1,8 @@
 //! The metadata of a node: what the agent beside a proxy found out and configured.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use canopus_base::labels::Labels;
 use canopus_base::tree::{DecodeError, Node};
@@ -9,6 +11,7 @@ use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
 use canopus_proto::json::{self, Problems, Unknown};
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
+use serde_json::value::RawValue;
 
 /// What the control plane reads of a node's metadata. Every key may be missing: older agents do not send it.
 #[derive(Clone, PartialEq, Debug, Default, serde::Deserialize)]
@@ -113,7 +116,34 @@ pub struct NodeMetadata {
     pub workload_identity_socket_file: String,
     /// Everything the proxy sent, for lookups of keys that are not listed here.
     #[serde(skip)]
-    pub raw: Node,
+    pub raw: RawMetadata,
+}
+
+/// Metadata as it was sent. It is looked at seldom and kept for every proxy, so it is kept as text.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct RawMetadata(Box<str>);
+
+impl RawMetadata {
+    fn new(tree: &Node) -> Self {
+        Self(tree.to_json().to_string().into())
+    }
+
+    /// The text at a key; `None` if there is none, or something else than a text.
+    pub fn text(&self, key: &str) -> Option<String> {
+        let entries: BTreeMap<Cow<'_, str>, &RawValue> = serde_json::from_str(&self.0).ok()?;
+        serde_json::from_str(entries.get(key)?.get()).ok()
+    }
+
+    /// All of it.
+    pub fn to_json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.0).unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RawMetadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
 }
 
 /// Why metadata cannot be read.
@@ -141,7 +171,7 @@ impl NodeMetadata {
             Some(config) if !config.is_null() => Some(json::read(config, Unknown::Report)?.value),
             _ => None,
         };
-        metadata.raw = raw;
+        metadata.raw = RawMetadata::new(&raw);
         Ok(metadata)
     }
 }

@@ -21,7 +21,7 @@ fn metadata_is_read_from_its_legacy_text_forms() {
     assert_eq!(metadata.http10, "1");
     assert_eq!(metadata.base, "/etc/certs");
     assert_eq!(metadata.envoy_status_port, 15021);
-    assert!(metadata.raw.get("OTHER").is_some());
+    assert!(metadata.raw.to_json().get("OTHER").is_some());
 }
 
 #[test]

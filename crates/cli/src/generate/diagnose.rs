@@ -1,9 +1,10 @@
 //! What is wrong with the objects, and what had to be left out for it.
 
 use canopus_engine::{QueryError, Snapshot};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_mesh::diagnostic::{self, Severity};
 use canopus_mesh::gateway::Merged;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use indicatif::ProgressBar;
 
 use super::Word;
@@ -32,11 +33,9 @@ pub(super) fn world(world: &Snapshot) -> Result<Vec<Word>, QueryError> {
 
 /// Servers of Gateways that the proxy does not run.
 pub(super) fn left_out(world: &Snapshot, proxy: &Proxy) -> Result<Vec<Word>, QueryError> {
-    let view = world.get::<ViewOf>(proxy)?;
-    if !view.is_gateway() {
-        return Ok(Vec::new());
-    }
-    let merged = world.get::<Merged>(&view)?;
+    let audiences = world.get::<AudiencesOf>(proxy)?;
+    let Some(runner) = audiences.gateway() else { return Ok(Vec::new()) };
+    let merged = world.get::<Merged>(runner)?;
     let left_out = merged.rejected.iter();
     Ok(left_out
         .map(|server| Word { text: format!("warning: left out: {server}\n"), is_error: false })

@@ -1,7 +1,7 @@
 //! Policies that gRPC libraries enforce: they know DENY and ALLOW.
 
 use canopus_engine::Ctx;
-use canopus_mesh::attachment::Protected;
+use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::authorization::{PoliciesOf, Policy};
 use canopus_mesh::trust_domain::TrustDomains;
 use canopus_proto::envoy::config::rbac::v3::rbac::Action;
@@ -16,7 +16,7 @@ use crate::http::filters::typed;
 const DENY: &str = "envoy.filters.http.rbac.DENY";
 
 /// The filters of a server; none where no rule is left.
-pub(crate) fn filters(ctx: &Ctx<'_>, protected: &Protected) -> Vec<HttpFilter> {
+pub(crate) fn filters(ctx: &Ctx<'_>, protected: &PolicyTarget) -> Vec<HttpFilter> {
     let policies = ctx.get::<PoliciesOf>(protected);
     let lists = [(DENY, Action::Deny, &policies.deny), (rbac::HTTP, Action::Allow, &policies.allow)];
     let rules = lists.into_iter().map(|(name, action, policies)| (name, rules(action, policies)));

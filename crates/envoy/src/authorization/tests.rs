@@ -12,6 +12,8 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
 };
 
 use super::term::Term;
+use canopus_mesh::audience::SelectorLabels;
+
 use super::*;
 
 /// The spec of a policy in namespace `ns`, with the dry-run annotation or without.
@@ -31,8 +33,13 @@ fn filters_in(settings: MeshSettings, objects: &str, stage: Stage, layer: Layer)
     }
     let engine = Engine::new();
     engine.apply(batch);
-    let labels = [("app", "a")].into_iter().collect();
-    let protected = Protected { namespace: "ns".into(), labels, is_waypoint: false, service: None };
+    let protected = PolicyTarget {
+        namespace: "ns".into(),
+        gateway: None,
+        labels: SelectorLabels::whole(&[("app", "a")].into_iter().collect()),
+        is_waypoint: false,
+        service: None,
+    };
     let guard = Guard { protected, stage, peer: Peer::Certificate, layer };
     engine.snapshot().get::<AuthorizationFilters>(&guard).unwrap().as_ref().clone()
 }

@@ -1,7 +1,5 @@
 //! Clusters whose endpoints are found by name: they hold the names, and the proxy resolves them.
 
-use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::terms;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::world::MeshSettings;
@@ -21,20 +19,23 @@ use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, LoadBal
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{PILOT_DNS_CARES_UDP_MAX_QUERIES, PILOT_DNS_JITTER_DURATION};
 
-use super::audience::Audience;
+use super::Env;
 use super::draft::Draft;
 use super::outbound::is_wildcard;
+use super::traits::ClientTraits;
 use super::transport::{self, Client, Server};
 use super::{connection_pool, fixed};
+use crate::audience::ClusterAudience;
 use crate::endpoint::{self, Destination};
-use crate::env::Env;
 use crate::{dns_cache, names, proximity};
+use canopus_mesh::audience::Addressing;
+use canopus_runtime::flags::Flags;
 
 /// Sets how names are resolved.
 #[allow(deprecated, reason = "Parity: the fields that proxies of every version in use read")]
-pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, audience: &Audience, service: &Service) {
+pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, traits: &ClientTraits, service: &Service) {
     let flags = &settings.flags;
-    let family = if service.races_connections { DnsLookupFamily::All } else { audience.lookup_family(flags) };
+    let family = if service.races_connections { DnsLookupFamily::All } else { traits.lookup_family(flags) };
     let queries = u32::try_from(flags.get(PILOT_DNS_CARES_UDP_MAX_QUERIES)).unwrap_or(u32::MAX);
     let resolver = CaresDnsResolverConfig { udp_max_queries: Some(queries.into()), ..Default::default() };
     let cluster = draft.rest();
@@ -49,7 +50,11 @@ pub(super) fn resolve(draft: &mut Draft, settings: &MeshSettings, audience: &Aud
 }
 
 /// Puts the endpoints of a destination into its cluster; `None` if there are none.
-pub(super) fn hold_endpoints(draft: &mut Draft, env: &Env<'_>, destination: &Destination<'_>) -> Option<()> {
+pub(super) fn hold_endpoints(
+    draft: &mut Draft,
+    env: &endpoint::Env<'_>,
+    destination: &Destination<'_>,
+) -> Option<()> {
     let mut groups = endpoint::resolved(env, destination);
     draft.rest().load_assignment = Some(ClusterLoadAssignment {
         cluster_name: destination.cluster.to_owned(),
@@ -67,7 +72,7 @@ pub(super) fn hold_endpoints(draft: &mut Draft, env: &Env<'_>, destination: &Des
 /// Weighs and orders the endpoints that a cluster holds.
 pub(super) fn order_endpoints(
     draft: &mut Draft,
-    env: &Env<'_>,
+    env: &endpoint::Env<'_>,
     service: &Service,
     balancer: Option<&LoadBalancerSettings>,
 ) {
@@ -75,7 +80,14 @@ pub(super) fn order_endpoints(
     let detects_outliers = draft.detects_outliers();
     let held = std::mem::take(&mut draft.held);
     if let Some(assignment) = &mut draft.rest().load_assignment {
-        endpoint::order(env.view, &proximity, detects_outliers, &held, assignment);
+        endpoint::order(
+            env.audience.role.kind,
+            &env.audience.position,
+            &proximity,
+            detects_outliers,
+            &held,
+            assignment,
+        );
     }
 }
 
@@ -85,8 +97,8 @@ pub(super) fn is_forward_proxy(service: &Service) -> bool {
 }
 
 /// The cluster of a wildcard service, which resolves the host of each request.
-pub(super) fn forward_proxy(ctx: &Ctx<'_>, view: &View, name: &str, service: &Service) -> Draft {
-    let cache = dns_cache::of_host(&Env::new(ctx, view), &service.host);
+pub(super) fn forward_proxy(flags: &Flags, addressing: &Addressing, name: &str, service: &Service) -> Draft {
+    let cache = dns_cache::of_host(flags, addressing, &service.host);
     forwarding(name, cache, false)
 }
 
@@ -107,27 +119,29 @@ fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
 }
 
 /// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
-pub(super) fn unknown_hosts(env: &Env<'_>, audience: &Audience) -> Option<Resource> {
+pub(super) fn unknown_hosts(env: &Env<'_>, traits: &ClientTraits) -> Option<Resource> {
     // A Sidecar has no word for it, but takes it over from the mesh.
-    let mode = terms(env.ctx, env.view).outbound_policy.mode;
+    let mode = terms(env.ctx, &env.audience.caller.scope).outbound_policy.mode;
     if mode != OutboundMode::AllowAnyDynamicDns as i32 {
         return None;
     }
     let settings = &*env.settings;
     let policy = settings.mesh.outbound_traffic_policy.as_ref();
     let tls = policy.and_then(|policy| policy.tls.as_ref()).filter(|tls| tls.mode() != Mode::Disable);
-    let mut draft = forwarding(names::ALLOW_ANY_DYNAMIC_DNS, dns_cache::of_unknown_hosts(env), tls.is_none());
+    let ClusterAudience { addressing, resolver, .. } = env.audience;
+    let cache = dns_cache::of_unknown_hosts(&settings.flags, addressing, resolver);
+    let mut draft = forwarding(names::ALLOW_ANY_DYNAMIC_DNS, cache, tls.is_none());
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
     if let Some(tls) = tls {
         let server = Server { is_external: true, ..Default::default() };
-        let client = Client { audience, settings };
+        let client = Client { traits, settings };
         if let Ok(Some(socket)) = transport::socket(&mut draft, client, &server, tls) {
             draft.rest().transport_socket = Some(socket);
         }
     }
     if !draft.has_http() {
-        draft.use_http_options(fixed::any_protocol(audience.keeps_header_case));
+        draft.use_http_options(fixed::any_protocol(traits.keeps_header_case));
     }
-    fixed::exchange(draft.body(), settings, audience);
+    fixed::exchange(draft.body(), settings, traits);
     Some(draft.encode())
 }

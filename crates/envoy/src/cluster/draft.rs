@@ -27,6 +27,7 @@ use super::transport::{self, MeshSocket};
 use crate::endpoint::Group;
 use crate::names;
 use crate::pieces::{Pieces, field_size};
+use crate::pool;
 
 /// The key of a cluster's HTTP options.
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
@@ -247,7 +248,7 @@ impl Draft {
             transport::write_matches(body, socket);
         }
         self.metadata.write(body);
-        Resource::new(self.name, self.body.as_slice().to_vec())
+        pool::CLUSTERS.share(Resource::new(self.name, self.body.as_slice().to_vec()))
     }
 
     fn write_usual(&mut self) {

@@ -21,9 +21,9 @@ use canopus_proto::istio::networking::v1alpha3::ConnectionPoolSettings;
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS};
 
-use super::audience::Audience;
 use super::connection_pool;
 use super::draft::{Draft, case_keeping, explicit, following, write_http_options};
+use super::traits::ClientTraits;
 use crate::listener::address;
 use crate::names::{BLACK_HOLE, INBOUND_PASSTHROUGH, PASSTHROUGH};
 use crate::pieces::Pieces;
@@ -76,22 +76,22 @@ pub(super) fn black_hole(settings: &MeshSettings) -> Resource {
 }
 
 /// Where traffic goes to destinations that no service has.
-pub(super) fn passthrough(settings: &MeshSettings, audience: &Audience) -> Resource {
-    let mut draft = original_destination(PASSTHROUGH, settings, audience);
-    exchange(draft.body(), settings, audience);
+pub(super) fn passthrough(settings: &MeshSettings, traits: &ClientTraits) -> Resource {
+    let mut draft = original_destination(PASSTHROUGH, settings, traits);
+    exchange(draft.body(), settings, traits);
     draft.encode()
 }
 
 /// Where traffic goes to ports of the workload that no service has.
-pub(super) fn inbound_passthrough(settings: &MeshSettings, audience: &Audience) -> Resource {
-    let mut draft = original_destination(INBOUND_PASSTHROUGH, settings, audience);
+pub(super) fn inbound_passthrough(settings: &MeshSettings, traits: &ClientTraits) -> Resource {
+    let mut draft = original_destination(INBOUND_PASSTHROUGH, settings, traits);
     // Parity: in statistics it goes by the name of the other one.
     draft.stat_name = Some(PASSTHROUGH.to_owned());
-    draft.body().append(Sources::of(audience, true).encoded());
+    draft.body().append(Sources::of(traits, true).encoded());
     draft.encode()
 }
 
-fn original_destination(name: &str, settings: &MeshSettings, audience: &Audience) -> Draft {
+fn original_destination(name: &str, settings: &MeshSettings, traits: &ClientTraits) -> Draft {
     let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
     draft.lb_policy = LbPolicy::ClusterProvided;
     let default = ConnectionPoolSettings::default();
@@ -99,13 +99,13 @@ fn original_destination(name: &str, settings: &MeshSettings, audience: &Audience
     let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&default);
     connection_pool::apply(&mut draft, settings, pool, None);
     // Parity: of the pool, what is about HTTP does not count here.
-    draft.use_http_options(any_protocol(audience.keeps_header_case));
+    draft.use_http_options(any_protocol(traits.keeps_header_case));
     draft
 }
 
 /// Adds the exchange of workload metadata with the server to a cluster, where the proxy can.
-pub(super) fn exchange(cluster: &mut Pieces, settings: &MeshSettings, audience: &Audience) {
-    if !audience.exchanges_metadata || !settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE) {
+pub(super) fn exchange(cluster: &mut Pieces, settings: &MeshSettings, traits: &ClientTraits) {
+    if !traits.exchanges_metadata || !settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE) {
         return;
     }
     if settings.flags.get(PILOT_MX_ADDITIONAL_LABELS).is_empty() {
@@ -136,9 +136,9 @@ static BINDING: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
 });
 
 impl Sources {
-    /// Those of an audience, of both families only where both may be used at once.
-    pub(super) fn of(audience: &Audience, dual_stack: bool) -> Self {
-        match (audience.ipv4, audience.ipv6) {
+    /// Those of a proxy, of both families only where both may be used at once.
+    pub(super) fn of(traits: &ClientTraits, dual_stack: bool) -> Self {
+        match (traits.ipv4, traits.ipv6) {
             (true, true) if dual_stack => Self::Both,
             (true, _) => Self::V4,
             (false, _) => Self::V6,

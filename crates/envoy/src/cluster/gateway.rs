@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::Env;
 use canopus_engine::Ctx;
 use canopus_mesh::gateway::Merged;
 use canopus_mesh::list::List;
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_mesh::service::Service;
 use canopus_mesh::virtual_service;
@@ -15,13 +15,13 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provi
 use canopus_runtime::flags::{PILOT_FILTER_GATEWAY_CLUSTER_CONFIG, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
 
 /// The services a gateway has clusters for.
-pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> List<Service> {
-    let services = scope::services(ctx, view);
-    if !settings(ctx).flags.get(PILOT_FILTER_GATEWAY_CLUSTER_CONFIG) {
+pub(super) fn services(env: &Env<'_>) -> List<Service> {
+    let services = scope::services(env.ctx, &env.audience.caller.scope);
+    if !env.flag(PILOT_FILTER_GATEWAY_CLUSTER_CONFIG) {
         return services;
     }
-    let routed = routed_hosts(ctx, view);
-    let named = provider_services(ctx);
+    let routed = routed_hosts(env);
+    let named = provider_services(env.ctx);
     let is_called = |service: &&Arc<Service>| {
         let qualified = format!("{}/{}", service.namespace, service.host);
         routed.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
@@ -30,13 +30,13 @@ pub(super) fn services(ctx: &Ctx<'_>, view: &View) -> List<Service> {
 }
 
 /// The hosts that VirtualServices route to through the gateway's servers.
-fn routed_hosts(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
-    let merged = ctx.get::<Merged>(view);
-    let own_only = settings(ctx).flags.get(PILOT_SCOPE_GATEWAY_TO_NAMESPACE);
+fn routed_hosts(env: &Env<'_>) -> BTreeSet<String> {
+    let merged = env.ctx.get::<Merged>(&env.audience.gateway);
+    let own_only = env.flag(PILOT_SCOPE_GATEWAY_TO_NAMESPACE);
     let mut hosts = BTreeSet::new();
     for gateway in merged.gateway_names() {
         let namespace = gateway.split_once('/').map(|(namespace, _)| namespace).filter(|_| own_only);
-        for route in virtual_service::bound_to(ctx, &gateway).iter() {
+        for route in virtual_service::bound_to(env.ctx, &gateway).iter() {
             hosts.extend(virtual_service::destinations(&route.spec, namespace).into_keys());
         }
     }
@@ -67,6 +67,6 @@ pub(super) fn provider_services(ctx: &Ctx<'_>) -> BTreeSet<String> {
 }
 
 /// Whether the gateway passes encrypted connections on by their SNI.
-pub(super) fn passes_connections_on(ctx: &Ctx<'_>, view: &View) -> bool {
-    ctx.get::<Merged>(view).auto_passthrough
+pub(super) fn passes_connections_on(env: &Env<'_>) -> bool {
+    env.ctx.get::<Merged>(&env.audience.gateway).auto_passthrough
 }

@@ -2,8 +2,7 @@
 
 use std::sync::LazyLock;
 
-use canopus_api::labels;
-use canopus_api::node::{NodeKind, NodeMetadata};
+use canopus_mesh::audience::Role;
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Message;
@@ -47,7 +46,7 @@ use super::connection_pool::Limits;
 use super::draft::{Draft, explicit};
 use super::fixed;
 use super::transport::{if_mutual, otherwise_plain};
-use crate::env::Env;
+use crate::audience::{Certificates, Tunnels};
 use crate::telemetry::peer_metadata;
 use crate::tls::{self, ClientChecks, OwnCertificate, alpn};
 
@@ -193,61 +192,45 @@ pub(super) fn disable_baggage_discovery(draft: &mut Draft, flags: &Flags) {
 
 /// The cluster that opens tunnels. Servers must be of the trust domains of the mesh and, if that is given, have an identity
 /// that begins with `peers`.
-pub(super) fn originate(settings: &MeshSettings, metadata: &NodeMetadata, peers: Option<&str>) -> Resource {
-    let mut draft = opening(settings, metadata, CONNECT_ORIGINATE, peers);
+pub(super) fn originate(settings: &MeshSettings, files: &Certificates, peers: Option<&str>) -> Resource {
+    let mut draft = opening(settings, files, CONNECT_ORIGINATE, peers);
     *draft.http() = tunnel_options(settings, true);
     draft.rest().lb_config = Some(to_tunnel_port(Some(waypoint_of_endpoint())));
     draft.encode()
 }
 
 /// The clusters that open a tunnel within a tunnel, to what is in another network: the inner one leads to the outer one.
-pub(super) fn originate_double(settings: &MeshSettings, metadata: &NodeMetadata) -> [Resource; 2] {
+pub(super) fn originate_double(settings: &MeshSettings, files: &Certificates) -> [Resource; 2] {
     let context = UpstreamTlsContext {
-        common_tls_context: Some(tunnel_context(settings, metadata)),
+        common_tls_context: Some(tunnel_context(settings, files)),
         ..Default::default()
     };
     let socket = tls::socket("tls", &context);
     let mut inner =
         internal(&settings.flags, INNER_ORIGINATE, OUTER_ORIGINATE, "internal_upstream_with_tls", socket);
     *inner.http() = tunnel_options(settings, false);
-    let mut outer = opening(settings, metadata, OUTER_ORIGINATE, None);
+    let mut outer = opening(settings, files, OUTER_ORIGINATE, None);
     *outer.http() = tunnel_options(settings, false);
     outer.rest().lb_config = Some(to_tunnel_port(None));
     [inner.encode(), outer.encode()]
 }
 
 /// Whether a proxy opens tunnels to what it calls.
-pub(super) fn opens_tunnels(env: &Env<'_>) -> bool {
-    env.flag(PILOT_ENABLE_SENDING_HBONE) && !env.view.metadata.disable_hbone_send.0
-}
-
-/// Whether a proxy is a gateway into the mesh.
-pub(crate) fn is_ingress(env: &Env<'_>) -> bool {
-    let label = |name| env.view.labels.get(name);
-    env.view.kind == NodeKind::Router
-        && (label(labels::GATEWAY_MANAGED.name) == Some("istio.io-gateway-controller")
-            || label("istio") == Some("ingressgateway"))
+pub(super) fn opens_tunnels(flags: &Flags, tunnels: Tunnels) -> bool {
+    flags.get(PILOT_ENABLE_SENDING_HBONE) && tunnels.may_open
 }
 
 /// Whether a proxy reaches what is in other networks through tunnels within tunnels.
-pub(crate) fn crosses_networks(env: &Env<'_>) -> bool {
-    let managed = env.view.labels.get(labels::GATEWAY_MANAGED.name);
-    match env.view.kind {
-        NodeKind::Router => {
-            let enabled =
-                env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS);
-            is_ingress(env) && enabled && opens_tunnels(env)
-        }
-        NodeKind::Waypoint => {
-            managed == Some("istio.io-mesh-controller") && env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT)
-        }
-        _ => false,
-    }
+pub(crate) fn crosses_networks(flags: &Flags, role: Role, tunnels: Tunnels) -> bool {
+    let crosses_at_ingress =
+        flags.get(AMBIENT_ENABLE_MULTI_NETWORK) && flags.get(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS);
+    (role.is_ingress && crosses_at_ingress && opens_tunnels(flags, tunnels))
+        || (role.is_managed_waypoint && flags.get(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT))
 }
 
 /// A cluster that goes to the tunnel port of wherever it is told to go.
-fn opening(settings: &MeshSettings, metadata: &NodeMetadata, name: &str, peers: Option<&str>) -> Draft {
-    let mut context = tunnel_context(settings, metadata);
+fn opening(settings: &MeshSettings, files: &Certificates, name: &str, peers: Option<&str>) -> Draft {
+    let mut context = tunnel_context(settings, files);
     if let Some(peers) = peers {
         require_identity(&mut context, peers);
     }
@@ -284,14 +267,14 @@ fn to_tunnel_port(instead: Option<MetadataKey>) -> LbConfig {
 }
 
 /// Mutual TLS of a tunnel.
-pub(crate) fn tunnel_context(settings: &MeshSettings, metadata: &NodeMetadata) -> CommonTlsContext {
+pub(crate) fn tunnel_context(settings: &MeshSettings, files: &Certificates) -> CommonTlsContext {
     let mut context = CommonTlsContext {
         alpn_protocols: alpn::list(alpn::H2),
         tls_params: Some(tls::versions(TlsProtocol::TlSv13, TlsProtocol::TlSv13)),
         ..Default::default()
     };
     let own = OwnCertificate { clients: Some(ClientChecks::default()), ..Default::default() };
-    tls::with_own_certificate(&mut context, metadata, &own);
+    tls::with_own_certificate(&mut context, files, &own);
     // Untyped checks would be ignored beside the typed ones that waypoints add.
     for domain in tls::trust_domains(settings) {
         require_identity(&mut context, &tls::identity_prefix(&domain));

@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::inbound_rule;
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::scope::{Terms, scoped_service, terms};
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::target::{Target, Targets};
@@ -26,13 +26,15 @@ use canopus_runtime::flags::{
     ISTIO_DUAL_STACK, PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE, PILOT_ENABLE_TELEMETRY_LABEL,
 };
 
-use super::audience::Audience;
 use super::draft::Draft;
 use super::fixed::Sources;
 use super::outbound::{for_port, set_protocol, with_mesh_defaults};
+use super::traits::ClientTraits;
 use super::{connection_pool, fixed, stat_name};
+use crate::audience::{InboundClusterAudience, Interception, Shared};
 use crate::listener::address::{UNIX_PREFIX, loopbacks};
 use crate::names;
+use std::hash::{Hash, Hasher};
 
 /// Envoy's longest interval, about 292 years: endpoints of the workload itself are never forgotten.
 const NEVER_SECONDS: i64 = 9_223_372_035;
@@ -48,39 +50,66 @@ pub(super) struct InboundClusters;
 
 impl Query for InboundClusters {
     const NAME: &'static str = "inbound_clusters";
-    type Key = Proxy;
+    type Key = Audience;
     type Value = Vec<Resource>;
 
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Resource> {
-        let view = ctx.get::<ViewOf>(proxy);
+    fn run(ctx: &Ctx<'_>, audience: &Audience) -> Vec<Resource> {
         let builder = Builder {
             ctx,
-            proxy,
+            audience,
             settings: settings(ctx),
-            audience: Audience::of(ctx, &view),
-            terms: terms(ctx, &view),
-            targets: ctx.get::<Targets>(proxy),
-            view: &view,
+            traits: ClientTraits::from(&*audience.proxy),
+            terms: terms(ctx, &audience.proxy.caller.scope),
         };
         builder.clusters()
     }
 }
 
+/// Who shares inbound clusters: proxies of an audience whose services lead to the same ports.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Audience {
+    /// The audience of the proxies.
+    proxy: Shared<InboundClusterAudience>,
+    /// Where the services of the workload lead.
+    pub(super) targets: Arc<Vec<Target>>,
+    /// The proxy's own addresses, where clusters depend on them.
+    own: Vec<IpAddr>,
+}
+
+impl Audience {
+    pub(super) fn new(ctx: &Ctx<'_>, proxy: &Proxy, audience: &Shared<InboundClusterAudience>) -> Self {
+        let has_ingress = terms(ctx, &audience.caller.scope).has_ingress();
+        Self {
+            proxy: audience.clone(),
+            targets: ctx.get::<Targets>(proxy),
+            own: if has_ingress { proxy.id.addresses.clone() } else { Vec::new() },
+        }
+    }
+}
+
+impl Hash for Audience {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.proxy.hash(state);
+        self.own.hash(state);
+        for target in self.targets.iter() {
+            (&target.service.host, target.target_port).hash(state);
+        }
+    }
+}
+
 struct Builder<'a> {
     ctx: &'a Ctx<'a>,
-    proxy: &'a Proxy,
-    view: &'a View,
+    audience: &'a Audience,
     settings: Arc<MeshSettings>,
-    audience: Audience,
+    traits: ClientTraits,
     terms: Arc<Terms>,
-    targets: Arc<Vec<Target>>,
 }
 
 impl Builder<'_> {
     fn clusters(&self) -> Vec<Resource> {
         if !self.terms.has_ingress() {
             // Without redirection the workload itself has its ports.
-            let intercepts = self.view.metadata.interception_mode != "NONE";
+            let intercepts = self.audience.proxy.sockets.interception != Interception::None;
             return if intercepts { self.of_services(&BTreeSet::new()) } else { Vec::new() };
         }
         let listeners = self.terms.spec().map_or(&[][..], |spec| &spec.ingress);
@@ -95,12 +124,13 @@ impl Builder<'_> {
     /// One cluster for each port of the workload that services lead to, except those that are `taken`.
     fn of_services(&self, taken: &BTreeSet<u32>) -> Vec<Resource> {
         let mut by_port: BTreeMap<u32, Vec<Target>> = BTreeMap::new();
-        for target in self.targets.iter() {
+        for target in self.audience.targets.iter() {
             by_port.entry(target.target_port).or_default().push(target.clone());
         }
         let policy = self.settings.mesh.inbound_traffic_policy.as_ref();
         let as_addressed = policy.is_none_or(|policy| policy.mode() == InboundMode::Passthrough);
-        let bind = if as_addressed { String::new() } else { loopbacks(self.view).remove(0) };
+        let bind =
+            if as_addressed { String::new() } else { loopbacks(&self.audience.proxy.addressing).remove(0) };
         let free = by_port.iter().filter(|(port, _)| !taken.contains(port));
         free.map(|(port, targets)| self.cluster(*port, &bind, targets)).collect()
     }
@@ -115,7 +145,7 @@ impl Builder<'_> {
             name: written.map_or("", |port| &port.name).into(),
             protocol: Protocol::parse(written.map_or("", |port| &port.protocol)),
         };
-        let service = self.targets.iter().find(|target| target.target_port == number);
+        let service = self.audience.targets.iter().find(|target| target.target_port == number);
         let service = service.map_or_else(|| self.stand_in(), |target| target.service.clone());
         Some(self.cluster(number, &bind, &[Target { service, port, target_port }]))
     }
@@ -133,10 +163,10 @@ impl Builder<'_> {
             None => host,
         };
         let own = |wanted: fn(&IpAddr) -> bool, fallback: &str| {
-            let address = self.proxy.id.addresses.iter().find(|address| wanted(address));
+            let address = self.audience.own.iter().find(|address| wanted(address));
             address.map_or_else(|| fallback.to_owned(), ToString::to_string)
         };
-        let local = loopbacks(self.view);
+        let local = loopbacks(&self.audience.proxy.addressing);
         let bind = match host {
             "0.0.0.0" => own(IpAddr::is_ipv4, "127.0.0.1"),
             "::" => own(IpAddr::is_ipv6, "::1"),
@@ -174,13 +204,13 @@ impl Builder<'_> {
             draft
         };
         draft.balancing();
-        set_protocol(&mut draft, &self.audience, first.port.protocol);
+        set_protocol(&mut draft, &self.traits, first.port.protocol);
         self.describe(&mut draft, cluster_port, targets);
         self.limit(&mut draft, cluster_port, first);
         if !["127.0.0.1", "::1"].contains(&bind) {
             // Redirection would send traffic for the workload back to the proxy.
             let dual_stack = self.settings.flags.get(ISTIO_DUAL_STACK);
-            draft.body().append(Sources::of(&self.audience, dual_stack).encoded());
+            draft.body().append(Sources::of(&self.traits, dual_stack).encoded());
         }
         draft.encode()
     }
@@ -202,7 +232,7 @@ impl Builder<'_> {
 
     /// Limits that clients get by a destination rule must hold at the server too, or it would be the bottleneck.
     fn limit(&self, draft: &mut Draft, cluster_port: u32, target: &Target) {
-        let seen = scoped_service(self.ctx, self.view, &target.service.host);
+        let seen = scoped_service(self.ctx, &self.audience.proxy.caller.scope, &target.service.host);
         let rule = seen.and_then(|service| inbound_rule(self.ctx, &self.terms.namespace, &service.key()));
         let written = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
         if let (Some(rule), Some(_), false) = (&rule, written, draft.metadata.is_empty()) {

@@ -11,7 +11,6 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{self, Rule, RuleId};
 use canopus_mesh::endpoint::{CommonTraits, CommonTraitsOf, Servers, ServersOf};
 use canopus_mesh::peer_authentication::MutualTls;
-use canopus_mesh::proxy::View;
 use canopus_mesh::service::{Port, Resolution, Service, ServiceKey, service};
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbConfig, OriginalDstLbConfig};
@@ -26,12 +25,13 @@ use canopus_runtime::flags::{
     PILOT_ENABLE_TELEMETRY_LABEL,
 };
 
-use super::audience::Audience;
 use super::draft::Draft;
+use super::traits::ClientTraits;
 use super::transport::{self, Client, Server};
 use super::{connection_pool, dns, fixed, hbone, load_balancer, outlier, stat_name};
+use crate::audience::EndpointAudience;
+use crate::endpoint;
 use crate::endpoint::Destination;
-use crate::env::Env;
 use crate::names;
 
 /// What clusters are for.
@@ -55,10 +55,10 @@ impl Purpose {
 }
 
 /// Which clusters are asked for: those of a service.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Request {
     /// Who they are for.
-    pub(super) audience: Audience,
+    pub(super) traits: ClientTraits,
     /// What they are for.
     pub(super) purpose: Purpose,
     /// The service.
@@ -67,8 +67,8 @@ pub(super) struct Request {
     pub(super) ports: Vec<Port>,
     /// The destination rule that applies.
     pub(super) rule: Option<RuleId>,
-    /// The whole view, where it counts how near endpoints are: clusters that hold them.
-    pub(super) near: Option<View>,
+    /// Who endpoints are listed for, if the clusters hold them.
+    pub(super) near: Option<Box<EndpointAudience>>,
 }
 
 /// The clusters of a service, port by port.
@@ -151,8 +151,9 @@ impl Builder<'_> {
     fn draft_of_all(&self) -> Option<Draft> {
         let name = self.name("");
         match &self.request.near {
-            Some(view) if dns::is_forward_proxy(&self.service) => {
-                let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service);
+            Some(near) if dns::is_forward_proxy(&self.service) => {
+                let flags = &self.settings.flags;
+                let mut draft = dns::forward_proxy(flags, &near.addressing, &name, &self.service);
                 self.set_protocol(&mut draft);
                 Some(draft)
             }
@@ -225,7 +226,7 @@ impl Builder<'_> {
     fn goes_where_told(&self) -> bool {
         let listed =
             self.service.is_kubernetes() && self.settings.flags.get(PILOT_ENABLE_EDS_FOR_HEADLESS_SERVICES);
-        self.request.audience.kind != NodeKind::Router && !listed
+        self.request.traits.kind != NodeKind::Router && !listed
     }
 
     /// A cluster without policy; none if it would hold no endpoint.
@@ -235,7 +236,7 @@ impl Builder<'_> {
         let (flags, mesh) = (&self.settings.flags, &self.settings.mesh);
         match discovery {
             DiscoveryType::StrictDns | DiscoveryType::LogicalDns => {
-                dns::resolve(&mut draft, &self.settings, &self.request.audience, &self.service);
+                dns::resolve(&mut draft, &self.settings, &self.request.traits, &self.service);
                 let destination = Destination {
                     cluster: &draft.name.clone(),
                     service: &self.service,
@@ -244,7 +245,7 @@ impl Builder<'_> {
                     rule: self.rule.clone().filter(|_| !self.request.purpose.is_inbound()),
                     through_waypoint: false,
                 };
-                let env = Env::new(self.ctx, self.request.near.as_ref()?);
+                let env = endpoint::Env::new(self.ctx, self.request.near.as_deref()?);
                 dns::hold_endpoints(&mut draft, &env, &destination)?;
                 if !subset.is_empty() || self.request.purpose != Purpose::Calls {
                     // Parity: labels decide about nothing here.
@@ -273,7 +274,7 @@ impl Builder<'_> {
     }
 
     pub(super) fn set_protocol(&self, draft: &mut Draft) {
-        set_protocol(draft, &self.request.audience, self.port.protocol);
+        set_protocol(draft, &self.request.traits, self.port.protocol);
     }
 
     /// Endpoints on their way out still serve the sessions they have.
@@ -331,7 +332,7 @@ impl Builder<'_> {
 
     /// Who connects.
     pub(super) fn client(&self) -> Client<'_> {
-        Client { audience: &self.request.audience, settings: &self.settings }
+        Client { traits: &self.request.traits, settings: &self.settings }
     }
 
     /// Whether all endpoints of the port take tunnels.
@@ -356,7 +357,7 @@ impl Builder<'_> {
         written: Option<&TrafficPolicy>,
     ) {
         let (settings, flags) = (&*self.settings, &self.settings.flags);
-        let audience = &self.request.audience;
+        let traits = &self.request.traits;
         let protocol = self.port.protocol;
         let none = ConnectionPoolSettings::default();
         let pool = policy.and_then(|policy| policy.connection_pool.as_ref()).unwrap_or(&none);
@@ -369,10 +370,10 @@ impl Builder<'_> {
             outlier::apply(draft, outlier::always_sends_unhealthy(flags, &self.service), outliers);
         }
         let balancer = policy.and_then(|policy| policy.load_balancer.as_ref());
-        let is_waypoint = audience.kind == NodeKind::Waypoint;
+        let is_waypoint = traits.kind == NodeKind::Waypoint;
         load_balancer::apply(draft, settings, &self.service, protocol, is_waypoint, balancer);
-        if let Some(view) = &self.request.near {
-            dns::order_endpoints(draft, &Env::new(self.ctx, view), &self.service, balancer);
+        if let Some(near) = &self.request.near {
+            dns::order_endpoints(draft, &endpoint::Env::new(self.ctx, near), &self.service, balancer);
         }
         if self.request.purpose == Purpose::Calls {
             let client = self.client();
@@ -384,8 +385,8 @@ impl Builder<'_> {
             }
         }
         draft.ask_for_endpoints();
-        fixed::exchange(draft.body(), settings, audience);
-        if audience.sends_hbone(flags) {
+        fixed::exchange(draft.body(), settings, traits);
+        if traits.sends_hbone(flags) {
             hbone::discover_by_baggage(draft, flags);
         }
     }
@@ -398,16 +399,16 @@ fn is_passthrough(policy: Option<&TrafficPolicy>) -> bool {
 }
 
 /// The protocol that a port asks for.
-pub(super) fn set_protocol(draft: &mut Draft, audience: &Audience, protocol: Protocol) {
+pub(super) fn set_protocol(draft: &mut Draft, traits: &ClientTraits, protocol: Protocol) {
     if protocol.is_http2() {
         draft.use_http2();
         return;
     }
-    if protocol.is_http_or_sniffed() && audience.keeps_header_case {
+    if protocol.is_http_or_sniffed() && traits.keeps_header_case {
         draft.keep_header_case();
     }
     // Clients of gateways choose HTTP/2 because gateways offer it, which says nothing about the server.
-    let follows = matches!(audience.kind, NodeKind::Sidecar | NodeKind::Waypoint);
+    let follows = matches!(traits.kind, NodeKind::Sidecar | NodeKind::Waypoint);
     if follows && protocol.is_unsupported() {
         draft.follow_client();
     }

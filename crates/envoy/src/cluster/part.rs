@@ -3,21 +3,31 @@
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
-use canopus_mesh::target::Targets;
+use canopus_proto::resource::Resource;
 
 use super::SharedClusters;
-use super::inbound::InboundClusters;
+use super::inbound::{self, InboundClusters};
+use crate::audience::{ClusterAudience, PatchSet, Shared};
 use crate::envoy_filter::{self, Patched, Side};
 use crate::names::ClusterName;
 
 /// Clusters that are generated together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
-    /// Those that all proxies of a view have.
-    Shared(View),
+    /// Those that are not of a workload of its own.
+    Shared(Shared<ClusterAudience>),
     /// Those of a proxy's own workload.
-    Inbound(Proxy),
+    Inbound(inbound::Audience),
+}
+
+impl Part {
+    /// The clusters before the patches of EnvoyFilters.
+    pub(super) fn generated(&self, ctx: &Ctx<'_>) -> Arc<Vec<Resource>> {
+        match self {
+            Self::Shared(audience) => ctx.get::<SharedClusters>(audience),
+            Self::Inbound(audience) => ctx.get::<InboundClusters>(audience),
+        }
+    }
 }
 
 /// A part after the patches of EnvoyFilters.
@@ -25,21 +35,21 @@ pub(super) struct PatchedPart;
 
 impl Query for PatchedPart {
     const NAME: &'static str = "patched_clusters";
-    type Key = Part;
+    type Key = (Part, PatchSet);
     type Value = Patched;
 
-    fn run(ctx: &Ctx<'_>, part: &Part) -> Patched {
+    fn run(ctx: &Ctx<'_>, (part, patches): &Self::Key) -> Patched {
+        let generated = part.generated(ctx);
         match part {
-            Part::Shared(view) => envoy_filter::shared_clusters(ctx, view, ctx.get::<SharedClusters>(view)),
-            Part::Inbound(proxy) => {
-                let view = ctx.get::<ViewOf>(proxy);
-                let targets = ctx.get::<Targets>(proxy);
+            Part::Shared(audience) => {
+                envoy_filter::shared_clusters(ctx, patches, audience.role.kind, generated)
+            }
+            Part::Inbound(audience) => {
                 let hosts_of = |name: &ClusterName<'_>| -> Vec<Arc<str>> {
-                    let of_port = targets.iter().filter(|target| target.target_port == name.port);
+                    let of_port = audience.targets.iter().filter(|target| target.target_port == name.port);
                     of_port.map(|target| target.service.host.clone()).collect()
                 };
-                let generated = ctx.get::<InboundClusters>(proxy);
-                envoy_filter::clusters(ctx, &view, generated, |_| Some(Side::Inbound), hosts_of)
+                envoy_filter::clusters(ctx, patches, generated, |_| Some(Side::Inbound), hosts_of)
             }
         }
     }

@@ -23,10 +23,11 @@ use canopus_proto::istio::networking::v1alpha3::traffic_policy::ProxyProtocol;
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES;
 
-use super::audience::{Audience, ClientFiles};
 use super::draft::Draft;
 use super::hbone;
 use super::mesh_tls::Context;
+use super::traits::ClientTraits;
+use crate::audience::CertificateFiles;
 use crate::pieces::{Pieces, field_size};
 use crate::tls::{self, Credentials, alpn};
 
@@ -52,14 +53,14 @@ pub(super) struct Server {
 /// Who connects, and how the mesh is set up.
 #[derive(Clone, Copy)]
 pub(super) struct Client<'a> {
-    pub(super) audience: &'a Audience,
+    pub(super) traits: &'a ClientTraits,
     pub(super) settings: &'a MeshSettings,
 }
 
 impl Client<'_> {
     /// Whether it opens HBONE tunnels.
     fn sends_hbone(self) -> bool {
-        self.audience.sends_hbone(&self.settings.flags)
+        self.traits.sends_hbone(&self.settings.flags)
     }
 }
 
@@ -202,7 +203,7 @@ pub(super) fn otherwise_plain() -> TransportSocketMatch {
 }
 
 fn wanted<'a>(client: Client<'_>, server: &'a Server, tls: Option<&'a ClientTlsSettings>) -> Wanted<'a> {
-    let files = client.audience.files.as_ref();
+    let files = client.traits.files.as_ref();
     let Some(tls) = tls else { return detected(client, server, files) };
     if matches!(tls.mode(), Mode::Disable | Mode::Simple) {
         return Wanted::Settings(Cow::Borrowed(tls));
@@ -232,7 +233,7 @@ fn wanted<'a>(client: Client<'_>, server: &'a Server, tls: Option<&'a ClientTlsS
 }
 
 /// Nobody said anything: the mesh's mutual TLS, if the server may take it.
-fn detected<'a>(client: Client<'_>, server: &'a Server, files: Option<&ClientFiles>) -> Wanted<'a> {
+fn detected<'a>(client: Client<'_>, server: &'a Server, files: Option<&CertificateFiles>) -> Wanted<'a> {
     let automatic = client.settings.mesh.enable_auto_mtls.as_ref().is_some_and(|on| on.value);
     if server.is_external || !automatic || matches!(server.mtls, None | Some(MutualTls::Disable)) {
         return Wanted::Nothing;
@@ -256,7 +257,7 @@ impl<'a> Mesh<'a> {
     }
 }
 
-fn with_files(files: &ClientFiles, names: &[String], sni: &str) -> ClientTlsSettings {
+fn with_files(files: &CertificateFiles, names: &[String], sni: &str) -> ClientTlsSettings {
     ClientTlsSettings {
         mode: Mode::Mutual as i32,
         client_certificate: files.certificate.clone(),
@@ -298,7 +299,7 @@ fn names_secret(tls: &ClientTlsSettings) -> bool {
 }
 
 fn may_read_secrets(client: Client<'_>, server: &Server) -> bool {
-    client.audience.kind != NodeKind::Sidecar || server.is_for_workloads
+    client.traits.kind != NodeKind::Sidecar || server.is_for_workloads
 }
 
 fn common() -> CommonTlsContext {
@@ -334,9 +335,9 @@ fn user_context(
     }
     let mut common = common();
     if tls.credential_name.is_empty() {
-        use_files(&mut common, client.audience.file_socket, &tls)?;
+        use_files(&mut common, client.traits.file_socket, &tls)?;
     } else {
-        use_credential(&mut common, client.audience.credential_socket, &tls);
+        use_credential(&mut common, client.traits.credential_socket, &tls);
     }
     if let (Some(defaults), Some(parameters)) = (&client.settings.mesh.tls_defaults, &mut common.tls_params) {
         parameters.ecdh_curves.clone_from(&defaults.ecdh_curves);

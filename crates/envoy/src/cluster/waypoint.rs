@@ -4,14 +4,12 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use canopus_engine::Ctx;
 use canopus_mesh::destination_rule::{self, Rule, inbound_rule};
 use canopus_mesh::gateway::Merged;
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{self, scoped_service};
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::virtual_service::{self, MESH};
-use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
+use canopus_mesh::waypoint::ServicesBehind;
 use canopus_proto::envoy::config::cluster::v3::cluster::LbPolicy;
 use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
@@ -21,18 +19,25 @@ use canopus_runtime::flags::{
     AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT_WAYPOINTS, PILOT_SKIP_VALIDATE_TRUST_DOMAIN,
 };
 
+use super::Env;
 use super::draft::Draft;
 use super::outbound::Builder;
 use super::transport::{self, Server};
 use super::{connection_pool, dns, fixed, gateway, hbone, load_balancer, outlier};
-use crate::env::Env;
+use crate::endpoint;
 use crate::tls;
+
+/// The services that a waypoint stands in front of.
+pub(super) fn fronted(env: &Env<'_>) -> Arc<Vec<Arc<Service>>> {
+    let waypoint = env.audience.waypoint.as_ref();
+    waypoint.map(|waypoint| env.ctx.get::<ServicesBehind>(waypoint)).unwrap_or_default()
+}
 
 /// The services that a waypoint calls without standing in front of them: routes of its own services lead there, or
 /// providers are there.
-pub(super) fn called(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
-    let env = Env::new(ctx, view);
-    let fronted = ctx.get::<ServicesBehind>(view);
+pub(super) fn called(env: &Env<'_>) -> Vec<Arc<Service>> {
+    let ctx = env.ctx;
+    let fronted = fronted(env);
     let mut hosts = BTreeSet::new();
     if env.flag(PILOT_ENABLE_AMBIENT_WAYPOINTS) {
         for route in virtual_service::bound_to(ctx, &MESH.into()).iter() {
@@ -42,38 +47,38 @@ pub(super) fn called(ctx: &Ctx<'_>, view: &View) -> Vec<Arc<Service>> {
         }
     }
     hosts.retain(|host| fronted.iter().all(|service| *service.host != **host || service.external));
-    hosts.extend(routed_by_sni(ctx, view));
+    hosts.extend(routed_by_sni(env));
     let named = gateway::provider_services(ctx);
     let is_called = |service: &&Arc<Service>| {
         let qualified = format!("{}/{}", service.namespace, service.host);
         hosts.contains(&*service.host) || named.contains(&*service.host) || named.contains(&qualified)
     };
-    scope::services(ctx, view).iter().filter(is_called).cloned().collect()
+    scope::services(ctx, &env.audience.caller.scope).iter().filter(is_called).cloned().collect()
 }
 
 /// The clusters that a waypoint has whatever services there are.
 pub(super) fn fixed(env: &Env<'_>) -> Vec<Resource> {
-    let (settings, view) = (&*env.settings, env.view);
+    let settings = &*env.settings;
     let flags = &settings.flags;
-    let crosses = is_east_west_gateway(view);
+    let crosses = env.audience.role.is_east_west_gateway;
     let encapsulate = if crosses { hbone::encapsulate_inner(flags) } else { hbone::encapsulate(flags) };
     let mut clusters = vec![hbone::main_internal(flags), encapsulate];
     if crosses && flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {
         clusters.extend([hbone::forward_inner(settings), fixed::black_hole(settings)]);
     } else {
-        clusters.push(hbone::originate(settings, &view.metadata, peers(env).as_deref()));
+        clusters.push(hbone::originate(settings, &env.audience.certificates, peers(env).as_deref()));
     }
     clusters
 }
 
 /// The hosts that a gateway between networks routes connections to by their SNI.
-fn routed_by_sni(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
-    if !is_east_west_gateway(view) {
+fn routed_by_sni(env: &Env<'_>) -> BTreeSet<String> {
+    if !env.audience.role.is_east_west_gateway {
         return BTreeSet::new();
     }
     let mut hosts = BTreeSet::new();
-    for gateway in ctx.get::<Merged>(view).gateway_names() {
-        for bound in virtual_service::for_gateway(ctx, &view.namespace, &gateway).iter() {
+    for gateway in env.ctx.get::<Merged>(&env.audience.gateway).gateway_names() {
+        for bound in virtual_service::for_gateway(env.ctx, &env.audience.caller.namespace, &gateway).iter() {
             let routes = bound.spec.tls.iter().flat_map(|tls| &tls.route);
             hosts.extend(routes.filter_map(|route| Some(route.destination.as_ref()?.host.clone())));
         }
@@ -82,9 +87,10 @@ fn routed_by_sni(ctx: &Ctx<'_>, view: &View) -> BTreeSet<String> {
 }
 
 /// The destination rule whose settings a waypoint takes over for a service it stands in front of.
-pub(super) fn rule(ctx: &Ctx<'_>, view: &View, service: &Service) -> Option<Arc<Rule>> {
-    let seen = scoped_service(ctx, view, &service.host)?;
-    inbound_rule(ctx, &view.namespace, &seen.key())
+pub(super) fn rule(env: &Env<'_>, service: &Service) -> Option<Arc<Rule>> {
+    let caller = &env.audience.caller;
+    let seen = scoped_service(env.ctx, &caller.scope, &service.host)?;
+    inbound_rule(env.ctx, &caller.namespace, &seen.key())
 }
 
 /// What identities of a waypoint's endpoints begin with: those of its own namespace.
@@ -93,7 +99,7 @@ fn peers(env: &Env<'_>) -> Option<String> {
         return None;
     }
     let domain = tls::identity_prefix(env.settings.trust_domain());
-    Some(format!("{domain}ns/{}/sa/", env.view.metadata.namespace))
+    Some(format!("{domain}ns/{}/sa/", env.audience.caller.namespace))
 }
 
 impl Builder<'_> {
@@ -137,8 +143,9 @@ impl Builder<'_> {
         let name = self.name(subset);
         let forwards = self.service.resolution == Resolution::DynamicDns;
         let mut draft = match &self.request.near {
-            Some(view) if forwards => {
-                let mut draft = dns::forward_proxy(self.ctx, view, &name, &self.service);
+            Some(near) if forwards => {
+                let flags = &self.settings.flags;
+                let mut draft = dns::forward_proxy(flags, &near.addressing, &name, &self.service);
                 self.set_protocol(&mut draft);
                 draft
             }
@@ -167,8 +174,13 @@ impl Builder<'_> {
         if !forwards {
             let balancer = policy.and_then(|policy| policy.load_balancer.as_ref());
             load_balancer::apply(&mut draft, settings, &self.service, protocol, true, balancer);
-            if let Some(view) = &self.request.near {
-                dns::order_endpoints(&mut draft, &Env::new(self.ctx, view), &self.service, balancer);
+            if let Some(near) = &self.request.near {
+                dns::order_endpoints(
+                    &mut draft,
+                    &endpoint::Env::new(self.ctx, near),
+                    &self.service,
+                    balancer,
+                );
             }
         }
         if draft.is_original_destination() {

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
+use canopus_mesh::audience::is_in_network;
 use canopus_mesh::endpoint::EndpointWorkload;
 use canopus_mesh::network::{NetworkGateway, NetworkGateways};
 use canopus_mesh::workload::{TLS_ISTIO, augment};
@@ -21,12 +21,12 @@ use canopus_runtime::flags::{
 };
 
 use super::Destination;
+use super::Env;
 use super::group::{Group, Member};
 use super::lb_endpoint::{
     ORIGINAL_DESTINATION, TRANSPORT_SOCKET_MATCH, address, description, field, internal, join,
 };
-use crate::cluster::hbone::{INNER_ORIGINATE, is_ingress};
-use crate::env::Env;
+use crate::cluster::hbone::INNER_ORIGINATE;
 
 /// Puts gateways in the place of endpoints that the proxy cannot reach directly.
 pub(super) fn through_gateways(
@@ -44,15 +44,13 @@ pub(super) fn through_gateways(
 
 /// Whether a proxy reaches other networks by tunnels within tunnels rather than by mutual TLS.
 fn crosses_by_tunnels(env: &Env<'_>) -> bool {
-    env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.view.kind != NodeKind::Sidecar
+    env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.audience.role.kind != NodeKind::Sidecar
 }
 
 /// Whether a proxy is of a sort that was told not to reach other networks.
 fn stays_in_network(env: &Env<'_>) -> bool {
-    let managed = env.view.labels.get(known::GATEWAY_MANAGED.name);
-    let is_waypoint = env.view.kind == NodeKind::Waypoint && managed == Some("istio.io-mesh-controller");
-    (is_waypoint && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT))
-        || (is_ingress(env) && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS))
+    (env.audience.role.is_managed_waypoint && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT))
+        || (env.audience.role.is_ingress && !env.flag(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS))
 }
 
 /// The gateways that proxies may use: those with an address, or also those by name.
@@ -100,7 +98,7 @@ impl Known {
         }
         if crosses_by_tunnels(env) {
             found.retain(|gateway| gateway.hbone_port != 0);
-        } else if env.view.kind == NodeKind::Sidecar {
+        } else if env.audience.role.kind == NodeKind::Sidecar {
             found.retain(|gateway| gateway.port != 0);
         }
         found
@@ -116,14 +114,14 @@ impl Known {
             let gateways = self.for_endpoint(env, &member);
             let reachable: Vec<_> =
                 gateways.iter().copied().filter(|gateway| is_reachable(env, gateway)).collect();
-            let is_far = by_tunnels && !env.view.is_in_network(&member.workload.network);
+            let is_far = by_tunnels && !is_in_network(&env.audience.network, &member.workload.network);
             if is_far && (stays_in_network(env) || reachable.is_empty()) {
                 continue;
             }
             // A proxy that does not say its network is in none of those that have gateways.
-            let foreign = env.view.metadata.network.is_empty() && !member.workload.network.is_empty();
-            let direct =
-                gateways.is_empty() || (!foreign && env.view.is_in_network(&member.workload.network));
+            let foreign = env.audience.network.is_empty() && !member.workload.network.is_empty();
+            let direct = gateways.is_empty()
+                || (!foreign && is_in_network(&env.audience.network, &member.workload.network));
             if direct {
                 members.extend(Some(member).filter(Member::has_address));
                 continue;
@@ -147,8 +145,8 @@ impl Known {
 
 /// Whether the proxy has an address of the gateway's family.
 fn is_reachable(env: &Env<'_>, gateway: &NetworkGateway) -> bool {
-    let both = env.view.ipv4 == env.view.ipv6;
-    both || (parse_ip(&gateway.address).is_ok() && env.view.supports(&gateway.address))
+    let both = env.audience.addressing.ipv4 == env.audience.addressing.ipv6;
+    both || (parse_ip(&gateway.address).is_ok() && env.audience.addressing.supports(&gateway.address))
 }
 
 /// A gateway in the place of the endpoints behind it.

@@ -10,9 +10,9 @@ use canopus_proto::envoy::config::core::v3::{Locality, address};
 use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{LbEndpoint, LocalityLbEndpoints};
 
+use super::Env;
 use super::mutual_tls::UseOfTls;
 use super::{Destination, lb_endpoint};
-use crate::env::Env;
 
 /// The endpoints of one locality, with what is still to be decided by.
 #[derive(Clone, Debug)]

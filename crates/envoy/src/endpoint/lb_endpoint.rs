@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use canopus_api::labels as known;
 use canopus_base::labels::{Labels, canonical};
 use canopus_mesh::endpoint::{Endpoint, Health};
-use canopus_mesh::waypoint::is_east_west_gateway;
 use canopus_mesh::workload::{TLS_DISABLED, TLS_ISTIO};
 use canopus_proto::envoy::config::core::v3::{
     Address, EnvoyInternalAddress, HealthStatus, Metadata, Pipe, SocketAddress, address,
@@ -21,9 +20,9 @@ use canopus_runtime::flags::{
     PILOT_ENDPOINT_TELEMETRY_LABEL, PILOT_PREFER_SENDING_HBONE,
 };
 
+use super::Env;
 use super::{Destination, visible};
 use crate::cluster::hbone::{CONNECT_ORIGINATE, FORWARD_INNER};
-use crate::env::Env;
 use crate::names;
 
 /// Where transport sockets are chosen by.
@@ -54,7 +53,7 @@ pub(super) fn lb_endpoint(
         if !destination.is_fronted() {
             metadata.insert(TRANSPORT_SOCKET_MATCH.to_owned(), field("tunnel", "http"));
         }
-        let listener = if is_east_west_gateway(env.view) { FORWARD_INNER } else { CONNECT_ORIGINATE };
+        let listener = if env.audience.role.is_east_west_gateway { FORWARD_INNER } else { CONNECT_ORIGINATE };
         Target { address: Some(internal(listener, &own)), ..Default::default() }
     } else {
         let others = endpoint.addresses.iter().skip(1).filter(|_| env.dual_stack());
@@ -91,8 +90,8 @@ fn uses_tunnel(env: &Env<'_>, destination: &Destination<'_>, endpoint: &Endpoint
     let is_waypoint = label(known::GATEWAY_MANAGED.name) == "istio.io-mesh-controller";
     let can = is_waypoint || workload.takes_tunnels;
     let has_mutual_tls = *workload.tls_mode == *TLS_ISTIO;
-    can && !env.view.is_proxyless()
-        && !env.view.metadata.disable_hbone_send.0
+    can && !env.audience.proxyless
+        && env.audience.tunnels.may_open
         && (!has_mutual_tls || env.flag(PILOT_PREFER_SENDING_HBONE) || destination.is_fronted())
 }
 

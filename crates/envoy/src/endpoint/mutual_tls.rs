@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use canopus_mesh::endpoint::{Endpoint, EndpointWorkload};
-use canopus_mesh::peer_authentication::{MutualTls, PeerPolicy, WorkloadPolicy};
+use canopus_mesh::peer_authentication::{MutualTls, PeerPolicy, policy_of};
 use canopus_mesh::workload::TLS_ISTIO;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
 
 use super::Destination;
-use crate::env::Env;
+use super::Env;
 
 /// Policies that are kept at hand at most.
 const MOST_KNOWN: usize = 8;
@@ -43,10 +43,10 @@ impl<'a> UseOfTls<'a> {
         };
         let known = self.known.iter().position(|(known, _)| is_like(known));
         let position = known.unwrap_or_else(|| {
-            let key = (workload.namespace.clone(), workload.labels.clone());
             // Looking for them must not take longer than asking again.
             self.known.truncate(MOST_KNOWN - 1);
-            self.known.push((workload.clone(), self.env.ctx.get::<WorkloadPolicy>(&key)));
+            let policy = policy_of(self.env.ctx, &workload.namespace, &workload.labels);
+            self.known.push((workload.clone(), policy));
             self.known.len() - 1
         });
         &self.known[position].1

@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use canopus_api::labels as known;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
+use canopus_mesh::audience::Position;
 use canopus_mesh::locality::Locality as Place;
-use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::core::v3::Locality;
 use canopus_proto::envoy::config::endpoint::v3::{ClusterLoadAssignment, LocalityLbEndpoints};
 use canopus_proto::istio::networking::v1alpha3::locality_load_balancer_setting::Distribute;
 use canopus_proto::istio::networking::v1alpha3::{LocalityLoadBalancerSetting, ZoneAwareLoadBalancerSetting};
 
 use super::Destination;
+use super::Env;
 use super::group::Group;
-use crate::env::Env;
 use crate::proximity::{self, Proximity};
 
 /// Weighs and orders the groups of an assignment as seen from the proxy.
@@ -32,25 +32,34 @@ pub(crate) fn prioritise(
     // Without outlier detection a proxy would never find out that it has to go elsewhere.
     let detects_outliers = policy.as_ref().is_some_and(|policy| policy.outlier_detection.is_some());
     if let Some(proximity) = proximity::of(env.mesh(), destination.service, balancer) {
-        order(env.view, &proximity, detects_outliers, groups, assignment);
+        order(
+            env.audience.role.kind,
+            &env.audience.position,
+            &proximity,
+            detects_outliers,
+            groups,
+            assignment,
+        );
     }
 }
 
 /// Weighs and orders the groups of an assignment as a setting says. Labels count for the endpoints of `groups` alone, which
 /// are then all there are.
 pub(crate) fn order(
-    view: &View,
+    kind: NodeKind,
+    position: &Position,
     proximity: &Proximity,
     detects_outliers: bool,
     groups: &[Group],
     assignment: &mut ClusterLoadAssignment,
 ) {
-    let from = Position { place: &view.locality, labels: &view.labels };
+    let nowhere = Place::default();
+    let from = From { place: position.locality.as_deref().unwrap_or(&nowhere), position };
     match proximity {
         Proximity::Localities { setting, always } => {
             by_locality(from, setting, *always || detects_outliers, groups, assignment);
         }
-        Proximity::Zones(setting) if view.kind != NodeKind::Waypoint => {
+        Proximity::Zones(setting) if kind != NodeKind::Waypoint => {
             by_region(from, setting, groups, assignment);
         }
         Proximity::Zones(_) => {}
@@ -59,13 +68,13 @@ pub(crate) fn order(
 
 /// Where the proxy is.
 #[derive(Clone, Copy)]
-struct Position<'a> {
+struct From<'a> {
     place: &'a Place,
-    labels: &'a Labels,
+    position: &'a Position,
 }
 
 fn by_locality(
-    from: Position<'_>,
+    from: From<'_>,
     setting: &LocalityLoadBalancerSetting,
     fails_over: bool,
     groups: &[Group],
@@ -78,7 +87,7 @@ fn by_locality(
         return;
     }
     if !setting.failover_priority.is_empty() {
-        by_labels(from.labels, &setting.failover_priority, groups, assignment);
+        by_labels(from.position, &setting.failover_priority, groups, assignment);
         if setting.failover.is_empty() {
             return;
         }
@@ -97,7 +106,7 @@ fn by_locality(
 
 /// Keeps the proxy's region together, so that it can balance over the region's zones.
 fn by_region(
-    from: Position<'_>,
+    from: From<'_>,
     setting: &ZoneAwareLoadBalancerSetting,
     groups: &[Group],
     assignment: &mut ClusterLoadAssignment,
@@ -106,7 +115,7 @@ fn by_region(
         return;
     }
     if !setting.failover_priority.is_empty() {
-        by_labels(from.labels, &setting.failover_priority, groups, assignment);
+        by_labels(from.position, &setting.failover_priority, groups, assignment);
     }
     let region = &from.place.region;
     let to = setting.failover.iter().find(|entry| entry.from == *region).map(|entry| entry.to.as_str());
@@ -150,8 +159,8 @@ fn compact(groups: &mut [LocalityLbEndpoints]) {
 }
 
 /// Splits groups by how many of the labels, from the first on, their endpoints share with the proxy.
-fn by_labels(labels: &Labels, wanted: &[String], groups: &[Group], assignment: &mut ClusterLoadAssignment) {
-    if labels.is_empty() || groups.is_empty() {
+fn by_labels(from: &Position, wanted: &[String], groups: &[Group], assignment: &mut ClusterLoadAssignment) {
+    if !from.has_labels || groups.is_empty() {
         return;
     }
     let mut split = Vec::new();
@@ -159,7 +168,10 @@ fn by_labels(labels: &Labels, wanted: &[String], groups: &[Group], assignment: &
         let mut endpoints: Vec<_> = std::mem::take(&mut message.lb_endpoints).into_iter().map(Some).collect();
         let mut by_priority: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         for (index, member) in group.members.iter().enumerate() {
-            by_priority.entry(unlikeness(labels, wanted, &member.workload.labels)).or_default().push(index);
+            by_priority
+                .entry(unlikeness(&from.labels, wanted, &member.workload.labels))
+                .or_default()
+                .push(index);
         }
         for (priority, indices) in by_priority {
             let weight: u32 = indices.iter().map(|index| group.members[*index].weight()).sum();

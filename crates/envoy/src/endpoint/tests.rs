@@ -1,7 +1,8 @@
+use crate::audience::AudiencesOf;
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine};
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::{HealthStatus, Node};
@@ -58,8 +59,8 @@ fn told_of<const N: usize>(
         ..Default::default()
     };
     let world = engine.snapshot();
-    let view = world.get::<ViewOf>(&Proxy::new(&node, None).unwrap()).unwrap();
-    let found = world.get::<Assignment>(&(View::clone(&view), name.to_owned())).unwrap();
+    let audiences = world.get::<AudiencesOf>(&Proxy::new(&node, None).unwrap()).unwrap();
+    let found = world.get::<Assignment>(&(audiences.endpoints.clone(), name.to_owned())).unwrap();
     let body = found.as_ref().as_ref().unwrap().body.clone();
     let groups = ClusterLoadAssignment::decode(body).unwrap().endpoints;
     groups.iter().flat_map(|group| &group.lb_endpoints).map(LbEndpoint::health_status).collect()

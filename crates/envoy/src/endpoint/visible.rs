@@ -14,7 +14,7 @@ use canopus_runtime::flags::{
 };
 
 use super::Destination;
-use crate::env::Env;
+use super::Env;
 
 /// Which endpoints of a destination a proxy is told of.
 pub(super) struct Visibility<'a> {
@@ -32,19 +32,19 @@ impl<'a> Visibility<'a> {
     }
 
     pub(super) fn covers(&self, endpoint: &Endpoint) -> bool {
-        let (view, service) = (self.env.view, self.destination.service);
+        let (audience, service) = (self.env.audience, self.destination.service);
         let workload = &endpoint.workload;
-        if is_node_local(service) && *workload.node != *view.metadata.node_name {
+        if is_node_local(service) && Some(&workload.node) != audience.position.node.as_ref() {
             return false;
         }
-        let wanted_networks = &view.metadata.requested_network_view.0;
+        let wanted_networks = &audience.requested_networks;
         if !wanted_networks.is_empty()
             && !workload.network.is_empty()
             && !wanted_networks.iter().any(|network| **network == *workload.network)
         {
             return false;
         }
-        if *workload.cluster != *view.metadata.cluster_id && self.is_own_cluster_only() {
+        if workload.cluster != audience.addressing.cluster && self.is_own_cluster_only() {
             return false;
         }
         let is_wanted = match endpoint.health {
@@ -76,7 +76,7 @@ fn is_node_local(service: &Service) -> bool {
 /// Whether a service is not known in all networks, and so not outside of its cluster, to a proxy of the ambient mesh.
 fn stays_in_cluster(env: &Env<'_>, service: &Service) -> bool {
     env.flag(AMBIENT_ENABLE_MULTI_NETWORK)
-        && env.view.kind != NodeKind::Sidecar
+        && env.audience.role.kind != NodeKind::Sidecar
         && !service.origins.iter().any(|origin| *env.ctx.get::<IsGlobal>(origin))
 }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use canopus_api::node::NodeKind;
 use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
 use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::core::v3::TransportSocket;
@@ -15,7 +15,9 @@ use canopus_proto::resource::Resource;
 use super::compile::{Patch, Patches};
 use super::effect::Tally;
 use super::{Patched, Side, merge, patches};
+use crate::audience::PatchSet;
 use crate::names::{ClusterName, INBOUND_PASSTHROUGH};
+use crate::pool;
 
 /// Clusters of the tunnels between proxies and of their local helpers, which are nobody's to change.
 const UNPATCHED: [&str; 5] = [
@@ -26,24 +28,24 @@ const UNPATCHED: [&str; 5] = [
     "sds-external",
 ];
 
-/// Whether some patch is for the clusters of a view.
-pub(crate) fn touch_clusters(ctx: &Ctx<'_>, view: &View) -> bool {
-    !patches(ctx, view).clusters.is_empty()
-}
-
-/// The clusters that proxies of a view share, with what patches add.
-pub(crate) fn shared_clusters(ctx: &Ctx<'_>, view: &View, generated: Arc<Vec<Resource>>) -> Patched {
+/// The clusters that are not of a workload of its own, with what patches add.
+pub(crate) fn shared_clusters(
+    ctx: &Ctx<'_>,
+    set: &PatchSet,
+    kind: NodeKind,
+    generated: Arc<Vec<Resource>>,
+) -> Patched {
     let side_of = |name: &str| match name {
         name if UNPATCHED.contains(&name) => None,
         INBOUND_PASSTHROUGH => Some(Side::Inbound),
-        _ => Some(Side::of(view)),
+        _ => Some(Side::of(kind)),
     };
-    let mut patched = clusters(ctx, view, generated, side_of, |_| Vec::new());
-    let sides = match Side::of(view) {
+    let mut patched = clusters(ctx, set, generated, side_of, |_| Vec::new());
+    let sides = match Side::of(kind) {
         Side::Gateway => &[Side::Gateway][..],
         _ => &[Side::Outbound, Side::Inbound],
     };
-    let patches = patches(ctx, view);
+    let patches = patches(ctx, set);
     if patches.clusters.is_empty() {
         return patched;
     }
@@ -54,7 +56,7 @@ pub(crate) fn shared_clusters(ctx: &Ctx<'_>, view: &View, generated: Arc<Vec<Res
             let is_new = names.insert(added.name.as_str().into());
             patched.tally.note(&patch.id, is_new);
             if is_new {
-                let resource = Resource::encode(added.name.as_str(), added);
+                let resource = pool::CLUSTERS.share(Resource::encode(added.name.as_str(), added));
                 Arc::make_mut(&mut patched.resources).push(resource);
             }
         }
@@ -66,12 +68,12 @@ pub(crate) fn shared_clusters(ctx: &Ctx<'_>, view: &View, generated: Arc<Vec<Res
 /// `hosts_of` which services it stands for, if its name does not say.
 pub(crate) fn clusters(
     ctx: &Ctx<'_>,
-    view: &View,
+    set: &PatchSet,
     generated: Arc<Vec<Resource>>,
     side_of: impl Fn(&str) -> Option<Side>,
     hosts_of: impl Fn(&ClusterName<'_>) -> Vec<Arc<str>>,
 ) -> Patched {
-    let patches = patches(ctx, view);
+    let patches = patches(ctx, set);
     if patches.clusters.is_empty() {
         return Patched::untouched(generated);
     }
@@ -85,7 +87,7 @@ pub(crate) fn clusters(
         };
         let hosts = ClusterName::parse(&resource.name).map(|name| hosts_of(&name)).unwrap_or_default();
         if let Some(cluster) = patched(&patches, side, cluster, &hosts, &mut tally) {
-            resources.push(Resource::encode(cluster.name.as_str(), &cluster));
+            resources.push(pool::CLUSTERS.share(Resource::encode(cluster.name.as_str(), &cluster)));
         }
     }
     Patched { resources: Arc::new(resources), tally }

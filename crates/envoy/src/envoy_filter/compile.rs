@@ -1,10 +1,10 @@
-//! Patches as they are applied: sorted by what they apply to, their values typed, those for other proxies left out.
+//! Patches as they are applied: sorted by what they apply to, their values typed.
 
 use std::collections::BTreeSet;
 
+use canopus_api::istio::EnvoyFilter;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::envoy_filter::EnvoyFilters;
-use canopus_mesh::proxy::{View, metadata_text};
+use canopus_mesh::world::object;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::core::v3::TypedExtensionConfig;
 use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener, ListenerFilter};
@@ -15,17 +15,13 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::envoy_config_objec
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::patch::Operation;
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::{
     ApplyTo, ClusterMatch, EnvoyConfigObjectMatch, EnvoyConfigObjectPatch, ListenerMatch, PatchContext,
-    ProxyMatch, RouteConfigurationMatch,
+    RouteConfigurationMatch,
 };
 use canopus_proto::json::{self, Unknown};
 use canopus_proto::{Message, Name};
-use regex::Regex;
 
 use super::Side;
-use super::effect::PatchId;
-
-/// Longer expressions cost too much to compile; they match no proxy.
-const MAX_VERSION_LENGTH: usize = 1024;
+use crate::audience::{PatchId, PatchSet};
 
 /// One patch, with a value of the type it applies to.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,7 +71,7 @@ impl<M> Patch<M> {
     }
 }
 
-/// All patches of a view, in the order they apply.
+/// Patches of a set, in the order they apply.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Patches {
     pub(super) clusters: Vec<Patch<Cluster>>,
@@ -155,41 +151,25 @@ impl Patches {
     }
 }
 
-/// The patches of a view.
+/// The patches of a set, compiled.
 pub(super) struct Compiled;
 
 impl Query for Compiled {
     const NAME: &'static str = "envoy_filter_patches";
-    type Key = View;
+    type Key = PatchSet;
     type Value = Patches;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Patches {
+    fn run(ctx: &Ctx<'_>, set: &PatchSet) -> Patches {
         let mut patches = Patches::default();
-        for (origin, filter) in ctx.get::<EnvoyFilters>(view).iter() {
-            for (index, written) in filter.spec.config_patches.iter().enumerate() {
-                let proxy = written.r#match.as_ref().and_then(|matching| matching.proxy.as_ref());
-                if proxy.is_none_or(|proxy| is_for(proxy, view)) {
-                    patches.add(PatchId { filter: origin.clone(), index }, written);
-                }
+        for id in set.0.iter() {
+            let filter = object::<EnvoyFilter>(ctx, &id.filter);
+            let written = filter.as_ref().and_then(|filter| filter.spec.config_patches.get(id.index));
+            if let Some(written) = written {
+                patches.add(id.clone(), written);
             }
         }
         patches
     }
-}
-
-/// Whether a patch is for proxies of this version and metadata.
-pub(super) fn is_for(wanted: &ProxyMatch, view: &View) -> bool {
-    let version = &view.metadata.istio_version;
-    let of_version = match wanted.proxy_version.as_str() {
-        "" => true,
-        long if long.len() > MAX_VERSION_LENGTH => false,
-        // Parity: an expression that cannot be read excludes nobody.
-        written => {
-            Regex::new(written).map_or(true, |expression| !version.is_empty() && expression.is_match(version))
-        }
-    };
-    let said = |key: &str| metadata_text(&view.metadata.raw, key);
-    of_version && wanted.metadata.iter().all(|(key, value)| said(key) == Some(value))
 }
 
 /// A patch whose value is of the type it applies to; `None` if it says nothing or its value cannot be read.

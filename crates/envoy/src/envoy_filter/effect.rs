@@ -3,22 +3,13 @@
 use std::collections::BTreeMap;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::{Proxy, ViewOf};
-use canopus_mesh::world::Origin;
+use canopus_mesh::proxy::Proxy;
 
+use crate::audience::{AudiencesOf, PatchId};
 use crate::bundle::References;
 use crate::cluster::{self, Clusters};
 use crate::listener::{self, Listeners};
 use crate::route_config::PatchedTables;
-
-/// One patch of an EnvoyFilter.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PatchId {
-    /// The EnvoyFilter.
-    pub filter: Origin,
-    /// The position of the patch in `configPatches`.
-    pub index: usize,
-}
 
 /// How many of the objects a patch was held against it applied to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,14 +61,14 @@ impl Query for Effects {
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
         let mut tally = Tally::default();
-        for part in cluster::parts(ctx, proxy).iter().chain(&listener::patched(ctx, proxy)) {
+        for part in cluster::patched(ctx, proxy).iter().chain(&listener::patched(ctx, proxy)) {
             tally.add(&part.tally);
         }
-        let view = ctx.get::<ViewOf>(proxy);
+        let routes = ctx.get::<AudiencesOf>(proxy).routes.clone();
         let clusters: Vec<_> = ctx.get::<Clusters>(proxy).iter().cloned().collect();
         let listeners: Vec<_> = ctx.get::<Listeners>(proxy).iter().cloned().collect();
         for name in References::of(&clusters, &listeners).routes {
-            tally.add(&ctx.get::<PatchedTables>(&(view.as_ref().clone(), name)).tally);
+            tally.add(&ctx.get::<PatchedTables>(&(routes.clone(), name)).tally);
         }
         tally.0
     }

@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::address::Address;
 use canopus_proto::envoy::config::core::v3::socket_address::PortSpecifier;
@@ -16,21 +15,18 @@ use canopus_proto::resource::Resource;
 use super::compile::{Patch, Patches};
 use super::effect::Tally;
 use super::{Patched, Side, filter_chain, list, merge, patches, route, sound};
-
-/// Whether any patch of a view is for listeners, or for what is in them.
-pub(crate) fn touch_listeners(ctx: &Ctx<'_>, view: &View) -> bool {
-    patches(ctx, view).touch_listeners()
-}
+use crate::audience::{Build, PatchSet};
+use crate::pool;
 
 /// Listeners after their patches; with `additions`, also those that patches add to this side.
 pub(crate) fn listeners(
     ctx: &Ctx<'_>,
-    view: &View,
+    (set, build): (&PatchSet, &Build),
     side: Side,
     generated: Arc<Vec<Resource>>,
     additions: bool,
 ) -> Patched {
-    let patches = patches(ctx, view);
+    let patches = patches(ctx, set);
     if !patches.touch_listeners() {
         return Patched::untouched(generated);
     }
@@ -39,8 +35,9 @@ pub(crate) fn listeners(
     for resource in generated.iter() {
         match Listener::decode(resource.body.clone()) {
             Ok(listener) => {
-                let patched = patched(&patches, view, side, &listener, &mut tally);
-                resources.extend(patched.map(|listener| Resource::encode(listener.name.as_str(), &listener)));
+                let patched = patched(&patches, build, side, &listener, &mut tally);
+                let encode = |listener: Listener| Resource::encode(listener.name.as_str(), &listener);
+                resources.extend(patched.map(|listener| pool::LISTENERS.share(encode(listener))));
             }
             Err(_) => resources.push(resource.clone()),
         }
@@ -48,9 +45,9 @@ pub(crate) fn listeners(
     if additions {
         for patch in &patches.listeners {
             let Some(added) = patch.addition(side) else { continue };
-            if view.extensions.is_none() || sound::is_sound(view, added) {
+            if !build.is_known() || sound::is_sound(build, added) {
                 tally.note(&patch.id, true);
-                resources.push(Resource::encode(added.name.as_str(), added));
+                resources.push(pool::LISTENERS.share(Resource::encode(added.name.as_str(), added)));
             } else {
                 tally.refuse(&patch.id);
             }
@@ -62,7 +59,7 @@ pub(crate) fn listeners(
 /// A listener after its patches, less those after which the proxy would refuse it; `None` if one of them removes it.
 fn patched(
     patches: &Patches,
-    view: &View,
+    build: &Build,
     side: Side,
     generated: &Listener,
     tally: &mut Tally,
@@ -78,9 +75,9 @@ fn patched(
     };
     let (mut listener, mut noted) = attempt(patches);
     let is_sound =
-        |listener: &Option<Listener>| listener.as_ref().is_none_or(|one| sound::is_sound(view, one));
+        |listener: &Option<Listener>| listener.as_ref().is_none_or(|one| sound::is_sound(build, one));
     // Parity: a proxy that does not say what it has gets what is asked for.
-    if view.extensions.is_some() && !is_sound(&listener) && sound::is_sound(view, generated) {
+    if build.is_known() && !is_sound(&listener) && sound::is_sound(build, generated) {
         // One after the other: a patch may need an earlier one, and must not suffer for a later one.
         let mut left_out: BTreeSet<_> = patches.of_listeners().into_iter().collect();
         for id in patches.of_listeners() {

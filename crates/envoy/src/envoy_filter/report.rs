@@ -1,11 +1,13 @@
 //! What became of every patch that is for a proxy's workload, for users to see.
 
 use canopus_engine::{Ctx, Query};
+use canopus_mesh::audience::{SelectingKind, policy_target};
 use canopus_mesh::envoy_filter::EnvoyFilters;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::{Proxy, View};
 
 use super::compile;
-use super::effect::{Count, Effects, PatchId};
+use super::effect::{Count, Effects};
+use crate::audience::{PatchId, patch_is_for};
 
 /// One patch, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,19 +74,16 @@ impl Query for Report {
     type Value = Vec<PatchReport>;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
-        let view = ctx.get::<ViewOf>(proxy);
+        let target = policy_target(ctx, &View::new(ctx, proxy), &[SelectingKind::EnvoyFilter]);
         let effects = ctx.get::<Effects>(proxy);
         let mut reports = Vec::new();
-        for (origin, filter) in ctx.get::<EnvoyFilters>(&view).iter() {
+        for (origin, filter) in ctx.get::<EnvoyFilters>(&target).iter() {
             for (index, written) in filter.spec.config_patches.iter().enumerate() {
                 let patch = PatchId { filter: origin.clone(), index };
                 let count = effects.get(&patch).copied().unwrap_or_default();
-                let matching = written.r#match.as_ref().and_then(|matching| matching.proxy.as_ref());
                 let outcome = match compile::problem(written) {
                     Some(problem) => Outcome::Unreadable(problem),
-                    None if matching.is_some_and(|proxy| !compile::is_for(proxy, &view)) => {
-                        Outcome::OtherProxies
-                    }
+                    None if !patch_is_for(written, proxy) => Outcome::OtherProxies,
                     None if count.refused > 0 => Outcome::Refused,
                     None if count.applied > 0 => Outcome::Applied,
                     None => Outcome::Unmatched,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_engine::Ctx;
+use canopus_mesh::audience::GatewayRunner;
 use canopus_mesh::gateway::{BoundServer, Merged};
-use canopus_mesh::proxy::View;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener, filter::ConfigType};
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
@@ -18,26 +18,29 @@ use super::compile::{Patch, Patches};
 use super::effect::Tally;
 use super::listener::Patching;
 use super::{Patched, Side, merge, patches, virtual_host};
+use crate::audience::{PatchSet, RouteAudience};
 use crate::names::ClusterName;
+use crate::pool;
 use crate::route_config::Table;
 
-/// Whether some patch is for the route tables of a view.
-pub(crate) fn touch_tables(ctx: &Ctx<'_>, view: &View) -> bool {
-    patches(ctx, view).touch_routes()
-}
-
 /// A route table after its patches, under the name it was asked for by.
-pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str, table: Table) -> Patched {
-    let patches = patches(ctx, view);
+pub(crate) fn table(
+    ctx: &Ctx<'_>,
+    audience: &RouteAudience,
+    set: &PatchSet,
+    name: &str,
+    table: Table,
+) -> Patched {
+    let patches = patches(ctx, set);
     if !patches.touch_routes() {
-        return Patched::untouched(Arc::new(vec![Resource::new(name, table.encode())]));
+        return Patched::untouched(Arc::new(vec![pool::ROUTES.share(Resource::new(name, table.encode()))]));
     }
     let mut table = table.into_message();
     let mut tally = Tally::default();
-    let side = Side::of(view);
-    let ports = if side == Side::Gateway { server_ports(ctx, view) } else { BTreeMap::new() };
+    let side = Side::of(audience.role.kind);
+    let ports = if side == Side::Gateway { server_ports(ctx, &audience.gateway) } else { BTreeMap::new() };
     patch(&patches, &Place { side, ports }, &mut table, &mut tally);
-    Patched { resources: Arc::new(vec![Resource::encode(name, &table)]), tally }
+    Patched { resources: Arc::new(vec![pool::ROUTES.share(Resource::encode(name, &table))]), tally }
 }
 
 /// Patches the route tables that connection managers of a listener have with them.
@@ -69,8 +72,8 @@ pub(super) struct Place {
     ports: BTreeMap<u32, BTreeSet<u32>>,
 }
 
-fn server_ports(ctx: &Ctx<'_>, view: &View) -> BTreeMap<u32, BTreeSet<u32>> {
-    let merged = ctx.get::<Merged>(view);
+fn server_ports(ctx: &Ctx<'_>, gateway: &GatewayRunner) -> BTreeMap<u32, BTreeSet<u32>> {
+    let merged = ctx.get::<Merged>(gateway);
     let mut ports: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (name, servers) in &merged.routes {
         let written = merged.servers_of(servers).map(BoundServer::port_number);

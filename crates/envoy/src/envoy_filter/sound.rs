@@ -1,6 +1,5 @@
 //! Whether a proxy would take a patched listener, as far as that can be told beforehand.
 
-use canopus_mesh::proxy::View;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain, Listener, filter::ConfigType};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType as HttpConfigType;
@@ -8,6 +7,8 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
     HttpConnectionManager, HttpFilter,
 };
 use canopus_proto::udpa::r#type::v1::TypedStruct;
+
+use crate::audience::Build;
 
 const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
 const CONNECTION_MANAGER: &str =
@@ -27,25 +28,25 @@ const LAST_OF_CHAIN: [&str; 9] = [
 ];
 
 /// Whether every filter of a listener is one the proxy has, and stands where it may stand.
-pub(super) fn is_sound(view: &View, listener: &Listener) -> bool {
+pub(super) fn is_sound(build: &Build, listener: &Listener) -> bool {
     let has_address = listener.address.is_some() || listener.listener_specifier.is_some();
     let mut chains = listener.filter_chains.iter().chain(&listener.default_filter_chain);
-    has_address && !listener.name.is_empty() && chains.all(|chain| is_sound_chain(view, chain))
+    has_address && !listener.name.is_empty() && chains.all(|chain| is_sound_chain(build, chain))
 }
 
-fn is_sound_chain(view: &View, chain: &FilterChain) -> bool {
+fn is_sound_chain(build: &Build, chain: &FilterChain) -> bool {
     let Some(types) = chain.filters.iter().map(filter_type).collect::<Option<Vec<_>>>() else { return false };
     let is_last = |name: &String| LAST_OF_CHAIN.contains(&name.as_str());
     let Some((last, before)) = types.split_last() else { return true };
     // What the proxy discovers by itself, and what this build does not know, may be anything.
     let ends = last.is_empty() || is_last(last) || !last.starts_with("envoy.");
     ends && !before.iter().any(is_last)
-        && types.iter().all(|name| name.is_empty() || view.has_extension(name))
-        && chain.filters.iter().all(|filter| is_sound_manager(view, filter))
+        && types.iter().all(|name| name.is_empty() || build.has(name))
+        && chain.filters.iter().all(|filter| is_sound_manager(build, filter))
 }
 
 /// Whether the HTTP filters of a connection manager, if it is one, are sound.
-fn is_sound_manager(view: &View, filter: &Filter) -> bool {
+fn is_sound_manager(build: &Build, filter: &Filter) -> bool {
     let Some(ConfigType::TypedConfig(config)) = &filter.config_type else { return true };
     if config.message_name() != CONNECTION_MANAGER {
         return true;
@@ -55,9 +56,8 @@ fn is_sound_manager(view: &View, filter: &Filter) -> bool {
     let Some(types) = filters.iter().map(http_filter_type).collect::<Option<Vec<_>>>() else { return false };
     let Some((last, before)) = types.split_last() else { return false };
     let ends = last == ROUTER || last.is_empty() || !last.starts_with("envoy.");
-    let is_had = |(filter, name): (&HttpFilter, &String)| {
-        filter.is_optional || name.is_empty() || view.has_extension(name)
-    };
+    let is_had =
+        |(filter, name): (&HttpFilter, &String)| filter.is_optional || name.is_empty() || build.has(name);
     ends && !before.iter().any(|name| name == ROUTER) && filters.iter().zip(&types).all(is_had)
 }
 

@@ -40,7 +40,7 @@ mod tests {
     use canopus_api::{Options, decode_documents};
     use canopus_base::tree::Limits;
     use canopus_engine::{Batch, Engine};
-    use canopus_mesh::proxy::{Proxy, ViewOf};
+    use canopus_mesh::proxy::Proxy;
     use canopus_mesh::world::{Objects, Origin};
     use canopus_proto::envoy::config::core::v3::{Node, TypedExtensionConfig};
     use canopus_proto::envoy::extensions::filters::http::wasm::v3::Wasm as HttpWasm;
@@ -48,6 +48,7 @@ mod tests {
     use canopus_proto::{Message as _, Name as _};
 
     use super::*;
+    use crate::audience::AudiencesOf;
     use crate::extension::{Extensions, PREFIX};
 
     /// What a sidecar is sent for a plugin.
@@ -66,9 +67,9 @@ mod tests {
         let id = "sidecar~10.0.0.1~a.ns~ns.svc.cluster.local".to_owned();
         let proxy = Proxy::new(&Node { id, metadata: Some(metadata), ..Default::default() }, None).unwrap();
         let world = engine.snapshot();
-        let view = world.get::<ViewOf>(&proxy).unwrap().as_ref().clone();
+        let audiences = world.get::<AudiencesOf>(&proxy).unwrap().as_ref().clone();
         let name = format!("{PREFIX}ns.p~istio-translated-wasmplugin");
-        let sent = world.get::<Extensions>(&(view, name)).unwrap();
+        let sent = world.get::<Extensions>(&(audiences.extensions, name)).unwrap();
         let sent = TypedExtensionConfig::decode(sent.as_ref().as_ref().unwrap().body.clone()).unwrap();
         sent.typed_config.unwrap()
     }

@@ -6,7 +6,6 @@ use canopus_api::url::Url;
 use canopus_engine::Ctx;
 use canopus_mesh::credential::registry_password;
 use canopus_mesh::extension::{Extension, is_for};
-use canopus_mesh::proxy::View;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::async_data_source::Specifier;
 use canopus_proto::envoy::config::core::v3::http_uri::HttpUpstreamType;
@@ -21,6 +20,9 @@ use canopus_proto::google::protobuf::{Duration, StringValue};
 use canopus_proto::istio::extensions::v1alpha1::{EnvValueSource, FailStrategy, PullPolicy, WasmConfig};
 use canopus_proto::json;
 
+use super::fronted;
+use crate::audience::ExtensionAudience;
+
 /// What the agent is told in the machine's environment, and takes out of it.
 const SECRET: &str = "ISTIO_META_WASM_IMAGE_PULL_SECRET";
 const POLICY: &str = "ISTIO_META_WASM_IMAGE_PULL_POLICY";
@@ -29,12 +31,16 @@ const VERSION: &str = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION";
 const FETCH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The module of an extension; `None` if it runs none.
-pub(super) fn config(ctx: &Ctx<'_>, view: &View, extension: &Extension) -> Option<PluginConfig> {
+pub(super) fn config(
+    ctx: &Ctx<'_>,
+    audience: &ExtensionAudience,
+    extension: &Extension,
+) -> Option<PluginConfig> {
     let wasm = extension.wasm()?;
     let machine = VmConfig {
         runtime: "envoy.wasm.runtime.v8".into(),
         code: Some(code(wasm)?),
-        environment_variables: Some(environment(ctx, view, extension, wasm)),
+        environment_variables: Some(environment(ctx, audience, extension, wasm)),
         ..Default::default()
     };
     let failure_policy = match wasm.fail_strategy() {
@@ -85,12 +91,19 @@ fn code(wasm: &WasmConfig) -> Option<AsyncDataSource> {
     Some(AsyncDataSource { specifier: Some(specifier) })
 }
 
-fn environment(ctx: &Ctx<'_>, view: &View, extension: &Extension, wasm: &WasmConfig) -> EnvironmentVariables {
+fn environment(
+    ctx: &Ctx<'_>,
+    audience: &ExtensionAudience,
+    extension: &Extension,
+    wasm: &WasmConfig,
+) -> EnvironmentVariables {
     let mut key_values = BTreeMap::from([(VERSION.to_owned(), extension.resource_version.clone())]);
     if let Some(name) = extension.pull_secret() {
-        let found = is_for(ctx, view, extension)
-            .then(|| registry_password(ctx, view, &extension.namespace, &name))
-            .flatten();
+        let is_entitled = audience.secrets.identity().is_some()
+            && is_for(ctx, &audience.plugins, &fronted(ctx, audience), extension);
+        let cluster = &audience.secrets.cluster;
+        let found =
+            is_entitled.then(|| registry_password(ctx, cluster, &extension.namespace, &name)).flatten();
         let password = found.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default();
         key_values.insert(SECRET.to_owned(), password);
     }

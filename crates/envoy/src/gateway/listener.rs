@@ -51,7 +51,7 @@ pub(super) struct Draft {
 impl Draft {
     /// A listener without chains.
     pub(super) fn new(env: &Env<'_>, port: &ServerPort, transport: Transport) -> Self {
-        let mut binds = address::wildcards(env.view).into_iter();
+        let mut binds = address::wildcards(&env.audience.addressing).into_iter();
         let everywhere = binds.next().unwrap_or_default();
         let (bind, extra_binds) = match port.bind.as_str() {
             "" if env.dual_stack() => (everywhere, binds.collect()),
@@ -87,7 +87,7 @@ impl Draft {
             ..Default::default()
         };
         match self.transport {
-            Transport::Tcp if env.view.metadata.outbound_listener_exact_balance.0 => {
+            Transport::Tcp if env.audience.sockets.balances_outbound => {
                 let exact = BalanceType::ExactBalance(ExactBalance {});
                 listener.connection_balance_config =
                     Some(ConnectionBalanceConfig { balance_type: Some(exact) });
@@ -105,7 +105,7 @@ impl Draft {
         let handshake = env.flag(PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT);
         let handshake_timeout = (!handshake.is_zero()).then(|| Duration::from(handshake));
         let mut written = listener::Draft::new(listener);
-        let mut distinct = DistinctChains::new(env.view);
+        let mut distinct = DistinctChains::new(&env.audience.build);
         for Chain { server_names, application_protocols, tls, filters } in self.chains {
             let matched = chain_match(&server_names, application_protocols);
             if distinct.admits(matched.as_ref()) {
@@ -129,7 +129,7 @@ impl Draft {
         if self.transport == Transport::Quic {
             return Vec::new();
         }
-        let topology = env.proxy_config().gateway_topology.as_ref();
+        let topology = env.audience.config.gateway_topology.as_ref();
         let proxied = topology.is_some_and(|topology| topology.proxy_protocol.is_some());
         let inspects = self
             .chains

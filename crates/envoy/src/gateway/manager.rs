@@ -53,7 +53,7 @@ fn base<'a>(env: &Env<'_>, routes: &str, listener: &str) -> Manager<'a> {
 
 /// How much of what a client says about itself and its proxies is believed and passed on.
 fn trust_clients(env: &Env<'_>, manager: &mut Particulars) {
-    let topology = env.proxy_config().gateway_topology.unwrap_or_default();
+    let topology = env.audience.config.gateway_topology.unwrap_or_default();
     manager.trusted_hops = topology.num_trusted_proxies;
     let forwarded = match topology.forward_client_cert_details() {
         Wanted::Undefined => ForwardClientCertDetails::SanitizeSet,

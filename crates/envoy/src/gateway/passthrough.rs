@@ -21,7 +21,7 @@ const MESH_PROTOCOLS: &[&str] =
 
 /// One chain for each port and subset of the services that `hosts` cover.
 pub(super) fn chains(env: &Env<'_>, hosts: &[String]) -> Vec<Chain> {
-    let services = scope::services(env.ctx, env.view);
+    let services = scope::services(env.ctx, env.audience.scope());
     let covered = |service: &&Arc<Service>| {
         !service.external && hosts.iter().any(|name| host::subset_of(&service.host, name))
     };
@@ -30,7 +30,7 @@ pub(super) fn chains(env: &Env<'_>, hosts: &[String]) -> Vec<Chain> {
 }
 
 fn of_service(env: &Env<'_>, service: &Service) -> Vec<Chain> {
-    let rule = outbound_rule(env.ctx, env.view, &service.key());
+    let rule = outbound_rule(env.ctx, &env.audience.caller, &service.key());
     let subsets = rule.iter().flat_map(|rule| rule.spec.subsets.iter().map(|subset| subset.name.as_str()));
     let subsets: Vec<_> = std::iter::once("").chain(subsets).collect();
     let ports = service.ports.iter().filter(|port| port.protocol != Protocol::Udp);

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use canopus_base::{FastMap, host};
 use canopus_engine::Ctx;
 use canopus_mesh::gateway::{BoundServer, Merged};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{self, ScopeKey};
 use canopus_mesh::service::{self, Service, ServicesByHost};
 use canopus_mesh::virtual_service::{self, VirtualService};
@@ -17,20 +16,23 @@ use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_runtime::flags::PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION;
 
+use crate::audience::RouteAudience;
 use crate::names;
 use crate::route::{self, Known, RouteList, Site, session};
 use crate::route_config::{Host, Table, Traits, headers};
 
 /// A route table by its name; `None` if no server has it, as when a listener that is gone still drains.
-pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
-    let merged = ctx.get::<Merged>(view);
+pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> Option<Table> {
+    let merged = ctx.get::<Merged>(&audience.gateway);
     let servers = merged.servers_of_route(name)?;
-    let bound = |server: &&BoundServer| virtual_service::for_gateway(ctx, &view.namespace, &server.gateway);
+    let bound = |server: &&BoundServer| {
+        virtual_service::for_gateway(ctx, &audience.caller.namespace, &server.gateway)
+    };
     let bound: Vec<_> = servers.iter().map(bound).collect();
     let place = Place {
         ctx,
-        view,
-        scope: &scope::scope_of(ctx, view),
+        audience,
+        scope: &audience.caller.scope,
         settings: &settings(ctx),
         http3: merged.http3_routes.contains(name),
     };
@@ -45,7 +47,7 @@ pub(crate) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
 /// Where a table is used.
 struct Place<'a> {
     ctx: &'a Ctx<'a>,
-    view: &'a View,
+    audience: &'a RouteAudience,
     scope: &'a ScopeKey,
     settings: &'a MeshSettings,
     http3: bool,
@@ -56,7 +58,7 @@ impl Place<'_> {
     /// choice.
     fn destination(&self, bound: &VirtualService, host: &Arc<str>) -> Option<Arc<Service>> {
         let own = self.ctx.get::<ServicesByHost>(host).get(bound.namespace()).cloned();
-        own.filter(|own| service::is_visible(self.ctx, own, &self.view.namespace))
+        own.filter(|own| service::is_visible(self.ctx, own, &self.audience.caller.namespace))
             .or_else(|| scope::service_in(self.ctx, self.scope, host))
     }
 
@@ -64,7 +66,7 @@ impl Place<'_> {
     fn routes(&self, server: &BoundServer, bound: &VirtualService) -> RouteList {
         let site = Site {
             ctx: self.ctx,
-            view: self.view,
+            audience: self.audience,
             settings: self.settings,
             gateway: &server.gateway,
             port: server.port_number(),
@@ -190,7 +192,7 @@ impl<'a> Hosts<'a> {
         }
         let collapses = self.place.settings.flags.get(PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION);
         let drafts = if collapses { collapse::collapse(self.drafts) } else { self.drafts };
-        let counts_attempts = headers::counts_attempts(self.place.ctx, self.place.view);
+        let counts_attempts = headers::counts_attempts(&self.place.audience.config);
         let build = |draft: Draft<'_>| draft.build(&self.sources, counts_attempts);
         let mut hosts: Vec<_> = drafts.into_iter().map(build).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));

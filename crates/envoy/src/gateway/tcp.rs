@@ -70,7 +70,7 @@ pub(super) fn by_server_name(
 
 /// The VirtualServices of a server's Gateway that have one of its hosts.
 fn bound(env: &Env<'_>, server: &BoundServer) -> Vec<Arc<VirtualService>> {
-    let all = virtual_service::for_gateway(env.ctx, &env.view.namespace, &server.gateway);
+    let all = virtual_service::for_gateway(env.ctx, &env.audience.caller.namespace, &server.gateway);
     let has_host = |bound: &&Arc<VirtualService>| {
         let offered = host::for_namespace(&server.server.hosts, bound.namespace());
         offered.iter().any(|offered| bound.spec.hosts.iter().any(|wanted| offered.matches(wanted)))

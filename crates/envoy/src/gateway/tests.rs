@@ -1,9 +1,10 @@
 use std::collections::BTreeMap;
 
+use crate::audience::AudiencesOf;
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine};
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::transport_socket::ConfigType as SocketConfig;
@@ -90,8 +91,9 @@ impl World {
     }
 
     fn listeners(&self) -> BTreeMap<String, Listener> {
-        let view = self.engine.get::<ViewOf>(&self.proxy).unwrap();
-        let found = self.engine.get::<GatewayListeners>(&view).unwrap();
+        let audiences = self.engine.get::<AudiencesOf>(&self.proxy).unwrap();
+        let audience = audiences.listeners.arriving().unwrap();
+        let found = self.engine.get::<GatewayListeners>(audience).unwrap();
         let decoded = found.iter().map(|resource| Listener::decode(resource.body.clone()).unwrap());
         decoded.map(|listener| (listener.name.clone(), listener)).collect()
     }
@@ -105,8 +107,8 @@ impl World {
     }
 
     fn routes(&self, name: &str) -> RouteConfiguration {
-        let view = self.engine.get::<ViewOf>(&self.proxy).unwrap();
-        let found = self.engine.get::<Routes>(&(view.as_ref().clone(), name.to_owned())).unwrap();
+        let audiences = self.engine.get::<AudiencesOf>(&self.proxy).unwrap();
+        let found = self.engine.get::<Routes>(&(audiences.routes.clone(), name.to_owned())).unwrap();
         RouteConfiguration::decode(found.as_ref().clone().unwrap().body).unwrap()
     }
 }

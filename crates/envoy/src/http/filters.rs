@@ -31,15 +31,13 @@ use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
 
 use super::shared::Traits;
+use crate::audience::ListenerAudience;
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
 use crate::pieces::Pieces;
 use crate::telemetry::{metrics, peer_metadata};
 use crate::{dns_cache, jwt};
-
-/// The annotation of a waypoint by which it tells servers who the client is.
-const CLIENT_IDENTITY: &str = "ambient.istio.io/xfcc-include-client-identity";
 
 /// The field of a connection manager that lists its filters.
 const HTTP_FILTERS: u32 = 5;
@@ -86,7 +84,7 @@ impl Chain<'_> {
 /// STATS and of no phase, inference. Waypoints have the last of them after the protocol filters.
 pub(super) fn write(fields: &mut Pieces, env: &Env<'_>, manager: &Traits) {
     let class = manager.class;
-    let is_waypoint = env.view.kind == NodeKind::Waypoint;
+    let is_waypoint = env.audience.role.kind == NodeKind::Waypoint;
     let mut filters = Chain(fields);
     if is_waypoint {
         filters.extend(client_identity(env));
@@ -134,8 +132,7 @@ fn add_protocol_filters(filters: &mut Chain<'_>, env: &Env<'_>, manager: &Traits
 
 /// Whether a waypoint tells the servers who the client is, as the header of client certificates would.
 pub(crate) fn tells_client_identity(env: &Env<'_>) -> bool {
-    let said = env.view.metadata.annotations.get(CLIENT_IDENTITY);
-    said.is_some_and(|said| said.eq_ignore_ascii_case("true"))
+    env.audience.http.tells_client_identity
 }
 
 /// Tells the server who the client is. The client's certificate was seen where the tunnel ended; what a request says about
@@ -185,7 +182,7 @@ pub(crate) fn router(suppress_envoy_headers: bool) -> HttpFilter {
 
 /// Whether a proxy offers Istio's ALPN names: Istio's own does.
 fn offers_mesh_alpn(env: &Env<'_>) -> bool {
-    env.flag(PILOT_ENABLE_ALPN_FILTER) && env.view.has_extension(&Alpn::full_name())
+    env.flag(PILOT_ENABLE_ALPN_FILTER) && env.audience.build.has(&Alpn::full_name())
 }
 
 /// Offers Istio's ALPN names to the upstream, so that a mesh peer recognises the caller.
@@ -208,11 +205,13 @@ fn alpn() -> HttpFilter {
 fn forward_proxies(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
     let mut caches = Vec::new();
     if let Some(host) = &manager.resolved_below {
-        caches.push(dns_cache::of_host(env, host));
+        caches.push(dns_cache::of_host(&env.settings.flags, &env.audience.addressing, host));
     }
-    let is_sidecar = env.view.kind == NodeKind::Sidecar && manager.class == Class::Outbound;
-    if is_sidecar && dns_cache::resolves_unknown_hosts(env) {
-        caches.push(dns_cache::of_unknown_hosts(env));
+    let is_sidecar = env.audience.role.kind == NodeKind::Sidecar && manager.class == Class::Outbound;
+    if is_sidecar && dns_cache::resolves_unknown_hosts(env.ctx, env.audience.role.kind, env.audience.scope())
+    {
+        let ListenerAudience { addressing, resolver, .. } = &**env.audience;
+        caches.push(dns_cache::of_unknown_hosts(&env.settings.flags, addressing, resolver));
     }
     caches.into_iter().map(dynamic_forward_proxy).collect()
 }

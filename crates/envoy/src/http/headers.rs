@@ -38,7 +38,7 @@ impl ProxyHeaders {
     /// The headers of listeners of a class.
     pub(crate) fn new(env: &Env<'_>, class: Class) -> Self {
         let defaults = Written::default();
-        let written = env.proxy_config().proxy_headers.as_ref().unwrap_or(&defaults);
+        let written = env.audience.config.proxy_headers.as_ref().unwrap_or(&defaults);
         let is_true = |value: Option<BoolValue>| value.is_some_and(|value| value.value);
         let server = written.server.clone().unwrap_or_default();
         let server_disabled = is_true(server.disabled);
@@ -96,7 +96,7 @@ impl From<CertDetails> for SetCurrentClientCertDetails {
 
 /// What holds for the managers of every class.
 pub(super) fn apply(env: &Env<'_>, manager: &mut HttpConnectionManager) {
-    let headers = env.proxy_config().proxy_headers.as_ref();
+    let headers = env.audience.config.proxy_headers.as_ref();
     let port = headers.and_then(|headers| headers.x_forwarded_port).and_then(|port| port.enabled);
     manager.append_x_forwarded_port = port.is_some_and(|enabled| enabled.value);
 }

@@ -15,8 +15,8 @@ use crate::env::Env;
 /// The settings in force; a gateway at the edge has safe ones unless told otherwise.
 pub(crate) fn resolve(env: &Env<'_>) -> Option<ConnectionSettings> {
     let of_mesh = env.mesh().default_config.as_ref().and_then(|config| config.connection_settings);
-    let settings = env.proxy_config().connection_settings.or(of_mesh)?;
-    let at_edge = env.view.kind == NodeKind::Router && settings.profile() == Profile::Edge;
+    let settings = env.audience.config.connection_settings.or(of_mesh)?;
+    let at_edge = env.audience.role.kind == NodeKind::Router && settings.profile() == Profile::Edge;
     Some(if at_edge { with_edge_defaults(settings) } else { settings })
 }
 

@@ -1,11 +1,10 @@
-//! What connection managers of a view have in common: everything but the names of their statistics and their routes.
+//! What connection managers of an audience have in common: everything but the names of their statistics and their routes.
 
 use std::sync::LazyLock;
 
 use bytes::Bytes;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_proto::envoy::config::core::v3::http1_protocol_options::{
     HeaderKeyFormat, header_key_format::HeaderFormat,
@@ -28,6 +27,7 @@ use canopus_proto::Any;
 use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NETWORKS};
 
 use super::{Manager, Particulars, filters, headers, settings};
+use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
 use crate::listener::address;
 use crate::pieces::Pieces;
@@ -43,9 +43,9 @@ mod field {
 const USUAL_SIZE: usize = 4096;
 
 /// What decides the common part of a connection manager.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Traits {
-    view: View,
+    audience: Shared<ListenerAudience>,
     /// The service whose policies apply, where those of the proxy do not.
     service: Option<ServiceKey>,
     pub(super) class: Class,
@@ -67,9 +67,10 @@ impl Traits {
     pub(super) fn of(env: &Env<'_>, manager: &Manager<'_>) -> Self {
         let service = env.service.map(Service::key);
         let extensible = !env.extensions().is_empty();
-        let resolved = manager.service.filter(|service| dns_cache::is_for(env, manager.class, service));
+        let kind = env.audience.role.kind;
+        let resolved = manager.service.filter(|service| dns_cache::is_for(kind, manager.class, service));
         Self {
-            view: env.view.clone(),
+            audience: env.audience.clone(),
             service,
             class: manager.class,
             grpc_web: manager.protocol == Protocol::GrpcWeb,
@@ -86,16 +87,16 @@ impl Traits {
 }
 
 /// The common part of the managers with these traits, encoded.
-pub(super) struct Shared;
+pub(super) struct SharedPart;
 
-impl Query for Shared {
+impl Query for SharedPart {
     const NAME: &'static str = "shared_connection_manager";
     type Key = Traits;
     type Value = Bytes;
 
     fn run(ctx: &Ctx<'_>, traits: &Traits) -> Bytes {
         let service = traits.service.as_ref().and_then(|key| service::service(ctx, key));
-        let env = Env::with_service(ctx, &traits.view, service.as_deref());
+        let env = Env::with_service(ctx, &traits.audience, service.as_deref());
         let mut fields = Pieces::with_capacity(USUAL_SIZE);
         let traced = tracing::tracing(&env, traits.class);
         let mut manager = build(&env, traits);
@@ -120,7 +121,7 @@ fn build(env: &Env<'_>, traits: &Traits) -> Box<HttpConnectionManager> {
     headers::apply(env, &mut manager);
     preserve_header_case(env, &mut manager);
     normalise_paths(env, &mut manager);
-    if let Some(timeout) = durations::go(&env.view.metadata.idle_timeout) {
+    if let Some(timeout) = durations::go(&env.audience.http.idle_timeout) {
         let options = HttpProtocolOptions { idle_timeout: Some(timeout), ..Default::default() };
         manager.common_http_protocol_options = Some(options);
     }
@@ -154,7 +155,7 @@ fn particular(wanted: &Particulars) -> Box<HttpConnectionManager> {
 }
 
 fn preserve_header_case(env: &Env<'_>, manager: &mut HttpConnectionManager) {
-    let headers = env.proxy_config().proxy_headers.as_ref();
+    let headers = env.audience.config.proxy_headers.as_ref();
     let wanted = headers.and_then(|headers| headers.preserve_http1_header_case);
     if !wanted.is_some_and(|wanted| wanted.value) {
         return;

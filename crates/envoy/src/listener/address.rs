@@ -1,7 +1,7 @@
 //! Addresses that listeners bind to, and the ranges their filter chains match.
 
 use canopus_base::net::{IpNet, parse_prefix_or_ip};
-use canopus_mesh::proxy::View;
+use canopus_mesh::audience::Addressing;
 use canopus_proto::envoy::config::core::v3::{
     Address, CidrRange, Pipe, SocketAddress, address, socket_address::PortSpecifier,
 };
@@ -21,22 +21,22 @@ mod field {
 pub(crate) const UNIX_PREFIX: &str = "unix://";
 
 /// The addresses of all interfaces, of the families a proxy has; IPv4 first. Never empty.
-pub(crate) fn wildcards(view: &View) -> Vec<String> {
-    of_families(view, "0.0.0.0", "::")
+pub(crate) fn wildcards(addressing: &Addressing) -> Vec<String> {
+    of_families(addressing, "0.0.0.0", "::")
 }
 
 /// The first of [`wildcards`].
-pub(crate) fn wildcard(view: &View) -> &'static str {
-    if view.ipv6 && !view.ipv4 { "::" } else { "0.0.0.0" }
+pub(crate) fn wildcard(addressing: &Addressing) -> &'static str {
+    if addressing.ipv6 && !addressing.ipv4 { "::" } else { "0.0.0.0" }
 }
 
 /// The loopback addresses, of the families a proxy has; IPv4 first. Never empty.
-pub(crate) fn loopbacks(view: &View) -> Vec<String> {
-    of_families(view, "127.0.0.1", "::1")
+pub(crate) fn loopbacks(addressing: &Addressing) -> Vec<String> {
+    of_families(addressing, "127.0.0.1", "::1")
 }
 
-fn of_families(view: &View, v4: &str, v6: &str) -> Vec<String> {
-    let families = match (view.ipv4, view.ipv6) {
+fn of_families(addressing: &Addressing, v4: &str, v6: &str) -> Vec<String> {
+    let families = match (addressing.ipv4, addressing.ipv6) {
         (true, true) => &[v4, v6][..],
         (false, true) => &[v6],
         _ => &[v4],

@@ -12,8 +12,8 @@ use canopus_runtime::flags::{
 
 use super::draft::{Draft, FilterChain, Match};
 use super::outbound::{connections_per_event, plain_http};
-use super::port::Interception;
 use super::{address, inspect};
+use crate::audience::Interception;
 use crate::env::{Class, Env};
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, http10};
@@ -30,13 +30,14 @@ const CATCH_ALL_HTTP: &str = "virtualOutbound-catchall-tcp-http";
 
 /// The listener that redirected traffic comes to first; `None` if nothing is redirected.
 pub(super) fn listener(env: &Env<'_>) -> Option<Resource> {
-    let interception = Interception::of(env.view);
+    let interception = env.audience.sockets.interception;
     if interception == Interception::None {
         return None;
     }
     let port = u32::try_from(env.mesh().proxy_listen_port).ok()?;
-    let addresses = address::wildcards(env.view);
-    let from_v6 = env.flag(ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS) && !env.view.ipv4;
+    let addresses = address::wildcards(&env.audience.addressing);
+    let from_v6 =
+        env.flag(ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS) && !env.audience.addressing.ipv4;
     let additional = match addresses.as_slice() {
         [_, extra @ ..] if env.dual_stack() && !extra.is_empty() => address::additional(extra, port),
         _ if from_v6 => address::additional(&["0.0.0.0".to_owned()], port),
@@ -54,7 +55,7 @@ pub(super) fn listener(env: &Env<'_>) -> Option<Resource> {
         ..Default::default()
     });
     add_black_hole(&mut draft, env, port);
-    if dns_cache::resolves_unknown_hosts(env) {
+    if dns_cache::resolves_unknown_hosts(env.ctx, env.audience.role.kind, env.audience.scope()) {
         add_resolving(&mut draft, env);
         draft.listener.listener_filters.push(inspect::http_inspector());
     }
@@ -72,7 +73,7 @@ pub(super) fn filters(env: &Env<'_>) -> Filters {
 
 /// Where unknown traffic goes: anywhere, to an egress proxy, or nowhere.
 fn cluster(env: &Env<'_>) -> String {
-    let terms = scope::terms(env.ctx, env.view);
+    let terms = scope::terms(env.ctx, env.audience.scope());
     let policy = &terms.outbound_policy;
     let resolving = policy.mode == Mode::AllowAnyDynamicDns as i32;
     if !terms.allows_any() && !resolving {
@@ -109,7 +110,7 @@ fn add_resolving(draft: &mut Draft, env: &Env<'_>) {
 }
 
 fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> Table {
-    let policy = &scope::terms(env.ctx, env.view).outbound_policy;
+    let policy = &scope::terms(env.ctx, env.audience.scope()).outbound_policy;
     let host = VirtualHost {
         include_request_attempt_count: headers.attempt_count,
         ..route_config::catch_all::virtual_host(policy, headers.forwarded_host)

@@ -2,8 +2,6 @@
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
-use canopus_mesh::waypoint::is_east_west_gateway;
 use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::substitution_format_string::Format;
@@ -45,6 +43,7 @@ use canopus_runtime::flags::{
 use super::draft::{Draft, FilterChain};
 use super::outbound::exact_balance;
 use super::{address, inspect};
+use crate::audience::{ListenerAudience, Shared};
 use crate::authorization;
 use crate::cluster::hbone::{
     CONNECT_ORIGINATE, FORWARD_INNER, INNER_ORIGINATE, MAIN_INTERNAL, OUTER_ORIGINATE, tunnel_context,
@@ -86,12 +85,12 @@ pub(super) struct Originated;
 
 impl Query for Originated {
     const NAME: &'static str = "connect_originate_listener";
-    type Key = View;
+    type Key = Shared<ListenerAudience>;
     type Value = Vec<Resource>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        let env = Env::new(ctx, view);
-        let class = if view.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound };
+    fn run(ctx: &Ctx<'_>, audience: &Shared<ListenerAudience>) -> Self::Value {
+        let env = Env::new(ctx, audience);
+        let class = if audience.role.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound };
         vec![originate(&env, class)]
     }
 }
@@ -117,7 +116,7 @@ pub(super) fn forward_inner(env: &Env<'_>) -> Resource {
 pub(crate) fn originate_double(env: &Env<'_>) -> [Resource; 2] {
     let class = Class::Inbound;
     let target = format!("%FILTER_STATE({DOUBLE_TARGET}:PLAIN)%");
-    let network = header("x-forwarded-network", &env.view.metadata.network);
+    let network = header("x-forwarded-network", &env.audience.network);
     let inner =
         TunnelingConfig { hostname: target.clone(), headers_to_add: vec![network], ..Default::default() };
     let mut filters = Filters::default();
@@ -126,7 +125,7 @@ pub(crate) fn originate_double(env: &Env<'_>) -> [Resource; 2] {
     tcp::tunnel(&mut filters, env, class, INNER_ORIGINATE, telling_baggage(env, inner));
     let inner = forwarding(env, class, INNER_ORIGINATE, Vec::new(), filters);
 
-    let source = match env.view.kind {
+    let source = match env.audience.role.kind {
         NodeKind::Router => Some("gateway"),
         NodeKind::Waypoint => Some("waypoint"),
         NodeKind::Sidecar => Some("sidecar"),
@@ -192,7 +191,7 @@ fn endpoint_metadata(filters: &mut Filters, env: &Env<'_>) {
             noted(
                 DOUBLE_TARGET,
                 "%DYNAMIC_METADATA(istio:double_hbone:hbone_target_address)%",
-                network::hashable_string(env.view),
+                network::hashable_string(env.audience),
             ),
         ],
         ..Default::default()
@@ -233,9 +232,9 @@ pub(super) fn internal() -> Listener {
 
 /// The listener at which tunnels end; what comes out of them goes to the main internal listener.
 pub(super) fn terminate(env: &Env<'_>) -> Resource {
-    let addresses = address::wildcards(env.view);
+    let addresses = address::wildcards(&env.audience.addressing);
     let context = DownstreamTlsContext {
-        common_tls_context: Some(tunnel_context(&env.settings, &env.view.metadata)),
+        common_tls_context: Some(tunnel_context(&env.settings, &env.audience.certificates)),
         require_client_certificate: Some(true.into()),
         ..Default::default()
     };
@@ -327,7 +326,7 @@ fn routes() -> RouteConfiguration {
 
 /// Notes where a tunnel leads and between whom, for the connections that come out of it.
 fn connect_authority(env: &Env<'_>) -> HttpFilter {
-    let hashable = network::hashable_string(env.view);
+    let hashable = network::hashable_string(env.audience);
     let config = SetFilterState {
         on_request_headers: vec![
             noted(LOCAL_ADDRESS, "%REQ(:AUTHORITY)%", ""),
@@ -343,8 +342,8 @@ fn connect_authority(env: &Env<'_>) -> HttpFilter {
 
 /// Notes what sort of proxy opened a tunnel; for gateways between networks.
 fn request_source(env: &Env<'_>) -> Option<HttpFilter> {
-    let wanted = env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && is_east_west_gateway(env.view);
-    let source = noted(REQUEST_SOURCE, "%REQ(x-istio-source)%", network::hashable_string(env.view));
+    let wanted = env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.audience.role.is_east_west_gateway;
+    let source = noted(REQUEST_SOURCE, "%REQ(x-istio-source)%", network::hashable_string(env.audience));
     let config = SetFilterState { on_request_headers: vec![source], ..Default::default() };
     wanted.then(|| filters::filter("request_source", &config))
 }

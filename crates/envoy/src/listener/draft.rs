@@ -8,6 +8,7 @@ use canopus_proto::resource::Resource;
 
 use crate::network::Filters;
 use crate::pieces::Pieces;
+use crate::pool;
 
 /// Room for what a listener says besides its chains.
 const USUAL_REST: usize = 512;
@@ -169,7 +170,7 @@ impl FilterChains {
         if self.default.is_some() && self.chains.len() > 0 {
             all.body(field::DEFAULT_FILTER_CHAIN, default);
         }
-        Resource::new(name, all.into_vec())
+        pool::LISTENERS.share(Resource::new(name, all.into_vec()))
     }
 }
 

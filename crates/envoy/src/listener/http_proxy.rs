@@ -11,12 +11,12 @@ use crate::env::Env;
 
 /// The listener, if the mesh or the proxy wants one.
 pub(super) fn listener(env: &Env<'_>) -> Option<Resource> {
-    let of_proxy = env.view.metadata.http_proxy_port.parse().ok();
+    let of_proxy = env.audience.sockets.http_proxy_port;
     let port: u32 = of_proxy.or_else(|| u32::try_from(env.mesh().proxy_http_port).ok())?;
     if port == 0 {
         return None;
     }
-    let binding = Binding { addresses: address::loopbacks(env.view), to_port: true };
+    let binding = Binding { addresses: address::loopbacks(&env.audience.addressing), to_port: true };
     let http = Http {
         table: "http_proxy".into(),
         protocol: Protocol::HttpProxy,

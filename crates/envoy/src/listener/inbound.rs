@@ -12,7 +12,6 @@ mod tunnel;
 use std::net::IpAddr;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::Listener;
@@ -21,8 +20,9 @@ use canopus_proto::resource::Resource;
 use self::chains::Chains;
 use self::tls::Mutual;
 use super::outbound::{connections_per_event, exact_balance};
-use super::port::Interception;
 use super::{address, inspect};
+use crate::audience::Interception;
+use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
 use crate::names;
 use crate::telemetry::access_log;
@@ -31,20 +31,20 @@ pub(crate) use self::ports::ServicePort;
 
 const NAME: &str = "virtualInbound";
 
-/// Who shares inbound listeners: proxies of a view that stand for the same ports of the same services.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Who shares inbound listeners: proxies of an audience that stand for the same ports of the same services.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Audience {
-    /// The view.
-    pub(super) view: View,
+    /// The audience of the proxies.
+    pub(super) proxy: Shared<ListenerAudience>,
     /// What the proxies stand for, the oldest service first.
     pub(super) ports: Vec<ServicePort>,
     /// The proxy's own addresses, where listeners depend on them.
     pub(super) own: Vec<IpAddr>,
 }
 
-/// Whether the listeners of a view depend on the proxy's own addresses.
-pub(super) fn depend_on_addresses(ctx: &Ctx<'_>, view: &View) -> bool {
-    scope::terms(ctx, view).has_ingress() || tunnel::is_wanted(&Env::new(ctx, view))
+/// Whether listeners depend on the proxy's own addresses.
+pub(super) fn depend_on_addresses(ctx: &Ctx<'_>, audience: &Shared<ListenerAudience>) -> bool {
+    scope::terms(ctx, audience.scope()).has_ingress() || tunnel::is_wanted(&Env::new(ctx, audience))
 }
 
 /// Whether services disagree on what is spoken on a port of a workload, so that the oldest decides.
@@ -56,7 +56,7 @@ impl Query for Disagreement {
     type Value = bool;
 
     fn run(ctx: &Ctx<'_>, audience: &Audience) -> bool {
-        ports::disagree(&Env::new(ctx, &audience.view), audience)
+        ports::disagree(&Env::new(ctx, &audience.proxy), audience)
     }
 }
 
@@ -69,7 +69,7 @@ impl Query for InboundListeners {
     type Value = Vec<Resource>;
 
     fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
-        let env = Env::new(ctx, &audience.view);
+        let env = Env::new(ctx, &audience.proxy);
         listeners(&env, audience)
     }
 }
@@ -78,7 +78,7 @@ fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
     let mutual = Mutual::new(env);
     let ports = ports::of(env, audience);
     let mut listeners = Vec::new();
-    if Interception::of(env.view) != Interception::None {
+    if env.audience.sockets.interception != Interception::None {
         let mut target = redirect_target(env);
         chains::add_black_hole(&mut target, env);
         chains::add_passthrough(&mut target, env, audience, &mutual);
@@ -100,21 +100,21 @@ fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
 
 /// The listener that all redirected traffic comes to.
 fn redirect_target(env: &Env<'_>) -> Chains {
-    let tproxy = Interception::of(env.view) == Interception::Tproxy;
+    let tproxy = env.audience.sockets.interception == Interception::Tproxy;
     let mut filters = vec![inspect::original_destination()];
     filters.extend(tproxy.then(inspect::original_source));
     let port = u32::try_from(env.mesh().proxy_inbound_listen_port).unwrap_or_default();
     Chains::new(Listener {
         listener_filters: filters,
         transparent: tproxy.then(|| true.into()),
-        ..listener(env, NAME.into(), &address::wildcards(env.view), port)
+        ..listener(env, NAME.into(), &address::wildcards(&env.audience.addressing), port)
     })
 }
 
 fn listener(env: &Env<'_>, name: String, addresses: &[String], port: u32) -> Listener {
     let (first, rest) = addresses.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
     let rest = if env.dual_stack() { rest } else { &[] };
-    let exact = env.view.metadata.inbound_listener_exact_balance.0;
+    let exact = env.audience.sockets.balances_inbound;
     Listener {
         name,
         address: Some(address::bind(first, port)),

@@ -8,20 +8,51 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_proto::resource::Resource;
 
 use self::plan::Plan;
+use crate::audience::{ListenerAudience, Shared};
+use crate::dns_cache;
+use crate::env::Class;
 use crate::env::Env;
 use crate::names;
+use canopus_api::node::NodeKind;
+use canopus_mesh::audience::Addressing;
+use canopus_mesh::scope::ScopeKey;
 
 pub(super) use self::build::exact_balance;
 pub(crate) use self::build::{connections_per_event, listener as build};
 pub(crate) use self::plan::{Binding, Entry, plain_http};
 
-/// Who shares outbound listeners: a view, and the proxy's own address where that makes a difference.
-pub(super) type Audience = (View, Option<String>);
+/// Who shares outbound listeners: an audience, and the proxy's own address where that makes a difference.
+pub(super) type Audience = (Shared<ListenerAudience>, Option<String>);
+
+/// The audience of outbound listeners, which knows policies of access only where it has to.
+pub(super) fn guarded(
+    ctx: &Ctx<'_>,
+    outbound: &Shared<ListenerAudience>,
+    inbound: &Shared<ListenerAudience>,
+) -> Shared<ListenerAudience> {
+    match *ctx.get::<ResolvesServerNames>(outbound.scope()) {
+        true => outbound.with_access(ctx, inbound.access.clone()),
+        false => outbound.clone(),
+    }
+}
+
+/// Whether a scope has services whose names are resolved as connections to them come, which policies are enforced on.
+struct ResolvesServerNames;
+
+impl Query for ResolvesServerNames {
+    const NAME: &'static str = "scope_resolves_server_names";
+    type Key = ScopeKey;
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> bool {
+        let services = scope::services(ctx, key);
+        services.iter().any(|service| dns_cache::is_for(NodeKind::Sidecar, Class::Outbound, service))
+    }
+}
 
 /// The outbound listeners of services.
 pub(super) struct OutboundListeners;
@@ -31,14 +62,19 @@ impl Query for OutboundListeners {
     type Key = Audience;
     type Value = Vec<Resource>;
 
-    fn run(ctx: &Ctx<'_>, audience: &Audience) -> Self::Value {
-        let plan = ctx.get::<Plans>(audience);
-        let keys: Vec<_> = plan.listeners.iter().map(|entry| (audience.0.clone(), entry.clone())).collect();
+    fn run(ctx: &Ctx<'_>, (audience, own): &Audience) -> Self::Value {
+        let connections = audience.of_connections(ctx);
+        let plan = ctx.get::<Plans>(&(connections.clone(), own.clone()));
+        let key = |entry: &Arc<Entry>| {
+            let audience = if entry.has_http() { audience } else { &connections };
+            (audience.clone(), entry.clone())
+        };
+        let keys: Vec<_> = plan.listeners.iter().map(key).collect();
         ctx.get_all::<Built>(&keys).iter().map(|built| built.as_ref().clone()).collect()
     }
 }
 
-/// What is planned for an audience.
+/// What is planned for an audience of connections.
 struct Plans;
 
 impl Query for Plans {
@@ -46,14 +82,14 @@ impl Query for Plans {
     type Key = Audience;
     type Value = Plan;
 
-    fn run(ctx: &Ctx<'_>, (view, own): &Audience) -> Plan {
-        plan::plan(&Env::new(ctx, view), own.as_deref())
+    fn run(ctx: &Ctx<'_>, (audience, own): &Audience) -> Plan {
+        plan::plan(&Env::new(ctx, audience), own.as_deref())
     }
 }
 
 /// The names of listeners on which connections to two services cannot be told apart, so that the older gets all.
-pub(super) fn crowded(ctx: &Ctx<'_>, audience: &Audience) -> Vec<String> {
-    let plan = ctx.get::<Plans>(audience);
+pub(super) fn crowded(ctx: &Ctx<'_>, (audience, own): &Audience) -> Vec<String> {
+    let plan = ctx.get::<Plans>(&(audience.of_connections(ctx), own.clone()));
     plan.crowded.iter().map(|(address, port)| names::listener(address, *port)).collect()
 }
 
@@ -62,11 +98,11 @@ pub(super) struct Built;
 
 impl Query for Built {
     const NAME: &'static str = "outbound_listener";
-    type Key = (View, Arc<Entry>);
+    type Key = (Shared<ListenerAudience>, Arc<Entry>);
     type Value = Resource;
 
-    fn run(ctx: &Ctx<'_>, (view, entry): &Self::Key) -> Self::Value {
-        build(&Env::new(ctx, view), entry)
+    fn run(ctx: &Ctx<'_>, (audience, entry): &Self::Key) -> Self::Value {
+        build(&Env::new(ctx, audience), entry)
     }
 }
 
@@ -75,17 +111,16 @@ pub(super) struct EndpointAddresses;
 
 impl Query for EndpointAddresses {
     const NAME: &'static str = "endpoint_listener_addresses";
-    type Key = View;
+    type Key = (ScopeKey, Addressing);
     type Value = BTreeSet<String>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        let env = Env::new(ctx, view);
-        let scope = scope::scope(ctx, view);
+    fn run(ctx: &Ctx<'_>, (scope, addressing): &Self::Key) -> Self::Value {
+        let scope = scope::scope(ctx, scope);
         let services = scope.listeners.iter().flat_map(|listener| listener.services.iter());
         let ports = services.flat_map(|service| service.ports.iter().map(move |port| (service, port)));
         ports
-            .filter(|(service, port)| plan::listens_per_endpoint(service, view, &env, port))
-            .flat_map(|(service, port)| plan::listening_endpoints(&env, service, port))
+            .filter(|(service, port)| plan::listens_per_endpoint(service, addressing, port))
+            .flat_map(|(service, port)| plan::listening_endpoints(ctx, service, port))
             .map(|endpoint| endpoint.address().to_owned())
             .collect()
     }

@@ -3,43 +3,54 @@
 use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_proto::resource::Resource;
 
 use super::connect::Originated;
 use super::sidecar::OtherOutbound;
 use super::waypoint::WaypointListeners;
 use super::{inbound, outbound};
+use crate::audience::{ListenerAudience, PatchSet, Shared};
 use crate::envoy_filter::{self, Patched, Side};
 use crate::gateway::GatewayListeners;
 
 /// Listeners that are generated together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// Those of services that a sidecar may call.
     Outbound(outbound::Audience),
     /// Those beside them.
-    OtherOutbound(View),
+    OtherOutbound(Shared<ListenerAudience>),
     /// Those of a sidecar's workload.
     Inbound(inbound::Audience),
     /// Those of a gateway.
-    Gateway(View),
+    Gateway(Shared<ListenerAudience>),
     /// Those of a waypoint.
-    Waypoint(View),
+    Waypoint(Shared<ListenerAudience>),
     /// Those that open tunnels to other proxies, which are nobody's to change.
-    Originated(View),
+    Originated(Shared<ListenerAudience>),
 }
 
 impl Part {
+    fn audience(&self) -> &Shared<ListenerAudience> {
+        match self {
+            Self::Outbound((audience, _))
+            | Self::OtherOutbound(audience)
+            | Self::Inbound(inbound::Audience { proxy: audience, .. })
+            | Self::Gateway(audience)
+            | Self::Waypoint(audience)
+            | Self::Originated(audience) => audience,
+        }
+    }
+
     /// The listeners as they are before the patches of EnvoyFilters.
     pub(super) fn generated(&self, ctx: &Ctx<'_>) -> Arc<Vec<Resource>> {
         match self {
             Self::Outbound(audience) => ctx.get::<outbound::OutboundListeners>(audience),
-            Self::OtherOutbound(view) => ctx.get::<OtherOutbound>(view),
+            Self::OtherOutbound(audience) => ctx.get::<OtherOutbound>(audience),
             Self::Inbound(audience) => ctx.get::<inbound::InboundListeners>(audience),
-            Self::Gateway(view) => ctx.get::<GatewayListeners>(view),
-            Self::Waypoint(view) => ctx.get::<WaypointListeners>(view),
-            Self::Originated(view) => ctx.get::<Originated>(view),
+            Self::Gateway(audience) => ctx.get::<GatewayListeners>(audience),
+            Self::Waypoint(audience) => ctx.get::<WaypointListeners>(audience),
+            Self::Originated(audience) => ctx.get::<Originated>(audience),
         }
     }
 }
@@ -49,20 +60,18 @@ pub(super) struct PatchedPart;
 
 impl Query for PatchedPart {
     const NAME: &'static str = "patched_listeners";
-    type Key = Part;
+    type Key = (Part, PatchSet);
     type Value = Patched;
 
-    fn run(ctx: &Ctx<'_>, part: &Part) -> Patched {
+    fn run(ctx: &Ctx<'_>, (part, patches): &Self::Key) -> Patched {
         let generated = part.generated(ctx);
-        match part {
-            Part::Outbound((view, _)) => envoy_filter::listeners(ctx, view, Side::Outbound, generated, true),
-            Part::OtherOutbound(view) => envoy_filter::listeners(ctx, view, Side::Outbound, generated, false),
-            Part::Inbound(audience) => {
-                envoy_filter::listeners(ctx, &audience.view, Side::Inbound, generated, true)
-            }
-            Part::Gateway(view) => envoy_filter::listeners(ctx, view, Side::Gateway, generated, true),
-            Part::Waypoint(view) => envoy_filter::listeners(ctx, view, Side::Inbound, generated, true),
-            Part::Originated(_) => Patched::untouched(generated),
-        }
+        let (side, additions) = match part {
+            Part::Outbound(_) => (Side::Outbound, true),
+            Part::OtherOutbound(_) => (Side::Outbound, false),
+            Part::Inbound(_) | Part::Waypoint(_) => (Side::Inbound, true),
+            Part::Gateway(_) => (Side::Gateway, true),
+            Part::Originated(_) => return Patched::untouched(generated),
+        };
+        envoy_filter::listeners(ctx, (patches, &part.audience().build), side, generated, additions)
     }
 }

@@ -1,30 +1,9 @@
-//! Which ports a proxy may open a listener on, and how it gets its traffic.
+//! Which ports a proxy may open a listener on, and how their traffic is handled.
 
 use canopus_base::protocol::Protocol;
-use canopus_mesh::proxy::View;
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 
-/// How traffic reaches a proxy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Interception {
-    /// The kernel redirects it.
-    Redirect,
-    /// The kernel redirects it and keeps the source address.
-    Tproxy,
-    /// Applications connect to the proxy.
-    None,
-}
-
-impl Interception {
-    /// What a proxy says about itself.
-    pub(crate) fn of(view: &View) -> Self {
-        match view.metadata.interception_mode.as_str() {
-            "TPROXY" => Self::Tproxy,
-            "NONE" => Self::None,
-            _ => Self::Redirect,
-        }
-    }
-}
+use crate::audience::Sockets;
 
 /// How the traffic of a port is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,17 +46,16 @@ impl Wanted<'_> {
     /// Whether the proxy can have it: the port is not one of its own, nor one it lacks the right to open.
     ///
     /// `mesh` is given if the ports that traffic is redirected to count.
-    pub(crate) fn is_allowed(&self, view: &View, wildcard: &str, mesh: Option<&MeshConfig>) -> bool {
-        !self.lacks_privilege(view) && !self.is_reserved(view, wildcard, mesh)
+    pub(crate) fn is_allowed(&self, sockets: &Sockets, wildcard: &str, mesh: Option<&MeshConfig>) -> bool {
+        !self.lacks_privilege(sockets) && !self.is_reserved(sockets, wildcard, mesh)
     }
 
-    fn lacks_privilege(&self, view: &View) -> bool {
-        let unprivileged =
-            matches!(view.metadata.unprivileged_pod.as_str(), "1" | "t" | "T" | "true" | "TRUE" | "True");
+    fn lacks_privilege(&self, sockets: &Sockets) -> bool {
+        let unprivileged = matches!(&*sockets.unprivileged, "1" | "t" | "T" | "true" | "TRUE" | "True");
         self.to_port && (1..1024).contains(&self.port) && unprivileged
     }
 
-    fn is_reserved(&self, view: &View, wildcard: &str, mesh: Option<&MeshConfig>) -> bool {
+    fn is_reserved(&self, sockets: &Sockets, wildcard: &str, mesh: Option<&MeshConfig>) -> bool {
         let on_all_interfaces = match self.bind {
             "" => self.protocol.is_http(),
             bind => bind == wildcard,
@@ -85,13 +63,10 @@ impl Wanted<'_> {
         if !on_all_interfaces {
             return false;
         }
-        let metadata = &view.metadata;
         let port = i64::from(self.port);
-        let always = [metadata.envoy_status_port, metadata.envoy_prometheus_port];
-        let if_set = [metadata.envoy_secure_metrics_port, metadata.envoy_secure_merged_metrics_port];
         let redirected = mesh.map(|mesh| [mesh.proxy_listen_port, mesh.proxy_inbound_listen_port]);
-        always.contains(&port)
-            || if_set.iter().any(|own| *own != 0 && *own == port)
+        sockets.own_ports.contains(&port)
+            || sockets.secure_ports.iter().any(|own| *own != 0 && *own == port)
             || redirected.iter().flatten().any(|own| i64::from(*own) == port)
     }
 }

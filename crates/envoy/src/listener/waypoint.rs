@@ -13,9 +13,8 @@ use std::net::IpAddr;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::network::HBONE_PORT;
-use canopus_mesh::proxy::View;
 use canopus_mesh::service::{Port, Resolution, Service, known_address};
-use canopus_mesh::waypoint::{self, ServicesBehind, WorkloadsBehind, is_east_west_gateway};
+use canopus_mesh::waypoint::{self};
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::resource::Resource;
@@ -26,7 +25,8 @@ use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_WILDCARD_HOST_
 use self::ports::Spoken;
 use super::draft::{Draft, FilterChain};
 use super::{connect, inspect};
-use crate::cluster::hbone::{MAIN_INTERNAL, crosses_networks};
+use crate::audience::{ListenerAudience, Shared};
+use crate::cluster::hbone::MAIN_INTERNAL;
 use crate::env::{Class, Env};
 use crate::network::{Filters, tcp};
 use crate::telemetry::access_log;
@@ -37,11 +37,11 @@ pub(super) struct WaypointListeners;
 
 impl Query for WaypointListeners {
     const NAME: &'static str = "waypoint_listeners";
-    type Key = View;
+    type Key = Shared<ListenerAudience>;
     type Value = Vec<Resource>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        let env = Env::new(ctx, view);
+    fn run(ctx: &Ctx<'_>, audience: &Shared<ListenerAudience>) -> Self::Value {
+        let env = Env::new(ctx, audience);
         let mut listeners = vec![connect::terminate(&env), main(&env)];
         if stands_between_networks(&env) {
             listeners.push(connect::forward_inner(&env));
@@ -49,7 +49,7 @@ impl Query for WaypointListeners {
         } else {
             listeners.push(connect::originate(&env, Class::Inbound));
         }
-        if crosses_networks(&env) {
+        if env.crosses_networks() {
             listeners.extend(connect::originate_double(&env));
         }
         listeners
@@ -57,13 +57,13 @@ impl Query for WaypointListeners {
 }
 
 fn stands_between_networks(env: &Env<'_>) -> bool {
-    env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && is_east_west_gateway(env.view)
+    env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.audience.role.is_east_west_gateway
 }
 
 /// The listener that takes what comes out of tunnels, whoever it is for.
 fn main(env: &Env<'_>) -> Resource {
-    let services = env.ctx.get::<ServicesBehind>(env.view);
-    let workloads = env.ctx.get::<WorkloadsBehind>(env.view);
+    let services = env.services_behind();
+    let workloads = env.workloads_behind();
     let mut main = Main {
         env,
         draft: Draft::new(Listener {
@@ -79,7 +79,7 @@ fn main(env: &Env<'_>) -> Resource {
     for service in services.iter() {
         main.add(service);
     }
-    if !is_east_west_gateway(env.view) {
+    if !env.audience.role.is_east_west_gateway {
         main.add_workloads(workloads.as_deref().unwrap_or_default());
     }
     let mut filters = vec![inspect::original_destination()];
@@ -119,7 +119,8 @@ struct Main<'a> {
 
 impl Main<'_> {
     fn add(&mut self, service: &Service) {
-        let addresses = waypoint::addresses(self.env.ctx, service, self.env.view);
+        let ListenerAudience { addressing, network, .. } = &**self.env.audience;
+        let addresses = waypoint::addresses(self.env.ctx, service, addressing, network);
         let mut by_port = BTreeMap::new();
         for port in service.ports.iter().filter(|port| port.protocol != Protocol::Udp) {
             let Some(chosen) = self.add_port(service, port, !addresses.is_empty()) else { continue };
@@ -147,8 +148,9 @@ impl Main<'_> {
             return Some(self.after_policies(service, &name));
         }
         let mut before = Filters::default();
-        if has_addresses && env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && !is_east_west_gateway(env.view) {
-            let address = known_address(&env.settings, service, env.view);
+        if has_addresses && env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && !env.audience.role.is_east_west_gateway
+        {
+            let address = known_address(service, &env.audience.addressing);
             connect::destination_or(&mut before, &format!("{address}:{}", port.number));
         }
         let draft = &mut self.draft;

@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 
 use super::{Filters, tcp};
+use crate::audience::{ListenerAudience, Shared};
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
@@ -30,7 +30,7 @@ pub(crate) struct Before<'a> {
 /// What a connection passes that is not HTTP, before what handles its protocol; and what that logs.
 pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters, Bytes) {
     let mut place = Place {
-        view: env.view.clone(),
+        audience: env.connections().clone(),
         service: env.service.map(Service::key),
         class,
         exchanges_metadata: before.exchanges_metadata,
@@ -54,9 +54,9 @@ pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters
 const USUAL: usize = 256;
 
 /// What decides the filters before those that handle the protocol.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Place {
-    view: View,
+    audience: Shared<ListenerAudience>,
     service: Option<ServiceKey>,
     class: Class,
     exchanges_metadata: bool,
@@ -80,7 +80,7 @@ impl Query for Preceding {
     fn run(ctx: &Ctx<'_>, place: &Place) -> Preceded {
         let named = |key: &Option<ServiceKey>| key.as_ref().and_then(|key| service::service(ctx, key));
         let (service, policy_service) = (named(&place.service), named(&place.policy_service));
-        let env = &Env::with_service(ctx, &place.view, service.as_deref());
+        let env = &Env::with_service(ctx, &place.audience, service.as_deref());
         let class = place.class;
         let mut filters = Filters::default();
         if place.exchanges_metadata {

@@ -33,7 +33,7 @@ pub(super) fn add(filters: &mut Filters, env: &Env<'_>, protocol: Protocol, prox
         }
         // Not in every build of Envoy.
         Protocol::MySql
-            if env.flag(PILOT_ENABLE_MYSQL_FILTER) && env.view.has_extension(&MySqlProxy::full_name()) =>
+            if env.flag(PILOT_ENABLE_MYSQL_FILTER) && env.audience.build.has(&MySqlProxy::full_name()) =>
         {
             let mysql = MySqlProxy { stat_prefix: stat_prefix(), ..Default::default() };
             filters.add("envoy.filters.network.mysql_proxy", &mysql);
@@ -66,7 +66,7 @@ fn redis(stat_prefix: String, cluster: &str) -> RedisProxy {
 /// Resolves the name that a TLS client asks for.
 pub(crate) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filters {
     let config = NameResolver {
-        dns_cache_config: Some(dns_cache::of_host(env, host)),
+        dns_cache_config: Some(dns_cache::of_host(&env.settings.flags, &env.audience.addressing, host)),
         port_specifier: Some(PortSpecifier::PortValue(port)),
         ..Default::default()
     };

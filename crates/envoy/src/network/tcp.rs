@@ -7,7 +7,6 @@ use canopus_api::node::NodeKind;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::{Rule, outbound_rule};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope;
 use canopus_mesh::service::{self, Port, Service, ServiceKey};
 use canopus_mesh::world::Origin;
@@ -27,6 +26,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 use canopus_proto::{Message, Name};
 
 use super::{Filters, pipeline, protocols};
+use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
 use crate::names;
 use crate::route::Known;
@@ -135,21 +135,21 @@ impl Proxy<'_> {
 
 /// What TCP proxies of a class log, as fields of their configuration.
 pub(super) fn logs(env: &Env<'_>, class: Class) -> Bytes {
-    env.ctx.get::<Logs>(&(env.view.clone(), env.service.map(Service::key), class)).as_ref().clone()
+    env.ctx.get::<Logs>(&(env.connections().clone(), env.service.map(Service::key), class)).as_ref().clone()
 }
 
-/// [`logs`] of all views.
+/// [`logs`] of all audiences.
 struct Logs;
 
 impl Query for Logs {
     const NAME: &'static str = "tcp_proxy_logs";
     /// The service whose traffic is handled, where that makes a difference.
-    type Key = (View, Option<ServiceKey>, Class);
+    type Key = (Shared<ListenerAudience>, Option<ServiceKey>, Class);
     type Value = Bytes;
 
-    fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> Bytes {
+    fn run(ctx: &Ctx<'_>, (audience, service, class): &Self::Key) -> Bytes {
         let service = service.as_ref().and_then(|key| service::service(ctx, key));
-        let env = Env::with_service(ctx, view, service.as_deref());
+        let env = Env::with_service(ctx, audience, service.as_deref());
         let mut proxy = TcpProxy { access_log: access_log::tcp(&env, *class), ..Default::default() };
         metrics::stock::connections(&env, *class, &mut proxy);
         proxy.encode_to_vec().into()
@@ -157,12 +157,12 @@ impl Query for Logs {
 }
 
 fn idle_timeout(env: &Env<'_>) -> Option<Duration> {
-    durations::go(&env.view.metadata.idle_timeout)
+    durations::go(&env.audience.http.idle_timeout)
 }
 
 /// The class of connections that leave a proxy.
 fn outbound_class(env: &Env<'_>) -> Class {
-    if env.view.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound }
+    if env.audience.role.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound }
 }
 
 /// The filters of connections to one port of a service. `listener` is the port that clients connect to.
@@ -183,10 +183,10 @@ pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: 
             .fill(pattern),
         ),
     };
-    let rule = outbound_rule(env.ctx, env.view, &service.key());
+    let rule = outbound_rule(env.ctx, &env.audience.caller, &service.key());
     let class = outbound_class(env);
     let mut before = pipeline::Before { port: listener.number, ..Default::default() };
-    if dns_cache::is_for(env, class, service) {
+    if dns_cache::is_for(env.audience.role.kind, class, service) {
         before.resolver = Some(protocols::server_name_resolver(env, &service.host, listener.number));
         before.policy_service = Some(service);
     }
@@ -213,7 +213,7 @@ pub(crate) fn routed_after(
     before: pipeline::Before<'_>,
 ) -> Filters {
     let before = pipeline::Before { port: listener.number, ..before };
-    let seen = |host: &str| scope::scoped_service(env.ctx, env.view, host);
+    let seen = |host: &str| scope::scoped_service(env.ctx, env.audience.scope(), host);
     let cluster_of = |to: &Destination| {
         let known = seen(&to.host).map(Known::whole);
         cluster_name(to, known.as_ref(), listener.number)
@@ -221,7 +221,8 @@ pub(crate) fn routed_after(
     let nowhere = Destination::default();
     let first = routes.first().and_then(|route| route.destination.as_ref()).unwrap_or(&nowhere);
     let service = seen(&first.host);
-    let rule = service.as_ref().and_then(|service| outbound_rule(env.ctx, env.view, &service.key()));
+    let rule =
+        service.as_ref().and_then(|service| outbound_rule(env.ctx, &env.audience.caller, &service.key()));
     let class = outbound_class(env);
     if let [_] = routes {
         let cluster = cluster_of(first);
@@ -276,7 +277,7 @@ pub(crate) fn passed_on(
 
 /// What a DestinationRule, or else the proxy itself, says about connections; `None` if nothing.
 fn with_rule(env: &Env<'_>, rule: Option<&Rule>, subset: &str) -> Option<Box<TcpProxy>> {
-    if rule.is_none() && env.view.metadata.idle_timeout.is_empty() {
+    if rule.is_none() && env.audience.http.idle_timeout.is_empty() {
         return None;
     }
     let mut proxy = Box::<TcpProxy>::default();
@@ -343,7 +344,7 @@ pub(crate) fn fronting(
         [only] => To::Cluster(&only.name),
         _ => To::Weighted(routes.iter().filter(|route| route.weight > 0).cloned().collect()),
     };
-    let rule = settled.and_then(|(service, _)| outbound_rule(env.ctx, env.view, &service.key()));
+    let rule = settled.and_then(|(service, _)| outbound_rule(env.ctx, &env.audience.caller, &service.key()));
     let subset = settled.map_or("", |(_, subset)| subset);
     let settings = with_rule(env, rule.as_deref(), subset);
     let before =

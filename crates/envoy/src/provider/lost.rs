@@ -4,30 +4,29 @@ use std::collections::BTreeSet;
 
 use canopus_api::security::jwks::JwksServer;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::attachment::Protected;
 use canopus_mesh::authorization::{PoliciesOf, Policy};
-use canopus_mesh::proxy::View;
 use canopus_mesh::request_authentication::{KeyFetcher, TokenRules, key_fetcher};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::open_telemetry_tracing_provider::Sampling;
 
 use super::upstream;
+use crate::audience::{ListenerAudience, Shared};
 use crate::env::Env;
 use crate::telemetry;
 
-/// What the proxies of a view cannot reach, in Istio's words for what the servers are there for.
+/// What the proxies of an audience cannot reach, in Istio's words for what the servers are there for.
 ///
 /// Generation leaves out what needs such a server. Here it is told, for whoever counts it; nobody is configured by it.
 pub struct LostServers;
 
 impl Query for LostServers {
     const NAME: &'static str = "lost_servers";
-    type Key = View;
+    type Key = Shared<ListenerAudience>;
     type Value = BTreeSet<&'static str>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        let env = Env::new(ctx, view);
+    fn run(ctx: &Ctx<'_>, audience: &Shared<ListenerAudience>) -> Self::Value {
+        let env = Env::new(ctx, audience);
         let mut lost = BTreeSet::new();
         for provider in telemetry::in_force(&env).into_iter().chain(authorizers(&env)) {
             let named = provider.provider.iter().flat_map(servers);
@@ -80,7 +79,8 @@ fn servers(provider: &Provider) -> Vec<Server<'_>> {
 
 /// The providers that policies leave decisions to.
 fn authorizers<'a>(env: &'a Env<'_>) -> Vec<&'a ExtensionProvider> {
-    let policies = env.ctx.get::<PoliciesOf>(&env.protected());
+    let Some(protected) = env.protected() else { return Vec::new() };
+    let policies = env.ctx.get::<PoliciesOf>(&protected);
     let names: BTreeSet<&str> = policies.custom.iter().map(Policy::provider).collect();
     env.mesh().extension_providers.iter().filter(|provider| names.contains(provider.name.as_str())).collect()
 }
@@ -90,7 +90,8 @@ fn lacks_keys(env: &Env<'_>) -> bool {
     if key_fetcher(env.ctx) == KeyFetcher::ControlPlane {
         return false;
     }
-    let rules = env.ctx.get::<TokenRules>(&Protected::of(env.view));
+    let Some(protected) = &env.audience.access else { return false };
+    let rules = env.ctx.get::<TokenRules>(protected);
     rules.iter().filter(|rule| !rule.jwks_uri.is_empty()).any(|rule| {
         let server = JwksServer::parse(&rule.jwks_uri).ok();
         server.is_none_or(|server| upstream(env.ctx, &server.host, server.port).is_none())
@@ -99,10 +100,11 @@ fn lacks_keys(env: &Env<'_>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use crate::audience::AudiencesOf;
     use canopus_api::{Options, decode_documents, mesh_config};
     use canopus_base::tree::Limits;
     use canopus_engine::{Batch, Engine};
-    use canopus_mesh::proxy::{Proxy, ViewOf};
+    use canopus_mesh::proxy::Proxy;
     use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
     use canopus_proto::envoy::config::core::v3::Node;
 
@@ -147,8 +149,8 @@ spec:
         engine.apply(batch);
         let node =
             Node { id: "sidecar~10.0.0.1~app.demo~demo.svc.cluster.local".into(), ..Default::default() };
-        let view = engine.get::<ViewOf>(&Proxy::new(&node, None).unwrap()).unwrap();
-        engine.get::<LostServers>(&view).unwrap().as_ref().clone()
+        let audiences = engine.get::<AudiencesOf>(&Proxy::new(&node, None).unwrap()).unwrap();
+        engine.get::<LostServers>(audiences.listeners.arriving().unwrap()).unwrap().as_ref().clone()
     }
 
     #[test]

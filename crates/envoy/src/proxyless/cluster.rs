@@ -1,9 +1,9 @@
 //! Clusters of gRPC clients: endpoints by EDS, and the little of a destination rule that they can honour.
 
 use canopus_engine::Ctx;
+use canopus_mesh::audience::Caller;
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::endpoint::ServersOf;
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::scoped_service;
 use canopus_proto::envoy::config::cluster::v3::circuit_breakers::Thresholds;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
@@ -18,11 +18,11 @@ use super::{ads, tls};
 use crate::cluster::load_balancer::hashing;
 use crate::names::{self, ClusterName};
 
-pub(super) fn cluster(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Cluster> {
+pub(super) fn cluster(ctx: &Ctx<'_>, caller: &Caller, name: &str) -> Option<Cluster> {
     let parts = ClusterName::parse(name)?;
-    let service = scoped_service(ctx, view, parts.host)?;
+    let service = scoped_service(ctx, &caller.scope, parts.host)?;
     let port = service.port(parts.port)?;
-    let rule = outbound_rule(ctx, view, &service.key());
+    let rule = outbound_rule(ctx, caller, &service.key());
     let policy = match &rule {
         Some(rule) if !parts.subset.is_empty() => {
             rule.subset(parts.subset)?;

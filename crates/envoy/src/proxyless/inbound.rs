@@ -2,9 +2,8 @@
 
 use canopus_api::labels as known;
 use canopus_engine::Ctx;
-use canopus_mesh::attachment::Protected;
 use canopus_mesh::peer_authentication::{MutualTls, WorkloadPolicy};
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::{Proxy, };
 use canopus_mesh::target::Targets;
 use canopus_mesh::workload::TLS_ISTIO;
 use canopus_proto::Any;
@@ -21,9 +20,11 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::RouteSpecifier;
 
 use super::{further_addresses, tls};
+use crate::audience::{AudiencesOf, ListenerAudience};
 use crate::authorization::proxyless;
 use crate::endpoint::address;
 use crate::http::filters;
+use canopus_mesh::proxy::describe;
 
 /// The listener of a server that listens on `text`, an address with a port that one of its services leads to.
 pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> Option<Listener> {
@@ -31,9 +32,10 @@ pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> 
     let targets = ctx.get::<Targets>(proxy);
     // Parity: of several services that lead to the port, the last.
     let target = targets.iter().rfind(|target| target.target_port == port)?;
-    let view = ctx.get::<ViewOf>(proxy);
-    let guards = proxyless::filters(ctx, &Protected::of(&view));
-    let chain = match mode(ctx, proxy, port) {
+    let audiences = ctx.get::<AudiencesOf>(proxy);
+    let audience = audiences.listeners.arriving()?;
+    let guards = audience.access.as_ref().map(|access| proxyless::filters(ctx, access)).unwrap_or_default();
+    let chain = match mode(ctx, proxy, audience, port) {
         MutualTls::Strict => chain("mtls", true, guards),
         // A server cannot tell the two apart by what it sees first.
         MutualTls::Permissive | MutualTls::Disable => chain("plaintext", false, guards),
@@ -41,7 +43,7 @@ pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> 
     Some(Listener {
         name: name.to_owned(),
         address: Some(address(host, port)),
-        additional_addresses: further_addresses(ctx, &target.service, &view, port),
+        additional_addresses: further_addresses(ctx, &target.service, &audience.addressing, port),
         filter_chains: vec![chain],
         ..Default::default()
     })
@@ -59,10 +61,11 @@ fn split(text: &str) -> Option<(&str, u32)> {
 }
 
 /// A server whose clients are told that it takes mutual TLS must take it.
-fn mode(ctx: &Ctx<'_>, proxy: &Proxy, port: u32) -> MutualTls {
-    let view = ctx.get::<ViewOf>(proxy);
-    let policy = ctx.get::<WorkloadPolicy>(&(view.namespace.clone(), view.labels.clone()));
-    let announced = view.labels.get(known::SECURITY_TLS_MODE.name) == Some(TLS_ISTIO);
+fn mode(ctx: &Ctx<'_>, proxy: &Proxy, audience: &ListenerAudience, port: u32) -> MutualTls {
+    let peers = audience.peers.clone().unwrap_or_default();
+    let policy = ctx.get::<WorkloadPolicy>(&(audience.caller.namespace.clone(), peers));
+    let labels = describe(ctx, proxy).labels;
+    let announced = labels.get(known::SECURITY_TLS_MODE.name) == Some(TLS_ISTIO);
     match policy.of_port(port) {
         MutualTls::Permissive if announced => MutualTls::Strict,
         mode => mode,

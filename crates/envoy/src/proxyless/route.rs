@@ -2,15 +2,15 @@
 
 use canopus_base::host;
 use canopus_engine::Ctx;
-use canopus_mesh::proxy::View;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 
+use crate::audience::{RouteAudience, Shared};
 use crate::names::ClusterName;
 use crate::route_config::{self, Host, Table};
 
-pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
+pub(super) fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<Table> {
     let wanted = ClusterName::parse(name)?;
-    let all = route_config::sidecar_virtual_hosts(ctx, view, wanted.port);
+    let all = route_config::sidecar_virtual_hosts(ctx, audience, wanted.port);
     let about = all.iter().filter(|found| is_about(found, wanted.host, wanted.port));
     Some(Table::new(name, about.cloned().collect(), RouteConfiguration::default()))
 }

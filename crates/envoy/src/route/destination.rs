@@ -81,7 +81,7 @@ impl Forward {
         if let Some(host) = rewritten.or(operations.authority.as_ref()).or(authority.as_ref()) {
             action.body(field::HOST_REWRITE_LITERAL, host.as_bytes());
         }
-        let (timeout, proxyless) = (http.timeout.unwrap_or_default(), site.view.is_proxyless());
+        let (timeout, proxyless) = (http.timeout.unwrap_or_default(), site.audience.proxyless);
         action.message(field::TIMEOUT, &timeout);
         retry::write(site.settings, http.retries.as_ref(), hashed, &mut action);
         hash.iter().for_each(|policy| action.message(field::HASH_POLICY, policy));
@@ -98,7 +98,7 @@ impl Forward {
         if proxyless {
             after.message(field::MAX_STREAM_DURATION, &max_stream_duration(timeout));
         }
-        if rewrite.is_some() && forwards_host(site.ctx, site.view) {
+        if rewrite.is_some() && forwards_host(&site.audience.config) {
             after.flag(field::APPEND_X_FORWARDED_HOST);
         }
         let rewrite = rewrite.and_then(|rewrite| regex_rewrite(rewrite, source, None));
@@ -263,7 +263,8 @@ impl Target {
         };
         let host = Arc::from(to.host.as_str());
         let (cluster, known) = cluster(site, to, &host);
-        let rule = (site.scoped)(&host).and_then(|seen| outbound_rule(site.ctx, site.view, &seen.key()));
+        let rule =
+            (site.scoped)(&host).and_then(|seen| outbound_rule(site.ctx, &site.audience.caller, &seen.key()));
         let hash = rule.as_ref().and_then(|rule| hash::of_destination(&rule.spec, to)).cloned();
         Self { cluster, known, hash }
     }

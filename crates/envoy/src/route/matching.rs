@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use canopus_api::jwt::routing_claim;
-use canopus_mesh::proxy::View;
 use canopus_mesh::virtual_service::Semantics;
 use canopus_proto::envoy::config::route::v3::header_matcher::HeaderMatchSpecifier;
 use canopus_proto::envoy::config::route::v3::query_parameter_matcher::QueryParameterMatchSpecifier;
@@ -18,6 +17,7 @@ use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, StringMatch};
 
 use crate::acceptable;
+use crate::audience::Build;
 use crate::pieces::Pieces;
 
 /// The fields of a route's match that are not left to its message.
@@ -61,12 +61,12 @@ pub(super) struct Match<'a> {
 
 impl<'a> Match<'a> {
     /// Of a condition; none matches everything.
-    pub(super) fn new(view: &View, semantics: Semantics, condition: Option<&'a HttpMatchRequest>) -> Self {
+    pub(super) fn new(build: &Build, semantics: Semantics, condition: Option<&'a HttpMatchRequest>) -> Self {
         let Some(condition) = condition else {
             return Self { path: Path::Prefix("/"), case_sensitive: None, other: None };
         };
         let other = other_conditions(condition).map(|mut other| {
-            acceptable::complete_match(view, &mut other);
+            acceptable::complete_match(build, &mut other);
             Box::new(other)
         });
         Self {

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use canopus_base::FastMap;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{Scope, scope, terms};
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 
 use super::{Host, Table, catch_all, headers};
+use crate::audience::{RouteAudience, Shared};
 use groups::{Candidates, Groups};
 
 /// The table of the listener that is an HTTP proxy for everything.
@@ -41,37 +41,40 @@ fn parse(name: &str) -> Option<TableName<'_>> {
 }
 
 /// A route table by its name; `None` if no listener could have asked for it.
-pub(super) fn table(ctx: &Ctx<'_>, view: &View, name: &str) -> Option<Table> {
+pub(super) fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<Table> {
     let wanted = parse(name)?;
     let bind = if wanted.port == 0 { name } else { "" };
-    let key = (view.clone(), wanted.port, bind.into());
+    let key = (audience.clone(), wanted.port, bind.into());
     Some(match wanted.host {
         Some(host) => {
             let (hosts, owners) = (ctx.get::<VirtualHosts>(&key), ctx.get::<Owners>(&key));
             Table::usual(name, Arc::default(), of_service(&hosts.all, &owners, host, name))
         }
-        None => Table::usual(name, ctx.get::<VirtualHosts>(&key).all.clone(), vec![last(ctx, view)]),
+        None => Table::usual(name, ctx.get::<VirtualHosts>(&key).all.clone(), vec![last(ctx, audience)]),
     })
 }
 
-fn last(ctx: &Ctx<'_>, view: &View) -> Host {
+fn last(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>) -> Host {
     let host = VirtualHost {
-        include_request_attempt_count: headers::counts_attempts(ctx, view),
-        ..catch_all::virtual_host(&terms(ctx, view).outbound_policy, headers::forwards_host(ctx, view))
+        include_request_attempt_count: headers::counts_attempts(&audience.config),
+        ..catch_all::virtual_host(
+            &terms(ctx, &audience.caller.scope).outbound_policy,
+            headers::forwards_host(&audience.config),
+        )
     };
     host.into()
 }
 
 /// The virtual hosts of a port, without the one for everything else.
-pub(crate) fn virtual_hosts(ctx: &Ctx<'_>, view: &View, port: u32) -> Arc<Vec<Host>> {
-    ctx.get::<VirtualHosts>(&(view.clone(), port, "".into())).all.clone()
+pub(crate) fn virtual_hosts(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, port: u32) -> Arc<Vec<Host>> {
+    ctx.get::<VirtualHosts>(&(audience.clone(), port, "".into())).all.clone()
 }
 
 /// The virtual hosts of a table's listener that lack a domain, or are not there at all, because another has it.
-pub(crate) fn duplicates(ctx: &Ctx<'_>, view: &View, name: &str) -> BTreeSet<String> {
+pub(crate) fn duplicates(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> BTreeSet<String> {
     let Some(wanted) = parse(name) else { return BTreeSet::new() };
     let bind = if wanted.port == 0 { name } else { "" };
-    ctx.get::<VirtualHosts>(&(view.clone(), wanted.port, bind.into())).duplicates.clone()
+    ctx.get::<VirtualHosts>(&(audience.clone(), wanted.port, bind.into())).duplicates.clone()
 }
 
 /// The part of a port's table that is one service's; whatever host a request there names, that service is meant.
@@ -84,13 +87,13 @@ fn of_service(hosts: &[Host], owners: &FastMap<Arc<str>, usize>, host: &str, nam
     found
 }
 
-/// A view, the port of one of its egress listeners and, if that has none, the listener's address.
-type Listener = (View, u32, Box<str>);
+/// An audience, the port of one of its egress listeners and, if that has none, the listener's address.
+type Listener = (Shared<RouteAudience>, u32, Box<str>);
 
 /// Where a table is used.
 struct Place<'a> {
     ctx: &'a Ctx<'a>,
-    view: &'a View,
+    audience: &'a RouteAudience,
     scope: &'a Scope,
     settings: &'a MeshSettings,
 }
@@ -110,12 +113,12 @@ impl Query for VirtualHosts {
     type Key = Listener;
     type Value = Hosts;
 
-    fn run(ctx: &Ctx<'_>, (view, port, bind): &Self::Key) -> Hosts {
-        let scope = scope(ctx, view);
+    fn run(ctx: &Ctx<'_>, (audience, port, bind): &Self::Key) -> Hosts {
+        let scope = scope(ctx, &audience.caller.scope);
         let Some(listener) = scope.listener_for(*port, bind) else { return Hosts::default() };
         // A listener that is an HTTP proxy is for all ports.
         let port = if listener.is_http_proxy() { 0 } else { *port };
-        let place = Place { ctx, view, scope: &scope, settings: &settings(ctx) };
+        let place = Place { ctx, audience, scope: &scope, settings: &settings(ctx) };
         let candidates = Candidates::new(&listener.services, port);
         let groups = Groups::new(&place, listener, port, &candidates);
         let (mut hosts, duplicates) = hosts::assemble(&place, port, &groups);

@@ -8,7 +8,6 @@ use canopus_mesh::destination_rule::inbound_rule;
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_mesh::virtual_service::{MESH, VirtualService};
-use canopus_mesh::waypoint::ServicesBehind;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::istio::networking::v1alpha3::{
     L4MatchAttributes, RouteDestination, TcpRoute, TlsMatchAttributes, TlsRoute,
@@ -21,12 +20,13 @@ use crate::route::{self, Known, RouteList, Site, default, hash};
 
 /// The routes of requests to a port of a service.
 pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> Table {
-    let scope = scope(env.ctx, env.view);
-    let fronted = env.ctx.get::<ServicesBehind>(env.view);
+    let scope = scope(env.ctx, env.audience.scope());
+    let fronted = env.services_behind();
+    let audience = env.audience.routes();
     let seen = |host: &Arc<str>| scope.service(host).cloned();
     let site = Site {
         ctx: env.ctx,
-        view: env.view,
+        audience: &audience,
         settings: &env.settings,
         gateway: MESH,
         port: port.number,
@@ -94,10 +94,10 @@ fn holds(gateways: &[String], written: u32, port: u32) -> bool {
 
 /// The VirtualServices that route a service: those of its own namespace or of the waypoint's.
 fn virtual_services(env: &Env<'_>, service: &Service) -> Vec<Arc<VirtualService>> {
-    let scope = scope(env.ctx, env.view);
+    let scope = scope(env.ctx, env.audience.scope());
     let seen = scope.listeners.first().into_iter().flat_map(|listener| &listener.virtual_services);
     let is_meant = |source: &&Arc<VirtualService>| {
-        let near = [&*env.view.namespace, &*service.namespace].contains(&source.namespace());
+        let near = [&*env.audience.caller.namespace, &*service.namespace].contains(&source.namespace());
         near && source.spec.hosts.iter().any(|host| host::matches(host, &service.host))
     };
     seen.filter(is_meant).cloned().collect()

@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::View;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_mesh::telemetry::metrics::{self, Override, Reported};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
@@ -15,6 +14,7 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provi
 use canopus_proto::stats::{MetricConfig, PluginConfig, Reporter};
 use canopus_proto::{Any, Name};
 
+use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
 use crate::http::filters;
 use crate::network;
@@ -32,7 +32,7 @@ pub(crate) fn on_connections(filters: &mut network::Filters, env: &Env<'_>, clas
 }
 
 fn configurations(env: &Env<'_>, class: Class) -> Arc<Vec<Any>> {
-    env.ctx.get::<Configurations>(&(env.view.clone(), env.service.map(Service::key), class))
+    env.ctx.get::<Configurations>(&(env.connections().clone(), env.service.map(Service::key), class))
 }
 
 /// The configurations of the filters, one for each provider of metrics, in the order of their names.
@@ -41,15 +41,15 @@ struct Configurations;
 impl Query for Configurations {
     const NAME: &'static str = "metrics_filters";
     /// The service whose traffic is handled, where that makes a difference.
-    type Key = (View, Option<ServiceKey>, Class);
+    type Key = (Shared<ListenerAudience>, Option<ServiceKey>, Class);
     type Value = Vec<Any>;
 
-    fn run(ctx: &Ctx<'_>, (view, service, class): &Self::Key) -> Vec<Any> {
-        if !view.has_extension(&PluginConfig::full_name()) {
+    fn run(ctx: &Ctx<'_>, (audience, service, class): &Self::Key) -> Vec<Any> {
+        if !audience.build.has(&PluginConfig::full_name()) {
             return Vec::new();
         }
         let service = service.as_ref().and_then(|key| service::service(ctx, key));
-        let env = Env::with_service(ctx, view, service.as_deref());
+        let env = Env::with_service(ctx, audience, service.as_deref());
         let configs = reported(&env).into_values();
         configs.filter_map(|reported| Some(Any::pack(&config(&env, *class, &reported)?))).collect()
     }
@@ -72,7 +72,7 @@ fn counts(env: &Env<'_>, name: &str) -> bool {
 /// What is counted; `None` if nothing is.
 fn config(env: &Env<'_>, class: Class, reported: &Reported) -> Option<PluginConfig> {
     let overrides = reported.overrides(super::side(class))?;
-    let reporter = match env.view.kind {
+    let reporter = match env.audience.role.kind {
         NodeKind::Waypoint => Reporter::ServerGateway,
         _ => Reporter::Unspecified,
     };

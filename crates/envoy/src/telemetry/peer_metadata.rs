@@ -7,7 +7,6 @@ pub(crate) mod stock;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use canopus_mesh::proxy::View;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::Filter as ClusterFilter;
@@ -18,6 +17,7 @@ use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS,
 };
 
+use crate::audience::Build;
 use crate::env::{Class, Env};
 use crate::http::filters;
 use crate::network;
@@ -29,8 +29,8 @@ const TUNNEL_BAGGAGE: &str = "envoy.extensions.network_filters.peer_metadata.Con
 const METADATA_EXCHANGE: &str = "envoy.tcp.metadataexchange.config.MetadataExchange";
 
 /// Whether a proxy exchanges metadata over HTTP: whether it is Istio's own.
-pub(crate) fn is_known(view: &View) -> bool {
-    view.has_extension(PEER_METADATA)
+pub(crate) fn is_known(build: &Build) -> bool {
+    build.has(PEER_METADATA)
 }
 
 /// Learns the peer's workload from headers, and tells the own.
@@ -38,7 +38,7 @@ pub(crate) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<Ht
     if !env.flag(PILOT_ENABLE_METADATA_EXCHANGE) {
         return None;
     }
-    if !is_known(env.view) {
+    if !is_known(&env.audience.build) {
         return stock::http(env, class, in_mesh_only);
     }
     let end = match class {
@@ -84,13 +84,13 @@ fn exchange(end: End, labels: &[String]) -> HttpFilter {
 }
 
 /// Whether a proxy can exchange metadata on connections.
-pub(crate) fn is_exchanged_by(view: &View) -> bool {
-    view.has_extension(METADATA_EXCHANGE)
+pub(crate) fn is_exchanged_by(build: &Build) -> bool {
+    build.has(METADATA_EXCHANGE)
 }
 
 /// Learns who opened a tunnel, for the connections that come out of it.
 pub(crate) fn tunnelled(env: &Env<'_>) -> Option<HttpFilter> {
-    if !is_known(env.view) {
+    if !is_known(&env.audience.build) {
         return None;
     }
     let method = |name: &str| structure([(name, Value::from(Struct::default()))]);
@@ -108,7 +108,7 @@ pub(crate) fn tunnelled(env: &Env<'_>) -> Option<HttpFilter> {
 
 /// Learns about the server that a waypoint sends a request to.
 pub(crate) fn waypoint_upstream(env: &Env<'_>) -> Option<HttpFilter> {
-    if !is_known(env.view) {
+    if !is_known(&env.audience.build) {
         return None;
     }
     let by_address = structure([("workload_discovery", Value::from(Struct::default()))]);
@@ -123,7 +123,7 @@ pub(crate) fn waypoint_upstream(env: &Env<'_>) -> Option<HttpFilter> {
 
 /// Notes what the answer to an opened tunnel says about the server, where that is asked for.
 pub(crate) fn answered_baggage(filters: &mut network::Filters, env: &Env<'_>) {
-    if env.flag(AMBIENT_ENABLE_BAGGAGE) && is_known(env.view) {
+    if env.flag(AMBIENT_ENABLE_BAGGAGE) && is_known(&env.audience.build) {
         let config = plain_struct(TUNNEL_BAGGAGE, [("baggage_key", "io.istio.baggage".into())]);
         filters.add_packed("upstream_hbone_peer_metadata", &config);
     }
@@ -131,7 +131,7 @@ pub(crate) fn answered_baggage(filters: &mut network::Filters, env: &Env<'_>) {
 
 /// Exchanges metadata with the client on the connection itself.
 pub(crate) fn on_connections(filters: &mut network::Filters, env: &Env<'_>) {
-    if !is_exchanged_by(env.view) {
+    if !is_exchanged_by(&env.audience.build) {
         return;
     }
     if let Some(config) = connection_exchange(&env.settings) {

@@ -19,9 +19,6 @@ use provider::Reporting;
 /// Room for what is usually said about tracing.
 const USUAL_SIZE: usize = 1024;
 
-/// The first release whose proxies can leave trace headers alone.
-const KEEPS_CONTEXT: (u32, u32) = (1, 30);
-
 /// What a connection manager is told about tracing.
 pub(crate) struct Traced {
     /// Its tracing, encoded; `None` switches it off.
@@ -53,12 +50,11 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
     let Reporting { tracer, spawns_spans, max_tag_length, samples } = provider::reporting(env, provider)?;
     // A sampler decides by itself, so it must see everything.
     let share = if samples { 100.0 } else { traces.sampling.unwrap_or_else(|| sampling(env)) };
-    let version = env.view.version;
     let mut tracing = Pieces::of(&Tracing {
         provider: Some(tracer),
         spawn_upstream_span: spawns_spans.then(|| true.into()),
         max_path_tag_length: max_path_tag_length(env, max_tag_length),
-        no_context_propagation: traces.keeps_context && (version.major, version.minor) >= KEEPS_CONTEXT,
+        no_context_propagation: traces.keeps_context && env.audience.gates.keeps_trace_context,
         ..sampled(share)
     });
     tags::write(&mut tracing, env, traces.istio_tags, &traces.tags);
@@ -67,7 +63,7 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
 
 /// Tracing by the tracer of the bootstrap.
 fn of_mesh(env: &Env<'_>) -> Traced {
-    let config = env.proxy_config().tracing.as_ref();
+    let config = env.audience.config.tracing.as_ref();
     let istio_tags = config.and_then(|tracing| tracing.enable_istio_tags).is_none_or(|wanted| wanted.value);
     let tracing = env.mesh().enable_tracing.then(|| {
         let mut tracing = Pieces::with_capacity(USUAL_SIZE);
@@ -92,7 +88,7 @@ fn sampled(share: f64) -> Tracing {
 
 /// The share of requests that are traced.
 fn sampling(env: &Env<'_>) -> f64 {
-    match env.proxy_config().tracing.as_ref().map_or(0.0, |tracing| tracing.sampling) {
+    match env.audience.config.tracing.as_ref().map_or(0.0, |tracing| tracing.sampling) {
         // Parity: more than all is taken for a mistake, and one percent for what was meant.
         written if written > 100.0 => 1.0,
         written if written != 0.0 => written,
@@ -102,7 +98,7 @@ fn sampling(env: &Env<'_>) -> f64 {
 
 /// How much of a path a span shows: as the provider says, else as the proxy's configuration does.
 fn max_path_tag_length(env: &Env<'_>, of_provider: u32) -> Option<UInt32Value> {
-    let of_proxy = env.proxy_config().tracing.as_ref().map_or(0, |tracing| tracing.max_path_tag_length);
+    let of_proxy = env.audience.config.tracing.as_ref().map_or(0, |tracing| tracing.max_path_tag_length);
     let length = if of_provider == 0 { of_proxy } else { of_provider };
     (length != 0).then(|| length.into())
 }

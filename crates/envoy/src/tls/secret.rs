@@ -1,8 +1,6 @@
 //! Where a proxy gets a secret from: its agent, files beside it, a server of the user's, or the control plane.
 
-use canopus_api::node::NodeMetadata;
 use canopus_engine::Ctx;
-use canopus_mesh::proxy::{View, metadata_text};
 use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::core::v3::api_config_source::ApiType;
 use canopus_proto::envoy::config::core::v3::config_source::ConfigSourceSpecifier;
@@ -80,16 +78,6 @@ pub(crate) fn roots_name(roots: &str) -> Option<String> {
     (!roots.is_empty()).then(|| format!("file-root:{roots}"))
 }
 
-/// Whether a server of the user's gives out credentials through a socket beside the proxy.
-pub(crate) fn serves_credentials(metadata: &NodeMetadata) -> bool {
-    metadata_text(&metadata.raw, "credential") == Some("true")
-}
-
-/// Whether a server of its own serves secrets made of files.
-pub(crate) fn uses_file_socket(metadata: &NodeMetadata) -> bool {
-    metadata_text(&metadata.raw, "file-credential") == Some("true")
-}
-
 /// Where the credentials come from that Gateways and DestinationRules name.
 #[derive(Clone, Debug)]
 pub(crate) struct Credentials {
@@ -112,7 +100,7 @@ impl Credentials {
     }
 
     /// Those a proxy serves with.
-    pub(crate) fn of_server(ctx: &Ctx<'_>, view: &View) -> Self {
+    pub(crate) fn of_server(ctx: &Ctx<'_>, socket: bool) -> Self {
         let providers = &settings(ctx).mesh.extension_providers;
         let server = providers.iter().find_map(|provider| match &provider.provider {
             Some(Provider::Sds(server)) => Some(server.clone()),
@@ -124,7 +112,7 @@ impl Credentials {
                 provider::upstream(ctx, &server.service, server.port).map_or(Server::Unknown, Server::At)
             }
         };
-        Self { socket: serves_credentials(&view.metadata), server }
+        Self { socket, server }
     }
 
     /// The secret of a credential; none if it cannot be had.

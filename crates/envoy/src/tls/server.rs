@@ -1,6 +1,5 @@
 //! The server's side of TLS: which certificate it shows and what it asks of its clients.
 
-use canopus_api::node::NodeMetadata;
 use canopus_proto::envoy::config::core::v3::{DataSource, data_source::Specifier};
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::certificate_validation_context::TrustChainVerification;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::common_tls_context::ValidationContextType;
@@ -12,8 +11,9 @@ use canopus_proto::istio::networking::v1alpha3::server_tls_settings::{TlSmode as
 
 use super::{
     CA_SUFFIX, Credentials, ROOTS_SECRET, WORKLOAD_SECRET, checking_names, exact, file_secret,
-    identity_prefix, key_pair_name, prefix, roots_name, uses_file_socket, validation,
+    identity_prefix, key_pair_name, prefix, roots_name, validation,
 };
+use crate::audience::Certificates;
 
 /// What a server shows that has files, or nothing but its workload's certificate.
 #[derive(Clone, Copy, Default)]
@@ -67,23 +67,23 @@ fn trust(accept_untrusted: bool) -> TrustChainVerification {
 /// Completes the context of a server that shows files, or else its workload's certificate.
 pub(crate) fn with_own_certificate(
     context: &mut CommonTlsContext,
-    metadata: &NodeMetadata,
+    files: &Certificates,
     options: &OwnCertificate<'_>,
 ) {
-    let own_server = uses_file_socket(metadata);
+    let own_server = files.file_socket;
     let secret = |file: Option<String>, fallback: &str| match file {
         Some(file) => file_secret(&file, own_server),
         None => file_secret(fallback, false),
     };
     let key_pair = |certificate: &str, key: &str| secret(key_pair_name(certificate, key), WORKLOAD_SECRET);
     context.tls_certificate_sds_secret_configs = if options.certificates.is_empty() {
-        vec![key_pair(&metadata.tls_server_cert_chain, &metadata.tls_server_key)]
+        vec![key_pair(&files.server.certificate, &files.server.key)]
     } else {
         let files = options.certificates.iter();
         files.map(|file| key_pair(&file.server_certificate, &file.private_key)).collect()
     };
     if let Some(checks) = &options.clients {
-        let roots = secret(roots_name(&metadata.tls_server_root_cert), ROOTS_SECRET);
+        let roots = secret(roots_name(&files.server.roots), ROOTS_SECRET);
         context.validation_context_type = Some(validation(checks.defaults(), Some(roots)));
     }
 }

@@ -1,6 +1,5 @@
 //! TLS that ends at a proxy because a Gateway or a Sidecar says so.
 
-use canopus_api::node::NodeMetadata;
 use canopus_api::validate::tls::is_cipher_suite;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
@@ -17,6 +16,7 @@ use super::{
     ClientChecks, Credentials, OwnCertificate, alpn, enforce_compliance, with_credentials,
     with_own_certificate,
 };
+use crate::audience::{CertificateFiles, Certificates};
 use crate::env::Env;
 
 /// The context of a server with these settings that offers these protocols.
@@ -34,15 +34,21 @@ pub(crate) fn context(
     let checks = requires || mode == Mode::OptionalMutual;
     let named = !settings.credential_names.is_empty() || !settings.credential_name.is_empty();
     if mode == Mode::IstioMutual {
-        own_certificate(&mut common, &env.view.metadata, settings, &[], checks);
+        own_certificate(&mut common, &env.audience.certificates, settings, &[], checks);
     } else if named {
-        with_credentials(&mut common, settings, &Credentials::of_server(env.ctx, env.view));
+        with_credentials(
+            &mut common,
+            settings,
+            &Credentials::of_server(env.ctx, env.audience.certificates.credential_socket),
+        );
     } else {
-        let files = NodeMetadata {
-            tls_server_cert_chain: settings.server_certificate.clone(),
-            tls_server_key: settings.private_key.clone(),
-            tls_server_root_cert: settings.ca_certificates.clone(),
-            raw: env.view.metadata.raw.clone(),
+        let files = Certificates {
+            server: CertificateFiles {
+                certificate: settings.server_certificate.clone(),
+                key: settings.private_key.clone(),
+                roots: settings.ca_certificates.clone(),
+            },
+            file_socket: env.audience.certificates.file_socket,
             ..Default::default()
         };
         own_certificate(&mut common, &files, settings, &settings.tls_certificates, checks);
@@ -60,7 +66,7 @@ pub(crate) fn context(
 
 fn own_certificate(
     common: &mut CommonTlsContext,
-    metadata: &NodeMetadata,
+    files: &Certificates,
     settings: &ServerTlsSettings,
     certificates: &[TlsCertificate],
     checks: bool,
@@ -71,7 +77,7 @@ fn own_certificate(
         accept_untrusted: settings.insecure_skip_verify.is_some_and(|skip| skip.value),
         ..Default::default()
     });
-    with_own_certificate(common, metadata, &OwnCertificate { certificates, clients });
+    with_own_certificate(common, files, &OwnCertificate { certificates, clients });
 }
 
 /// What the server says about versions, ciphers and curves, else what the mesh does; `None` if neither says anything.

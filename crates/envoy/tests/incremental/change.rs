@@ -22,7 +22,7 @@ pub(crate) enum Change {
 }
 
 /// What the mesh as a whole may be told.
-const MESHES: [&str; 8] = [
+const MESHES: [&str; 11] = [
     "{}",
     "{outboundTrafficPolicy: {mode: REGISTRY_ONLY}}",
     "{accessLogFile: /dev/stdout}",
@@ -30,6 +30,9 @@ const MESHES: [&str; 8] = [
     "{defaultServiceExportTo: [.], defaultVirtualServiceExportTo: [.]}",
     "{discoverySelectors: [{matchLabels: {mesh: 'on'}}]}",
     "{trustDomain: other, trustDomainAliases: [cluster.local]}",
+    "{enableTracing: true}",
+    "{localityLbSetting: {enabled: true, failover: [{from: r, to: s}]}}",
+    "{extensionProviders: [{name: z, zipkin: {service: x.a.svc.cluster.local, port: 80}}], defaultProviders: {tracing: [z]}}",
     "{inboundClusterStatName: '%SERVICE%', defaultConfig: {holdApplicationUntilProxyStarts: true}}",
 ];
 

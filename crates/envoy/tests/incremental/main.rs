@@ -6,6 +6,7 @@
 //! once. A failure prints the smallest sequence of changes that shows it.
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod audience;
 mod change;
 mod objects;
 mod subject;

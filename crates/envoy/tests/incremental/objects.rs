@@ -6,7 +6,7 @@ use canopus_base::yaml;
 use canopus_mesh::world::Origin;
 
 /// The kinds there are. Later entries of one kind are objects of another cluster.
-pub(crate) const KINDS: [(Kind, &str); 17] = [
+pub(crate) const KINDS: [(Kind, &str); 19] = [
     (Kind::Service, HERE),
     (Kind::Service, THERE),
     (Kind::EndpointSlice, HERE),
@@ -23,6 +23,8 @@ pub(crate) const KINDS: [(Kind, &str); 17] = [
     (Kind::AuthorizationPolicy, HERE),
     (Kind::Telemetry, HERE),
     (Kind::EnvoyFilter, HERE),
+    (Kind::RequestAuthentication, HERE),
+    (Kind::WasmPlugin, HERE),
     (Kind::Namespace, HERE),
 ];
 
@@ -106,7 +108,12 @@ impl Slot {
                     1 => "10.1.0.99".to_owned(),
                     _ => format!("10.1.{}.{}", self.space, self.name + 1),
                 };
-                format!("spec: {{clusterIP: {ip}, selector: {{app: {name}}}, ports: [{port}{more}]}}")
+                let near = match form >> 2 {
+                    5 => "internalTrafficPolicy: Local, ",
+                    6 => "trafficDistribution: PreferClose, ",
+                    _ => "",
+                };
+                format!("spec: {{{near}clusterIP: {ip}, selector: {{app: {name}}}, ports: [{port}{more}]}}")
             }
             Kind::EndpointSlice => {
                 let ready = |n| either(n, "true", "false");
@@ -162,6 +169,11 @@ impl Slot {
                 let gateways = if hosts.is_empty() { "" } else { either(2, "gateways: [mesh, a/x], ", "") };
                 let http = match form >> 3 {
                     0 => format!("{{delegate: {{name: {other}}}}}"),
+                    1 if bit(2) => {
+                        format!(
+                            "{{match: [{{sourceLabels: {{app: x}}}}], route: [{{destination: {{host: {other}}}}}]}}"
+                        )
+                    }
                     1 => format!("{{route: [{{destination: {{host: {other}, subset: v1}}}}]}}"),
                     2 => "{match: [{uri: {prefix: /p}}], route: [{destination: {host: nowhere}, weight: 1}, \
                           {destination: {host: x.example.com}, weight: 3}]}"
@@ -180,6 +192,14 @@ impl Slot {
                     0 => "trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}",
                     1 => "trafficPolicy: {loadBalancer: {simple: RANDOM}}, exportTo: [.]",
                     2 => "workloadSelector: {matchLabels: {app: x}}, trafficPolicy: {tls: {mode: DISABLE}}",
+                    3 => {
+                        "trafficPolicy: {outlierDetection: {}, loadBalancer: {localityLbSetting: {failoverPriority: \
+                         [version, topology.kubernetes.io/zone]}}}"
+                    }
+                    4 => {
+                        "trafficPolicy: {loadBalancer: {localityLbSetting: {distribute: [{from: r/z1/*, to: {'r/z1/*': 80, \
+                         'r/z2/*': 20}}]}}}"
+                    }
                     _ => "trafficPolicy: {outlierDetection: {consecutive5xxErrors: 3}}",
                 };
                 format!("spec: {{host: {host}, {policy}, subsets: [{{name: v1, labels: {{version: v1}}}}]}}")
@@ -234,12 +254,21 @@ impl Slot {
                 let selector = either(0, "selector: {matchLabels: {app: x}}, ", "");
                 let provider = either(1, "envoy", "prometheus");
                 format!(
-                    "spec: {{{selector}accessLogging: [{{providers: [{{name: {provider}}}], disabled: {}}}]}}",
-                    bit(2)
+                    "spec: {{{selector}accessLogging: [{{providers: [{{name: {provider}}}], disabled: {}}}]{}}}",
+                    bit(2),
+                    either(3, ", tracing: [{randomSamplingPercentage: 5}]", "")
                 )
             }
             Kind::EnvoyFilter => {
                 let selector = either(0, "workloadSelector: {labels: {app: x}}, ", "");
+                if bit(3) {
+                    let proxy = either(2, "{proxyVersion: '^1\\.32.*'}", "{metadata: {FLAVOUR: sweet}}");
+                    return format!(
+                        "spec: {{{selector}configPatches: [{{applyTo: {}, match: {{context: ANY, proxy: {proxy}}}, patch: \
+                         {{operation: MERGE, value: {{name: patched}}}}}}]}}",
+                        either(4, "ROUTE_CONFIGURATION", "LISTENER")
+                    );
+                }
                 format!(
                     "spec: {{{selector}configPatches: [{{applyTo: CLUSTER, match: {{context: {}}}, patch: {{operation: \
                      MERGE, value: {{connect_timeout: {}s}}}}}}]}}",
@@ -247,6 +276,16 @@ impl Slot {
                     form % 3 + 1
                 )
             }
+            Kind::RequestAuthentication => format!(
+                "spec: {{{}jwtRules: [{{issuer: i{}, jwks: '{{\"keys\": []}}'}}]}}",
+                either(0, "selector: {matchLabels: {app: x}}, ", ""),
+                form % 3
+            ),
+            Kind::WasmPlugin => format!(
+                "spec: {{{}url: 'file:///m{}.wasm', phase: AUTHN}}",
+                either(0, "selector: {matchLabels: {app: x, version: v1}}, ", ""),
+                form % 3
+            ),
             _ => "spec: {}".to_owned(),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use canopus_engine::{Engine, Options, Query, QueryError, Root, RootId};
+use canopus_envoy::audience::{Audiences, AudiencesOf};
 use canopus_envoy::bundle::References;
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
@@ -12,7 +13,7 @@ use canopus_envoy::listener::Listeners;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::resources::Resources;
 use canopus_envoy::route_config::Routes;
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::envoy::config::listener::v3::{Filter, Listener, filter::ConfigType};
@@ -69,7 +70,7 @@ fn proxy(kind: &str, space: &str, name: &str, ip: &str) -> Proxy {
 /// The value of any root.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Held {
-    View(View),
+    Audiences(Audiences),
     Many(Arc<Resources>),
     One(Arc<Option<Resource>>),
     Table(Arc<Resource>),
@@ -78,7 +79,7 @@ pub(crate) enum Held {
 
 /// Any root.
 enum Any {
-    View(Root<ViewOf>),
+    Audiences(Root<AudiencesOf>),
     Clusters(Root<Clusters>),
     Listeners(Root<Listeners>),
     Assignment(Root<Assignment>),
@@ -90,14 +91,14 @@ fn held<T>(value: Result<Arc<T>, QueryError>, wrap: impl Fn(Arc<T>) -> Held) -> 
     value.map_or_else(Held::Failed, wrap)
 }
 
-fn view(view: Arc<View>) -> Held {
-    Held::View(view.as_ref().clone())
+fn audiences(audiences: Arc<Audiences>) -> Held {
+    Held::Audiences(audiences.as_ref().clone())
 }
 
 impl Any {
     fn id(&self) -> RootId {
         match self {
-            Self::View(root) => root.id(),
+            Self::Audiences(root) => root.id(),
             Self::Clusters(root) => root.id(),
             Self::Listeners(root) => root.id(),
             Self::Assignment(root) => root.id(),
@@ -108,7 +109,7 @@ impl Any {
 
     fn value(&self) -> Held {
         match self {
-            Self::View(root) => held(root.value(), view),
+            Self::Audiences(root) => held(root.value(), audiences),
             Self::Clusters(root) => held(root.value(), Held::Many),
             Self::Listeners(root) => held(root.value(), Held::Many),
             Self::Assignment(root) => held(root.value(), Held::One),
@@ -120,7 +121,7 @@ impl Any {
     /// The value that another engine has.
     fn value_in(&self, engine: &Engine) -> Held {
         match self {
-            Self::View(root) => held(engine.get::<ViewOf>(root.key()), view),
+            Self::Audiences(root) => held(engine.get::<AudiencesOf>(root.key()), audiences),
             Self::Clusters(root) => held(engine.get::<Clusters>(root.key()), Held::Many),
             Self::Listeners(root) => held(engine.get::<Listeners>(root.key()), Held::Many),
             Self::Assignment(root) => held(engine.get::<Assignment>(root.key()), Held::One),
@@ -131,7 +132,7 @@ impl Any {
 
     fn name(&self) -> String {
         match self {
-            Self::View(root) => described(root),
+            Self::Audiences(root) => described(root),
             Self::Clusters(root) => described(root),
             Self::Listeners(root) => described(root),
             Self::Assignment(root) => described(root),
@@ -163,22 +164,22 @@ impl<'a> Watched<'a> {
         let mut roots = BTreeMap::new();
         let mut keep = |root: Any| roots.insert(root.id(), root);
         for proxy in &self.proxies.0 {
-            let own = engine.watch::<ViewOf>(proxy.clone());
+            let own = engine.watch::<AudiencesOf>(proxy.clone());
             let clusters = engine.watch::<Clusters>(proxy.clone());
             let listeners = engine.watch::<Listeners>(proxy.clone());
-            let view = own.value().unwrap().as_ref().clone();
+            let audiences = own.value().unwrap();
             let list = |value: Result<Arc<Resources>, QueryError>| -> Vec<Resource> {
                 value.unwrap().iter().cloned().collect()
             };
             let references = References::of(&list(clusters.value()), &list(listeners.value()));
             for name in references.assignments {
-                keep(Any::Assignment(engine.watch::<Assignment>((view.clone(), name))));
+                keep(Any::Assignment(engine.watch::<Assignment>((audiences.endpoints.clone(), name))));
             }
             for name in references.routes {
-                keep(Any::Routes(engine.watch::<Routes>((view.clone(), name))));
+                keep(Any::Routes(engine.watch::<Routes>((audiences.routes.clone(), name))));
             }
-            keep(Any::Names(engine.watch::<NameTables>(view)));
-            keep(Any::View(own));
+            keep(Any::Names(engine.watch::<NameTables>(audiences.names.clone())));
+            keep(Any::Audiences(own));
             keep(Any::Clusters(clusters));
             keep(Any::Listeners(listeners));
         }
@@ -209,7 +210,7 @@ impl<'a> Watched<'a> {
             Any::Listeners(root) => overlong(root.value().unwrap().iter(), is_longer_listener),
             Any::Routes(root) => overlong(root.value().unwrap().iter(), is_longer::<RouteConfiguration>),
             Any::Names(root) => overlong([&*root.value().unwrap()], is_longer::<NameTable>),
-            Any::View(_) | Any::Assignment(_) => Vec::new(),
+            Any::Audiences(_) | Any::Assignment(_) => Vec::new(),
         };
         self.roots.values().flat_map(all).collect()
     }

@@ -7,7 +7,7 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
 use super::*;
-use crate::proxy::{Proxy, ViewOf};
+use crate::proxy::{Proxy, View};
 use crate::world::Objects;
 
 /// What a proxy gets for a name, in short.
@@ -20,8 +20,9 @@ impl Query for Got {
 
     fn run(ctx: &Ctx<'_>, (proxy, name): &Self::Key) -> Self::Value {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-        let view = ctx.get::<ViewOf>(proxy);
-        Some(match material(ctx, &view, name)? {
+        let gateway = GatewayRunner::new(ctx, &View::new(ctx, proxy));
+        let reader = SecretReader { cluster: proxy.metadata.cluster_id.as_str().into(), gateway };
+        Some(match material(ctx, &reader, name)? {
             Material::Certificate { chain, key, .. } => format!("{}+{}", text(&chain), text(&key)),
             Material::Roots { roots, revoked } => {
                 revoked.map_or_else(|| text(&roots), |revoked| format!("{}-{}", text(&roots), text(&revoked)))

@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopus_api::Kind;
 use canopus_api::istio::{Gateway, ProxyConfig};
+use canopus_api::node::NodeKind;
+use canopus_api::{Kind, labels as known};
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
 use serde::Serialize;
 
 use super::Selection;
 use super::provenance::{ObjectRef, objects};
-use crate::attachment::{Claim, Protected, Subject};
+use crate::attachment::{Claim, PolicyTarget};
+use crate::audience::{Caller, GatewayRunner, SelectorLabels};
 use crate::authorization::PoliciesOf;
 use crate::destination_rule::outbound_rule;
 use crate::envoy_filter::EnvoyFilters;
@@ -19,8 +21,8 @@ use crate::extension::Extensions;
 use crate::gateway::Merged;
 use crate::list::List;
 use crate::peer_authentication::{self, MutualTls, WorkloadPolicy};
-use crate::proxy::{Proxy, View, ViewOf};
-use crate::scope::{Scope, scope, sidecar_of};
+use crate::proxy::{DescriptionOf, Proxy, View};
+use crate::scope::{Scope, scope};
 use crate::service::{Service, ServiceKey};
 use crate::virtual_service::{Resolved, VirtualService, for_gateway};
 use crate::world::{Origin, Shelf, objects_of, objects_on, settings};
@@ -117,17 +119,19 @@ impl Seen {
     }
 }
 
-/// What the proxies of a view see.
+/// What a proxy sees.
 struct SeenBy;
 
 impl Query for SeenBy {
     const NAME: &'static str = "seen_by";
-    type Key = View;
+    type Key = Proxy;
     type Value = Seen;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Seen {
-        let scope = scope(ctx, view);
-        let gateways = if view.is_gateway() { gateways(ctx, view) } else { Vec::new() };
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Seen {
+        let view = &View::new(ctx, proxy);
+        let caller = Caller::new(ctx, view);
+        let scope = scope(ctx, &caller.scope);
+        let gateways = if proxy.is_gateway() { gateways(ctx, view) } else { Vec::new() };
         let virtual_services = match gateways.is_empty() {
             true => scope.listeners.iter().flat_map(|listener| listener.virtual_services.to_vec()).collect(),
             false => gateways
@@ -137,11 +141,11 @@ impl Query for SeenBy {
         };
         let rule = |service: &Arc<Service>| {
             let key: ServiceKey = service.key();
-            Some((service.host.clone(), outbound_rule(ctx, view, &key)?.from.clone()))
+            Some((service.host.clone(), outbound_rule(ctx, &caller, &key)?.from.clone()))
         };
         Seen {
             rules: scope.services().iter().filter_map(rule).collect(),
-            sidecar: sidecar_of(ctx, view),
+            sidecar: caller.scope.sidecar().cloned(),
             gateways: gateways.into_iter().flat_map(|(_, origins)| origins).collect(),
             virtual_services: each_once(virtual_services),
             scope,
@@ -151,7 +155,7 @@ impl Query for SeenBy {
 
 /// The Gateways a proxy runs: `namespace/name`, and the objects of that name.
 fn gateways(ctx: &Ctx<'_>, view: &View) -> Vec<(Arc<str>, Vec<Origin>)> {
-    let names = ctx.get::<Merged>(view).gateway_names();
+    let names = ctx.get::<Merged>(&GatewayRunner::new(ctx, view)).gateway_names();
     let objects = objects_of::<Gateway>(ctx);
     let of_name = |name: Arc<str>| {
         let is_named = |origin: &&Origin| *name == format!("{}/{}", origin.namespace(), origin.name());
@@ -167,38 +171,50 @@ fn each_once(all: Vec<Arc<VirtualService>>) -> Vec<Arc<VirtualService>> {
     all.into_iter().filter(|one| known.insert(one.origin.clone())).collect()
 }
 
-/// The objects that are for the proxies of a view, in the order in which they count.
+/// The objects that are for a proxy, in the order in which they count.
 struct PoliciesFor;
 
 impl Query for PoliciesFor {
     const NAME: &'static str = "policies_for";
-    type Key = View;
+    type Key = Proxy;
     type Value = Vec<Origin>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        let protected = Protected::of(view);
-        let access = ctx.get::<PoliciesOf>(&protected);
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
+        let view = &View::new(ctx, proxy);
+        let target = whole_target(view);
+        let access = ctx.get::<PoliciesOf>(&target);
         let access = [&access.custom, &access.deny, &access.allow, &access.audit].into_iter().flatten();
-        let mut found = peer_authentication::deciding(ctx, &view.namespace, &view.labels);
-        found.extend(request_authentication::selected(ctx, &protected).into_iter().map(|(origin, _)| origin));
+        let mut found = peer_authentication::deciding(ctx, &view.namespace, &target.labels);
+        found.extend(request_authentication::selected(ctx, &target).into_iter().map(|(origin, _)| origin));
         found.extend(access.map(|policy| policy.origin.clone()));
-        found.extend(telemetry::selected(ctx, view, None).into_iter().map(|(origin, _)| origin));
-        found.extend(ctx.get::<EnvoyFilters>(view).iter().map(|(origin, _)| origin.clone()));
-        let extensions = ctx.get::<Extensions>(&(view.clone(), None));
+        found.extend(telemetry::selected(ctx, &target, None).into_iter().map(|(origin, _)| origin));
+        found.extend(ctx.get::<EnvoyFilters>(&target).iter().map(|(origin, _)| origin.clone()));
+        let extensions = ctx.get::<Extensions>(&(target.clone(), None));
         found.extend(extensions.values().flatten().map(|extension| extension.origin.clone()));
-        found.extend(proxy_configs(ctx, view));
-        found.extend(sidecar_of(ctx, view));
+        found.extend(proxy_configs(ctx, &target));
+        found.extend(Caller::new(ctx, view).scope.sidecar().cloned());
         found
     }
 }
 
+/// The target that policies of every kind see in a proxy.
+fn whole_target(view: &View) -> PolicyTarget {
+    PolicyTarget {
+        namespace: view.namespace.clone(),
+        gateway: view.labels.get(known::GATEWAY_NAME.name).map(Arc::from),
+        labels: SelectorLabels::whole(&view.labels),
+        is_waypoint: view.role.kind == NodeKind::Waypoint,
+        service: None,
+    }
+}
+
 /// The ProxyConfigs of the mesh, the namespace and the workload.
-fn proxy_configs(ctx: &Ctx<'_>, view: &View) -> Vec<Origin> {
+fn proxy_configs(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<Origin> {
     let settings = settings(ctx);
     let root = settings.root_namespace();
-    let subject = Subject::of(ctx, view);
+    let subject = target.subject(ctx);
     let mut namespaces = vec![root];
-    namespaces.extend((*view.namespace != *root).then_some(&*view.namespace));
+    namespaces.extend((*target.namespace != *root).then_some(&*target.namespace));
     let in_namespace = |namespace: &str| {
         objects_on::<ProxyConfig>(ctx, &Shelf::Namespace(Kind::ProxyConfig, namespace.into()))
     };
@@ -225,8 +241,7 @@ const KINDS: [Kind; 9] = [
 
 /// What a proxy sees.
 pub(super) fn seen_by(world: &Snapshot, proxy: &Proxy) -> Result<Arc<Seen>, QueryError> {
-    let view = world.get::<ViewOf>(proxy)?;
-    world.get::<SeenBy>(&view)
+    world.get::<SeenBy>(proxy)
 }
 
 /// The facts about a proxy.
@@ -236,7 +251,7 @@ pub(super) fn facts(
     seen: &Seen,
     selection: &Selection,
 ) -> Result<ProxyFacts, QueryError> {
-    let view = world.get::<ViewOf>(proxy)?;
+    let described = world.get::<DescriptionOf>(proxy)?;
     let hosts: BTreeSet<&str> = seen
         .services()
         .iter()
@@ -264,18 +279,18 @@ pub(super) fn facts(
     };
     Ok(ProxyFacts {
         id: proxy.node_id.clone(),
-        namespace: view.namespace.clone(),
-        labels: view.labels.clone(),
+        namespace: proxy.namespace().into(),
+        labels: described.labels.clone(),
         scope,
-        policies: policies(world, &view)?,
+        policies: policies(world, proxy, &described.labels)?,
     })
 }
 
-fn policies(world: &Snapshot, view: &View) -> Result<WorkloadPolicies, QueryError> {
-    let peers = world.get::<WorkloadPolicy>(&(view.namespace.clone(), view.labels.clone()))?;
+fn policies(world: &Snapshot, proxy: &Proxy, labels: &Labels) -> Result<WorkloadPolicies, QueryError> {
+    let peers = world.get::<WorkloadPolicy>(&(proxy.namespace().into(), SelectorLabels::whole(labels)))?;
     let mut objects: BTreeMap<_, Vec<ObjectRef>> =
         KINDS.into_iter().map(|kind| (kind.info().kind, Vec::new())).collect();
-    for origin in world.get::<PoliciesFor>(view)?.iter() {
+    for origin in world.get::<PoliciesFor>(proxy)?.iter() {
         objects.entry(origin.key.kind.info().kind).or_default().push(origin.into());
     }
     Ok(WorkloadPolicies {

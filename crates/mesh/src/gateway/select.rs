@@ -3,12 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
 use canopus_runtime::flags::{PILOT_ENABLE_STRICT_GATEWAY_MERGING, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
 
 use super::{Attachment, GatewayConfig, Gateways, PortTarget, Reason, Rejection};
-use crate::proxy::View;
+use crate::audience::{GatewayRunner, SelectorLabels};
 use crate::world::settings;
 
 /// A Gateway that a proxy runs.
@@ -27,13 +26,14 @@ impl Selected {
     }
 }
 
-/// The Gateways of a view, oldest first, and the servers of those that are kept away from it.
-pub(super) fn for_view(ctx: &Ctx<'_>, view: &View) -> (Vec<Selected>, Vec<Rejection>) {
+/// The Gateways that a proxy runs, oldest first, and the servers of those that are kept away from it.
+pub(super) fn for_runner(ctx: &Ctx<'_>, runner: &GatewayRunner) -> (Vec<Selected>, Vec<Rejection>) {
     let flags = settings(ctx).flags.clone();
     let all = ctx.get::<Gateways>(&());
     let own_only = flags.get(PILOT_SCOPE_GATEWAY_TO_NAMESPACE);
-    let in_scope = all.iter().filter(|gateway| !own_only || *gateway.namespace == *view.namespace);
-    let selected = in_scope.filter_map(|gateway| attach(gateway, &view.labels, &view.port_targets)).collect();
+    let in_scope = all.iter().filter(|gateway| !own_only || *gateway.namespace == *runner.namespace);
+    let selected =
+        in_scope.filter_map(|gateway| attach(gateway, &runner.labels, &runner.port_targets)).collect();
     if flags.get(PILOT_ENABLE_STRICT_GATEWAY_MERGING) {
         keep_managed_apart(selected)
     } else {
@@ -42,7 +42,7 @@ pub(super) fn for_view(ctx: &Ctx<'_>, view: &View) -> (Vec<Selected>, Vec<Reject
 }
 
 /// Whether, and by which services, a Gateway is for a proxy of these labels.
-fn attach(gateway: &Arc<GatewayConfig>, labels: &Labels, targets: &[PortTarget]) -> Option<Selected> {
+fn attach(gateway: &Arc<GatewayConfig>, labels: &SelectorLabels, targets: &[PortTarget]) -> Option<Selected> {
     let (targets, by_selector) = match &gateway.attachment {
         Attachment::Services(hosts) => {
             let of_gateway = |target: &&PortTarget| {
@@ -52,8 +52,7 @@ fn attach(gateway: &Arc<GatewayConfig>, labels: &Labels, targets: &[PortTarget])
             (!targets.is_empty()).then_some((targets, false))?
         }
         Attachment::Selector => {
-            let selector = &gateway.spec.selector;
-            let picked = selector.iter().all(|(key, value)| labels.get(key) == Some(value.as_str()));
+            let picked = labels.are_selected_by(&gateway.spec.selector);
             picked.then(|| (targets.to_vec(), true))?
         }
     };

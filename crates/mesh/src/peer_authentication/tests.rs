@@ -13,7 +13,7 @@ fn policy(namespace: &str, minute: u8, spec: &str) -> String {
 /// The policy of a workload of `ns` with label `app: a`.
 fn effective(policies: &[String]) -> PeerPolicy {
     let engine = testing::world(MeshSettings::default(), &policies.join("\n---\n"));
-    let labels = [("app", "a")].into_iter().collect();
+    let labels = SelectorLabels::whole(&[("app", "a")].into_iter().collect());
     engine.get::<WorkloadPolicy>(&("ns".into(), labels)).unwrap().as_ref().clone()
 }
 

@@ -6,34 +6,17 @@ use canopus_api::Kind;
 use canopus_api::istio::Sidecar;
 use canopus_api::node::NodeKind;
 use canopus_base::labels::Labels;
-use canopus_engine::{Ctx, Query};
+use canopus_engine::Ctx;
 
 use super::ScopeKey;
-use crate::proxy::View;
 use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
 
-/// Whose scope a view has.
-pub(super) struct ScopeOf;
-
-impl Query for ScopeOf {
-    const NAME: &'static str = "scope_of";
-    type Key = View;
-    type Value = ScopeKey;
-
-    fn run(ctx: &Ctx<'_>, view: &View) -> ScopeKey {
-        if view.kind != NodeKind::Sidecar {
-            return ScopeKey::Gateways(view.namespace.clone());
-        }
-        ScopeKey::Sidecars(view.namespace.clone(), sidecar_for(ctx, &view.namespace, &view.labels))
+/// Whose scope a proxy of this kind, namespace and labels has.
+pub(crate) fn choose(ctx: &Ctx<'_>, kind: NodeKind, namespace: &Arc<str>, labels: &Labels) -> ScopeKey {
+    if kind != NodeKind::Sidecar {
+        return ScopeKey::Gateways(namespace.clone());
     }
-}
-
-/// The Sidecar that narrows the scope of a view; only sidecar proxies have one.
-pub(crate) fn sidecar_of(ctx: &Ctx<'_>, view: &View) -> Option<Origin> {
-    match ctx.get::<ScopeOf>(view).as_ref() {
-        ScopeKey::Sidecars(_, sidecar) => sidecar.clone(),
-        ScopeKey::Gateways(_) => None,
-    }
+    ScopeKey::Sidecars(namespace.clone(), sidecar_for(ctx, namespace, labels))
 }
 
 /// The Sidecar of a workload: the oldest that selects it, else the oldest without selector, else that of the root

@@ -5,7 +5,8 @@ use canopus_proto::google::protobuf::{Struct, Value};
 
 use super::imports::one_namespace_each;
 use super::*;
-use crate::proxy::{Proxy, ViewOf};
+use crate::audience::Caller;
+use crate::proxy::{Proxy, View};
 use crate::service::VisibleServices;
 use crate::testing;
 use crate::world::MeshSettings;
@@ -46,11 +47,11 @@ struct Probe;
 
 impl Query for Probe {
     const NAME: &'static str = "probe";
-    type Key = View;
+    type Key = Proxy;
     type Value = Arc<Scope>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Arc<Scope> {
-        super::scope(ctx, view)
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Arc<Scope> {
+        super::scope(ctx, &Caller::new(ctx, &View::new(ctx, proxy)).scope)
     }
 }
 
@@ -64,9 +65,7 @@ fn scope(objects: &str) -> Arc<Scope> {
     ]));
     let id = "sidecar~10.0.0.1~client.own~own.svc.cluster.local".to_owned();
     let proxy = Proxy::new(&Node { id, metadata: Some(metadata), ..Default::default() }, None).unwrap();
-    let world = engine.snapshot();
-    let view = world.get::<ViewOf>(&proxy).unwrap();
-    world.get::<Probe>(&view).unwrap().as_ref().clone()
+    engine.snapshot().get::<Probe>(&proxy).unwrap().as_ref().clone()
 }
 
 /// Hosts with their ports.

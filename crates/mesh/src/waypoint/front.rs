@@ -10,8 +10,8 @@ use canopus_engine::Ctx;
 use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
 
 use super::{IsGlobal, Waypoint, WaypointAddress, WaypointsOf};
+use crate::audience::Addressing;
 use crate::network;
-use crate::proxy::View;
 use crate::service::{AllServices, Service, addresses_for};
 use crate::workload::namespace;
 use crate::world::{Origin, object, settings};
@@ -80,8 +80,13 @@ fn label(meta: &Meta) -> Option<bool> {
 
 /// The addresses by which a waypoint knows a service, in order: its own, and those it has in all clusters of the network
 /// if it is known in all networks.
-pub fn addresses(ctx: &Ctx<'_>, service: &Service, view: &View) -> BTreeSet<String> {
-    let own = addresses_for(ctx, service, view);
+pub fn addresses(
+    ctx: &Ctx<'_>,
+    service: &Service,
+    addressing: &Addressing,
+    own_network: &str,
+) -> BTreeSet<String> {
+    let own = addresses_for(ctx, service, addressing);
     let is_global = settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK)
         && service.origins.iter().any(|origin| *ctx.get::<IsGlobal>(origin));
     if !is_global {
@@ -89,9 +94,9 @@ pub fn addresses(ctx: &Ctx<'_>, service: &Service, view: &View) -> BTreeSet<Stri
     }
     let in_network = |cluster: &Arc<str>| {
         let network = network::of_cluster(ctx, cluster).unwrap_or_default();
-        view.metadata.network.is_empty() || network == view.metadata.network
+        own_network.is_empty() || network == own_network
     };
     let clusters = service.cluster_addresses.iter().filter(|(cluster, _)| in_network(cluster));
-    let global = clusters.flat_map(|(_, addresses)| addresses).filter(|address| view.supports(address));
+    let global = clusters.flat_map(|(_, addresses)| addresses).filter(|address| addressing.supports(address));
     own.into_iter().chain(global.cloned()).collect()
 }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use canopus_api::istio::{ServiceEntry, WorkloadEntry};
 use canopus_api::kube::Pod;
-use canopus_api::node::NodeKind;
 use canopus_api::{Kind, Meta, ObjectKey, labels as known};
 use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
@@ -14,8 +13,8 @@ use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 use jiff::Timestamp;
 
-use super::{Place, Waypoint, WaypointAddress, Waypoints, inherited, is_east_west_gateway, places, primary};
-use crate::proxy::View;
+use super::{Place, Waypoint, WaypointAddress, Waypoints, inherited, places, primary};
+use crate::audience::WaypointRunner;
 use crate::workload::{EntryWorkload, PodWorkload, namespace};
 use crate::world::{Origin, object, objects_of, settings};
 
@@ -134,15 +133,15 @@ pub struct WorkloadsBehind;
 
 impl Query for WorkloadsBehind {
     const NAME: &'static str = "workloads_behind_waypoint";
-    type Key = View;
+    type Key = WaypointRunner;
     type Value = Option<Vec<IpAddr>>;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Self::Value {
-        if view.kind != NodeKind::Waypoint || is_east_west_gateway(view) {
+    fn run(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Self::Value {
+        if waypoint.is_east_west_gateway {
             return None;
         }
         let attached = ctx.get::<AttachedWorkloads>(&());
-        let places = places(ctx, view);
+        let places = places(ctx, waypoint);
         let mut found: Vec<_> =
             places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect();
         found.sort();

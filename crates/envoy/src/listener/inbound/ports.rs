@@ -13,10 +13,11 @@ use canopus_runtime::flags::{
 };
 
 use super::Audience;
+use crate::audience::Interception;
 use crate::env::Env;
 use crate::listener::address;
 use crate::listener::outbound::Binding;
-use crate::listener::port::{Interception, Wanted};
+use crate::listener::port::Wanted;
 
 /// One port of a service that a workload stands for, as far as its listeners depend on it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -75,7 +76,7 @@ pub(super) struct InboundPort {
 
 /// The ports with chains of their own, by number.
 pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
-    let terms = scope::terms(env.ctx, env.view);
+    let terms = scope::terms(env.ctx, env.audience.scope());
     let mut ports = BTreeMap::new();
     for own in of_services(env, audience, &terms) {
         // Of services that share a port of the workload the oldest decides.
@@ -108,7 +109,7 @@ pub(super) fn is_known(terms: &Terms, audience: &Audience, port: u32) -> bool {
 
 /// Whether services disagree on what is spoken on a port of the workload.
 pub(super) fn disagree(env: &Env<'_>, audience: &Audience) -> bool {
-    let terms = scope::terms(env.ctx, env.view);
+    let terms = scope::terms(env.ctx, env.audience.scope());
     let mut oldest: BTreeMap<u32, &ServicePort> = BTreeMap::new();
     of_services(env, audience, &terms).into_iter().any(|own| {
         let first = *oldest.entry(own.target).or_insert(own);
@@ -122,17 +123,18 @@ fn of_services<'a>(env: &Env<'_>, audience: &'a Audience, terms: &Terms) -> Vec<
         env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE)
     } else {
         // Without redirection the workload listens on these ports itself.
-        Interception::of(env.view) != Interception::None
+        env.audience.sockets.interception != Interception::None
     };
     if !count {
         return Vec::new();
     }
     let listed: BTreeSet<u32> = ingress(terms).iter().filter_map(number).collect();
-    let wildcards = address::wildcards(env.view);
+    let wildcards = address::wildcards(&env.audience.addressing);
     let to_port = is_bound(CaptureMode::Default, env);
     let is_allowed = |own: &&ServicePort| {
         let wanted = Wanted { bind: &wildcards[0], port: own.target, protocol: own.protocol, to_port };
-        !listed.contains(&own.target) && wanted.is_allowed(env.view, &wildcards[0], Some(env.mesh()))
+        !listed.contains(&own.target)
+            && wanted.is_allowed(&env.audience.sockets, &wildcards[0], Some(env.mesh()))
     };
     audience.ports.iter().filter(is_allowed).collect()
 }
@@ -146,7 +148,7 @@ fn of_service(env: &Env<'_>, own: &ServicePort) -> InboundPort {
         protocol: own.protocol,
         host: own.host.clone(),
         kubernetes: own.kubernetes.clone(),
-        binding: Binding { addresses: address::wildcards(env.view), to_port },
+        binding: Binding { addresses: address::wildcards(&env.audience.addressing), to_port },
         tls: None,
         sidecar: None,
     }
@@ -162,9 +164,9 @@ fn of_sidecar(
     let written = listener.port.as_ref()?;
     let mut protocol = Protocol::parse(&written.protocol);
     let to_port = is_bound(listener.capture_mode(), env);
-    let wildcards = address::wildcards(env.view);
+    let wildcards = address::wildcards(&env.audience.addressing);
     let wanted = Wanted { bind: &listener.bind, port: written.number, protocol, to_port };
-    if !wanted.is_allowed(env.view, &wildcards[0], None) {
+    if !wanted.is_allowed(&env.audience.sockets, &wildcards[0], None) {
         return None;
     }
     let addresses = match listener.bind.as_str() {
@@ -201,7 +203,7 @@ fn is_unicast(address: &IpAddr) -> bool {
 /// Whether a port is a socket of the operating system.
 fn is_bound(capture: CaptureMode, env: &Env<'_>) -> bool {
     match capture {
-        CaptureMode::Default => Interception::of(env.view) == Interception::None,
+        CaptureMode::Default => env.audience.sockets.interception == Interception::None,
         CaptureMode::None => true,
         CaptureMode::Iptables => false,
     }

@@ -53,9 +53,10 @@ pub(super) struct Mutual<'a> {
 
 impl<'a> Mutual<'a> {
     pub(super) fn new(env: &'a Env<'a>) -> Self {
+        let peers = env.audience.peers.clone().unwrap_or_default();
         Self {
             env,
-            policy: env.ctx.get::<WorkloadPolicy>(&(env.view.namespace.clone(), env.view.labels.clone())),
+            policy: env.ctx.get::<WorkloadPolicy>(&(env.audience.caller.namespace.clone(), peers)),
             common: OnceCell::new(),
             of_requests: OnceCell::new(),
             of_connections: OnceCell::new(),
@@ -102,7 +103,7 @@ fn common_context(env: &Env<'_>) -> CommonTlsContext {
     let trust_domains = tls::trust_domains(&env.settings);
     let clients = ClientChecks { trust_domains: &trust_domains, ..Default::default() };
     let options = OwnCertificate { clients: Some(clients), ..Default::default() };
-    tls::with_own_certificate(&mut common, &env.view.metadata, &options);
+    tls::with_own_certificate(&mut common, &env.audience.certificates, &options);
     tls::enforce_compliance(&env.settings.flags, &mut common);
     common
 }

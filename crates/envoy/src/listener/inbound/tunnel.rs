@@ -15,7 +15,7 @@ use crate::telemetry::access_log;
 
 /// Whether tunnels end at the sidecar.
 pub(in crate::listener) fn is_wanted(env: &Env<'_>) -> bool {
-    env.flag(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && env.view.metadata.enable_hbone.0
+    env.flag(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && env.audience.tunnels.takes
 }
 
 /// The listener at which tunnels end, and the one behind it with the chains of the workload's ports. A tunnel may name any

@@ -68,7 +68,7 @@ fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut Pieces) {
     static USUAL: LazyLock<Vec<u8>> =
         LazyLock::new(|| Listener { bind_to_port: Some(false.into()), ..every_listener() }.encode_to_vec());
     let inspections = Inspections::of(env, entry);
-    let is_balanced = env.view.metadata.outbound_listener_exact_balance.0;
+    let is_balanced = env.audience.sockets.balances_outbound;
     let is_usual = !is_balanced
         && !entry.binding.to_port
         && entry.binding.extra().is_empty()
@@ -128,7 +128,7 @@ impl Inspections {
 /// Whether connections go to whatever address the name has that the client asks for.
 fn resolves_names(env: &Env<'_>, chain: &Chain) -> bool {
     match &chain.content {
-        Content::Service(to) => dns_cache::is_for(env, Class::Outbound, &to.service),
+        Content::Service(to) => dns_cache::is_for(env.audience.role.kind, Class::Outbound, &to.service),
         Content::Http(_) | Content::Routed(_) => false,
     }
 }

@@ -10,9 +10,10 @@ use std::sync::Arc;
 use canopus_base::FastMap;
 use canopus_base::net::parse_ip;
 use canopus_base::protocol::Protocol;
+use canopus_engine::Ctx;
+use canopus_mesh::audience::Addressing;
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
 use canopus_mesh::list::List;
-use canopus_mesh::proxy::View;
 use canopus_mesh::scope::{self, EgressListener};
 use canopus_mesh::service::{NO_ADDRESS, Port, Resolution, Service, known_address, known_addresses};
 use canopus_mesh::virtual_service::VirtualService;
@@ -20,15 +21,16 @@ use canopus_proto::istio::networking::v1alpha3::{CaptureMode, SidecarPort};
 use canopus_runtime::flags::PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER;
 
 use super::tcp;
+use crate::audience::Interception;
 use crate::env::Env;
 use crate::listener::address::{self, UNIX_PREFIX};
 use crate::listener::chain::{Chain, Content, Http, Taken};
-use crate::listener::port::{Handling, Interception, Wanted};
+use crate::listener::port::{Handling, Wanted};
 
 /// Address and port of a listener.
 pub(super) type ListenerKey = (String, u32);
 
-/// All outbound listeners of a view, to be built.
+/// All outbound listeners of an audience, to be built.
 #[derive(PartialEq)]
 pub(super) struct Plan {
     /// The listeners, by address and port.
@@ -65,6 +67,11 @@ impl Entry {
     /// The address and port it is named after.
     fn place(&self) -> (&str, u32) {
         (self.binding.primary(), self.port.number)
+    }
+
+    /// Whether requests are looked at on it.
+    pub(super) fn has_http(&self) -> bool {
+        self.chains.iter().any(|chain| matches!(chain.content, Content::Http(_)))
     }
 
     /// A listener whose chains are known.
@@ -121,19 +128,19 @@ enum Meeting {
     Joins,
 }
 
-/// The plan for a view. Endpoints of headless services at `own` address are left out: traffic of a workload to itself
+/// The plan for an audience. Endpoints of headless services at `own` address are left out: traffic of a workload to itself
 /// does not pass its proxy.
 pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
     let mut planner = Planner {
         env,
         own,
-        wildcards: address::wildcards(env.view),
-        interception: Interception::of(env.view),
+        wildcards: address::wildcards(&env.audience.addressing),
+        interception: env.audience.sockets.interception,
         slots: Vec::new(),
         places: FastMap::default(),
         crowded: BTreeSet::new(),
     };
-    for listener in &scope::scope(env.ctx, env.view).listeners {
+    for listener in &scope::scope(env.ctx, env.audience.scope()).listeners {
         planner.add_listener(listener);
     }
     let mut listeners: Vec<_> = planner.slots.into_iter().map(|slot| Arc::new(slot.entry)).collect();
@@ -143,15 +150,15 @@ pub(super) fn plan(env: &Env<'_>, own: Option<&str>) -> Plan {
 
 /// Whether each endpoint of a service's port gets a listener of its own: without an address of the service, that is how
 /// TCP connections to it are recognised.
-pub(super) fn listens_per_endpoint(service: &Service, view: &View, env: &Env<'_>, port: &Port) -> bool {
+pub(super) fn listens_per_endpoint(service: &Service, addressing: &Addressing, port: &Port) -> bool {
     service.resolution == Resolution::Passthrough
-        && known_address(&env.settings, service, view) == NO_ADDRESS
+        && known_address(service, addressing) == NO_ADDRESS
         && (port.protocol.is_tcp() || port.protocol.is_unsupported())
 }
 
 /// The endpoints of a service's port that have a listener of their own.
-pub(super) fn listening_endpoints(env: &Env<'_>, service: &Service, port: &Port) -> Vec<Arc<Endpoint>> {
-    let all = env.ctx.get::<Endpoints>(&service.key());
+pub(super) fn listening_endpoints(ctx: &Ctx<'_>, service: &Service, port: &Port) -> Vec<Arc<Endpoint>> {
+    let all = ctx.get::<Endpoints>(&service.key());
     all.iter().filter(|endpoint| endpoint.is_for(&port.name, port.number)).cloned().collect()
 }
 
@@ -194,7 +201,7 @@ impl Planner<'_> {
                 }
                 let request = Request::new(service, port, binding.clone(), &listener.virtual_services);
                 if binding.addresses.is_empty()
-                    && listens_per_endpoint(service, self.env.view, self.env, port)
+                    && listens_per_endpoint(service, &self.env.audience.addressing, port)
                 {
                     self.add_endpoints(&request);
                 } else {
@@ -212,7 +219,7 @@ impl Planner<'_> {
             || written.is_some_and(|written| written.capture_mode() == CaptureMode::None)
             || bind.starts_with(UNIX_PREFIX);
         let addresses = match bind {
-            "" if to_port => address::loopbacks(self.env.view),
+            "" if to_port => address::loopbacks(&self.env.audience.addressing),
             "" => Vec::new(),
             bind => vec![bind.to_owned()],
         };
@@ -233,11 +240,11 @@ impl Planner<'_> {
             protocol: port.protocol,
             to_port: binding.to_port,
         };
-        wanted.is_allowed(self.env.view, &self.wildcards[0], Some(self.env.mesh()))
+        wanted.is_allowed(&self.env.audience.sockets, &self.wildcards[0], Some(self.env.mesh()))
     }
 
     fn add_endpoints(&mut self, request: &Request<'_>) {
-        let endpoints = listening_endpoints(self.env, request.service, request.port);
+        let endpoints = listening_endpoints(self.env.ctx, request.service, request.port);
         let may_get_some = request.service.is_kubernetes() || !request.service.selector.is_empty();
         if endpoints.is_empty() && !may_get_some {
             self.add(request.clone());
@@ -321,14 +328,14 @@ impl Planner<'_> {
             request.binding.addresses.clone_from(&self.wildcards);
             return;
         }
-        let (view, service) = (self.env.view, request.service);
+        let (addressing, service) = (&self.env.audience.addressing, request.service);
         let settings = &self.env.settings;
-        let extra = known_addresses(settings, service, view);
+        let extra = known_addresses(settings, service, addressing);
         let mut addresses = Vec::with_capacity(extra.len() + 1);
-        addresses.push(known_address(settings, service, view).to_owned());
+        addresses.push(known_address(service, addressing).to_owned());
         addresses.extend(extra.iter().skip(1).cloned());
         if !service.is_kubernetes() && addresses[0] == NO_ADDRESS {
-            match (view.ipv4, view.ipv6) {
+            match (addressing.ipv4, addressing.ipv6) {
                 (false, true) => addresses[0] = "::".into(),
                 (true, true) => addresses.push("::".into()),
                 _ => {}

@@ -62,9 +62,9 @@ fn by_server_name(env: &Env<'_>, request: &Request<'_>, applying: &[&Arc<Virtual
 /// The names by which TLS clients ask for a service, where its address does not tell it from others.
 fn server_names(env: &Env<'_>, request: &Request<'_>) -> Vec<String> {
     let service = request.service;
-    let wildcard = address::wildcard(env.view);
-    let mut own = known_address(&env.settings, service, env.view);
-    if !service.is_kubernetes() && own == NO_ADDRESS && !env.view.ipv4 {
+    let wildcard = address::wildcard(&env.audience.addressing);
+    let mut own = known_address(service, &env.audience.addressing);
+    if !service.is_kubernetes() && own == NO_ADDRESS && !env.audience.addressing.ipv4 {
         own = "::";
     }
     let everywhere = own == wildcard && request.binding.primary() == wildcard;
@@ -77,7 +77,7 @@ fn server_names(env: &Env<'_>, request: &Request<'_>) -> Vec<String> {
     for alias in &service.aliases {
         names.push(alias.host.to_string());
         let absolute = env.flag(PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN);
-        names.extend(domains::alternatives(&alias.host, Ports::Ignored, &env.view.domain, absolute));
+        names.extend(domains::alternatives(&alias.host, Ports::Ignored, &env.audience.domain, absolute));
     }
     names
 }
@@ -172,10 +172,10 @@ impl<'a> From<&'a L4MatchAttributes> for Static<'a> {
 
 impl Static<'_> {
     fn holds(&self, env: &Env<'_>, request: &Request<'_>) -> bool {
-        let labels = &env.view.labels;
+        let source = &env.audience.source;
         (self.gateways.is_empty() || self.gateways.iter().any(|gateway| gateway == MESH))
-            && self.source_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
+            && source.labels.are_selected_by(self.source_labels)
             && (self.port == 0 || self.port == request.port.number)
-            && (self.source_namespace.is_empty() || self.source_namespace == env.view.metadata.namespace)
+            && (self.source_namespace.is_empty() || *self.source_namespace == *source.namespace)
     }
 }

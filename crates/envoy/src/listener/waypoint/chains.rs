@@ -5,7 +5,6 @@ use std::sync::Arc;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::{Port, Service};
-use canopus_mesh::waypoint::{ServicesBehind, is_east_west_gateway};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::ForwardClientCertDetails;
 use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy::weighted_cluster::ClusterWeight;
 use canopus_proto::istio::networking::v1alpha3::{Destination, RouteDestination};
@@ -56,8 +55,8 @@ pub(super) fn tcp(filters: &mut Filters, env: &Env<'_>, service: &Service, port:
         .fill(pattern),
     };
     let written = routes::of_connections(env, service, port.number);
-    let scope = scope(env.ctx, env.view);
-    let fronted = env.ctx.get::<ServicesBehind>(env.view);
+    let scope = scope(env.ctx, env.audience.scope());
+    let fronted = env.services_behind();
     let weighted = |route: &RouteDestination| {
         let nowhere = Destination::default();
         let to = route.destination.as_ref().unwrap_or(&nowhere);
@@ -79,7 +78,7 @@ pub(super) fn tcp(filters: &mut Filters, env: &Env<'_>, service: &Service, port:
     let resolver = resolves.then(|| protocols::server_name_resolver(env, &service.host, port.number));
     let settled = settled.as_ref().map(|(service, subset)| (&**service, subset.as_str()));
     let of_service = env.for_service(service);
-    let env = if is_east_west_gateway(env.view) { env } else { &of_service };
+    let env = if env.audience.role.is_east_west_gateway { env } else { &of_service };
     let routes: Vec<_> = written.iter().map(weighted).collect();
     filters.append(&tcp::fronting(env, (&cluster, &stat_prefix), port, settled, &routes, resolver));
     cluster

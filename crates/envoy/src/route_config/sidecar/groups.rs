@@ -159,11 +159,11 @@ fn of_virtual_service<'a>(
     candidates: &'a Candidates<'a>,
     owns: &impl Fn(&VirtualService, &str) -> bool,
 ) -> Vec<Group<'a>> {
-    let Place { ctx, view, scope, settings } = *place;
+    let Place { ctx, audience, scope, settings } = *place;
     let known = |host: &Arc<str>| candidates.get(host).map(Candidate::known);
     let site = Site {
         ctx,
-        view,
+        audience,
         settings,
         gateway: MESH,
         port,
@@ -181,7 +181,8 @@ fn of_virtual_service<'a>(
     if source.is_gateway_api() {
         // A route of the Gateway API is its consumer's or its producer's.
         let allowed = |service: &&Candidate<'_>| {
-            *service.service.namespace == *source.namespace() || *view.namespace == *source.namespace()
+            *service.service.namespace == *source.namespace()
+                || *audience.caller.namespace == *source.namespace()
         };
         if !services.iter().any(allowed) {
             return Vec::new();

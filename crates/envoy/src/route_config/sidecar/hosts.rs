@@ -75,9 +75,9 @@ impl<'a> Assembly<'a> {
         let mut assembly = Self {
             place,
             port,
-            counts_attempts: headers::counts_attempts(place.ctx, place.view),
+            counts_attempts: headers::counts_attempts(&place.audience.config),
             default: default::Outbound::new(place.settings),
-            forms: Forms::new(&place.view.domain, absolute_names),
+            forms: Forms::new(&place.audience.domain, absolute_names),
             wanted: Vec::new(),
             names: FastSet::default(),
             domains: FastSet::default(),
@@ -93,13 +93,13 @@ impl<'a> Assembly<'a> {
 
     /// Whether domains are told apart by their ports.
     fn names_ports(&self) -> bool {
-        self.port == 0 || self.place.view.is_proxyless()
+        self.port == 0 || self.place.audience.proxyless
     }
 
     /// The virtual host of a host that is no service's.
     fn of_host(&mut self, host: &str, group: &Group<'_>) -> Option<Host> {
         let name = self.take_name(host, group.port)?;
-        let ports = if self.place.view.is_proxyless() { Ports::Named(group.port) } else { Ports::Ignored };
+        let ports = if self.place.audience.proxyless { Ports::Named(group.port) } else { Ports::Ignored };
         let wanted = &mut self.wanted;
         self.forms.with_port(&[host], ports, &mut |form| wanted.push((form.into(), false)));
         let domains = self.take_domains(&name);
@@ -128,8 +128,9 @@ impl<'a> Assembly<'a> {
 
     /// The route to a service that nobody wrote routes for.
     fn default_route(&self, service: &Candidate<'_>, port: u32) -> RouteList {
-        let Place { ctx, view, scope, .. } = *self.place;
-        let rule = scope.service(&service.host).and_then(|seen| outbound_rule(ctx, view, &seen.key()));
+        let Place { ctx, audience, scope, .. } = *self.place;
+        let rule =
+            scope.service(&service.host).and_then(|seen| outbound_rule(ctx, &audience.caller, &seen.key()));
         let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port)).and_then(hash::policy);
         let mut digits = itoa::Buffer::new();
         let port = digits.format(port);
@@ -196,7 +197,7 @@ fn addresses<'a>(place: &Place<'_>, port: u32, service: &'a Service) -> Cow<'a, 
     let allocated = service.allocated_v4.is_some() || service.allocated_v6.is_some();
     if port != 0 && allocated {
         // Parity: in the table of one port, only the first of two allocated addresses is a name.
-        return Cow::Owned(vec![known_address(place.settings, service, place.view).to_owned()]);
+        return Cow::Owned(vec![known_address(service, &place.audience.addressing).to_owned()]);
     }
-    known_addresses(place.settings, service, place.view)
+    known_addresses(place.settings, service, &place.audience.addressing)
 }

@@ -94,11 +94,11 @@ fn of_providers(
     configs: impl Fn(&Counting<'_>) -> Vec<(Config, Option<AccessLogFilter>)>,
     traffic: Traffic,
 ) -> Vec<AccessLog> {
-    let is_stock = !env.view.has_extension(&super::PluginConfig::full_name());
-    if !is_stock || !env.view.has_extension(&Config::full_name()) {
+    let is_stock = !env.audience.build.has(&super::PluginConfig::full_name());
+    if !is_stock || !env.audience.build.has(&Config::full_name()) {
         return Vec::new();
     }
-    let prefix = prefix::registration(env.view);
+    let prefix = prefix::registration(&env.audience.build);
     let scope = Scope {
         prefix: prefix.as_ref().map(|_| prefix::UNPREFIXED.to_owned()).unwrap_or_default(),
         sharing_name: "istio".into(),

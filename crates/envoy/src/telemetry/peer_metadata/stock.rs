@@ -21,6 +21,7 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use canopus_proto::google::protobuf::{Struct, Value};
 use canopus_proto::{Message as _, Name as _};
 
+use crate::audience::Reporter;
 use crate::env::{Class, Env};
 use crate::http::filters::filter;
 
@@ -34,11 +35,12 @@ const KEY: &str = "downstream";
 /// Tells the own workload to servers, or learns those of clients; `None` if the proxy cannot.
 pub(super) fn http(env: &Env<'_>, class: Class, in_mesh_only: bool) -> Option<HttpFilter> {
     match class {
-        Class::Inbound => env.view.has_extension(&HeaderToMetadata::full_name()).then(learn),
+        Class::Inbound => env.audience.build.has(&HeaderToMetadata::full_name()).then(learn),
         // Which servers are of the mesh is not known where the headers are added.
         Class::Outbound | Class::Gateway if in_mesh_only => None,
         Class::Outbound | Class::Gateway => {
-            env.view.has_extension(&HeaderMutation::full_name()).then(|| tell(env))
+            let reporter = env.audience.reporter.as_ref()?;
+            env.audience.build.has(&HeaderMutation::full_name()).then(|| tell(reporter))
         }
     }
 }
@@ -82,12 +84,11 @@ fn learn() -> HttpFilter {
 }
 
 /// Adds the description of the own workload to requests.
-fn tell(env: &Env<'_>) -> HttpFilter {
-    let described = description(env);
+fn tell(reporter: &Reporter) -> HttpFilter {
+    let described = description(reporter);
     let mut hasher = Hasher::new();
     hasher.field(described.as_bytes());
-    let id =
-        format!("{}.{}~{:x}", env.view.metadata.workload_name, env.view.namespace, hasher.finish().as_u128());
+    let id = format!("{}.{}~{:x}", reporter.workload, reporter.namespace, hasher.finish().as_u128());
     let set = |key: &str, value: String| Mutation {
         action: Some(Action::Append(HeaderValueOption {
             header: Some(HeaderValue { key: key.into(), value, ..Default::default() }),
@@ -109,22 +110,21 @@ fn tell(env: &Env<'_>) -> HttpFilter {
 ///
 /// Istio's proxy reads a `Struct`, Envoy's filter a `Value`. One text serves both: the fields of a `Struct` are followed by
 /// the one of a `Value` that holds it, and either reader passes over what is not its own.
-fn description(env: &Env<'_>) -> String {
-    let view = env.view;
-    let (name, revision) = canonical::service(&view.labels, &view.metadata.workload_name);
+fn description(reporter: &Reporter) -> String {
+    let (name, revision) = canonical::service(&reporter.labels, &reporter.workload);
     let mut labels = structure([
         ("service.istio.io/canonical-name", name),
         ("service.istio.io/canonical-revision", revision),
     ]);
     for key in ["app", "version"] {
-        if let Some(value) = view.labels.get(key) {
+        if let Some(value) = reporter.labels.get(key) {
             labels.fields.insert(key.into(), value.into());
         }
     }
     let mut workload = structure([
-        ("WORKLOAD_NAME", view.metadata.workload_name.as_str()),
-        ("NAMESPACE", &view.namespace),
-        ("CLUSTER_ID", &view.metadata.cluster_id),
+        ("WORKLOAD_NAME", &*reporter.workload),
+        ("NAMESPACE", &reporter.namespace),
+        ("CLUSTER_ID", &reporter.cluster),
     ]);
     workload.fields.insert("LABELS".into(), labels.into());
     let mut bytes = workload.encode_to_vec();

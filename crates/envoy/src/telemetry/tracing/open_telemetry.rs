@@ -6,7 +6,6 @@ use canopus_proto::envoy::extensions::tracers::opentelemetry::resource_detectors
     DynatraceResourceDetectorConfig, EnvironmentResourceDetectorConfig,
 };
 use canopus_proto::envoy::extensions::tracers::opentelemetry::samplers::v3::DynatraceSamplerConfig;
-use canopus_mesh::proxy::{View, metadata_text};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::open_telemetry_tracing_provider::{
     DynatraceSampler, Sampling,
 };
@@ -15,6 +14,7 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
 };
 use canopus_proto::{Any, Message, Name};
 
+use super::provider::service_name;
 use super::provider::{grpc, header, http};
 use crate::env::Env;
 use crate::provider::{Upstream, upstream};
@@ -30,8 +30,10 @@ pub(super) fn config(
 ) -> Option<OpenTelemetryConfig> {
     let conventional =
         provider.service_attribute_enrichment() == ServiceAttributeEnrichment::OtelSemanticConventions;
-    let service_name =
-        if conventional { conventional_name(env.view) } else { env.view.service_cluster.to_string() };
+    let service_name = match &env.audience.spans.conventional_name {
+        Some(name) if conventional => name.to_string(),
+        _ => service_name(env),
+    };
     let mut config = OpenTelemetryConfig { service_name, ..Default::default() };
     match &provider.http {
         Some(written) => config.http_service = Some(of_http(written, server, &written.path)),
@@ -104,23 +106,6 @@ fn joined(host: &str, path: &str) -> String {
     }
     let slash = if path.ends_with('/') { "/" } else { "" };
     format!("{}{slash}", parts.join("/"))
-}
-
-/// The name of the service that OpenTelemetry's conventions give a workload of Kubernetes.
-fn conventional_name(view: &View) -> String {
-    let label = |key: &str| view.labels.get(key);
-    let annotation = view.metadata.annotations.get("resource.opentelemetry.io/service.name");
-    let only_container = || {
-        let containers = metadata_text(&view.metadata.raw, "APP_CONTAINERS")?;
-        (!containers.contains(',')).then_some(containers)
-    };
-    let found = annotation.map(String::as_str).filter(|name| !name.is_empty());
-    let found = found.or_else(|| label("app.kubernetes.io/instance").filter(|name| !name.is_empty()));
-    let found = found.or_else(|| label("app.kubernetes.io/name").filter(|name| !name.is_empty()));
-    let found = found.or_else(|| Some(view.metadata.workload_name.as_str()).filter(|name| !name.is_empty()));
-    let found = found.or(view.pod_in_traces.as_deref());
-    let found = found.or_else(|| only_container().filter(|name| !name.is_empty()));
-    found.unwrap_or("unknown_service").to_owned()
 }
 
 fn extension<M: Message + Name>(name: &str, config: &M) -> TypedExtensionConfig {

@@ -23,11 +23,6 @@ use super::open_telemetry;
 use crate::env::Env;
 use crate::provider::{Upstream, upstream};
 
-/// The first release whose proxies take a whole HTTP service for Zipkin.
-const TAKES_SERVICE: (u32, u32) = (1, 29);
-/// The first release whose proxies can pass on W3C's headers beside Zipkin's.
-const TAKES_CONTEXT_OPTION: (u32, u32) = (1, 28);
-
 const ZIPKIN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How spans are reported.
@@ -43,7 +38,7 @@ pub(super) struct Reporting {
 
 /// How spans are reported to a provider; `None` if it takes none or its service is not known.
 pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<Reporting> {
-    let spawns_spans = env.view.kind == NodeKind::Router;
+    let spawns_spans = env.audience.role.kind == NodeKind::Router;
     let find = |service: &str, port| upstream(env.ctx, service, port);
     Some(match provider.provider.as_ref()? {
         Provider::Zipkin(zipkin) => Reporting {
@@ -59,7 +54,7 @@ pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<R
             let server = find(&datadog.service, datadog.port)?;
             let config = DatadogConfig {
                 collector_cluster: server.cluster,
-                service_name: env.view.service_cluster.to_string(),
+                service_name: service_name(env),
                 collector_hostname: server.host.to_string(),
                 ..Default::default()
             };
@@ -93,12 +88,16 @@ pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<R
     })
 }
 
+/// The name under which most providers know the workload.
+pub(super) fn service_name(env: &Env<'_>) -> String {
+    env.audience.spans.service_cluster.as_deref().unwrap_or_default().to_owned()
+}
+
 fn tracer<M: Message + Name>(name: &str, config: &M) -> Tracer {
     Tracer { name: name.into(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
 }
 
 fn zipkin_config(env: &Env<'_>, provider: &ZipkinTracingProvider, server: &Upstream) -> ZipkinConfig {
-    let version = (env.view.version.major, env.view.version.minor);
     let path = if provider.path.is_empty() { "/api/v2/spans" } else { &provider.path };
     let mut config = ZipkinConfig {
         collector_endpoint_version: CollectorEndpointVersion::HttpJson as i32,
@@ -106,7 +105,7 @@ fn zipkin_config(env: &Env<'_>, provider: &ZipkinTracingProvider, server: &Upstr
         shared_span_context: Some(false.into()),
         ..Default::default()
     };
-    if version >= TAKES_SERVICE {
+    if env.audience.gates.zipkin_service {
         let uri = format!("http://{}{path}", server.host);
         let timeout = provider.timeout.or(Some(ZIPKIN_TIMEOUT));
         config.collector_service = Some(http(uri, &server.cluster, timeout, &provider.headers));
@@ -115,7 +114,7 @@ fn zipkin_config(env: &Env<'_>, provider: &ZipkinTracingProvider, server: &Upstr
         config.collector_endpoint = path.to_owned();
         config.collector_hostname = server.host.to_string();
     }
-    if version >= TAKES_CONTEXT_OPTION
+    if env.audience.gates.zipkin_context_option
         && provider.trace_context_option() == WrittenContext::UseB3WithW3cPropagation
     {
         config.trace_context_option = TraceContextOption::UseB3WithW3cPropagation as i32;

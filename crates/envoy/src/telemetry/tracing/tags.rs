@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use canopus_api::node::NodeKind;
-use canopus_mesh::proxy::View;
 use canopus_proto::Message;
 use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
 use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind, metadata_kind};
@@ -14,6 +13,7 @@ use canopus_proto::istio::mesh::v1alpha1::tracing::custom_tag::Type as OfProxy;
 use canopus_proto::istio::telemetry::v1alpha1::tracing::CustomTag as OfTelemetry;
 use canopus_proto::istio::telemetry::v1alpha1::tracing::custom_tag::Type as Written;
 
+use crate::audience::WorkloadTags;
 use crate::env::Env;
 use crate::pieces::Pieces;
 
@@ -27,9 +27,6 @@ mod field {
     pub(super) const LITERAL: u32 = 2;
     pub(super) const VALUE: u32 = 1;
 }
-
-/// The first release whose proxies take a format as the value of a tag.
-const TAKES_FORMATS: (u32, u32) = (1, 29);
 
 /// The parts of a peer's description, with what tags call them.
 const PEER_FIELDS: [(&str, &str); 9] = [
@@ -67,14 +64,14 @@ pub(super) fn write(
 ) {
     let mut tags: Vec<Tag> = Vec::with_capacity(USUAL_COUNT);
     if istio_tags {
-        tags.extend(workload_tags(env.view));
+        tags.extend(env.audience.spans.tags.iter().flat_map(workload_tags));
         tags.extend_from_slice(&DRY_RUN_TAGS);
     }
-    if env.view.kind == NodeKind::Waypoint {
+    if env.audience.role.kind == NodeKind::Waypoint {
         tags.extend_from_slice(&PEER_TAGS);
     }
     if of_telemetry.is_empty() {
-        let written = env.proxy_config().tracing.iter().flat_map(|tracing| &tracing.custom_tags);
+        let written = env.audience.config.tracing.iter().flat_map(|tracing| &tracing.custom_tags);
         let written = written.filter_map(|(name, tag)| Some((name, tag.r#type.as_ref()?)));
         tags.extend(written.map(|(name, written)| tag(name, of_proxy(written)).into()));
     } else {
@@ -95,8 +92,7 @@ fn telemetry_tag(env: &Env<'_>, name: &str, written: &OfTelemetry) -> Option<Cus
         Some(Written::Environment(variable)) => Some(environment(&variable.name, &variable.default_value)),
         Some(Written::Header(written)) => Some(header(&written.name, &written.default_value)),
         Some(Written::Formatter(format)) => {
-            let version = env.view.version;
-            ((version.major, version.minor) >= TAKES_FORMATS).then_some(())?;
+            env.audience.gates.formatted_tags.then_some(())?;
             Some(custom_tag::Type::Value(format.value.clone()))
         }
     };
@@ -144,14 +140,13 @@ fn of_proxy(written: &OfProxy) -> custom_tag::Type {
 }
 
 /// Who reports the span.
-fn workload_tags(view: &View) -> [Tag; 5] {
-    let label = |key: &str| view.labels.get(key).unwrap_or_default();
+fn workload_tags(tags: &WorkloadTags) -> [Tag; 5] {
     [
-        ("istio.canonical_revision", label("service.istio.io/canonical-revision"), "latest"),
-        ("istio.canonical_service", label("service.istio.io/canonical-name"), "unknown"),
-        ("istio.mesh_id", &view.metadata.mesh_id, "unknown"),
-        ("istio.namespace", &view.metadata.namespace, "default"),
-        ("istio.cluster_id", &view.metadata.cluster_id, "unknown"),
+        ("istio.canonical_revision", &tags.canonical_revision, "latest"),
+        ("istio.canonical_service", &tags.canonical_service, "unknown"),
+        ("istio.mesh_id", &tags.mesh_id, "unknown"),
+        ("istio.namespace", &tags.namespace, "default"),
+        ("istio.cluster_id", &tags.cluster, "unknown"),
     ]
     .map(|(name, value, default)| literal(name, if value.is_empty() { default } else { value }))
 }

@@ -46,7 +46,7 @@ enum Reporter {
 
 /// The labels of what listeners of a class count, in Istio's order.
 pub(super) fn tags(env: &Env<'_>, class: Class, traffic: Traffic) -> Vec<Tag> {
-    let reporter = match (env.view.kind, class) {
+    let reporter = match (env.audience.role.kind, class) {
         (NodeKind::Waypoint, _) => Reporter::Waypoint,
         (_, Class::Inbound) => Reporter::Destination,
         (_, Class::Outbound | Class::Gateway) => Reporter::Source,
@@ -105,18 +105,17 @@ impl Reporter {
 
 /// What a proxy says of its own workload.
 fn own<'a>(env: &'a Env<'_>) -> Vec<(&'static str, &'a str)> {
-    let view = env.view;
-    let workload = view.metadata.workload_name.as_str();
-    let (name, revision) = canonical::service(&view.labels, workload);
-    let label = |key: &str| view.labels.get(key).unwrap_or_default();
+    let Some(reporter) = &env.audience.reporter else { return Vec::new() };
+    let (name, revision) = canonical::service(&reporter.labels, &reporter.workload);
+    let label = |key: &str| reporter.labels.get(key).unwrap_or_default();
     vec![
-        ("workload", workload),
+        ("workload", &reporter.workload),
         ("canonical_service", name),
         ("canonical_revision", revision),
-        ("workload_namespace", &view.namespace),
+        ("workload_namespace", &reporter.namespace),
         ("app", label("app")),
         ("version", label("version")),
-        ("cluster", &view.metadata.cluster_id),
+        ("cluster", &reporter.cluster),
     ]
 }
 

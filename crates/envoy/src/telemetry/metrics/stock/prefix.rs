@@ -3,7 +3,6 @@
 //! Envoy puts `envoy_` before every name but those in the namespace of Wasm modules, and that namespace is known only to
 //! a proxy that has a module. So one comes along that does nothing and is never called.
 
-use canopus_mesh::proxy::View;
 use canopus_proto::Name as _;
 use canopus_proto::envoy::config::accesslog::v3::access_log_filter::FilterSpecifier;
 use canopus_proto::envoy::config::accesslog::v3::{AccessLog, AccessLogFilter, LogTypeFilter};
@@ -15,6 +14,7 @@ use canopus_proto::envoy::extensions::access_loggers::wasm::v3::WasmAccessLog;
 use canopus_proto::envoy::extensions::wasm::v3::plugin_config::Vm;
 use canopus_proto::envoy::extensions::wasm::v3::{FailurePolicy, PluginConfig, VmConfig};
 
+use crate::audience::Build;
 use crate::telemetry::access_log::log;
 
 /// The namespace whose names Prometheus sees as they are.
@@ -43,8 +43,8 @@ const MODULE: &[u8] = &[
 ];
 
 /// Makes the namespace known; `None` if the proxy cannot run modules.
-pub(super) fn registration(view: &View) -> Option<AccessLog> {
-    if !view.has_extension(&WasmAccessLog::full_name()) {
+pub(super) fn registration(build: &Build) -> Option<AccessLog> {
+    if !build.has(&WasmAccessLog::full_name()) {
         return None;
     }
     let code = DataSource { specifier: Some(Specifier::InlineBytes(MODULE.into())), ..Default::default() };

@@ -1,0 +1,192 @@
+//! Where a proxy is, as far as something in the mesh looks at it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_api::istio::DestinationRule;
+use canopus_base::labels::Labels;
+use canopus_engine::{Ctx, Query};
+use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
+use canopus_proto::istio::networking::v1alpha3::traffic_policy::PortTrafficPolicy;
+use canopus_proto::istio::networking::v1alpha3::{
+    DestinationRule as RuleSpec, LoadBalancerSettings, LocalityLoadBalancerSetting, TrafficPolicy,
+    ZoneAwareLoadBalancerSetting,
+};
+
+use super::are_whole;
+use crate::locality::Locality;
+use crate::namespaces::NamespacesWith;
+use crate::proxy::View;
+use crate::service::{Service, ServicesIn};
+use crate::world::{Shelf, objects_on, settings};
+
+/// Where a proxy is. What nothing looks at is left out.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// The Kubernetes node it runs on.
+    pub node: Option<Arc<str>>,
+    /// Region, zone and subzone.
+    pub locality: Option<Arc<Locality>>,
+    /// The labels that endpoints are preferred by which share them.
+    pub labels: Labels,
+    /// Whether it has labels at all: nothing is preferred by labels for those without.
+    pub has_labels: bool,
+}
+
+impl Position {
+    /// The position of a proxy, as far as some service, DestinationRule or the mesh configuration looks at it.
+    pub fn new(ctx: &Ctx<'_>, view: &View) -> Self {
+        let whole = Self {
+            node: Some(view.proxy.metadata.node_name.as_str().into()),
+            locality: Some(Arc::new(view.locality.clone())),
+            labels: view.labels.clone(),
+            has_labels: !view.labels.is_empty(),
+        };
+        if are_whole(ctx) {
+            return whole;
+        }
+        whole.reduced_to(&ctx.get::<MeshPositionUse>(&()))
+    }
+
+    /// The position without what is not used.
+    #[must_use]
+    pub fn reduced_to(&self, used: &PositionUse) -> Self {
+        let labels = used.labels.iter().filter_map(|key| Some((&**key, self.labels.get(key)?)));
+        Self {
+            node: self.node.clone().filter(|_| used.node),
+            locality: self.locality.clone().filter(|_| used.locality),
+            labels: labels.collect(),
+            has_labels: self.has_labels && used.by_labels,
+        }
+    }
+}
+
+/// What of a proxy's position decides which endpoints it prefers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PositionUse {
+    node: bool,
+    locality: bool,
+    labels: BTreeSet<Box<str>>,
+    /// Whether endpoints are preferred by labels, be it by fixed values of them.
+    by_labels: bool,
+    /// Whether proxies find out that endpoints are down, without which they never fail over.
+    detects_outliers: bool,
+}
+
+impl PositionUse {
+    /// What the endpoints of a service depend on, given the rule for it. At most more than they do.
+    pub fn of_destination(mesh: &MeshConfig, service: &Service, rule: Option<&RuleSpec>) -> Self {
+        let mut used = Self::default();
+        used.add_service(service);
+        rule.into_iter().for_each(|rule| used.add_rule(rule));
+        used.add_mesh(mesh);
+        used
+    }
+
+    fn add_service(&mut self, service: &Service) {
+        self.node |= service.kube.as_ref().is_some_and(|kube| kube.node_local);
+        let preferred = service.traffic_distribution.preferred_labels();
+        self.by_labels |= !preferred.is_empty();
+        self.labels.extend(preferred.iter().map(|&label| Box::from(label)));
+    }
+
+    fn add_rule(&mut self, rule: &RuleSpec) {
+        let subsets = rule.subsets.iter().filter_map(|subset| subset.traffic_policy.as_ref());
+        rule.traffic_policy.iter().chain(subsets).for_each(|policy| self.add_policy(policy));
+    }
+
+    fn add_policy(&mut self, policy: &TrafficPolicy) {
+        self.detects_outliers |= policy.outlier_detection.is_some();
+        policy.load_balancer.iter().for_each(|balancer| self.add_balancer(balancer));
+        for PortTrafficPolicy { outlier_detection, load_balancer, .. } in &policy.port_level_settings {
+            self.detects_outliers |= outlier_detection.is_some();
+            load_balancer.iter().for_each(|balancer| self.add_balancer(balancer));
+        }
+    }
+
+    fn add_balancer(&mut self, balancer: &LoadBalancerSettings) {
+        balancer.zone_aware_lb_setting.iter().for_each(|setting| self.add_zones(setting));
+        balancer.locality_lb_setting.iter().for_each(|setting| self.add_localities(setting));
+    }
+
+    fn add_zones(&mut self, setting: &ZoneAwareLoadBalancerSetting) {
+        self.locality = true;
+        self.add_labels(&setting.failover_priority);
+    }
+
+    fn add_localities(&mut self, setting: &LocalityLoadBalancerSetting) {
+        self.locality = true;
+        self.add_labels(&setting.failover_priority);
+    }
+
+    /// What the mesh says counts where neither rule nor service says something; failover only where outliers are detected.
+    fn add_mesh(&mut self, mesh: &MeshConfig) {
+        if let Some(setting) = &mesh.zone_aware_lb_setting {
+            self.add_zones(setting);
+        }
+        if let Some(setting) = &mesh.locality_lb_setting
+            && (self.detects_outliers || !setting.distribute.is_empty())
+        {
+            self.add_localities(setting);
+        }
+    }
+
+    /// The labels of entries `label` and `label=value`; only the first are those of the proxy.
+    fn add_labels(&mut self, written: &[String]) {
+        self.by_labels |= !written.is_empty();
+        self.labels
+            .extend(written.iter().filter(|entry| !entry.contains('=')).map(|entry| entry.as_str().into()));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.node |= other.node;
+        self.locality |= other.locality;
+        self.by_labels |= other.by_labels;
+        self.detects_outliers |= other.detects_outliers;
+        self.labels.extend(other.labels.iter().cloned());
+    }
+}
+
+/// What anything in the mesh uses of positions.
+struct MeshPositionUse;
+
+impl Query for MeshPositionUse {
+    const NAME: &'static str = "position_use";
+    type Key = ();
+    type Value = PositionUse;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> PositionUse {
+        let mut used = PositionUse::default();
+        for kind in [Kind::Service, Kind::ServiceEntry, Kind::DestinationRule] {
+            for namespace in ctx.get::<NamespacesWith>(&kind).iter() {
+                used.merge(&ctx.get::<PositionUseIn>(&(kind, namespace.clone())));
+            }
+        }
+        used.add_mesh(&settings(ctx).mesh);
+        used
+    }
+}
+
+/// What services or DestinationRules of a namespace use of positions.
+struct PositionUseIn;
+
+impl Query for PositionUseIn {
+    const NAME: &'static str = "position_use_in";
+    type Key = (Kind, Arc<str>);
+    type Value = PositionUse;
+
+    fn run(ctx: &Ctx<'_>, (kind, namespace): &Self::Key) -> PositionUse {
+        let mut used = PositionUse::default();
+        match kind {
+            Kind::DestinationRule => {
+                let shelf = Shelf::Namespace(*kind, namespace.as_ref().into());
+                for (_, rule) in objects_on::<DestinationRule>(ctx, &shelf) {
+                    used.add_rule(&rule.spec);
+                }
+            }
+            _ => ctx.get::<ServicesIn>(namespace).iter().for_each(|service| used.add_service(service)),
+        }
+        used
+    }
+}
