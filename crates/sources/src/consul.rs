@@ -14,9 +14,9 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use canopus_api::Object;
+use canopus_runtime::tasks;
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use tokio::sync::mpsc;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until};
 
 pub use agent::{AgentError, AgentOptions};
@@ -56,9 +56,8 @@ impl Consul {
 
     async fn follow(mut self, feed: &Feed) -> Result<(), Closed> {
         let (sender, mut news) = mpsc::channel(16);
-        let mut polls = JoinSet::new();
-        polls.spawn(poll::catalogue(self.agent.clone(), sender.clone()));
-        polls.spawn(poll::checks(self.agent.clone(), sender));
+        let _catalogue = kept("catalogue of Consul", poll::catalogue, &self.agent, &sender);
+        let _checks = kept("checks of Consul", poll::checks, &self.agent, &sender);
         let mut due = Due::default();
         let mut retry = Retry::default();
         let mut next = None;
@@ -123,6 +122,27 @@ impl Source for Consul {
         // The only way to end is that nobody listens any more.
         let _ = self.follow(&feed).await;
     }
+}
+
+/// Keeps a poll going; if it panics, the agent counts as lost until it has answered again.
+fn kept<Poll: Future<Output = ()> + Send + 'static>(
+    name: &str,
+    poll: fn(Agent, mpsc::Sender<News>) -> Poll,
+    agent: &Agent,
+    sender: &mpsc::Sender<News>,
+) -> tasks::Running {
+    let (agent, news, teller) = (agent.clone(), sender.clone(), sender.clone());
+    tasks::keep_running(
+        name,
+        move || poll(agent.clone(), news.clone()),
+        move |reason| {
+            let teller = teller.clone();
+            async move {
+                // If nobody listens, nobody needs to know.
+                let _ = teller.send(News::Lost(reason)).await;
+            }
+        },
+    )
 }
 
 /// Looks at what is due.

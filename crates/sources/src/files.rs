@@ -40,6 +40,9 @@ pub struct Files {
     reported: BTreeMap<ObjectKey, Object>,
     complaints: BTreeMap<PathBuf, Vec<String>>,
     listed: bool,
+    /// A defect for tests: the next look panics.
+    #[cfg(test)]
+    is_broken: bool,
 }
 
 /// What one file holds.
@@ -71,11 +74,15 @@ impl Files {
             reported: BTreeMap::new(),
             complaints: BTreeMap::new(),
             listed: false,
+            #[cfg(test)]
+            is_broken: false,
         }
     }
 
     /// Looks at what is there now.
     pub fn look(&mut self) -> Result<Look, FilesError> {
+        #[cfg(test)]
+        assert!(!std::mem::take(&mut self.is_broken), "a defect");
         let mut paths = BTreeSet::new();
         list(&self.root, 0, &mut paths)?;
         self.miss(&paths);

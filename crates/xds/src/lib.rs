@@ -8,12 +8,14 @@
 //! A resource's version is the hash of its bytes. Nothing is sent to a client that it already has: not twice on one
 //! stream, and not again after it reconnects.
 
+mod bounds;
 pub mod client;
 mod interest;
 mod mailbox;
 mod names;
 mod plane;
 mod pool;
+pub mod rejection;
 mod resource;
 pub mod server;
 pub mod session;

@@ -1,8 +1,10 @@
 //! Noticing that files changed.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use canopus_runtime::tasks;
 use notify::{RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
@@ -33,20 +35,20 @@ impl Source for Files {
                 () = sleep_until(next) => {}
                 () = feed.closed() => return,
             }
-            let (result, files) = match tokio::task::spawn_blocking(move || (self.look(), self)).await {
-                Ok(looked) => looked,
-                Err(error) => {
-                    tracing::error!(%error, "looking at files ended unexpectedly");
-                    return;
-                }
-            };
+            let looked = tokio::task::spawn_blocking(move || {
+                // A panic costs one look, not the files that are known.
+                (catch_unwind(AssertUnwindSafe(|| self.look())), self)
+            });
+            // The runtime stops.
+            let Ok((result, files)) = looked.await else { return };
             self = files;
             if watched.moved(&self.root) {
                 watched = Watched::start(&self.root, changed.clone());
             }
             let (mut events, settled) = match result {
-                Ok(Look { events, settled }) => (events, settled),
-                Err(error) => (vec![Event::Lost(Part::Whole, error.to_string())], true),
+                Ok(Ok(Look { events, settled })) => (events, settled),
+                Ok(Err(error)) => (vec![Event::Lost(Part::Whole, error.to_string())], true),
+                Err(panic) => (vec![Event::Lost(Part::Whole, tasks::caught("files", &*panic))], true),
             };
             let failed = matches!(events.as_slice(), [Event::Lost(..)]);
             if lost && !failed {
@@ -110,4 +112,36 @@ fn watched_directories(root: &Path) -> Vec<(PathBuf, RecursiveMode)> {
         directories.push((parent, RecursiveMode::NonRecursive));
     }
     directories
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Intake;
+    use crate::event::SourceInfo;
+
+    #[tokio::test]
+    async fn files_are_looked_at_again_when_a_look_panics() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::write(
+            directory.path().join("a.yaml"),
+            "apiVersion: v1\nkind: Service\nmetadata: {name: a, namespace: shop}\nspec: {ports: [{port: 80}]}",
+        )
+        .unwrap();
+        let mut intake = Intake::new();
+        let feed = intake.feed(SourceInfo::new("files", "c", 0));
+        let mut files = Files::new(directory.path());
+        files.is_broken = true;
+        let running = tokio::spawn(files.run(feed));
+        let mut objects = 0;
+        let found = async {
+            while objects == 0 {
+                objects += intake.next().await.changes.len();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), found).await.unwrap();
+        assert_eq!(objects, 1);
+        assert_eq!(tasks::panics()["files"], 1);
+        running.abort();
+    }
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_api::{Kind, Object};
+use canopus_runtime::tasks;
 use tokio::sync::{Notify, mpsc};
-use tokio::task::AbortHandle;
 
 use super::definitions::Definitions;
 use super::object;
@@ -51,13 +51,7 @@ impl Topic {
 struct Running {
     number: u64,
     relist: Arc<Notify>,
-    task: AbortHandle,
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
+    _task: tasks::Running,
 }
 
 /// Takes what the watches tell and passes on what the mesh may see.
@@ -145,11 +139,27 @@ impl Collector {
             None => Resource::definitions(),
         };
         let optional = kind.is_some_and(is_optional);
-        let watch = Watch::new(self.cluster.clone(), resource, self.options.listing, optional);
+        let name = format!("watch of {}", resource.path(&[]));
+        let (cluster, listing) = (self.cluster.clone(), self.options.listing);
         let topic = kind.map_or(Topic::Definitions, |kind| Topic::Kind(kind, self.number));
         let relist = Arc::new(Notify::new());
-        let task = tokio::spawn(watch.run(Arc::clone(&relist), Out::new(topic, self.sender.clone())));
-        self.watches.insert(kind, Running { number: self.number, relist, task: task.abort_handle() });
+        let (notified, sender) = (Arc::clone(&relist), self.sender.clone());
+        let teller = sender.clone();
+        let task = tasks::keep_running(
+            name,
+            move || {
+                let watch = Watch::new(cluster.clone(), resource.clone(), listing, optional);
+                watch.run(Arc::clone(&notified), Out::new(topic, sender.clone()))
+            },
+            move |reason| {
+                let out = Out::new(topic, teller.clone());
+                async move {
+                    // If nobody listens, the watch will not be begun again either.
+                    let _ = out.tell(vec![Told::Lost(reason)]).await;
+                }
+            },
+        );
+        self.watches.insert(kind, Running { number: self.number, relist, _task: task });
     }
 
     fn take(&mut self, message: Message, events: &mut Vec<Event>) {
@@ -259,7 +269,7 @@ impl Collector {
             Told::Object(_) | Told::Gone(_) if self.definitions.is_listed() => {
                 self.follow_definitions(events);
             }
-            Told::Begin | Told::Object(_) | Told::Gone(_) | Told::Problem(_) => {}
+            Told::Begin | Told::Object(_) | Told::Gone(_) | Told::Unread(_) | Told::Problem(_) => {}
         }
     }
 

@@ -53,6 +53,13 @@ impl Definitions {
                     self.found.remove(&kind);
                 }
             }
+            // It is still there, with the version that is known of it.
+            Told::Unread(unread) => {
+                let kind = self.wanted.get(&*unread.name).filter(|kind| self.found.contains_key(kind));
+                if let (Some(listed), Some(kind)) = (&mut self.listed, kind) {
+                    listed.insert(*kind);
+                }
+            }
             Told::Live | Told::Lost(_) | Told::Absent(_) | Told::Problem(_) => {}
         }
     }

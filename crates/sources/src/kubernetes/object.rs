@@ -24,6 +24,13 @@ pub(super) fn events(kind: Kind, told: Vec<Told>) -> Vec<Event> {
                 events.push(Event::Problems(Place::Part(part), vec![format!("{part}: {problem}")]));
             }
             Told::Object(node) => read(kind, &node, &mut events),
+            Told::Unread(unread) => {
+                let key = ObjectKey::new(kind, &unread.namespace, &unread.name);
+                let problem =
+                    format!("{key}: cannot be read: {}; what was known of it is kept", unread.reason);
+                events.push(Event::Keep(key.clone()));
+                events.push(Event::Problems(Place::Object(key), vec![problem]));
+            }
             Told::Gone(node) => events.extend(key(kind, &node).map(Event::Remove)),
         }
     }

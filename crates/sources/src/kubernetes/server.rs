@@ -99,7 +99,21 @@ impl Cluster {
 
     /// Posts a JSON document to `path` and gets the whole answer, if it is not larger than this.
     pub(super) async fn post(&self, path: &str, json: String, max_bytes: usize) -> Result<Bytes, Failure> {
-        let request = Request::post(path)
+        self.write(Request::post(path), json, max_bytes).await
+    }
+
+    /// Puts a JSON document in the place of the one at `path` and gets the whole answer, if it is not larger than this.
+    pub(super) async fn put(&self, path: &str, json: String, max_bytes: usize) -> Result<Bytes, Failure> {
+        self.write(Request::put(path), json, max_bytes).await
+    }
+
+    async fn write(
+        &self,
+        request: http::request::Builder,
+        json: String,
+        max_bytes: usize,
+    ) -> Result<Bytes, Failure> {
+        let request = request
             .header(header::ACCEPT, "application/json")
             .header(header::CONTENT_TYPE, "application/json")
             .body(Body::from(json.into_bytes()));
@@ -153,6 +167,11 @@ impl Failure {
     /// Whether there is no such resource.
     pub(super) fn is_not_found(&self) -> bool {
         self.code() == StatusCode::NOT_FOUND.as_u16()
+    }
+
+    /// Whether somebody else was faster.
+    pub(super) fn is_conflict(&self) -> bool {
+        self.code() == StatusCode::CONFLICT.as_u16()
     }
 
     /// Whether we may not look.

@@ -19,6 +19,17 @@ pub struct TokenOwner {
     pub namespace: Box<str>,
     /// The name of the account.
     pub service_account: Box<str>,
+    /// The pod the token is bound to, if any.
+    pub pod: Option<TokenPod>,
+}
+
+/// The pod a token is bound to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenPod {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its UID.
+    pub uid: Box<str>,
 }
 
 /// Why a token proves nothing.
@@ -64,14 +75,22 @@ fn owner(review: &Value) -> Result<TokenOwner, TokenError> {
         return Err(TokenError::NotAServiceAccount);
     }
     let name = status["user"]["username"].as_str().unwrap_or_default();
-    service_account(name).ok_or(TokenError::NotAServiceAccount)
+    let owner = service_account(name).ok_or(TokenError::NotAServiceAccount)?;
+    Ok(TokenOwner { pod: pod(&status["user"]["extra"]), ..owner })
+}
+
+/// The pod that the answer to a review names.
+fn pod(extra: &Value) -> Option<TokenPod> {
+    let text = |key: &str| extra[key][0].as_str().filter(|text| !text.is_empty());
+    let name = text("authentication.kubernetes.io/pod-name")?.into();
+    Some(TokenPod { name, uid: text("authentication.kubernetes.io/pod-uid")?.into() })
 }
 
 /// The account behind the name of a user.
 fn service_account(user: &str) -> Option<TokenOwner> {
     let (namespace, account) = user.strip_prefix("system:serviceaccount:")?.split_once(':')?;
     let is_name = |text: &str| !text.is_empty() && !text.contains(':');
-    let owner = || TokenOwner { namespace: namespace.into(), service_account: account.into() };
+    let owner = || TokenOwner { namespace: namespace.into(), service_account: account.into(), pod: None };
     (is_name(namespace) && is_name(account)).then(owner)
 }
 
@@ -90,7 +109,24 @@ mod tests {
     #[test]
     fn owner_is_the_service_account_that_was_authenticated() {
         let owner = user("system:serviceaccount:shop:cart", &["system:authenticated", SERVICE_ACCOUNTS]);
-        assert_eq!(owner, Ok(TokenOwner { namespace: "shop".into(), service_account: "cart".into() }));
+        assert_eq!(
+            owner,
+            Ok(TokenOwner { namespace: "shop".into(), service_account: "cart".into(), pod: None })
+        );
+    }
+
+    #[test]
+    fn owner_runs_in_the_pod_its_token_is_bound_to() {
+        let user = json!({
+            "username": "system:serviceaccount:shop:cart",
+            "groups": [SERVICE_ACCOUNTS],
+            "extra": {
+                "authentication.kubernetes.io/pod-name": ["cart-1"],
+                "authentication.kubernetes.io/pod-uid": ["7f"],
+            },
+        });
+        let owner = review(json!({"authenticated": true, "user": user})).unwrap();
+        assert_eq!(owner.pod, Some(TokenPod { name: "cart-1".into(), uid: "7f".into() }));
     }
 
     #[test]

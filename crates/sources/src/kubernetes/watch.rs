@@ -6,6 +6,7 @@
 
 mod page;
 mod told;
+mod unread;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,7 @@ use crate::feed::Closed;
 use crate::retry::Retry;
 use page::Page;
 use told::{Said, parse};
+pub(super) use unread::Unread;
 
 /// An object larger than this is not read. The store behind an API server takes an eighth of it.
 const MAX_OBJECT_BYTES: usize = 12 << 20;
@@ -53,6 +55,8 @@ pub(super) enum Told {
     Lost(String),
     /// There is no such resource, or we may not read it.
     Absent(String),
+    /// There is an object that cannot be read; what is known of it stays.
+    Unread(Unread),
     /// Something cannot be read, and it cannot be said what it is.
     Problem(String),
 }
@@ -114,7 +118,7 @@ impl Out {
         Self { topic, queue }
     }
 
-    async fn tell(&self, told: Vec<Told>) -> Result<(), Closed> {
+    pub(super) async fn tell(&self, told: Vec<Told>) -> Result<(), Closed> {
         if told.is_empty() {
             return Ok(());
         }
@@ -234,7 +238,8 @@ impl Watch {
                 answer => answer?,
             };
             let page = Page::read(bytes).await?;
-            let mut items = page.items.into_iter().map(Told::Object).peekable();
+            let mut items =
+                page.items.into_iter().map(|item| self.item(item)).collect::<Vec<_>>().into_iter().peekable();
             while items.peek().is_some() {
                 out.tell(items.by_ref().take(CHUNK).collect()).await?;
             }
@@ -244,6 +249,18 @@ impl Watch {
                 out.tell(vec![self.end()]).await?;
                 return Ok(Standing { version: page.version, lines: None });
             }
+        }
+    }
+
+    /// What an item of a page says.
+    fn item(&mut self, item: Result<Node, Unread>) -> Told {
+        match item {
+            Ok(object) => Told::Object(object),
+            Err(unread) if unread.name.is_empty() => {
+                self.incomplete = true;
+                Told::Problem(unread.reason)
+            }
+            Err(unread) => Told::Unread(unread),
         }
     }
 
@@ -321,9 +338,9 @@ impl Watch {
         read: &mut Read,
         told: &mut Vec<Told>,
     ) -> Result<(), Failure> {
-        let message = match line {
-            Line::Text(text) => parse(&text),
-            Line::TooLong => Err(Failure::TooLarge(MAX_OBJECT_BYTES)),
+        let (message, text) = match line {
+            Line::Text(text) => (parse(&text), text),
+            Line::TooLong => (Err(Failure::TooLarge(MAX_OBJECT_BYTES)), Default::default()),
         };
         match message {
             Ok(Said::Object(object)) => {
@@ -342,10 +359,18 @@ impl Watch {
                 }
             }
             Ok(Said::Error(failure)) => return Err(failure),
-            Err(failure) => {
-                self.incomplete = true;
-                told.push(Told::Problem(failure.to_string()));
-            }
+            Err(failure) => match Unread::in_line(&text, failure.to_string()) {
+                Some((unread, is_gone)) => {
+                    if !unread.version.is_empty() {
+                        version.clone_from(&unread.version);
+                    }
+                    told.push(if is_gone { Told::Gone(unread.outline()) } else { Told::Unread(unread) });
+                }
+                None => {
+                    self.incomplete = true;
+                    told.push(Told::Problem(failure.to_string()));
+                }
+            },
         }
         Ok(())
     }

@@ -27,7 +27,7 @@ async fn tokens_belong_to_the_account_they_were_issued_to() {
     let owner =
         async |token: &str, audience: &str| cluster.owner_of_token(token, &[audience.to_owned()]).await;
 
-    let cart = TokenOwner { namespace: "shop".into(), service_account: "cart".into() };
+    let cart = TokenOwner { namespace: "shop".into(), service_account: "cart".into(), pod: None };
     assert_eq!(owner(token, "istio-ca").await, Ok(cart));
     let broken = format!("{token}x");
     for (token, audience) in [(token, "vault"), (broken.as_str(), "istio-ca"), ("nonsense", "istio-ca")] {

@@ -11,6 +11,8 @@ use http_body::Body as _;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::bounds;
+
 /// What precedes each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
@@ -18,14 +20,18 @@ const PREFIX: usize = 5;
 pub(super) trait RequestMessage: Message + Default + Send + 'static {
     /// Numbers of the fields that clients fill with resource names.
     const NAME_FIELDS: &'static [u64];
+    /// Numbers of the fields for the node and for the error.
+    const NODE_AND_ERROR: (u64, u64);
 }
 
 impl RequestMessage for DiscoveryRequest {
     const NAME_FIELDS: &'static [u64] = &[3, 7];
+    const NODE_AND_ERROR: (u64, u64) = (2, 6);
 }
 
 impl RequestMessage for DeltaDiscoveryRequest {
     const NAME_FIELDS: &'static [u64] = &[3, 4, 5, 8, 9];
+    const NODE_AND_ERROR: (u64, u64) = (1, 7);
 }
 
 /// The requests of one stream.
@@ -115,6 +121,8 @@ fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status
         let message = format!("more than {max_names} resource names in one request");
         return Err(Status::resource_exhausted(message));
     }
+    let (node, error) = M::NODE_AND_ERROR;
+    bounds::check(bytes, node, error).map_err(Status::invalid_argument)?;
     M::decode(bytes).map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
 }
 

@@ -2,8 +2,11 @@
 
 use bytes::Bytes;
 use canopus_base::json;
-use canopus_base::tree::{Limits, Node, Value};
+use canopus_base::tree::{Limits, Node};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 
+use super::unread::Unread;
 use crate::kubernetes::server::Failure;
 
 /// Objects per page.
@@ -12,15 +15,35 @@ pub(super) const SIZE: usize = 500;
 /// A page larger than this is asked for in smaller ones.
 pub(super) const MAX_BYTES: usize = 32 << 20;
 
+/// The most nodes one object may have.
+const MAX_NODES: usize = 2_000_000;
+
 /// A page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
-    /// The objects.
-    pub(super) items: Vec<Node>,
+    /// The objects, those that cannot be read by name.
+    pub(super) items: Vec<Result<Node, Unread>>,
     /// What to ask for the next page with; empty at the end.
     pub(super) next: String,
     /// The version of the listing.
     pub(super) version: Box<str>,
+}
+
+/// The outline of a page: its items are looked at one by one, so that none stands in the way of the others.
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(default)]
+    metadata: ListMeta,
+    #[serde(default, borrow)]
+    items: Option<Vec<&'a RawValue>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+    #[serde(default, rename = "resourceVersion")]
+    version: Option<String>,
 }
 
 impl Page {
@@ -31,17 +54,18 @@ impl Page {
     }
 
     fn parse(bytes: &[u8]) -> Result<Self, Failure> {
-        let limits = Limits { max_bytes: MAX_BYTES, max_nodes: 8_000_000, ..Limits::default() };
-        let mut list = json::parse(bytes, &limits).map_err(|error| Failure::Malformed(error.to_string()))?;
-        let text = |path| list.pointer(path).and_then(Node::as_str).unwrap_or_default();
-        let (next, version) =
-            (text("/metadata/continue").to_owned(), text("/metadata/resourceVersion").into());
-        let items = match list.get_mut("items").map(std::mem::take).unwrap_or_default().value {
-            Value::List(items) => items,
-            Value::Null => Vec::new(),
-            _ => return Err(Failure::Malformed("items are not a list".to_owned())),
-        };
-        Ok(Self { items, next, version })
+        let outline: Outline<'_> =
+            serde_json::from_slice(bytes).map_err(|error| Failure::Malformed(error.to_string()))?;
+        let limits = Limits { max_bytes: MAX_BYTES, max_nodes: MAX_NODES, ..Limits::default() };
+        let items = outline.items.unwrap_or_default().into_iter().map(|item| {
+            let text = item.get().as_bytes();
+            json::parse(text, &limits).map_err(|error| Unread::new(text, error.to_string()))
+        });
+        Ok(Self {
+            items: items.collect(),
+            next: outline.metadata.next.unwrap_or_default(),
+            version: outline.metadata.version.unwrap_or_default().into(),
+        })
     }
 }
 
@@ -57,5 +81,22 @@ mod tests {
         let page = Page::parse(br#"{"items":null}"#).unwrap();
         assert_eq!((page.items.len(), page.next.as_str()), (0, ""));
         assert!(Page::parse(br#"{"items":"many"}"#).is_err());
+    }
+
+    #[test]
+    fn object_that_cannot_be_read_leaves_the_others_of_its_page() {
+        let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+        let text = format!(
+            r#"{{"metadata":{{"resourceVersion":"12"}},"items":[
+                {{"metadata":{{"name":"good"}}}},
+                {{"spec":{deep},"metadata":{{"name":"deep","namespace":"shop","resourceVersion":"7"}}}},
+                {{"metadata":{{"name":"last"}}}}]}}"#
+        );
+        let page = Page::parse(text.as_bytes()).unwrap();
+        let names: Vec<_> = page.items.iter().map(Result::is_ok).collect();
+        assert_eq!(names, [true, false, true]);
+        let unread = page.items[1].as_ref().unwrap_err();
+        assert_eq!((&*unread.namespace, &*unread.name), ("shop", "deep"));
+        assert!(!unread.reason.is_empty());
     }
 }

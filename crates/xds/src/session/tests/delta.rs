@@ -440,6 +440,16 @@ fn query_is_answered_each_time_and_never_pushed() {
 }
 
 #[test]
+fn query_with_a_nonce_of_the_client_is_answered() {
+    let syncz = "istio.io/debug/syncz";
+    for nonce in ["2026-11-18 06:00:00.123 +0000 UTC m=+0.05", "0-1", "ffff-zz", "-"] {
+        let mut stream = Stream::delta(World::new([(syncz, "all")]));
+        let answer = stream.ask_raw(request(syncz, nonce, None, change([], [], [])));
+        assert_eq!(answer.len(), 1, "{nonce}");
+    }
+}
+
+#[test]
 fn report_is_noted_and_not_answered() {
     let mut stream = Stream::delta(World::default());
     assert!(stream.ask_raw(request(HEALTH, "", Some("unwell"), change([], [], []))).is_empty());
