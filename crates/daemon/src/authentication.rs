@@ -55,6 +55,15 @@ pub struct TokenCluster {
 #[error("{}", .0.join("; "))]
 pub struct Unproven(Vec<String>);
 
+/// What a client has proved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// Its identities.
+    pub identities: Vec<String>,
+    /// The owner of the token that proved them, if one did.
+    pub owner: Option<TokenOwner>,
+}
+
 /// Finds out who clients are.
 pub struct Authenticators {
     engine: Engine,
@@ -110,14 +119,22 @@ impl Authenticators {
 
     /// The identities a client proves, by the first way that proves any.
     pub async fn identities(&self, presented: &Presented<'_>) -> Result<Vec<String>, Unproven> {
+        self.prove(presented).await.map(|proof| proof.identities)
+    }
+
+    /// What a client proves, by the first way that proves anything.
+    pub async fn prove(&self, presented: &Presented<'_>) -> Result<Proof, Unproven> {
+        let by_other_means = |identities| Proof { identities, owner: None };
         if !presented.certified.is_empty() {
-            return Ok(presented.certified.to_vec());
+            return Ok(by_other_means(presented.certified.to_vec()));
         }
         let mut reasons = vec!["there is no client certificate".to_owned()];
         match bearer::token(presented.headers, presented.door) {
             Ok(token) => match self.owner(token, presented.headers, &mut reasons).await {
                 Some(owner) => match self.identity(&owner) {
-                    Ok(identity) => return Ok(vec![identity.to_string()]),
+                    Ok(identity) => {
+                        return Ok(Proof { identities: vec![identity.to_string()], owner: Some(owner) });
+                    }
                     Err(error) => reasons.push(error.to_string()),
                 },
                 None if reasons.len() == 1 => reasons.push("no tokens are accepted".to_owned()),
@@ -127,7 +144,7 @@ impl Authenticators {
         }
         if let Some(gateways) = &self.gateways {
             match gateways.identities(presented.address, presented.headers) {
-                Ok(identities) => return Ok(identities),
+                Ok(identities) => return Ok(by_other_means(identities)),
                 Err(error) => reasons.push(error.to_string()),
             }
         }

@@ -21,6 +21,7 @@ mod scope;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod waste;
 pub(crate) mod why;
 mod xds;
 
@@ -131,6 +132,7 @@ const ENDPOINTS: &[Endpoint] = &[
     endpoint("sidecarz", "What a proxy can see", Debug::sidecarz),
     endpoint("syncz", "How far each client is", Debug::syncz),
     endpoint("telemetryz", "Telemetry objects, or what they mean for a proxy", Debug::telemetryz),
+    own("wastez", "Resources that were generated, and how many of them nobody had", Debug::wastez),
     own("why", "The objects a resource of a proxy was made from", Debug::why),
     own("world", "Services, endpoints and policies with the objects behind them", Debug::world),
 ];

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use canopus_engine::{Batch, Engine};
+use canopus_identity::service::CertificateService;
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::{
     CANOPUS_QUARANTINE, CLUSTER_ID, Flags, ISTIOD_CUSTOM_HOST, PILOT_MAX_REQUESTS_PER_SECOND, POD_NAMESPACE,
@@ -23,18 +24,20 @@ use tracing::{info, warn};
 
 use crate::apply::Applier;
 use crate::authentication::{Authenticators, TokenCluster};
+use crate::certificate_authority::{CertificateAuthority, Nodes, Places, Signers};
 use crate::control_plane::Mesh;
 use crate::debug::Debug;
 use crate::envoy_filters;
 use crate::http;
 use crate::jwks::KeyKeeper;
-use crate::metrics::{AdmissionMetrics, CallMetrics, Metrics};
+use crate::metrics::{AdmissionMetrics, CallMetrics, IssuingMetrics, Metrics};
 use crate::pace::Pace;
 use crate::push::{Cause, Dispatcher, Observer, Reason, Revisions, Stamp};
 use crate::quarantine::Warden;
 use crate::secret_access::{self, AccessKeeper};
 use crate::serve::certificates::Certificates;
 use crate::serve::grpc::Grpc;
+use crate::serve::issuing::Issuing;
 use crate::serve::ports::{PortArgs, Ports};
 use crate::serve::webhook::Admission;
 use crate::settings::SettingsKeeper;
@@ -184,7 +187,6 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let settings =
         SettingsKeeper::new(mesh_settings(&args, &flags), &args.mesh_config, &args.networks_config)
             .context("mesh configuration")?;
-    let names = certificate_names(settings.settings(), &flags);
     let engine = Engine::new();
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings.settings().clone());
@@ -213,6 +215,11 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         tasks: &tasks,
     };
     let Opened { intake, restored, keeper, guards, cluster } = opener.open(plan).await?;
+    let mut names = certificate_names(settings.settings(), &flags);
+    if cluster.is_none() {
+        // Without a cluster there is nobody who would resolve the names of services.
+        names.push("localhost".to_owned());
+    }
     let store = |reason| {
         let dispatcher = Arc::clone(&dispatcher);
         move |batch| {
@@ -227,6 +234,27 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let tokens =
         cluster.clone().map(|cluster| TokenCluster { cluster, names: names_of(&own, &args.cluster_aliases) });
     let authenticators = Arc::new(Authenticators::new(dispatcher.engine().clone(), &flags, tokens)?);
+    let namespace = Arc::clone(&settings.settings().system_namespace);
+    let places = Places {
+        cluster: cluster.clone().map(|cluster| (cluster, namespace)),
+        configuration: args.sources.configuration(),
+    };
+    let ca = CertificateAuthority::open(&flags, settings.settings().trust_domain(), places).await?;
+    let authority = ca.as_ref().map(CertificateAuthority::authority);
+    if let Some(ca) = ca {
+        tasks.spawn("certificate authority", ca.run());
+    }
+    let issuing = match &authority {
+        Some(authority) => {
+            let mut service = CertificateService::new(Arc::new(IssuingMetrics::new(&registry, authority)));
+            if let Some(nodes) = Nodes::new(dispatcher.engine(), &own, &flags) {
+                service = service.with_nodes(Arc::new(nodes));
+            }
+            let signers = Signers::new(Arc::clone(authority)).context("threads that sign")?;
+            Some(Issuing::new(service, signers, Arc::clone(&authenticators)))
+        }
+        None => None,
+    };
     let access = AccessKeeper::new(own, cluster, wanted, store(Reason::Secret));
     tasks.spawn("secret access", access.run());
     let pace = Pace::new(&flags);
@@ -256,8 +284,10 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         Admission { metrics: Arc::new(AdmissionMetrics::new(&registry)), tracer: Arc::clone(&tracer) };
     let ports = Ports {
         args: &args.ports,
-        grpc: Grpc::new(Arc::new(mesh), args.ports.options(&flags)).counting(CallMetrics::new(&registry)),
-        certificates: Certificates::new(&args.ports.tls, &names, dispatcher.engine())?,
+        grpc: Grpc::new(Arc::new(mesh), args.ports.options(&flags))
+            .counting(CallMetrics::new(&registry))
+            .issuing(issuing),
+        certificates: Certificates::new(&args.ports.tls, &names, dispatcher.engine(), authority, &flags)?,
         served: http::Served {
             readiness: readiness.clone(),
             metrics: registry,
@@ -281,6 +311,9 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
 
     let outcome = shutdown.run(args.ports.shutdown_duration).await;
     info!(?outcome, "stopped");
+    if outcome.failed {
+        bail!("{}", outcome.reason);
+    }
     Ok(())
 }
 
@@ -322,7 +355,6 @@ fn certificate_names(settings: &MeshSettings, flags: &Flags) -> Vec<String> {
     let host = discovery.and_then(|address| address.rsplit_once(':')).map(|(host, _)| host.to_owned());
     names.extend(host);
     names.extend(flags.get(ISTIOD_CUSTOM_HOST).iter().cloned());
-    names.push("localhost".to_owned());
     names.retain(|name| !name.is_empty());
     names.sort();
     names.dedup();

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::extract::{ConnectInfo, State};
-use axum::http::{StatusCode, header};
+use axum::http::{StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use axum::{Extension, Router};
@@ -51,9 +51,29 @@ fn finish(routes: Router<Served>, served: Served) -> Router {
     routes.with_state(served).merge(debug).fallback(nowhere)
 }
 
-/// Parity: tools look for these words.
-async fn nowhere() -> (StatusCode, &'static str) {
-    (StatusCode::NOT_FOUND, "404 page not found\n")
+/// Parity: a path with empty or dotted elements is redirected to what it amounts to, as Go's multiplexer does; istioctl asks
+/// for `//version`. Tools look for the words otherwise.
+async fn nowhere(uri: Uri) -> Response {
+    let clean = clean_path(uri.path());
+    if clean == uri.path() {
+        return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
+    }
+    let target = uri.query().map_or_else(|| clean.clone(), |query| format!("{clean}?{query}"));
+    (StatusCode::MOVED_PERMANENTLY, [(header::LOCATION, target)]).into_response()
+}
+
+/// A path without empty and dotted elements. It begins with exactly one slash, so it never names another host.
+fn clean_path(path: &str) -> String {
+    let mut elements: Vec<&str> = Vec::new();
+    for element in path.split('/') {
+        match element {
+            "" | "." => {}
+            ".." => drop(elements.pop()),
+            element => elements.push(element),
+        }
+    }
+    let end = if path.ends_with('/') && !elements.is_empty() { "/" } else { "" };
+    format!("/{}{end}", elements.join("/"))
 }
 
 async fn ready(State(served): State<Served>) -> Response {
@@ -74,4 +94,26 @@ async fn exposition(
     }
     let text = tokio::task::spawn_blocking(move || served.metrics.encode()).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.unwrap_or_default()).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn asked(path: &'static str) -> (StatusCode, Option<String>) {
+        let response = nowhere(Uri::from_static(path)).await;
+        let location = response.headers().get(header::LOCATION);
+        (response.status(), location.map(|location| location.to_str().unwrap().to_owned()))
+    }
+
+    #[tokio::test]
+    async fn untidy_paths_are_redirected_to_tidy_ones() {
+        let moved = |to: &str| (StatusCode::MOVED_PERMANENTLY, Some(to.to_owned()));
+        assert_eq!(asked("http://h//version").await, moved("/version"));
+        assert_eq!(asked("http://h//debug/syncz?a=b").await, moved("/debug/syncz?a=b"));
+        assert_eq!(asked("http://h/a/./../b/").await, moved("/b/"));
+        assert_eq!(asked("http://h//evil.example/x").await, moved("/evil.example/x"));
+        assert_eq!(asked("/nothing").await, (StatusCode::NOT_FOUND, None));
+        assert_eq!(asked("/nothing/").await, (StatusCode::NOT_FOUND, None));
+    }
 }

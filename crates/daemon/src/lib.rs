@@ -7,6 +7,7 @@
 
 mod apply;
 pub mod authentication;
+pub mod certificate_authority;
 pub mod command;
 pub mod control_plane;
 pub mod debug;
@@ -27,10 +28,17 @@ pub mod spans;
 mod timer;
 mod wire;
 
-/// A proxy that says little about itself.
+/// A proxy that says little about itself and has proved nothing.
 #[cfg(test)]
 pub(crate) fn test_proxy(name: &str) -> canopus_mesh::proxy::Proxy {
-    let id = format!("sidecar~10.0.0.1~{name}.default~default.svc.cluster.local");
+    test_proxy_in(name, "default.svc.cluster.local", false)
+}
+
+/// A proxy with a domain of its own, which may have proved that it is the service account of its name.
+#[cfg(test)]
+pub(crate) fn test_proxy_in(name: &str, domain: &str, is_proven: bool) -> canopus_mesh::proxy::Proxy {
+    let id = format!("sidecar~10.0.0.1~{name}.default~{domain}");
     let node = canopus_proto::envoy::config::core::v3::Node { id, ..Default::default() };
-    canopus_mesh::proxy::Proxy::new(&node, None).expect("the node id is complete")
+    let identity = format!("spiffe://cluster.local/ns/default/sa/{name}").parse().expect("it is an identity");
+    canopus_mesh::proxy::Proxy::new(&node, is_proven.then_some(identity)).expect("the node id is complete")
 }

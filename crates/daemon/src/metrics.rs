@@ -7,11 +7,13 @@ mod calls;
 mod certificate;
 mod clients;
 mod events;
+mod issuing;
+mod labels;
 mod mishaps;
 mod model;
 mod sends;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use canopus_runtime::metrics::catalogue::{
@@ -30,6 +32,7 @@ use parking_lot::Mutex;
 pub use admission::AdmissionMetrics;
 pub(crate) use calls::Call;
 pub use calls::CallMetrics;
+pub use issuing::IssuingMetrics;
 pub use model::collect_model;
 
 use calls::code_name;
@@ -71,6 +74,8 @@ struct Memory {
     batches: VecDeque<Batch>,
     /// How many clients are connected.
     clients: usize,
+    /// How many of each version.
+    versions: BTreeMap<Box<str>, usize>,
 }
 
 #[derive(Clone, Copy)]
@@ -148,7 +153,7 @@ impl Metrics {
         self.rejects.with([label(type_url)]).inc();
         let family = self.rejects_of.iter().find(|(own, _)| *own == type_url);
         if let Some((_, family)) = family {
-            family.with([code_name(Code::from(code)), &connection.proxy.id.id]).add(1.0);
+            family.with([code_name(Code::from(code)), labels::proxy(&connection.proxy.id.id)]).add(1.0);
         }
     }
 }
@@ -182,7 +187,9 @@ impl Observer for Metrics {
     }
 
     fn connected(&self, connection: &Connection) {
-        self.memory.lock().clients += 1;
+        let mut memory = self.memory.lock();
+        memory.clients += 1;
+        *memory.versions.entry(version(connection).into()).or_default() += 1;
         self.clients.with([version(connection)]).add(1.0);
     }
 
@@ -216,11 +223,20 @@ impl Observer for Metrics {
     fn disconnected(&self, connection: &Connection) {
         let mut memory = self.memory.lock();
         memory.clients = memory.clients.saturating_sub(1);
+        let version = version(connection);
+        self.clients.with([version]).add(-1.0);
+        if let Some(count) = memory.versions.get_mut(version) {
+            *count -= 1;
+            if *count == 0 {
+                // Clients choose their version: one nobody has any more is forgotten.
+                memory.versions.remove(version);
+                self.clients.remove([version]);
+            }
+        }
         drop(memory);
-        self.clients.with([version(connection)]).add(-1.0);
         for (_, family) in &self.rejects_of {
-            for code in [Code::Internal, Code::InvalidArgument, Code::Unknown] {
-                family.remove([code_name(code), &connection.proxy.id.id]);
+            for code in 0..=Code::Unauthenticated as i32 {
+                family.remove([code_name(Code::from(code)), labels::proxy(&connection.proxy.id.id)]);
             }
         }
     }
@@ -228,8 +244,5 @@ impl Observer for Metrics {
 
 /// The version of a client, as Istio labels it.
 fn version(connection: &Connection) -> &str {
-    match connection.proxy.metadata.istio_version.as_str() {
-        "" => "unknown",
-        version => version,
-    }
+    labels::version(&connection.proxy.metadata.istio_version)
 }

@@ -6,18 +6,21 @@
 //! loop, serves suspects at the value they had when all was well, and finds the guilty among them by serving the others again
 //! ([`trial`]). Who is guilty stays at its earlier value, or absent, until its owner changes it.
 //!
-//! A rejection counts only if no client has accepted the same bytes: what one proxy cannot take and others can is that proxy's
-//! affair. Nothing of this outlives the process; after a restart everything is tried again.
+//! A hold is confined to those who reject ([`reach`]): nothing is held that would change one byte for a client which has not
+//! rejected it, so no client decides over another. Nobody is believed without a proven identity, and what protects the mesh is
+//! never held. A hold ends by itself: it is tried again when the proxies come back, and now and then. Nothing of this outlives
+//! the process; after a restart everything is tried again.
 
 mod history;
 mod nack;
+mod reach;
 mod suspects;
 mod trial;
 mod warden;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use canopus_api::Object;
 use canopus_base::hash::ContentHash;
@@ -25,6 +28,7 @@ use canopus_mesh::world::Origin;
 use canopus_xds::{ResourceSet, SessionEvent};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 pub use nack::{Contested, Nack};
 pub(crate) use warden::Warden;
@@ -43,6 +47,12 @@ const CLEARED: usize = 1024;
 /// Objects that are held at once; a mesh that needs more has another problem.
 const MOST_HELD: usize = 64;
 
+/// Rejections of one identity that wait to be looked into.
+const WAITING_OF_ONE: usize = 4;
+
+/// Rejections that are remembered so that the same is not looked into again.
+const REMEMBERED: usize = 1024;
+
 /// Proxies that are named with a hold.
 const NAMED: usize = 32;
 
@@ -55,6 +65,8 @@ pub struct Quarantine {
     attentive: AtomicBool,
     /// Whether a case is under investigation, so that it matters who is up to date.
     investigating: AtomicBool,
+    /// Whether clients have subscribed to something since holds were last looked at.
+    newcomers: AtomicBool,
     state: Mutex<State>,
     bell: Notify,
 }
@@ -66,11 +78,25 @@ struct State {
     nacks: VecDeque<Arc<Nack>>,
     /// Rejections nobody has looked into.
     waiting: Vec<Arc<Nack>>,
+    /// What clients reject at present: gone once they accept something of the type.
+    rejecting: BTreeMap<ConnectionId, BTreeMap<Arc<str>, Arc<Nack>>>,
+    /// Rejections that were looked into or wait for it, the oldest first.
+    remembered: VecDeque<Statement>,
     /// Versions of resources, by type and name, that somebody accepted after all or that no object explains.
     cleared: Cleared,
     /// Objects that were held for something which was accepted by somebody after all.
     pardoned: BTreeSet<Origin>,
     total: u64,
+    panics: u64,
+}
+
+/// Who rejected which state of which type, at which revision of the world. Who says it again says nothing new.
+#[derive(PartialEq, Eq)]
+struct Statement {
+    identity: Arc<str>,
+    type_url: Arc<str>,
+    version: ContentHash,
+    revision: u64,
 }
 
 #[derive(Default)]
@@ -104,6 +130,29 @@ pub struct Hold {
     pub is_guilty: bool,
     /// What was rejected.
     pub grounds: Arc<Grounds>,
+    /// Who rejected it.
+    pub members: Members,
+    /// How often it was tried again before, in vain.
+    pub tries: u32,
+    held_at: Instant,
+}
+
+/// The clients that rejected something together.
+#[derive(Clone, Debug, Default)]
+pub struct Members {
+    /// Their connections.
+    pub connections: BTreeSet<ConnectionId>,
+    /// The identities they have proved.
+    pub identities: BTreeSet<Arc<str>>,
+}
+
+impl Members {
+    /// Whether a client is one of them, or one of them that has connected again.
+    fn include(&self, client: &Connection) -> bool {
+        let proven = || client.proxy.identity.as_ref().map(ToString::to_string);
+        self.connections.contains(&client.id)
+            || proven().is_some_and(|identity| self.identities.contains(identity.as_str()))
+    }
 }
 
 /// Why something is held.
@@ -143,6 +192,15 @@ impl Quarantine {
         self.state.lock().total
     }
 
+    /// How often deciding panicked. Applying goes on after that; what was undecided is served.
+    pub fn panics(&self) -> u64 {
+        self.state.lock().panics
+    }
+
+    fn panicked(&self) {
+        self.state.lock().panics += 1;
+    }
+
     /// The latest rejections, the newest first.
     pub fn nacks(&self) -> Vec<Arc<Nack>> {
         self.state.lock().nacks.iter().rev().cloned().collect()
@@ -172,11 +230,22 @@ impl Quarantine {
         self.investigating.store(open, Ordering::Release);
     }
 
-    /// The last rejection of a type by a client that is remembered.
-    fn last_of(&self, connection: ConnectionId, type_url: &str) -> Option<Arc<Nack>> {
-        let state = self.state.lock();
-        let by_it = |nack: &&Arc<Nack>| nack.connection == connection && *nack.type_url == *type_url;
-        state.nacks.iter().rfind(by_it).cloned()
+    /// What a client rejects of a type at present.
+    fn rejection(&self, connection: ConnectionId, type_url: &str) -> Option<Arc<Nack>> {
+        self.state.lock().rejecting.get(&connection)?.get(type_url).cloned()
+    }
+
+    /// Forgets what clients said that are gone.
+    fn forget_all_but(&self, is_connected: impl Fn(ConnectionId) -> bool) {
+        self.state.lock().rejecting.retain(|connection, _| is_connected(*connection));
+    }
+
+    fn has_newcomers(&self) -> bool {
+        self.newcomers.load(Ordering::Acquire)
+    }
+
+    fn greet_newcomers(&self) {
+        self.newcomers.store(false, Ordering::Release);
     }
 
     fn has_waiting(&self) -> bool {
@@ -214,23 +283,41 @@ impl Quarantine {
         match event {
             SessionEvent::Nacked { type_url, nonce, code, message, accepted, refused } => {
                 let status = connection.status(type_url).unwrap_or_default();
+                // Only the last message can be rejected; whoever answers another one is behind, or makes it up.
+                let Some(sent) = status.sent.filter(|sent| *sent.nonce == **nonce) else { return };
+                if self.rejection(connection.id, type_url).is_some_and(|last| *last.nonce == **nonce) {
+                    return;
+                }
                 let before = status.accepted;
                 let has = before.as_ref().map_or(accepted, |before| &before.set);
-                self.rejected(Nack {
+                let identity = connection.proxy.identity.as_ref().map(|identity| identity.to_string().into());
+                let nack = Nack {
                     connection: connection.id,
                     proxy: connection.proxy.id.id.clone(),
+                    identity,
                     type_url: Arc::clone(type_url),
                     nonce: nonce.as_str().into(),
                     code: *code,
                     message: message.as_str().into(),
                     time: Stamp::now(),
-                    revision: status.sent.map_or(0, |sent| sent.revision),
+                    revision: sent.revision,
                     accepted: before.as_ref().map(|before| before.revision),
                     resources: nack::contested(message, has, refused),
-                });
+                    outcome: OnceLock::new(),
+                };
+                self.rejected(nack, sent.version);
             }
-            SessionEvent::Acked { type_url, accepted, .. } if self.attentive.load(Ordering::Acquire) => {
-                self.accepted(type_url, accepted);
+            SessionEvent::Acked { type_url, accepted, .. } => {
+                if let Some(rejected) = self.state.lock().rejecting.get_mut(&connection.id) {
+                    rejected.remove(type_url);
+                }
+                if self.attentive.load(Ordering::Acquire) {
+                    self.accepted(type_url, accepted);
+                }
+            }
+            SessionEvent::Subscribed { .. } if self.attentive.load(Ordering::Acquire) => {
+                self.newcomers.store(true, Ordering::Release);
+                self.bell.notify_one();
             }
             SessionEvent::Settled { .. } if self.investigating.load(Ordering::Acquire) => {
                 self.bell.notify_one();
@@ -239,15 +326,16 @@ impl Quarantine {
         }
     }
 
-    fn rejected(&self, nack: Nack) {
+    fn rejected(&self, nack: Nack, version: ContentHash) {
         let nack = Arc::new(nack);
         let mut state = self.state.lock();
         if state.nacks.len() >= SHOWN {
             state.nacks.pop_front();
         }
         state.nacks.push_back(Arc::clone(&nack));
-        if self.is_enabled() && state.waiting.len() < WAITING {
-            state.waiting.push(nack);
+        let of_client = state.rejecting.entry(nack.connection).or_default();
+        of_client.insert(Arc::clone(&nack.type_url), Arc::clone(&nack));
+        if self.is_enabled() && state.queue(&nack, version) {
             self.bell.notify_one();
         }
     }
@@ -267,5 +355,31 @@ impl Quarantine {
         if !pardoned.is_empty() {
             self.bell.notify_one();
         }
+    }
+}
+
+impl State {
+    /// Has a rejection looked into, unless that would change nothing; whether it will be.
+    fn queue(&mut self, nack: &Arc<Nack>, version: ContentHash) -> bool {
+        let Some(identity) = &nack.identity else {
+            nack.conclude("the proxy has proved no identity: nothing is held for it");
+            return false;
+        };
+        let statement = Statement {
+            identity: Arc::clone(identity),
+            type_url: Arc::clone(&nack.type_url),
+            version,
+            revision: nack.revision,
+        };
+        let of_it = self.waiting.iter().filter(|waiting| waiting.identity.as_ref() == Some(identity)).count();
+        if of_it >= WAITING_OF_ONE || self.waiting.len() >= WAITING || self.remembered.contains(&statement) {
+            return false;
+        }
+        if self.remembered.len() >= REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back(statement);
+        self.waiting.push(Arc::clone(nack));
+        true
     }
 }

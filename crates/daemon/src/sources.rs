@@ -53,6 +53,13 @@ pub(crate) struct SourceArgs {
     snapshot: String,
 }
 
+impl SourceArgs {
+    /// The files that objects are read from, if there are any.
+    pub(crate) fn configuration(&self) -> Option<PathBuf> {
+        given(self.config_dir.as_ref()).map(PathBuf::from)
+    }
+}
+
 /// The sources a process will have, in the order of their precedence.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Plan {

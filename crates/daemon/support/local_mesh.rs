@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use canopus_testkit::{Envoy, Process, free_port, http};
+use canopus_testkit::{Authority, Envoy, Process, free_port, http};
 use tempfile::TempDir;
 
 use bootstrap::Bootstrap;
@@ -26,6 +26,8 @@ pub(crate) struct LocalMesh {
     /// Where readiness and debug endpoints are.
     pub(crate) http: SocketAddr,
     monitoring: SocketAddr,
+    /// Where proxies that prove who they are connect, and who can certify that.
+    secure: Option<(SocketAddr, Authority)>,
 }
 
 impl LocalMesh {
@@ -51,6 +53,41 @@ impl LocalMesh {
         Self::launch(command, directory).await
     }
 
+    /// As [`LocalMesh::start_with`], for gateways that prove with a certificate that they are `demo/gateway`.
+    pub(crate) async fn start_secure(
+        canopusd: &Path,
+        file: &str,
+        documents: &str,
+        environment: &[(&str, &str)],
+    ) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
+        let files = directory.path().to_owned();
+        fs::create_dir(files.join("objects"))?;
+        fs::write(files.join("objects").join(file), documents)?;
+        let authority = Authority::new()?;
+        let server = authority.server("istiod.istio-system.svc")?;
+        for (name, pem) in [
+            ("root.crt", &authority.root()),
+            ("server.crt", &server.certificate),
+            ("server.key", &server.key),
+        ] {
+            fs::write(files.join(name), pem)?;
+        }
+        let secure = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let mut command = Command::new(canopusd);
+        command.arg("discovery").arg("--configDir").arg(files.join("objects"));
+        command.args(["--registries=Mock", "--snapshot="]).arg(format!("--secureGRPCAddr={secure}"));
+        for (flag, file) in
+            [("caCertFile", "root.crt"), ("tlsCertFile", "server.crt"), ("tlsKeyFile", "server.key")]
+        {
+            command.arg(format!("--{flag}={}", files.join(file).display()));
+        }
+        command.envs(environment.iter().copied());
+        let mut mesh = Self::launch(command, directory).await?;
+        mesh.secure = Some((secure, authority));
+        Ok(mesh)
+    }
+
     /// Starts `canopusd` as `command` says, less its ports, and waits until it is ready.
     pub(crate) async fn launch(mut command: Command, directory: TempDir) -> Result<Self> {
         let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
@@ -64,7 +101,7 @@ impl LocalMesh {
                 command.arg(closed);
             }
         }
-        let mut mesh = Self { directory, command, process: None, xds, http, monitoring };
+        let mut mesh = Self { directory, command, process: None, xds, http, monitoring, secure: None };
         mesh.restart().await?;
         Ok(mesh)
     }
@@ -103,8 +140,21 @@ impl LocalMesh {
 
     /// As [`LocalMesh::gateway`], with the variant of xDS by Envoy's name for it.
     pub(crate) async fn gateway_over(&self, variant: &str) -> Result<Envoy> {
-        let metadata = "CLUSTER_ID: local, LABELS: {istio: ingressgateway}";
-        let bootstrap = Bootstrap { metadata, variant, xds: self.xds, ..Bootstrap::default() };
+        self.gateway_as("gateway", variant).await
+    }
+
+    /// As [`LocalMesh::gateway_over`], by the name of its pod; it proves that this is its service account if it can.
+    pub(crate) async fn gateway_as(&self, name: &str, variant: &str) -> Result<Envoy> {
+        let metadata =
+            format!("CLUSTER_ID: local, SERVICE_ACCOUNT: {name}, LABELS: {{istio: ingressgateway}}");
+        let mut bootstrap =
+            Bootstrap { name, metadata: &metadata, variant, xds: self.xds, ..Bootstrap::default() };
+        if let Some((address, authority)) = &self.secure {
+            let own = authority.workload(&[&format!("spiffe://cluster.local/ns/demo/sa/{name}")])?;
+            fs::write(self.directory.path().join(format!("{name}.crt")), &own.certificate)?;
+            fs::write(self.directory.path().join(format!("{name}.key")), &own.key)?;
+            (bootstrap.xds, bootstrap.certificates) = (*address, Some(self.directory.path()));
+        }
         let started = Envoy::start(&bootstrap.yaml()).await;
         started.with_context(|| format!("the log of canopusd:\n{}", self.log()))
     }

@@ -31,6 +31,15 @@ impl Shop {
 
     /// As [`Shop::open`], with these documents beside its own and these environment variables.
     pub(crate) async fn open_with(more: &str, environment: &[(&str, &str)]) -> Result<Self> {
+        Self::open_for(more, environment, false).await
+    }
+
+    /// As [`Shop::open_with`], for gateways that prove who they are.
+    pub(crate) async fn open_secure(more: &str, environment: &[(&str, &str)]) -> Result<Self> {
+        Self::open_for(more, environment, true).await
+    }
+
+    async fn open_for(more: &str, environment: &[(&str, &str)], is_secure: bool) -> Result<Self> {
         let upstreams = [Echo::start("stable").await?, Echo::start("canary").await?];
         let gateway = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let documents = include_str!("shop.yaml")
@@ -39,7 +48,11 @@ impl Shop {
             .replace("CANARY_PORT", &upstreams[1].address().port().to_string());
         let canopusd = Path::new(env!("CARGO_BIN_EXE_canopusd"));
         let all = format!("{documents}---\n{more}");
-        let mesh = LocalMesh::start_with(canopusd, FILE, &all, environment).await?;
+        let mesh = if is_secure {
+            LocalMesh::start_secure(canopusd, FILE, &all, environment).await?
+        } else {
+            LocalMesh::start_with(canopusd, FILE, &all, environment).await?
+        };
         Ok(Self { mesh, gateway, documents, _upstreams: upstreams })
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use canopus_api::{Options, decode_documents};
+use canopus_base::FastMap;
 use canopus_base::hash::ContentHash;
 use canopus_base::tree::Limits as TreeLimits;
 use canopus_daemon::control_plane::Mesh;
@@ -327,7 +328,7 @@ async fn follow(changes: Vec<Change>) {
     }
     let bundles = |pairs: &[Pair]| {
         let each = pairs.iter().map(|pair| (pair.proxy.clone(), expected(&engine, &pair.proxy)));
-        each.collect::<BTreeMap<Proxy, Expected>>()
+        each.collect::<FastMap<Proxy, Expected>>()
     };
     let mut before = bundles(&pairs);
     for change in changes {

@@ -76,7 +76,7 @@ struct Lab {
 impl Lab {
     /// Opens with these documents beside the shop's own.
     async fn open(more: &str, environment: &[(&str, &str)]) -> Result<Self> {
-        Ok(Self { shop: Shop::open_with(more, environment).await? })
+        Ok(Self { shop: Shop::open_secure(more, environment).await? })
     }
 
     /// Writes the shop with a route of this timeout and these documents, as one change.
@@ -281,5 +281,64 @@ async fn two_bad_objects_at_once_are_both_held_and_the_rest_flows() -> Result<()
     lab.held(&[sticky, tagged]).await?;
     lab.arrived(&envoy, "\"timeout\":\"7s\"").await?;
     ensure!(traffic.stop().await? > 0, "there was no traffic");
+    Ok(())
+}
+
+/// An access log in a directory that only some gateways have.
+fn log_to(path: &str) -> String {
+    format!(
+        "
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {{name: log, namespace: demo}}
+spec:
+  workloadSelector: {{labels: {{istio: ingressgateway}}}}
+  configPatches:
+  - applyTo: NETWORK_FILTER
+    match: {{context: GATEWAY, listener: {{filterChain: {{filter: {{name: envoy.filters.network.http_connection_manager}}}}}}}}
+    patch:
+      operation: MERGE
+      value:
+        typed_config:
+          \"@type\": type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager
+          access_log:
+          - name: envoy.access_loggers.file
+            typed_config: {{\"@type\": type.googleapis.com/envoy.extensions.access_loggers.file.v3.FileAccessLog, path: {path}}}
+"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hold_ends_when_the_gateway_is_repaired_and_the_object_is_not_touched() -> Result<()> {
+    let lab = Lab::open("", &[]).await?;
+    let files = tempfile::tempdir()?;
+    let missing = files.path().join("logs");
+    let envoy = lab.gateway().await?;
+    lab.write(3, "")?;
+    lab.arrived(&envoy, "\"timeout\":\"3s\"").await?;
+    lab.write(4, &log_to(&missing.join("access.log").display().to_string()))?;
+    lab.held(&["EnvoyFilter/demo/log"]).await?;
+    lab.arrived(&envoy, "\"timeout\":\"4s\"").await?;
+    drop(envoy);
+    std::fs::create_dir(&missing)?;
+    let envoy = lab.gateway().await?;
+    lab.held(&[]).await?;
+    lab.arrived(&envoy, "access.log").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn anonymous_envoy_gets_nothing_held() -> Result<()> {
+    let lab = Lab { shop: Shop::open_with("", &[]).await? };
+    let envoy = lab.gateway().await?;
+    lab.write(3, "")?;
+    lab.arrived(&envoy, "\"timeout\":\"3s\"").await?;
+    lab.write(4, &route_filter(""))?;
+    let rejected = eventually("the rejection", PATIENCE, async || {
+        let all = lab.quarantine().await?;
+        let first = all["rejections"][0]["outcome"].as_str().unwrap_or_default().to_owned();
+        ensure!(first.contains("proved no identity"), "{all:#}");
+        Ok(all)
+    });
+    ensure!(objects_of(&rejected.await?).is_empty(), "something is held");
     Ok(())
 }

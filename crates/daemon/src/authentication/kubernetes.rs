@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     fn owner() -> TokenOwner {
-        TokenOwner { namespace: "shop".into(), service_account: "cart".into() }
+        TokenOwner { namespace: "shop".into(), service_account: "cart".into(), pod: None }
     }
 
     #[test]

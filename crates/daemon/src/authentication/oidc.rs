@@ -142,7 +142,7 @@ impl IssuedTokens {
             ["system", "serviceaccount", namespace, account]
                 if !namespace.is_empty() && !account.is_empty() =>
             {
-                Ok(TokenOwner { namespace: namespace.into(), service_account: account.into() })
+                Ok(TokenOwner { namespace: namespace.into(), service_account: account.into(), pod: None })
             }
             _ => Err(Refused::Subject),
         }
@@ -203,7 +203,7 @@ mod tests {
     }
 
     fn cart() -> TokenOwner {
-        TokenOwner { namespace: "shop".into(), service_account: "cart".into() }
+        TokenOwner { namespace: "shop".into(), service_account: "cart".into(), pod: None }
     }
 
     #[tokio::test]

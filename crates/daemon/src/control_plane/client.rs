@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use canopus_engine::{QueryError, Root};
-use canopus_mesh::proxy::{View, ViewOf};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_xds::types::Types;
 use canopus_xds::{Interest, ResourceSet};
 use parking_lot::Mutex;
@@ -15,8 +15,8 @@ use crate::push::{Beacon, Connection, Dispatcher, Light, Seat};
 pub struct Client {
     /// What is known of the connection.
     pub connection: Arc<Connection>,
-    view: Root<ViewOf>,
-    /// Lit when its view is another.
+    audiences: Root<AudiencesOf>,
+    /// Lit when its audiences are others.
     beacon: Arc<Beacon>,
     _seat: Seat,
     taken: Mutex<Vec<Taken>>,
@@ -27,22 +27,18 @@ struct Taken {
     type_url: Box<str>,
     interest: Interest,
     shelf: Arc<Shelf>,
-    /// Whether it is still the shelf of the proxy's view.
+    /// Whether it is still the shelf of the proxy's audience.
     fits: bool,
     _seat: Seat,
 }
 
 impl Client {
     pub(super) fn new(dispatcher: &Dispatcher, connection: Arc<Connection>) -> Self {
-        let view = dispatcher.engine().watch::<ViewOf>(connection.proxy.clone());
+        let audiences = dispatcher.engine().watch::<AudiencesOf>(connection.proxy.clone());
         let beacon = Beacon::new(Types::ALL);
-        dispatcher.light([view.id()], &beacon);
+        dispatcher.light([audiences.id()], &beacon);
         let seat = beacon.seat(connection.id);
-        Self { connection, view, beacon, _seat: seat, taken: Mutex::default() }
-    }
-
-    pub(super) fn view(&self) -> Result<Arc<View>, QueryError> {
-        self.view.value()
+        Self { connection, audiences, beacon, _seat: seat, taken: Mutex::default() }
     }
 
     /// What it gets of a type; `None` if nobody knows the type.
@@ -56,8 +52,9 @@ impl Client {
         if let Some(shelf) = self.shelf(type_url, interest) {
             return shelf.read(&shelves.pool).map(Some);
         }
-        let view = self.view()?;
-        let Some(key) = Key::new(&self.connection.proxy, &view, type_url, interest) else { return Ok(None) };
+        let audiences = self.audiences.value()?;
+        let key = Key::new(&self.connection.proxy, &audiences, type_url, interest);
+        let Some(key) = key else { return Ok(None) };
         let shelf = tokio::task::block_in_place(|| shelves.open(dispatcher, key, interest));
         let seat = shelf.beacon().seat(self.connection.id);
         // The seat is taken before reading: what changes after that wakes the session.
@@ -72,7 +69,7 @@ impl Client {
         set.map(Some)
     }
 
-    /// The shelf it stands before for this, as long as its view is the same.
+    /// The shelf it stands before for this, as long as its audiences are the same.
     fn shelf(&self, type_url: &str, interest: &Interest) -> Option<Arc<Shelf>> {
         let mut taken = self.taken.lock();
         if self.beacon.take() != Light::Off {

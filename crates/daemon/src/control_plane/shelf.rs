@@ -6,6 +6,9 @@ use canopus_ambient::{Addresses, Authorizations, Form, Lookup, Question, Workloa
 use canopus_base::FastMap;
 use canopus_base::hash::ContentHash;
 use canopus_engine::{Engine, Query, QueryError, Root, RootId};
+use canopus_envoy::audience::{
+    Audiences, EndpointAudience, ExtensionAudience, NameTableAudience, SecretAudience, Shared, TableAudience,
+};
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::extension::Extensions;
@@ -15,7 +18,7 @@ use canopus_envoy::proxyless;
 use canopus_envoy::resources::Resources;
 use canopus_envoy::route_config::Routes;
 use canopus_envoy::secret::Secrets;
-use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::proxy::Proxy;
 use canopus_proto::resource::Resource;
 use canopus_xds::types::{self, Types};
 use canopus_xds::{Change, Interest, ResourceSet, SetPool};
@@ -44,7 +47,11 @@ pub(super) struct Key {
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Audience {
     Proxy(Proxy),
-    View(View),
+    Endpoints(Shared<EndpointAudience>),
+    Routes(TableAudience),
+    Names(Shared<NameTableAudience>),
+    Secrets(Shared<SecretAudience>),
+    Extensions(Shared<ExtensionAudience>),
     /// Clients on a node that ask for single names.
     Node(Arc<str>),
     Everyone,
@@ -52,23 +59,27 @@ enum Audience {
 
 impl Key {
     /// The shelf with what a proxy gets of a type; `None` if nobody knows the type.
-    pub(super) fn new(proxy: &Proxy, view: &View, type_url: &str, interest: &Interest) -> Option<Self> {
-        let library = view.is_proxyless();
+    pub(super) fn new(
+        proxy: &Proxy,
+        audiences: &Audiences,
+        type_url: &str,
+        interest: &Interest,
+    ) -> Option<Self> {
+        let library = proxy.is_proxyless();
         let own = || Audience::Proxy(proxy.clone());
-        let shared = || Audience::View(view.clone());
         let names = || interest.names().map(canopus_xds::Names::digest);
         let (audience, names) = match type_url {
-            types::CLUSTER if !library => (own(), None),
-            types::LISTENER if !library => (own(), None),
+            types::CLUSTER | types::LISTENER if !library => (own(), None),
             types::LISTENER => (own(), names()),
-            types::NAME_TABLE => (shared(), None),
+            types::CLUSTER | types::ROUTE => (Audience::Routes(audiences.routes.clone()), names()),
+            types::ENDPOINT => (Audience::Endpoints(audiences.endpoints.clone()), names()),
+            types::SECRET => (Audience::Secrets(audiences.secrets.clone()), names()),
+            types::EXTENSION => (Audience::Extensions(audiences.extensions.clone()), names()),
+            types::NAME_TABLE => (Audience::Names(audiences.names.clone()), None),
             types::ADDRESS | types::WORKLOAD if !interest.is_wildcard() => {
                 (Audience::Node(proxy.metadata.node_name.as_str().into()), names())
             }
             types::ADDRESS | types::WORKLOAD | types::AUTHORIZATION => (Audience::Everyone, None),
-            types::CLUSTER | types::ENDPOINT | types::ROUTE | types::SECRET | types::EXTENSION => {
-                (shared(), names())
-            }
             _ if objects::is_served(type_url) => (Audience::Everyone, None),
             _ => return None,
         };
@@ -102,20 +113,17 @@ impl Key {
                     Box::new(Several(engine.watch_all::<proxyless::Listeners>(keys)))
                 }
             },
-            Audience::View(view) => {
-                let keys = names().map(|name| (view.clone(), name.to_string()));
-                match &*self.type_url {
-                    types::NAME_TABLE => Box::new(Single(engine.watch::<NameTables>(view.clone()))),
-                    types::CLUSTER => Named::new(engine.watch_all::<proxyless::Clusters>(keys)),
-                    types::ENDPOINT => Named::new(engine.watch_all::<Assignment>(keys)),
-                    types::ROUTE if view.is_proxyless() => {
-                        Named::new(engine.watch_all::<proxyless::Routes>(keys))
-                    }
-                    types::ROUTE => Named::new(engine.watch_all::<Routes>(keys)),
-                    types::SECRET => Named::new(engine.watch_all::<Secrets>(keys)),
-                    _ => Named::new(engine.watch_all::<Extensions>(keys)),
+            Audience::Routes(audience) => match &*self.type_url {
+                types::CLUSTER => Named::<proxyless::Clusters>::watch(engine, audience, interest),
+                _ if audience.routes.is_proxyless() => {
+                    Named::<proxyless::Routes>::watch(engine, audience, interest)
                 }
-            }
+                _ => Named::<Routes>::watch(engine, audience, interest),
+            },
+            Audience::Endpoints(audience) => Named::<Assignment>::watch(engine, audience, interest),
+            Audience::Secrets(audience) => Named::<Secrets>::watch(engine, audience, interest),
+            Audience::Extensions(audience) => Named::<Extensions>::watch(engine, audience, interest),
+            Audience::Names(audience) => Box::new(Single(engine.watch::<NameTables>(audience.clone()))),
         }
     }
 }
@@ -223,14 +231,16 @@ impl<Q: Query<Value = Resource>> Results for Single<Q> {
 /// One result for each name, which may be nothing; in the order of their roots.
 struct Named<Q: Query>(Vec<Root<Q>>);
 
-impl<Q: Query> Named<Q> {
-    fn new(mut roots: Vec<Root<Q>>) -> Box<Self> {
+impl<A: canopus_engine::Key, Q: Query<Key = (A, String), Value = Option<Resource>>> Named<Q> {
+    /// Starts to watch the result of every name that is asked for.
+    fn watch(engine: &Engine, audience: &A, interest: &Interest) -> Box<dyn Results> {
+        let names = interest.names().into_iter().flat_map(|names| names.iter());
+        let keys = names.map(|name| (audience.clone(), name.to_string()));
+        let mut roots = engine.watch_all::<Q>(keys);
         roots.sort_unstable_by_key(Root::id);
         Box::new(Self(roots))
     }
-}
 
-impl<Q: Query<Key = (View, String), Value = Option<Resource>>> Named<Q> {
     fn change(&self, root: RootId) -> Option<Result<Change, QueryError>> {
         let at = self.0.binary_search_by_key(&root, Root::id).ok()?;
         let (_, name) = self.0[at].key();
@@ -244,7 +254,7 @@ impl<Q: Query<Key = (View, String), Value = Option<Resource>>> Named<Q> {
     }
 }
 
-impl<Q: Query<Key = (View, String), Value = Option<Resource>>> Results for Named<Q> {
+impl<A: canopus_engine::Key, Q: Query<Key = (A, String), Value = Option<Resource>>> Results for Named<Q> {
     fn roots(&self) -> Vec<RootId> {
         self.0.iter().map(Root::id).collect()
     }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use canopus_api::istio::{AuthorizationPolicy, Telemetry};
 use canopus_api::{Kind, Object, Typed};
 use canopus_engine::{Ctx, Query, QueryError};
-use canopus_mesh::attachment::{Claim, Subject};
-use canopus_mesh::proxy::{View, ViewOf};
+use canopus_mesh::attachment::Claim;
+use canopus_mesh::audience::{SelectingKind, policy_target};
+use canopus_mesh::proxy::{Proxy, View};
 use canopus_mesh::telemetry::Telemetries;
 use canopus_mesh::world::{
     Objects, Origin, Shelf, objects_of, objects_on, oldest_first, qualified_host, settings,
@@ -59,8 +60,7 @@ impl Debug {
             let all = self.engine().get::<TelemetriesByNamespace>(&())?;
             return Ok(Answer::json(question, &json!({ "telemetries": *all })));
         };
-        let view = self.engine().get::<ViewOf>(&client.proxy)?;
-        let applicable = self.engine().get::<ApplicableTelemetries>(&view)?;
+        let applicable = self.engine().get::<ApplicableTelemetries>(&client.proxy)?;
         Ok(Answer::json(question, &applicable))
     }
 }
@@ -141,24 +141,25 @@ fn by_namespace<T: Typed>(
     all
 }
 
-/// What Telemetry objects say together about the proxies of a view, and which objects do.
+/// What Telemetry objects say together about a proxy, and which objects do.
 struct ApplicableTelemetries;
 
 impl Query for ApplicableTelemetries {
     const NAME: &'static str = "debug_applicable_telemetries";
-    type Key = View;
+    type Key = Proxy;
     type Value = Value;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Value {
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Value {
+        let target = policy_target(ctx, &View::new(ctx, proxy), &[SelectingKind::Telemetry]);
         let settings = settings(ctx);
         let root = settings.root_namespace();
-        let found = ctx.get::<Telemetries>(&(view.clone(), None));
+        let found = ctx.get::<Telemetries>(&(target.clone(), None));
         let wide =
             |namespace: &str| in_namespace(ctx, namespace).into_iter().find(|(_, one)| is_wide(&one.spec));
         let of_root = wide(root);
-        let of_namespace = if *view.namespace == *root { None } else { wide(&view.namespace) };
-        let subject = Subject::of(ctx, view);
-        let own = in_namespace(ctx, &view.namespace)
+        let of_namespace = if *target.namespace == *root { None } else { wide(&target.namespace) };
+        let subject = target.subject(ctx);
+        let own = in_namespace(ctx, &target.namespace)
             .into_iter()
             .rfind(|(origin, one)| !is_wide(&one.spec) && subject.is_meant_by(&claim(origin, &one.spec)));
         let mut logging = Vec::new();

@@ -14,8 +14,8 @@ use super::{Answer, Debug, Question};
 use crate::quarantine::{Contested, Hold, Nack};
 
 /// What the owner of a held object can do.
-const REMEDY: &str = "Correct the object; every change of it is tried, and the hold ends once proxies accept it. To serve \
-                      objects whatever proxies say, start the control plane with CANOPUS_QUARANTINE=false.";
+const REMEDY: &str = "Correct the object, or the proxies: every change of it is tried, and so is the same again when they \
+                      reconnect and now and then. To serve objects whatever proxies say, start the control plane with CANOPUS_QUARANTINE=false.";
 
 impl Debug {
     /// The objects that are held, and the latest rejections; `object` (`Kind/namespace/name`) shows one with both its values.
@@ -31,6 +31,7 @@ impl Debug {
             "enabled": quarantine.is_enabled(),
             "objects": objects,
             "total": quarantine.total(),
+            "panics": quarantine.panics(),
             "rejections": nacks,
         });
         Ok(Answer::json(question, &all))
@@ -58,7 +59,7 @@ fn diagnose(origin: &Origin, hold: &Hold) -> Diagnostic {
 }
 
 fn hold_json(origin: &Origin, hold: &Hold, whole: bool) -> Value {
-    let Hold { wanted, served, since, is_guilty, grounds } = hold;
+    let Hold { wanted, served, since, is_guilty, grounds, members, tries, .. } = hold;
     json!({
         "object": name_of(origin),
         "cluster": &*origin.cluster,
@@ -74,6 +75,8 @@ fn hold_json(origin: &Origin, hold: &Hold, whole: bool) -> Value {
         },
         "resources": resources_json(&grounds.resources),
         "proxies": grounds.proxies,
+        "identities": members.identities.iter().map(|identity| &**identity).collect::<Vec<_>>(),
+        "tries": tries,
         "remedy": REMEDY,
     })
 }
@@ -94,6 +97,8 @@ fn value_json(object: &Object, whole: bool) -> Value {
 fn nack_json(nack: &Nack) -> Value {
     json!({
         "proxy": nack.proxy,
+        "identity": nack.identity.as_deref(),
+        "outcome": nack.outcome(),
         "type": &*nack.type_url,
         "nonce": &*nack.nonce,
         "revision": nack.revision,

@@ -1,6 +1,7 @@
 //! What a client gets, computed on the spot.
 
-use canopus_engine::{Query, QueryError, Snapshot};
+use canopus_engine::{Key, Query, QueryError, Snapshot};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::cluster::Clusters;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::extension::Extensions;
@@ -10,7 +11,7 @@ use canopus_envoy::proxyless;
 use canopus_envoy::resources::Resources;
 use canopus_envoy::route_config::Routes;
 use canopus_envoy::secret::Secrets;
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_proto::resource::Resource;
 use canopus_xds::{Interest, types};
 
@@ -24,19 +25,19 @@ pub(crate) fn of_client(
 ) -> Result<Vec<Resource>, QueryError> {
     let interest = client.status(type_url).and_then(|status| status.interest);
     let Some(interest) = interest else { return Ok(Vec::new()) };
-    let view = world.get::<ViewOf>(&client.proxy)?;
-    let asked = Asked { world, proxy: &client.proxy, view: &view, interest: &interest };
+    let (proxy, audiences) = (&client.proxy, world.get::<AudiencesOf>(&client.proxy)?);
+    let asked = Asked { world, proxy, interest: &interest };
     match type_url {
-        types::CLUSTER if view.is_proxyless() => asked.named::<proxyless::Clusters>(),
+        types::CLUSTER if proxy.is_proxyless() => asked.named::<_, proxyless::Clusters>(&audiences.routes),
         types::CLUSTER => asked.all::<Clusters>(),
-        types::LISTENER if view.is_proxyless() => asked.library_listeners(),
+        types::LISTENER if proxy.is_proxyless() => asked.library_listeners(),
         types::LISTENER => asked.all::<Listeners>(),
-        types::ENDPOINT => asked.named::<Assignment>(),
-        types::ROUTE if view.is_proxyless() => asked.named::<proxyless::Routes>(),
-        types::ROUTE => asked.named::<Routes>(),
-        types::SECRET => asked.named::<Secrets>(),
-        types::EXTENSION => asked.named::<Extensions>(),
-        types::NAME_TABLE => Ok(vec![world.get::<NameTables>(&view)?.as_ref().clone()]),
+        types::ENDPOINT => asked.named::<_, Assignment>(&audiences.endpoints),
+        types::ROUTE if proxy.is_proxyless() => asked.named::<_, proxyless::Routes>(&audiences.routes),
+        types::ROUTE => asked.named::<_, Routes>(&audiences.routes),
+        types::SECRET => asked.named::<_, Secrets>(&audiences.secrets),
+        types::EXTENSION => asked.named::<_, Extensions>(&audiences.extensions),
+        types::NAME_TABLE => Ok(vec![world.get::<NameTables>(&audiences.names)?.as_ref().clone()]),
         _ => Ok(Vec::new()),
     }
 }
@@ -44,7 +45,6 @@ pub(crate) fn of_client(
 struct Asked<'a> {
     world: &'a Snapshot,
     proxy: &'a Proxy,
-    view: &'a View,
     interest: &'a Interest,
 }
 
@@ -53,11 +53,11 @@ impl Asked<'_> {
         self.interest.names().into_iter().flat_map(|names| names.iter().map(ToString::to_string))
     }
 
-    fn named<Q: Query<Key = (View, String), Value = Option<Resource>>>(
+    fn named<A: Key, Q: Query<Key = (A, String), Value = Option<Resource>>>(
         &self,
+        audience: &A,
     ) -> Result<Vec<Resource>, QueryError> {
-        let found =
-            |name| self.world.get::<Q>(&(self.view.clone(), name)).map(|found| found.as_ref().clone());
+        let found = |name| self.world.get::<Q>(&(audience.clone(), name)).map(|found| found.as_ref().clone());
         self.names().filter_map(|name| found(name).transpose()).collect()
     }
 

@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use canopus_api::Object;
 use canopus_engine::{Ctx, Engine, Query, QueryError};
+use canopus_mesh::audience::Caller;
 use canopus_mesh::destination_rule::{Rule, RulesFor};
 use canopus_mesh::diagnostic;
 use canopus_mesh::dump::{self, Selection};
 use canopus_mesh::list::List;
-use canopus_mesh::proxy::{View, ViewOf};
+use canopus_mesh::proxy::{Proxy, View};
 use canopus_mesh::scope::{Scope, scope};
 use canopus_mesh::service::Service;
 use canopus_mesh::world::Objects;
@@ -61,33 +62,33 @@ impl Debug {
             Ok(client) => client,
             Err(answer) => return Ok(answer),
         };
-        let view = self.engine().get::<ViewOf>(&client.proxy)?;
-        let visible = self.engine().get::<Visible>(&view)?;
+        let visible = self.engine().get::<Visible>(&client.proxy)?;
         let shown = Shown { engine: self.engine(), domain: self.settings().domain.to_string() };
         let version = self.engine().revision().number().to_string();
-        Ok(Answer::json(question, &shown.scope(&visible, &view, version)))
+        Ok(Answer::json(question, &shown.scope(&visible, client.proxy.namespace(), version)))
     }
 }
 
-/// The scope of a view, and the rules for what is in it.
+/// The scope of a proxy, and the rules for what is in it.
 #[derive(PartialEq)]
 struct Sight {
     scope: Arc<Scope>,
     rules: BTreeMap<Arc<str>, Vec<Arc<Rule>>>,
 }
 
-/// What a view sees.
+/// What a proxy sees.
 struct Visible;
 
 impl Query for Visible {
     const NAME: &'static str = "debug_scope";
-    type Key = View;
+    type Key = Proxy;
     type Value = Sight;
 
-    fn run(ctx: &Ctx<'_>, view: &View) -> Sight {
-        let scope = scope(ctx, view);
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Sight {
+        let caller = Caller::new(ctx, &View::new(ctx, proxy));
+        let scope = scope(ctx, &caller.scope);
         let rules = scope.services().iter().map(|service| {
-            let rules = ctx.get::<RulesFor>(&(view.namespace.clone(), service.key()));
+            let rules = ctx.get::<RulesFor>(&(caller.namespace.clone(), service.key()));
             (service.host.clone(), rules.as_ref().clone())
         });
         let rules = rules.filter(|(_, rules)| !rules.is_empty()).collect();
@@ -101,7 +102,7 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn scope(&self, sight: &Sight, view: &View, version: String) -> Value {
+    fn scope(&self, sight: &Sight, namespace: &str, version: String) -> Value {
         let scope = &sight.scope;
         let by_host =
             scope.services().iter().map(|service| (service.host.to_string(), self.service(service)));
@@ -114,7 +115,7 @@ impl Shown<'_> {
             .map(|(host, rules)| (host.to_string(), rules.iter().map(|rule| self.rule(rule)).collect()))
             .collect();
         let name = scope.sidecar.as_ref().map_or(DEFAULT, |sidecar| &sidecar.meta.name);
-        let namespace = scope.sidecar.as_ref().map_or(&*view.namespace, |sidecar| &sidecar.meta.namespace);
+        let namespace = scope.sidecar.as_ref().map_or(namespace, |sidecar| &sidecar.meta.namespace);
         json!({
             "version": version,
             "name": name,

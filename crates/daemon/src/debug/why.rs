@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use canopus_api::Kind;
-use canopus_engine::{Query, QueryError, Read, ReadKind, Snapshot};
+use canopus_engine::{Key, Query, QueryError, Read, ReadKind, Snapshot};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::envoy_filter::{Outcome, Report};
 use canopus_envoy::extension::Extensions;
@@ -12,7 +13,7 @@ use canopus_envoy::name_table::NameTables;
 use canopus_envoy::route_config::Routes;
 use canopus_envoy::secret::Secrets;
 use canopus_envoy::{cluster, listener, proxyless};
-use canopus_mesh::proxy::{Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{Objects, Settings};
 use canopus_xds::types;
 use serde_json::{Value, json};
@@ -71,10 +72,10 @@ pub(crate) fn reads_of(
     type_url: &str,
     name: &str,
 ) -> Result<Vec<Read>, QueryError> {
-    let view = world.get::<ViewOf>(proxy)?;
-    let library = view.is_proxyless();
+    let audiences = world.get::<AudiencesOf>(proxy)?;
+    let library = proxy.is_proxyless();
     Ok(match type_url {
-        types::CLUSTER if library => named::<proxyless::Clusters>(world, &view, name),
+        types::CLUSTER if library => named::<_, proxyless::Clusters>(world, &audiences.routes, name),
         types::CLUSTER => {
             patched(cluster::reads_of(world, proxy, name), world.reads_of::<cluster::Clusters>(proxy))
         }
@@ -84,18 +85,18 @@ pub(crate) fn reads_of(
         types::LISTENER => {
             patched(listener::reads_of(world, proxy, name), world.reads_of::<listener::Listeners>(proxy))
         }
-        types::ENDPOINT => named::<Assignment>(world, &view, name),
-        types::ROUTE if library => named::<proxyless::Routes>(world, &view, name),
-        types::ROUTE => named::<Routes>(world, &view, name),
-        types::SECRET => named::<Secrets>(world, &view, name),
-        types::EXTENSION => named::<Extensions>(world, &view, name),
-        types::NAME_TABLE => world.reads_of::<NameTables>(&view),
+        types::ENDPOINT => named::<_, Assignment>(world, &audiences.endpoints, name),
+        types::ROUTE if library => named::<_, proxyless::Routes>(world, &audiences.routes, name),
+        types::ROUTE => named::<_, Routes>(world, &audiences.routes, name),
+        types::SECRET => named::<_, Secrets>(world, &audiences.secrets, name),
+        types::EXTENSION => named::<_, Extensions>(world, &audiences.extensions, name),
+        types::NAME_TABLE => world.reads_of::<NameTables>(&audiences.names),
         _ => Vec::new(),
     })
 }
 
-fn named<Q: Query<Key = (View, String)>>(world: &Snapshot, view: &View, name: &str) -> Vec<Read> {
-    world.reads_of::<Q>(&(view.clone(), name.to_owned()))
+fn named<A: Key, Q: Query<Key = (A, String)>>(world: &Snapshot, audience: &A, name: &str) -> Vec<Read> {
+    world.reads_of::<Q>(&(audience.clone(), name.to_owned()))
 }
 
 /// What a resource rests on, given what it was made from and what all resources of its type were: patches by EnvoyFilters come

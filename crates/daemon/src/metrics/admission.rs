@@ -6,6 +6,8 @@ use canopus_runtime::metrics::catalogue::{
 };
 use canopus_runtime::metrics::{Counter, Family, Registry};
 
+use super::labels;
+
 /// Counts the answers of the validation webhook.
 pub struct AdmissionMetrics {
     passed: Family<Counter, 3>,
@@ -26,9 +28,11 @@ impl AdmissionMetrics {
     pub(crate) fn count(&self, count: &Count) {
         match count {
             Count::Passed(Resource { group, version, resource }) => {
+                let [group, version, resource] = labels::resource(group, version, resource);
                 self.passed.with([group, resource, version]).inc();
             }
             Count::Failed(Resource { group, version, resource }, reason) => {
+                let [group, version, resource] = labels::resource(group, version, resource);
                 self.failed.with([group, reason.label(), resource, version]).inc();
             }
             Count::HttpError(status) => self.errors.with([&status.to_string()]).inc(),

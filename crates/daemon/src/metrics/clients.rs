@@ -10,9 +10,9 @@ use canopus_api::node::NodeKind;
 use canopus_base::hash::ContentHash;
 use canopus_base::{FastMap, FastSet};
 use canopus_engine::{QueryError, Snapshot};
+use canopus_envoy::audience::{AudiencesOf, RouteAudience, Shared};
 use canopus_envoy::conflict::{ConflictsOf, DuplicateDomains};
 use canopus_mesh::endpoint::Endpoints;
-use canopus_mesh::proxy::{View, ViewOf};
 use canopus_mesh::service::{AllServices, ServiceKey};
 use canopus_mesh::target::Targets;
 use canopus_runtime::metrics::Collected;
@@ -52,30 +52,30 @@ struct Census<'a> {
     clusters: BTreeSet<String>,
     /// Virtual hosts that want a domain another has.
     domains: BTreeSet<String>,
-    /// Views with the tables they ask for that were looked at.
-    seen: FastSet<(View, ContentHash)>,
+    /// Audiences with the tables they ask for that were looked at.
+    seen: FastSet<(Shared<RouteAudience>, ContentHash)>,
 }
 
 impl<'a> Census<'a> {
     fn add(&mut self, world: &Snapshot, connection: &'a Connection) -> Result<(), QueryError> {
         let proxy = &connection.proxy;
-        let view = world.get::<ViewOf>(proxy)?;
         let conflicts = world.get::<ConflictsOf>(proxy)?;
         if conflicts.inbound {
             self.inbound.insert(&proxy.id.id);
         }
         self.listeners.extend(conflicts.listeners.iter().cloned());
         self.clusters.extend(conflicts.clusters.iter().cloned());
-        if view.kind != NodeKind::Sidecar {
+        if proxy.id.kind != NodeKind::Sidecar {
             return Ok(());
         }
         if world.get::<Targets>(proxy)?.is_empty() {
             self.without_service.insert(&proxy.id.id);
         }
         let Some(tables) = names(connection, types::ROUTE) else { return Ok(()) };
-        if self.seen.insert((view.as_ref().clone(), tables.digest())) {
+        let routes = world.get::<AudiencesOf>(proxy)?.routes.routes.clone();
+        if self.seen.insert((routes.clone(), tables.digest())) {
             for table in tables.iter() {
-                let key = (view.as_ref().clone(), (**table).into());
+                let key = (routes.clone(), (**table).into());
                 self.domains.extend(world.get::<DuplicateDomains>(&key)?.iter().cloned());
             }
         }

@@ -9,11 +9,12 @@ use std::sync::Arc;
 use canopus_api::credential::{Credential, Source};
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
+use canopus_envoy::audience::{Audiences, AudiencesOf};
 use canopus_envoy::provider::LostServers;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::credential::{SecretAccess, account};
 use canopus_mesh::gateway::Merged;
-use canopus_mesh::proxy::{DescriptionOf, Proxy, View, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::service::Registry as Definer;
 use canopus_mesh::target::Targets;
 use canopus_mesh::workload::{entry_of, pod_of};
@@ -91,21 +92,25 @@ impl Mishaps {
 
 fn mishaps(world: &Snapshot, connection: &Connection) -> Result<Vec<Mishap>, QueryError> {
     let proxy = &connection.proxy;
-    let view = world.get::<ViewOf>(proxy)?;
-    if matches!(view.kind, NodeKind::Ztunnel | NodeKind::Agentgateway) {
+    if matches!(proxy.id.kind, NodeKind::Ztunnel | NodeKind::Agentgateway) {
         return Ok(Vec::new());
     }
     let mut found: Vec<Mishap> = idleness(world, proxy)?.map(Mishap::Idle).into_iter().collect();
-    if view.is_proxyless() {
+    if proxy.is_proxyless() {
         return Ok(found);
     }
-    found.extend(world.get::<LostServers>(&view)?.iter().map(|purpose| Mishap::Lost(purpose)));
-    found.extend(world.get::<Merged>(&view)?.rejected.iter().map(|rejection| Mishap::Rejected {
-        gateway: Arc::clone(&rejection.gateway),
-        server: rejection.server,
-    }));
+    let audiences = world.get::<AudiencesOf>(proxy)?;
+    if let Some(audience) = audiences.listeners.arriving() {
+        found.extend(world.get::<LostServers>(audience)?.iter().map(|purpose| Mishap::Lost(purpose)));
+    }
+    if let Some(runner) = audiences.gateway() {
+        found.extend(world.get::<Merged>(runner)?.rejected.iter().map(|rejection| Mishap::Rejected {
+            gateway: Arc::clone(&rejection.gateway),
+            server: rejection.server,
+        }));
+    }
     for name in names(connection, types::SECRET).iter().flat_map(|names| names.iter()) {
-        if is_bad(world, &view, name)? {
+        if is_bad(world, &audiences, name)? {
             found.push(Mishap::Certificate(Arc::from(&**name)));
         }
     }
@@ -134,25 +139,26 @@ impl Query for WhyIdle {
         if entry_of(ctx, proxy).is_some() {
             return None;
         }
-        let is_pod = pod_of(ctx, proxy).is_some() && !ctx.get::<DescriptionOf>(proxy).is_vm;
+        let is_pod = pod_of(ctx, proxy).is_some() && !proxy.is_vm();
         Some(if is_pod { "no_matching_services" } else { "no_matching_metadata" })
     }
 }
 
 /// Whether a proxy asks for a certificate in vain, or gets one that is of no use.
-fn is_bad(world: &Snapshot, view: &View, name: &str) -> Result<bool, QueryError> {
+fn is_bad(world: &Snapshot, audiences: &Audiences, name: &str) -> Result<bool, QueryError> {
     // Parity: who has not proved to be somebody gets nothing, and that is not counted.
-    let Some(identity) = &view.identity else { return Ok(false) };
+    let reader = audiences.secret_reader();
+    let Some(identity) = reader.identity() else { return Ok(false) };
     match Credential::parse(name, &identity.namespace) {
         Ok(Credential::Invalid) => return Ok(false),
         // Whether it may have the Secret is still being asked.
         Ok(Credential::Object { source: Source::Secret, .. })
-            if account(view).is_some_and(|account| world.read::<SecretAccess>(&account).is_none()) =>
+            if account(reader).is_some_and(|account| world.read::<SecretAccess>(&account).is_none()) =>
         {
             return Ok(false);
         }
         _ => {}
     }
-    let secret = world.get::<Secrets>(&(view.clone(), name.to_owned()))?;
+    let secret = world.get::<Secrets>(&(audiences.secrets.clone(), name.to_owned()))?;
     Ok(secret.as_ref().as_ref().is_none_or(|secret| !certificate::is_usable(secret.body.clone())))
 }

@@ -14,11 +14,13 @@ use canopus_mesh::service::{AllServices, Resolution};
 use canopus_mesh::world::{Objects, Origin, Settings, Shelf, object, objects_of};
 use canopus_runtime::metrics::catalogue::{
     CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
-    CANOPUS_OBJECTS_NOT_CONVERGED, CANOPUS_QUARANTINE_TOTAL, CANOPUS_QUARANTINED_OBJECTS, ENDPOINT_NO_POD,
-    ISTIOD_MANAGED_CLUSTERS, PILOT_DESTRULE_SUBSETS, PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS,
-    PILOT_ENDPOINT_NOT_READY, PILOT_K8S_ENDPOINTS_PENDING_POD, PILOT_SERVICES, PILOT_VIRT_SERVICES,
+    CANOPUS_OBJECTS_NOT_CONVERGED, CANOPUS_QUARANTINE_TOTAL, CANOPUS_QUARANTINED_OBJECTS,
+    CANOPUS_TASK_PANICS_TOTAL, ENDPOINT_NO_POD, ISTIOD_MANAGED_CLUSTERS, PILOT_DESTRULE_SUBSETS,
+    PILOT_DNS_CLUSTER_WITHOUT_ENDPOINTS, PILOT_ENDPOINT_NOT_READY, PILOT_K8S_ENDPOINTS_PENDING_POD,
+    PILOT_SERVICES, PILOT_VIRT_SERVICES,
 };
 use canopus_runtime::metrics::{Collected, Registry};
+use canopus_runtime::tasks;
 
 use super::clients;
 use super::events::pods_behind;
@@ -59,6 +61,9 @@ fn collect(collected: &mut Collected, dispatcher: &Dispatcher, pending_before: &
     collected.push(CANOPUS_OBJECTS_NOT_CONVERGED, [], dispatcher.ledger().unconverged().len() as f64);
     collected.push(CANOPUS_QUARANTINED_OBJECTS, [], dispatcher.quarantine().len() as f64);
     collected.push(CANOPUS_QUARANTINE_TOTAL, [], dispatcher.quarantine().total() as f64);
+    for (task, panics) in tasks::panics() {
+        collected.push(CANOPUS_TASK_PANICS_TOTAL, [&*task], panics as f64);
+    }
     let stats = dispatcher.engine().stats();
     collected.push(CANOPUS_ENGINE_INPUTS, [], stats.inputs as f64);
     collected.push(CANOPUS_ENGINE_RESULTS, [], stats.memos as f64);

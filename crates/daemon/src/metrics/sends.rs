@@ -8,6 +8,9 @@ use canopus_runtime::metrics::catalogue::{
 use canopus_runtime::metrics::{Counter, Family, Histogram, Registry};
 use canopus_xds::types;
 
+use super::labels::OTHER;
+use crate::objects;
+
 /// Types with a short name in metrics.
 const NAMED: [(&str, &str); 12] = [
     (types::ENDPOINT, "eds"),
@@ -26,7 +29,17 @@ const NAMED: [(&str, &str); 12] = [
 
 /// The short name a type has in metrics.
 pub(super) fn label(type_url: &str) -> &str {
-    NAMED.iter().find(|(own, _)| *own == type_url).map_or(type_url, |(_, label)| label)
+    NAMED.iter().find(|(own, _)| *own == type_url).map_or_else(|| known(type_url), |(_, label)| label)
+}
+
+/// A type that is served, by its own name; clients can ask for any other, and those are all one.
+fn known(type_url: &str) -> &str {
+    let is_named = NAMED.iter().any(|(own, _)| *own == type_url) || type_url == types::HEALTH;
+    match type_url {
+        debug if debug.starts_with(types::DEBUG) => types::DEBUG,
+        own if is_named || objects::is_served(own) => own,
+        _ => OTHER,
+    }
 }
 
 /// Counts responses. There are very many of them and few types, so what counts those of a type is looked up once.
@@ -71,7 +84,8 @@ impl Sends {
 
     pub(super) fn responses(&self, type_url: &str) -> Responses {
         let label = label(type_url);
-        let look_up = || Responses { count: self.pushes.with([label]), size: self.size.with([type_url]) };
+        let look_up =
+            || Responses { count: self.pushes.with([label]), size: self.size.with([known(type_url)]) };
         self.known(type_url).map_or_else(look_up, |known| known.responses.get_or_init(look_up).clone())
     }
 

@@ -53,6 +53,22 @@ pub(super) fn is_written(kind: Kind) -> bool {
     !matches!(kind, Kind::EndpointSlice | Kind::Pod | Kind::Node | Kind::Namespace)
 }
 
+/// Whether objects of a kind may be served at an earlier value. Those that say who may do what, or whom to trust, never are:
+/// security fails closed, and a proxy that rejects them keeps what it has.
+pub(super) fn may_be_held(kind: Kind) -> bool {
+    let protects = matches!(
+        kind,
+        Kind::AuthorizationPolicy
+            | Kind::PeerAuthentication
+            | Kind::RequestAuthentication
+            | Kind::Secret
+            | Kind::ConfigMap
+            | Kind::BackendTlsPolicy
+            | Kind::ReferenceGrant
+    );
+    is_written(kind) && !protects
+}
+
 #[cfg(test)]
 mod tests {
     use canopus_api::{ObjectKey, Options};

@@ -1,9 +1,9 @@
 //! What a proxy says when it rejects a message, and which resources that is about.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use canopus_base::hash::ContentHash;
-use canopus_xds::ResourceSet;
+use canopus_xds::{ResourceSet, rejection};
 
 use crate::push::{ConnectionId, Stamp};
 
@@ -17,6 +17,8 @@ pub struct Nack {
     pub connection: ConnectionId,
     /// The proxy.
     pub proxy: String,
+    /// The identity it has proved, if it has.
+    pub identity: Option<Arc<str>>,
     /// The type of the message.
     pub type_url: Arc<str>,
     /// The nonce of the message.
@@ -33,6 +35,7 @@ pub struct Nack {
     pub accepted: Option<u64>,
     /// The resources the proxy names, or else all that differ from what it has; the first of them, if there are many.
     pub resources: Vec<Contested>,
+    pub(super) outcome: OnceLock<Arc<str>>,
 }
 
 /// A resource a proxy does not take, as far as can be told.
@@ -47,9 +50,19 @@ pub struct Contested {
 }
 
 impl Nack {
+    /// What was made of it, once somebody has looked into it.
+    pub fn outcome(&self) -> Option<&str> {
+        self.outcome.get().map(|text| &**text)
+    }
+
+    /// Writes down what was made of it; the first outcome stays.
+    pub(super) fn conclude(&self, outcome: impl Into<Arc<str>>) {
+        let _ = self.outcome.set(outcome.into());
+    }
+
     /// The field the proxy complains about, if it names one.
     pub fn field(&self) -> Option<String> {
-        field(&self.message)
+        rejection::failed_field(&self.message)
     }
 }
 
@@ -61,38 +74,14 @@ pub(super) fn contested(message: &str, accepted: &ResourceSet, rejected: &Resour
             Contested { name: Arc::clone(&resource.name), rejected: resource.version, accepted: before };
         (before != Some(resource.version)).then_some(one)
     });
-    let mut all: Vec<Contested> = changed.collect();
-    if all.iter().any(|one| names(message, &one.name)) {
-        all.retain(|one| names(message, &one.name));
+    let (mut named, mut others): (Vec<Contested>, Vec<Contested>) = (Vec::new(), Vec::new());
+    for one in changed {
+        let kept = if rejection::mentions(message, &one.name) { &mut named } else { &mut others };
+        if kept.len() < KEPT_RESOURCES {
+            kept.push(one);
+        }
     }
-    all.truncate(KEPT_RESOURCES);
-    all
-}
-
-/// Whether a message mentions a name, as a word of its own: names are often parts of other names.
-fn names(message: &str, name: &str) -> bool {
-    let opens = |before: &str| before.chars().next_back().is_none_or(|c| " ,;:'\"([".contains(c));
-    let closes = |after: &str| after.chars().next().is_none_or(|c| " ,;:'\")]".contains(c));
-    let mut found = message.match_indices(name);
-    !name.is_empty() && found.any(|(at, _)| opens(&message[..at]) && closes(&message[at + name.len()..]))
-}
-
-/// The path through the failed checks of a message, such as `Cluster.ConnectTimeout`: Envoy names the check of each message on
-/// the way to the field, from the outside in.
-fn field(message: &str) -> Option<String> {
-    const CHECK: &str = "ValidationError.";
-    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-    let steps: Vec<String> = message
-        .match_indices(CHECK)
-        .map(|(at, _)| {
-            let before = &message[..at];
-            let kind = before.rfind(|c| !is_word(c)).map_or(before, |start| &before[start + 1..]);
-            let after = &message[at + CHECK.len()..];
-            let end = after.find(|c: char| !is_word(c) && c != '[' && c != ']').unwrap_or(after.len());
-            format!("{kind}.{}", &after[..end])
-        })
-        .collect();
-    (!steps.is_empty()).then(|| steps.join(" > "))
+    if named.is_empty() { others } else { named }
 }
 
 #[cfg(test)]
@@ -128,17 +117,5 @@ mod tests {
         let contested = contested("", &set(&[("a", "1")]), &set(&[("a", "2"), ("n", "1")]));
         assert_eq!(contested[0].accepted, Some(ContentHash::of(b"1")));
         assert_eq!((contested[1].accepted, contested[1].rejected), (None, ContentHash::of(b"1")));
-    }
-
-    #[test]
-    fn field_is_found_in_the_words_of_failed_checks() {
-        let message = "Proto constraint validation failed (ClusterValidationError.ConnectTimeout: value must be greater than 0s): name: \"x\"";
-        assert_eq!(field(message).as_deref(), Some("Cluster.ConnectTimeout"));
-        let nested = "(RouteConfigurationValidationError.VirtualHosts[0]: embedded message failed validation | caused by VirtualHostValidationError.Domains: empty)";
-        assert_eq!(
-            field(nested).as_deref(),
-            Some("RouteConfiguration.VirtualHosts[0] > VirtualHost.Domains")
-        );
-        assert_eq!(field("Unknown cluster"), None);
     }
 }

@@ -8,7 +8,7 @@ use canopus_base::hash::ContentHash;
 use canopus_engine::{Batch, Engine, Snapshot};
 use canopus_mesh::world::{Objects, Origin};
 
-use super::history::is_written;
+use super::history::may_be_held;
 use super::nack::Contested;
 use crate::debug::{resources, why};
 use crate::push::{Connection, Dispatcher};
@@ -104,7 +104,7 @@ impl Question<'_> {
         suspects.into_iter().map(|(_, origin)| origin).take(MOST_HELD_IN_TURN).collect()
     }
 
-    /// The objects the resources rest on that somebody wrote and that are not held already.
+    /// The objects the resources rest on that may be held and are not held already.
     fn reads(&self) -> BTreeSet<Origin> {
         let world = self.engine().snapshot();
         let mut origins = BTreeSet::new();
@@ -112,7 +112,7 @@ impl Question<'_> {
             let reads = why::reads_of(&world, &self.client.proxy, self.type_url, &one.name);
             for read in reads.unwrap_or_default() {
                 if let Some(origin) = read.subject.input::<Objects>()
-                    && is_written(origin.key.kind)
+                    && may_be_held(origin.key.kind)
                     && world.read::<Objects>(origin).is_some()
                 {
                     origins.insert(origin.clone());

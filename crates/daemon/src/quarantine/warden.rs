@@ -1,9 +1,12 @@
 //! The part of the apply loop that decides what is held.
 
+mod case;
+mod end;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,19 +15,24 @@ use canopus_api::Object;
 use canopus_engine::Batch;
 use canopus_mesh::world::{Objects, Origin};
 use tokio::time::{Instant, timeout_at};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
+use self::case::{Case, Suspect, Verdict};
 use super::history::{History, is_written};
+use super::reach::{self, Reach};
 use super::suspects::{Question, Served};
 use super::trial::Trial;
-use super::{Contested, Grounds, Hold, MOST_HELD, NAMED, Nack, Quarantine};
-use crate::push::{Cause, Connection, ConnectionId, Dispatcher, Stamp};
+use super::{Contested, Grounds, Hold, MOST_HELD, Members, NAMED, Nack, Quarantine};
+use crate::push::{Cause, Dispatcher, Stamp};
 
 /// How long rejections are gathered before they are looked into, so that proxies which accept the same are heard too.
 const GATHER: Duration = Duration::from_millis(50);
 
 /// How long a proxy may take to answer before it is no judge.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// After a look into rejections, others are applied for so many times as long before the next one.
+const REST: u32 = 10;
 
 /// Looks into rejections and holds what is guilty of them.
 pub(crate) struct Warden {
@@ -35,37 +43,48 @@ pub(crate) struct Warden {
     case: Option<Case>,
     /// When the rejections that wait are looked into.
     gathered: Option<Instant>,
+    /// When whoever waits for the answers of others has waited long enough.
+    awaited: Option<Instant>,
+    /// When holds are looked at again.
+    review: Option<Instant>,
+    /// Before which they are not, whatever happens.
+    rested: Option<Instant>,
+    /// What was tried again in vain, and how often.
+    tried: BTreeMap<Origin, (Arc<Object>, u32)>,
+    /// A defect for tests: the next decision panics.
+    #[cfg(test)]
+    is_broken: bool,
 }
 
 /// How often what others change meanwhile is taken into a case; one that is disturbed more often is begun anew.
 const MOST_DISTURBED: usize = 8;
 
-/// A rejection under investigation.
-struct Case {
-    trial: Trial,
-    /// Whether the judge has accepted nothing yet.
-    is_first: bool,
-    /// The revision that the suspects were looked for at: who changed later is none of them.
-    opened: u64,
-    disturbed: usize,
-    suspects: BTreeMap<Origin, Suspect>,
-    judge: ConnectionId,
-    grounds: Arc<Grounds>,
-    /// The revision that shows the present arrangement.
-    revision: u64,
-    deadline: Instant,
-}
-
-struct Suspect {
-    wanted: Arc<Object>,
-    served: Served,
+/// What a look into a rejection leads to.
+enum Look {
+    Case(Box<Case>),
+    /// Nothing, for this reason.
+    Nothing(String),
+    /// Somebody has yet to answer.
+    Later,
 }
 
 impl Warden {
     /// Holds objects, or never does.
     pub(crate) fn new(dispatcher: Arc<Dispatcher>, enabled: bool) -> Self {
         dispatcher.quarantine().enabled.store(enabled, Ordering::Relaxed);
-        Self { dispatcher, history: History::default(), replaced: Vec::new(), case: None, gathered: None }
+        Self {
+            dispatcher,
+            history: History::default(),
+            replaced: Vec::new(),
+            case: None,
+            gathered: None,
+            awaited: None,
+            review: None,
+            rested: None,
+            tried: BTreeMap::new(),
+            #[cfg(test)]
+            is_broken: false,
+        }
     }
 
     fn quarantine(&self) -> &Quarantine {
@@ -75,7 +94,9 @@ impl Warden {
     /// Waits until there may be something to decide.
     pub(crate) async fn due(&self) {
         let rung = self.quarantine().bell.notified();
-        let alarm = self.case.as_ref().map(|case| case.deadline).or(self.gathered);
+        let case = self.case.as_ref().map(|case| case.deadline).or(self.gathered);
+        let review = if self.quarantine().has_newcomers() { self.rested } else { self.review };
+        let alarm = [case, review].into_iter().flatten().min();
         match alarm {
             Some(at) => {
                 // Either is a reason to look.
@@ -87,6 +108,10 @@ impl Warden {
 
     /// Whether a change by an object's owner is to be served; not if it says again what is held back.
     pub(crate) fn admit(&mut self, origin: &Origin, object: Option<&Object>) -> bool {
+        self.contained(|warden| warden.weigh(origin, object)).unwrap_or(true)
+    }
+
+    fn weigh(&mut self, origin: &Origin, object: Option<&Object>) -> bool {
         if !self.quarantine().is_enabled() {
             return true;
         }
@@ -101,6 +126,7 @@ impl Warden {
                 return false;
             }
             info!(object = %origin, "no longer held: its owner has changed it");
+            self.tried.remove(origin);
             self.quarantine().write([(origin.clone(), None)], self.case.is_some());
         }
         if is_written(origin.key.kind) {
@@ -116,42 +142,97 @@ impl Warden {
 
     /// Decides what can be decided now.
     pub(crate) fn act(&mut self, now: Instant) {
+        self.contained(|warden| warden.decide(now));
+    }
+
+    /// Does something that must not stop the apply loop: what panics is given up, and objects are applied as before.
+    fn contained<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        match catch_unwind(AssertUnwindSafe(|| work(self))) {
+            Ok(done) => Some(done),
+            Err(_) => {
+                error!(
+                    "quarantine panicked; the case it was at is dropped, and what was only suspected is served"
+                );
+                // A second panic is logged like the first, and leaves the holds as they are.
+                let _ = catch_unwind(AssertUnwindSafe(|| self.give_up()));
+                None
+            }
+        }
+    }
+
+    /// Forgets everything that is undecided and serves whatever is held without being known to be guilty.
+    fn give_up(&mut self) {
+        (self.case, self.gathered, self.awaited) = (None, None, None);
+        self.quarantine().take_waiting();
+        self.quarantine().panicked();
+        let mut suspected = self.quarantine().holds();
+        suspected.retain(|(_, hold)| !hold.is_guilty);
+        let mut batch = Batch::new();
+        for (origin, hold) in &suspected {
+            serve(&mut batch, origin, Some(Arc::clone(&hold.wanted)));
+        }
+        let released: Vec<Origin> = suspected.into_iter().map(|(origin, _)| origin).collect();
+        self.quarantine().write(released.iter().map(|origin| (origin.clone(), None)), false);
+        let cause = Cause::quarantine(released.iter().cloned());
+        self.release(batch, released, cause);
+    }
+
+    fn decide(&mut self, now: Instant) {
+        #[cfg(test)]
+        assert!(!std::mem::take(&mut self.is_broken), "a defect");
         self.pardon();
         self.hear(now);
+        self.review(now);
         if self.case.is_some() || !self.quarantine().has_waiting() {
             self.gathered = None;
         } else if self.gathered.is_none_or(|at| at <= now) {
             // The first look only starts the clock.
             match self.gathered.take() {
-                Some(_) => self.look_into(now),
+                Some(_) => {
+                    let started = std::time::Instant::now();
+                    self.look_into(now);
+                    if self.case.is_none() && self.quarantine().has_waiting() {
+                        self.gathered = Some(now + GATHER.max(started.elapsed() * REST));
+                    }
+                }
                 None => self.gathered = Some(now + GATHER),
             }
         }
     }
 
-    /// Goes on with the case as far as its judge has answered.
+    /// Goes on with the case as far as its judges have answered.
     fn hear(&mut self, now: Instant) {
         while let Some(case) = &mut self.case {
-            let judge = self.dispatcher.connections().get(case.judge);
-            match judge {
-                Some(judge) if judge.has_answered(case.revision) => {
-                    match verdict(&self.dispatcher, &self.history, case, &judge) {
-                        Verdict::Disturbed(_) if case.disturbed >= MOST_DISTURBED => self.close(),
-                        Verdict::Disturbed(newcomers) => {
-                            case.take_in(newcomers);
-                            self.arrange(now);
-                        }
-                        Verdict::Of(accepted) => self.go_on(accepted, now),
+            let judges = case.judges(&self.dispatcher);
+            if judges.is_empty() {
+                self.close();
+            } else if judges.iter().any(|judge| !judge.has_answered(case.revision)) {
+                if now < case.deadline {
+                    break;
+                }
+                self.dispatcher.quarantine().clear(&case.grounds);
+                self.close();
+            } else {
+                match case.verdict(&self.dispatcher, &self.history, &judges) {
+                    Verdict::Disturbed(_) if case.disturbed >= MOST_DISTURBED => self.close(),
+                    Verdict::Disturbed(newcomers) => {
+                        case.take_in(newcomers);
+                        self.arrange(now);
                     }
+                    Verdict::Of(accepted) => self.go_on(accepted, now),
+                    Verdict::Divided => self.drop_case("the proxies that rejected it disagree", now),
                 }
-                Some(_) if now < case.deadline => break,
-                Some(_) => {
-                    self.dispatcher.quarantine().clear(&case.grounds);
-                    self.close();
-                }
-                None => self.close(),
             }
         }
+    }
+
+    /// Ends the case with nobody guilty; the same is not looked into again.
+    fn drop_case(&mut self, reason: &str, now: Instant) {
+        let Some(case) = &mut self.case else { return };
+        case.grounds.nack.conclude(reason);
+        case.trial.dismiss();
+        self.dispatcher.quarantine().clear(&case.grounds);
+        self.arrange(now);
     }
 
     /// Goes on with the case, given whether its judge accepts the present arrangement.
@@ -167,24 +248,42 @@ impl Warden {
 
     /// Opens the next case there is.
     fn look_into(&mut self, now: Instant) {
+        let connections = self.dispatcher.connections();
+        self.quarantine().forget_all_but(|id| connections.get(id).is_some());
+        let is_patient = self.awaited.is_none_or(|until| now < until);
         let mut waiting = self.quarantine().take_waiting().into_iter();
+        let mut later = Vec::new();
         while self.case.is_none()
             && let Some(nack) = waiting.next()
         {
-            self.case = self.open(nack, waiting.as_slice(), now);
+            match self.open(&nack, waiting.as_slice(), now) {
+                Look::Case(case) => self.case = Some(*case),
+                Look::Later if is_patient => later.push(nack),
+                Look::Later => {
+                    nack.conclude("not all proxies that it concerns have answered; nothing is held");
+                }
+                Look::Nothing(reason) => {
+                    info!(proxy = nack.proxy, type_url = %nack.type_url, words = %nack.message, "rejected: {reason}");
+                    nack.conclude(reason);
+                }
+            }
         }
-        self.quarantine().put_back(waiting);
+        self.awaited = (!later.is_empty()).then(|| self.awaited.unwrap_or(now + PATIENCE));
+        self.quarantine().put_back(later.into_iter().chain(waiting));
         if self.case.is_some() {
             self.arrange(now);
             self.hear(now);
         }
     }
 
-    /// The case of a rejection; `None` if it is over by now, somebody else accepts the same, or nothing explains it.
-    fn open(&self, nack: Arc<Nack>, others: &[Arc<Nack>], now: Instant) -> Option<Case> {
-        let client = self.dispatcher.connections().get(nack.connection)?;
-        if !client.rejects(&nack.type_url) {
-            return None;
+    /// What a rejection leads to.
+    fn open(&self, nack: &Arc<Nack>, others: &[Arc<Nack>], now: Instant) -> Look {
+        let nothing = |reason: &str| Look::Nothing(reason.to_owned());
+        let Some(client) = self.dispatcher.connections().get(nack.connection) else {
+            return nothing("the proxy has left");
+        };
+        if self.quarantine().rejection(client.id, &nack.type_url).is_none() {
+            return nothing("the proxy has accepted a later message");
         }
         let question = |resources| Question {
             dispatcher: &self.dispatcher,
@@ -196,52 +295,114 @@ impl Warden {
         let mut resources = question(&nack.resources).as_they_are();
         resources.retain(|one| !self.is_accepted(&nack.type_url, one));
         if resources.is_empty() {
-            info!(proxy = nack.proxy, reason = %nack.message, "rejects what others accept; nothing is held for that");
-            return None;
+            return nothing("others accept the same; the proxy is alone with it, and nothing is held");
         }
         // What changed after the rejected message is no reason for it; if that is still what is served, nothing did.
         let until = if is_current { u64::MAX } else { nack.revision };
         let later = self.history.since(until);
         let question = question(&resources);
-        let (trial, values) = match nack.accepted {
+        let mut values = match nack.accepted {
             Some(revision) => {
                 let mut before = self.history.since(revision);
                 before.retain(|origin, _| !later.contains_key(origin));
-                let values = question.among(before);
-                (Trial::by_release(values.keys().cloned().collect()), values)
+                question.among(before).into_iter().collect()
             }
             None => {
                 let mut suspects = question.all();
                 suspects.retain(|origin| !later.contains_key(origin));
-                let values = suspects.iter().map(|origin| (origin.clone(), None)).collect();
-                (Trial::by_hold(suspects), values)
+                suspects.into_iter().map(|origin| (origin, None)).collect::<Vec<_>>()
             }
         };
-        let names: BTreeSet<_> = resources.iter().map(|one| Arc::clone(&one.name)).collect();
-        if values.is_empty() || self.quarantine().len() + values.len() > MOST_HELD {
-            warn!(proxy = nack.proxy, type_url = %nack.type_url, resources = ?names, suspects = values.len(),
-                reason = %nack.message, "rejected, and no object can be held for it");
-            return None;
+        if values.is_empty() {
+            return nothing("no object that may be held explains it");
         }
+        let reach = match self.confine(&mut values, &nack.type_url) {
+            Ok(reach) => reach,
+            Err(look) => return look,
+        };
+        if self.quarantine().len() + values.len() > MOST_HELD {
+            return nothing("too many objects are held already");
+        }
+        let names: BTreeSet<_> = resources.iter().map(|one| Arc::clone(&one.name)).collect();
+        let same = |other: &&Arc<Nack>| other.resources.iter().any(|one| names.contains(&one.name));
+        let proxies = others.iter().filter(same).map(|other| other.proxy.clone());
+        let proxies = std::iter::once(nack.proxy.clone()).chain(proxies).take(NAMED).collect();
         let engine = self.dispatcher.engine();
+        let origins: Vec<Origin> = values.iter().map(|(origin, _)| origin.clone()).collect();
+        let is_first = nack.accepted.is_none();
         let suspect = |(origin, served)| {
             let wanted = engine.read::<Objects>(&origin)?;
             Some((origin, Suspect { wanted, served }))
         };
-        let same = |other: &&Arc<Nack>| other.resources.iter().any(|one| names.contains(&one.name));
-        let proxies = others.iter().filter(same).map(|other| other.proxy.clone());
-        let proxies = std::iter::once(nack.proxy.clone()).chain(proxies).take(NAMED).collect();
-        Some(Case {
-            trial,
-            is_first: nack.accepted.is_none(),
+        Look::Case(Box::new(Case {
+            trial: if is_first { Trial::by_hold(origins) } else { Trial::by_release(origins) },
+            is_first,
             opened: until.min(engine.revision().number()),
             disturbed: 0,
             suspects: values.into_iter().filter_map(suspect).collect(),
-            judge: nack.connection,
-            grounds: Arc::new(Grounds { nack, resources, proxies }),
+            members: self.members(reach),
+            grounds: Arc::new(Grounds { nack: Arc::clone(nack), resources, proxies }),
             revision: 0,
             deadline: now + PATIENCE,
+        }))
+    }
+
+    /// Leaves those suspects that concern nobody but proxies which reject what follows from them; whom they concern.
+    fn confine(&self, values: &mut Vec<(Origin, Served)>, type_url: &str) -> Result<Reach, Look> {
+        let all = self.reach_of_rejected(&*values, type_url);
+        if all.is_confined() {
+            return Ok(all);
+        }
+        let (mut confined, mut stranger, mut is_awaited) = (Vec::new(), all.stranger, all.is_awaited);
+        for value in values.drain(..) {
+            let reach = self.reach_of_rejected([&value], type_url);
+            is_awaited |= reach.is_awaited && reach.stranger.is_none();
+            if reach.is_confined() {
+                confined.push(value);
+            } else if reach.stranger.is_some() {
+                stranger = reach.stranger;
+            }
+        }
+        *values = confined;
+        // Together they may concern somebody whom none of them does alone.
+        let together = self.reach_of_rejected(&*values, type_url);
+        if !values.is_empty() && together.is_confined() {
+            return Ok(together);
+        }
+        Err(match stranger {
+            _ if is_awaited => Look::Later,
+            Some(other) => Look::Nothing(format!(
+                "it also concerns {}, which does not reject it; the proxy is alone with it, and nothing is held",
+                other.proxy.id.id
+            )),
+            None => Look::Nothing("it concerns others too; nothing is held".to_owned()),
         })
+    }
+
+    /// Whom it would reach to serve these values; members are those who reject something that would be another.
+    fn reach_of_rejected<'a>(
+        &self,
+        values: impl IntoIterator<Item = &'a (Origin, Served)>,
+        type_url: &str,
+    ) -> Reach {
+        let mut batch = Batch::new();
+        for (origin, served) in values {
+            serve(&mut batch, origin, served.clone());
+        }
+        reach::of(&self.dispatcher, batch, |client, differences| {
+            let rejection = self.quarantine().rejection(client.id, type_url);
+            let names = differences.get(type_url);
+            rejection
+                .zip(names)
+                .is_some_and(|(nack, names)| nack.resources.iter().any(|one| names.contains(&one.name)))
+        })
+    }
+
+    fn members(&self, reach: Reach) -> Members {
+        let open = reach.members.iter().filter_map(|id| self.dispatcher.connections().get(*id));
+        let identities =
+            open.filter_map(|client| client.proxy.identity.as_ref().map(|one| one.to_string().into()));
+        Members { identities: identities.collect(), connections: reach.members }
     }
 
     /// Whether a client has accepted the very bytes.
@@ -253,24 +414,30 @@ impl Warden {
 
     /// Serves what the trial says, and ends the case if that is its last word.
     fn arrange(&mut self, now: Instant) {
-        let Some(case) = &self.case else { return };
+        let Some(case) = &mut self.case else { return };
+        if !case.trial.held().is_empty() && !case.is_confined(&self.dispatcher) {
+            case.grounds.nack.conclude("it has come to concern others too; nothing is held");
+            case.trial.dismiss();
+        }
         let (held, is_over) = (case.trial.held(), case.trial.is_over());
-        let mut batch = Batch::new();
         let mut holds = Vec::new();
         for (origin, Suspect { wanted, served }) in &case.suspects {
-            let is_held = held.contains(origin);
-            serve(&mut batch, origin, if is_held { served.clone() } else { Some(Arc::clone(wanted)) });
-            let hold = is_held.then(|| Hold {
+            let before = self.tried.get(origin).filter(|(tried, _)| tried.same_but_for_version(wanted));
+            let hold = held.contains(origin).then(|| Hold {
                 wanted: Arc::clone(wanted),
                 served: served.clone(),
                 since: Stamp::now(),
                 is_guilty: is_over,
                 grounds: Arc::clone(&case.grounds),
+                members: case.members.clone(),
+                tries: before.map_or(0, |(_, tries)| *tries),
+                held_at: now,
             });
             holds.push((origin.clone(), hold));
         }
-        let released = case.suspects.iter().filter(|(origin, _)| !held.contains(origin));
-        let released: Vec<Origin> = released.map(|(origin, _)| origin.clone()).collect();
+        let batch = case.batch();
+        let released = case.suspects.keys().filter(|origin| !held.contains(origin));
+        let released: Vec<Origin> = released.cloned().collect();
         let cause = Cause::quarantine(case.suspects.keys().cloned());
         // Written down first: whoever accepts what is served must find it.
         self.dispatcher.quarantine().write(holds, !is_over);
@@ -279,6 +446,7 @@ impl Warden {
             (case.revision, case.deadline) = (revision, now + PATIENCE);
         }
         if is_over && let Some(case) = self.case.take() {
+            self.review.get_or_insert(now + end::REVIEW);
             report(&case);
         }
     }
@@ -330,52 +498,6 @@ impl Warden {
     }
 }
 
-impl Case {
-    /// Begins again with these beside the suspects there are.
-    fn take_in(&mut self, newcomers: BTreeMap<Origin, Suspect>) {
-        self.disturbed += 1;
-        let names = newcomers.keys().chain(self.suspects.keys()).cloned().collect();
-        self.trial = if self.is_first { Trial::by_hold(names) } else { Trial::by_release(names) };
-        self.suspects.extend(newcomers);
-    }
-}
-
-/// What an answer of a judge says about the suspects.
-enum Verdict {
-    /// Whether what the case is about is accepted.
-    Of(bool),
-    /// Nothing: it is rejected, and these objects, which changed since the case was opened, may be why.
-    Disturbed(BTreeMap<Origin, Suspect>),
-}
-
-fn verdict(dispatcher: &Dispatcher, history: &History, case: &Case, judge: &Connection) -> Verdict {
-    let Grounds { nack, resources, .. } = &*case.grounds;
-    if !judge.rejects(&nack.type_url) {
-        return Verdict::Of(true);
-    }
-    let Some(last) = dispatcher.quarantine().last_of(judge.id, &nack.type_url) else {
-        return Verdict::Of(false);
-    };
-    // A proxy that names others has taken these; the others are a case of their own.
-    if !last.resources.iter().any(|one| resources.iter().any(|own| own.name == one.name)) {
-        return Verdict::Of(true);
-    }
-    let mut later = history.since(case.opened);
-    later.retain(|origin, _| !case.suspects.contains_key(origin));
-    let question = |resources| Question { dispatcher, client: judge, type_url: &nack.type_url, resources };
-    let rejected = question(&last.resources).as_they_are();
-    let newcomers = question(&rejected).among(later).into_iter().filter_map(|(origin, served)| {
-        let wanted = dispatcher.engine().read::<Objects>(&origin)?;
-        Some((origin, Suspect { wanted, served }))
-    });
-    let newcomers: BTreeMap<_, _> = newcomers.collect();
-    let all = dispatcher.quarantine().len() + newcomers.len();
-    if newcomers.is_empty() || all > MOST_HELD {
-        return Verdict::Of(false);
-    }
-    Verdict::Disturbed(newcomers)
-}
-
 fn serve(batch: &mut Batch, origin: &Origin, value: Served) {
     match value {
         Some(object) => batch.set_shared::<Objects>(origin.clone(), object),
@@ -393,7 +515,7 @@ fn report(case: &Case) {
         let kept = case.suspects.get(origin).is_some_and(|suspect| suspect.served.is_some());
         let served = if kept { "the value accepted before" } else { "nothing" };
         warn!(object = %origin, field, ?proxies, ?resources, %reason, served,
-            "held: proxies reject what follows from it; it is tried again when its owner changes it");
+            "held: proxies reject what follows from it; it is tried again when its owner or they change, and now and then");
     }
     if guilty.is_empty() {
         warn!(proxy = nack.proxy, type_url = %nack.type_url, ?resources, %reason,

@@ -7,8 +7,12 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use canopus_engine::Engine;
+use canopus_identity::authority::{Authority, server_certificate};
+use canopus_identity::bundle::Bundle;
+use canopus_runtime::flags::{CITADEL_SELF_SIGNED_CA_CERT_TTL, Flags};
 use clap::Args;
 use rustls::ServerConfig;
+use rustls::pki_types::UnixTime;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{info, warn};
@@ -28,8 +32,8 @@ pub(crate) struct TlsArgs {
     /// File with the root certificates by which clients are verified.
     #[arg(long = "caCertFile", value_name = "FILE", default_value = "")]
     ca_cert_file: String,
-    /// File with the certificate of the TLS ports; without, the one mounted below ./var/run/secrets/istiod, or one made on
-    /// the spot.
+    /// File with the certificate of the TLS ports; without, the one mounted below ./var/run/secrets/istiod, or one that the
+    /// process signs itself.
     #[arg(long = "tlsCertFile", value_name = "FILE", default_value = "")]
     tls_cert_file: String,
     /// File with the private key of that certificate.
@@ -110,31 +114,58 @@ impl Contents {
     }
 }
 
+/// Where a certificate comes from.
+enum Origin {
+    Files(Files, Contents),
+    /// The authority of the process, with what it last signed by.
+    Authority(Arc<Authority>, Option<Arc<Bundle>>),
+    /// It was made for this run.
+    Nowhere,
+}
+
 /// The certificates of the TLS ports.
 pub(crate) struct Certificates {
     policy: Policy,
     engine: Engine,
-    files: Option<(Files, Contents)>,
+    names: Vec<String>,
+    lifetime: Duration,
+    origin: Origin,
     proxies: watch::Sender<Arc<ServerConfig>>,
     webhooks: watch::Sender<Arc<ServerConfig>>,
 }
 
 impl Certificates {
-    /// Reads the files, or makes a certificate for these names.
-    pub(crate) fn new(args: &TlsArgs, names: &[String], engine: &Engine) -> Result<Self> {
+    /// Reads the files, or has the authority sign a certificate for these names, or makes one that nobody vouches for.
+    pub(crate) fn new(
+        args: &TlsArgs,
+        names: &[String],
+        engine: &Engine,
+        authority: Option<Arc<Authority>>,
+        flags: &Flags,
+    ) -> Result<Self> {
         let policy = args.policy()?;
-        let (files, material) = match args.files() {
-            Some(files) => {
+        let lifetime = flags.get(CITADEL_SELF_SIGNED_CA_CERT_TTL);
+        let (origin, material) = match (args.files(), authority) {
+            (Some(files), _) => {
                 let contents = files.read().context("cannot read the certificate")?;
                 let material = contents.material()?;
                 info!(certificate = %files.certificate.display(), "TLS ports use a certificate from files");
-                (Some((files, contents)), material)
+                (Origin::Files(files, contents), material)
             }
-            None => {
+            (None, Some(authority)) => {
+                let bundle = authority.bundle();
+                let material = match &bundle {
+                    Some(bundle) => signed(bundle, names, lifetime)?,
+                    None => Material::self_made(names)?,
+                };
+                info!("TLS ports use a certificate of the process's own authority");
+                (Origin::Authority(authority, bundle), material)
+            }
+            (None, None) => {
                 info!(
                     "TLS ports use a certificate made for this run; no client can prove its identity by it"
                 );
-                (None, Material::self_made(names)?)
+                (Origin::Nowhere, Material::self_made(names)?)
             }
         };
         let proxies = tls::for_proxies(&material, &policy, engine)?;
@@ -142,7 +173,9 @@ impl Certificates {
         Ok(Self {
             policy,
             engine: engine.clone(),
-            files,
+            names: names.to_vec(),
+            lifetime,
+            origin,
             proxies: watch::Sender::new(Arc::new(proxies)),
             webhooks: watch::Sender::new(Arc::new(webhooks)),
         })
@@ -158,9 +191,9 @@ impl Certificates {
         Acceptor::new(self.webhooks.subscribe())
     }
 
-    /// Follows the files, if there are any. New connections get what they hold; what cannot be used changes nothing.
+    /// Follows the files or the authority. New connections get what there is; what cannot be used changes nothing.
     pub(crate) async fn follow(mut self) {
-        while self.files.is_some() {
+        while !matches!(self.origin, Origin::Nowhere) {
             sleep(PERIOD).await;
             if let Err(error) = self.refresh() {
                 warn!("the certificate stays as it was: {error:#}");
@@ -169,16 +202,41 @@ impl Certificates {
     }
 
     fn refresh(&mut self) -> Result<()> {
-        let Some((files, known)) = &mut self.files else { return Ok(()) };
-        let now = files.read()?;
-        if now == *known {
-            return Ok(());
-        }
-        let material = now.material()?;
+        let Some(material) = self.news()? else { return Ok(()) };
         self.proxies.send_replace(Arc::new(tls::for_proxies(&material, &self.policy, &self.engine)?));
         self.webhooks.send_replace(Arc::new(tls::for_webhooks(&material, &self.policy)?));
-        *known = now;
         info!("the certificate was replaced");
         Ok(())
     }
+
+    /// Another certificate than the one in use, if there is one.
+    fn news(&mut self) -> Result<Option<Material>> {
+        match &mut self.origin {
+            Origin::Files(files, known) => {
+                let now = files.read()?;
+                if now == *known {
+                    return Ok(None);
+                }
+                let material = now.material()?;
+                *known = now;
+                Ok(Some(material))
+            }
+            Origin::Authority(authority, known) => {
+                let Some(now) = authority.bundle() else { return Ok(None) };
+                if known.as_ref().is_some_and(|known| Arc::ptr_eq(known, &now)) {
+                    return Ok(None);
+                }
+                let material = signed(&now, &self.names, self.lifetime)?;
+                *known = Some(now);
+                Ok(Some(material))
+            }
+            Origin::Nowhere => Ok(None),
+        }
+    }
+}
+
+/// A certificate of the authority.
+fn signed(bundle: &Bundle, names: &[String], lifetime: Duration) -> Result<Material> {
+    let signed = server_certificate(bundle, names, lifetime, UnixTime::now())?;
+    Ok(Material::from_pem(signed.chain.as_bytes(), signed.key.as_bytes(), signed.roots.as_bytes())?)
 }

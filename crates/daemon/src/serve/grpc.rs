@@ -19,6 +19,7 @@ use tracing::debug;
 
 use super::counted::{self, Open};
 use super::health::{self, Health};
+use super::issuing::{self, Issuing};
 use super::reflection;
 use super::tls::{self, Acceptor};
 use crate::control_plane::Mesh;
@@ -41,6 +42,7 @@ pub struct Grpc {
     stopping: Arc<watch::Sender<bool>>,
     options: Options,
     calls: Option<Arc<CallMetrics>>,
+    issuing: Option<Issuing>,
 }
 
 impl Grpc {
@@ -49,13 +51,19 @@ impl Grpc {
         let stopping = watch::Sender::new(false);
         let health = Health { readiness: mesh.readiness().cloned(), stopping: stopping.subscribe() };
         let ads = AdsService::new(mesh, options.clone());
-        Self { ads, health, stopping: Arc::new(stopping), options, calls: None }
+        Self { ads, health, stopping: Arc::new(stopping), options, calls: None, issuing: None }
     }
 
     /// The same, with calls counted.
     #[must_use]
     pub fn counting(self, calls: CallMetrics) -> Self {
         Self { calls: Some(Arc::new(calls)), ..self }
+    }
+
+    /// The same, with certificates issued on connections with TLS.
+    #[must_use]
+    pub fn issuing(self, issuing: Option<Issuing>) -> Self {
+        Self { issuing, ..self }
     }
 
     /// Serves without TLS until `shutdown`, then ends the streams and waits for them.
@@ -94,6 +102,10 @@ impl Grpc {
         }
         if path.starts_with(reflection::PREFIX) {
             return Box::pin(async move { Ok(reflection::answer(request).await) });
+        }
+        if path.starts_with(issuing::PREFIX) {
+            let issuing = self.issuing.clone();
+            return Box::pin(async move { Ok(issuing::answer(request, issuing).await) });
         }
         Box::pin(self.ads.call(request))
     }

@@ -133,7 +133,7 @@ impl Ports<'_> {
         }
         if self.args.grpc_addr.is_empty() {
             let (grpc, part) = (self.grpc.clone(), self.shutdown.register(Phase::Serving, "xds"));
-            tokio::spawn(async move {
+            tasks.spawn("xds", async move {
                 part.stopping().await;
                 grpc.drain();
             });
@@ -160,7 +160,8 @@ impl Ports<'_> {
         IO: Transport,
     {
         let (grpc, part) = (self.grpc.clone(), self.shutdown.register(Phase::Serving, name));
-        tokio::spawn(async move {
+        // A port whose loop panics is closed for good, so the process ends.
+        Tasks::new(self.shutdown.clone()).spawn(name, async move {
             grpc.serve_on(incoming, part.stopping()).await;
         });
     }
@@ -174,7 +175,7 @@ impl Ports<'_> {
         IO: web::Transport,
     {
         let part = self.shutdown.register(Phase::Serving, name);
-        tokio::spawn(async move {
+        Tasks::new(self.shutdown.clone()).spawn(name, async move {
             tokio::select! {
                 () = web::serve(incoming, router, part.stopping()) => {}
                 () = part.forced() => {}

@@ -1,5 +1,7 @@
 //! A small mesh and proxies that reject every cluster with poison in it.
 
+mod hostile;
+
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
 use canopus_engine::{Engine, Root};
@@ -61,6 +63,7 @@ struct Proxy {
     root: Root<Clusters>,
     _seat: Seat,
     rejects_poison: bool,
+    words: String,
     last: ResourceSet,
     messages: u32,
 }
@@ -75,8 +78,13 @@ impl Mesh {
         Self { dispatcher, warden, clock: Instant::now(), proxies: Vec::new() }
     }
 
+    /// Connects a proxy that has proved who it is.
     fn connect(&mut self, name: &str, rejects_poison: bool) {
-        let connection = self.dispatcher.connect(crate::test_proxy(name), &Peer::default());
+        self.connect_as(crate::test_proxy_in(name, "default.svc.cluster.local", true), rejects_poison);
+    }
+
+    fn connect_as(&mut self, proxy: canopus_mesh::proxy::Proxy, rejects_poison: bool) {
+        let connection = self.dispatcher.connect(proxy, &Peer::default());
         let subscribed =
             SessionEvent::Subscribed { type_url: types::CLUSTER.into(), interest: Interest::Wildcard };
         self.dispatcher.note(&connection, &subscribed);
@@ -85,7 +93,8 @@ impl Mesh {
         self.dispatcher.light([root.id()], &beacon);
         let seat = beacon.seat(connection.id);
         let last = ResourceSet::default();
-        self.proxies.push(Proxy { connection, root, _seat: seat, rejects_poison, last, messages: 0 });
+        let words = "poison".to_owned();
+        self.proxies.push(Proxy { connection, root, _seat: seat, rejects_poison, words, last, messages: 0 });
     }
 
     /// Applies documents as the apply loop does.
@@ -174,7 +183,7 @@ impl Proxy {
                 type_url,
                 nonce,
                 code: Code::Internal as i32,
-                message: format!("Error adding/updating cluster(s) {}: poison", cluster.name),
+                message: format!("Error adding/updating cluster(s) {}: {}", cluster.name, self.words),
                 accepted: ResourceSet::default(),
                 refused: now.clone(),
             },
@@ -281,27 +290,25 @@ fn nothing_is_held_for_what_another_proxy_accepts() {
 }
 
 #[test]
-fn hold_ends_for_good_when_another_proxy_accepts_later() {
+fn nothing_is_held_before_all_whom_it_concerns_have_answered() {
     let mut mesh = Mesh::new(true);
     mesh.write(&[SERVICE, &filter("good")].join("---"));
     mesh.connect("picky", true);
-    mesh.connect("slow", false);
+    mesh.connect("slow", true);
     mesh.settle();
     mesh.write(&filter("poison"));
     let slow = mesh.proxies.pop().unwrap();
-    let poisoned: ResourceSet = {
-        let world = mesh.dispatcher.engine().snapshot();
-        resources::of_client(&world, &slow.connection, types::CLUSTER).unwrap().into_iter().collect()
-    };
-    mesh.settle();
-    assert_eq!(mesh.held(), [FILTER]);
-    // What was on its way to the slow one all the time arrives.
-    let mut slow = slow;
-    slow.messages += 1;
-    slow.exchange(&mesh.dispatcher, 0, poisoned);
+    mesh.send();
+    for _ in 0..20 {
+        mesh.clock += Duration::from_millis(100);
+        mesh.warden.act(mesh.clock);
+    }
+    assert!(mesh.warden.case.is_none() && mesh.held().is_empty(), "the slow one is waited for");
     mesh.proxies.push(slow);
     mesh.settle();
-    assert!(mesh.held().is_empty() && mesh.serves(1, "poison"));
+    assert_eq!(mesh.held(), [FILTER], "both reject it");
+    let holds = mesh.dispatcher.quarantine().holds();
+    assert_eq!(holds[0].1.members.identities.len(), 2);
 }
 
 #[test]
@@ -441,4 +448,173 @@ fn two_first_values_can_be_guilty_together() {
     mesh.settle();
     assert_eq!(mesh.held(), ["EnvoyFilter default/other", FILTER]);
     assert!(mesh.serves(0, "cart.default") && !mesh.serves(0, "poison"));
+}
+
+#[test]
+fn applying_goes_on_when_a_decision_panics() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good"), &rule(7)].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&[filter("poison"), rule(8)].join("---"));
+    begin(&mut mesh);
+    mesh.warden.is_broken = true;
+    mesh.warden.act(mesh.clock);
+    assert!(mesh.warden.case.is_none() && mesh.held().is_empty(), "what was only suspected is served");
+    assert_eq!(mesh.dispatcher.quarantine().panics(), 1);
+    mesh.send();
+    assert!(mesh.serves(0, "poison"), "as its owner wants it");
+
+    mesh.write(&filter("better"));
+    mesh.settle();
+    assert!(mesh.serves(0, "better") && mesh.held().is_empty());
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER], "and the next bad object is found again");
+}
+
+#[test]
+fn no_words_of_a_proxy_end_the_process() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.proxies[0].words = "«ClusterValidationError.Name\u{10FFFF} éValidationError.é".to_owned();
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    let holds = mesh.dispatcher.quarantine().holds();
+    assert_eq!(holds[0].1.grounds.nack.field().as_deref(), Some("Cluster.Name > ."));
+    assert_eq!(mesh.dispatcher.quarantine().panics(), 0);
+}
+
+/// Lets time pass with proxies that answer and a warden that looks.
+fn wait(mesh: &mut Mesh, seconds: u64) {
+    for _ in 0..seconds * 4 {
+        mesh.clock += Duration::from_millis(250);
+        mesh.warden.act(mesh.clock);
+        mesh.send();
+    }
+    mesh.settle();
+}
+
+#[test]
+fn anonymous_proxy_never_causes_a_hold() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect_as(crate::test_proxy("a"), true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert!(mesh.held().is_empty());
+    let nacks = mesh.dispatcher.quarantine().nacks();
+    assert!(nacks[0].outcome().is_some_and(|outcome| outcome.contains("proved no identity")));
+}
+
+#[test]
+fn proxy_whose_bytes_are_its_own_is_alone_when_the_object_concerns_others() {
+    let mut mesh = Mesh::new(true);
+    let own = "default.svc.elsewhere";
+    mesh.write(&[SERVICE, &filter("good"), &rule(7)].join("---"));
+    mesh.connect("honest", false);
+    mesh.connect_as(crate::test_proxy_in("hostile", own, true), true);
+    mesh.settle();
+    mesh.write(&[filter("poison"), rule(8)].join("---"));
+    mesh.settle();
+    assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
+    let nacks = mesh.dispatcher.quarantine().nacks();
+    let outcome = nacks[0].outcome().unwrap_or_default().to_owned();
+    assert!(outcome.contains("alone"), "{outcome}");
+}
+
+#[test]
+fn hold_is_tried_again_when_the_proxy_comes_back_repaired() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    let broken = mesh.proxies.pop().unwrap();
+    mesh.dispatcher.disconnect(&broken.connection);
+    mesh.connect("a", false);
+    wait(&mut mesh, 4);
+    assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
+}
+
+#[test]
+fn hold_is_tried_again_now_and_then_less_and_less_often() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    let rejections = |mesh: &Mesh| mesh.proxies[0].connection.status(types::CLUSTER).unwrap().rejections;
+    let first = rejections(&mesh);
+    wait(&mut mesh, 50);
+    assert_eq!(rejections(&mesh), first, "not so soon");
+    wait(&mut mesh, 20);
+    let second = rejections(&mesh);
+    assert!(second > first && mesh.held() == [FILTER], "tried once, rejected, and held again");
+    assert_eq!(mesh.dispatcher.quarantine().holds()[0].1.tries, 1);
+    wait(&mut mesh, 100);
+    assert_eq!(rejections(&mesh), second, "the second pause is twice as long");
+    mesh.proxies[0].rejects_poison = false;
+    wait(&mut mesh, 30);
+    assert!(mesh.held().is_empty() && mesh.serves(0, "poison"), "repaired without a reconnect");
+}
+
+#[test]
+fn hold_ends_when_somebody_connects_who_has_not_rejected_it() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    mesh.connect("b", false);
+    wait(&mut mesh, 2);
+    assert!(mesh.held().is_empty() && mesh.serves(1, "poison"));
+}
+
+#[test]
+fn what_protects_the_mesh_is_never_held() {
+    use super::super::history::may_be_held;
+    use canopus_api::Kind;
+    for kind in
+        [Kind::AuthorizationPolicy, Kind::PeerAuthentication, Kind::RequestAuthentication, Kind::Secret]
+    {
+        assert!(!may_be_held(kind), "{kind:?}");
+    }
+    assert!(may_be_held(Kind::EnvoyFilter) && may_be_held(Kind::VirtualService));
+}
+
+#[test]
+fn rejection_of_another_message_than_the_last_counts_for_nothing() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", false);
+    mesh.settle();
+    mesh.write(&filter("better"));
+    mesh.send();
+    let nack = |nonce: &str| SessionEvent::Nacked {
+        type_url: types::CLUSTER.into(),
+        nonce: nonce.to_owned(),
+        code: Code::Internal as i32,
+        message: "no".to_owned(),
+        accepted: ResourceSet::default(),
+        refused: mesh.proxies[0].last.clone(),
+    };
+    for nonce in ["", "0", "1", "made up"] {
+        mesh.dispatcher.note(&mesh.proxies[0].connection, &nack(nonce));
+    }
+    assert!(mesh.dispatcher.quarantine().nacks().is_empty());
+    for _ in 0..1000 {
+        mesh.dispatcher.note(&mesh.proxies[0].connection, &nack("2"));
+    }
+    assert_eq!(mesh.dispatcher.quarantine().nacks().len(), 1, "a flood is one rejection");
+    assert_eq!(mesh.dispatcher.quarantine().take_waiting().len(), 1);
 }

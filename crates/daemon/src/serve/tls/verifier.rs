@@ -11,9 +11,9 @@ use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
 };
+use tracing::debug;
 use webpki::EndEntityCert;
 
 use super::MaterialError;
@@ -99,9 +99,11 @@ impl ClientCertVerifier for SpiffeVerifier {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verified = self.chain.verify_client_cert(end_entity, intermediates, now)?;
-        let refused =
-            |reason| Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(reason))));
-        self.trust.check(end_entity).map_err(refused)?;
+        if let Err(reason) = self.trust.check(end_entity) {
+            debug!(%reason, "a client certificate does not count");
+            // Parity: the one error of the library that is told to the client as a bad certificate.
+            return Err(Error::InvalidCertificate(CertificateError::NotValidForName));
+        }
         Ok(verified)
     }
 

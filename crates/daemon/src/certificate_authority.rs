@@ -1,0 +1,218 @@
+//! The certificate authority of the process: where its root comes from, who keeps it, and the threads that sign.
+//!
+//! In this order: files in `ROOT_CA_DIR`, a root in a Secret of the cluster, a root in a directory beside the configuration.
+//! What is started here lives in [`canopus_identity`]; this module gives it files, a cluster, flags and time.
+
+mod nodes;
+mod secret;
+mod signers;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use canopus_identity::authority::{Authority, Lifetimes};
+use canopus_identity::bundle::Bundle;
+use canopus_identity::key::KeyKind;
+use canopus_identity::plugged::{self, Files};
+use canopus_identity::rotation::{Policy, Replica};
+use canopus_identity::self_signed::Profile;
+use canopus_identity::store::{CA_SECRET, CACERTS_SECRET, DirectoryStore, RootStore};
+use canopus_identity::watch::Follower;
+use canopus_runtime::flags::{
+    CITADEL_SELF_SIGNED_CA_CERT_TTL, CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE,
+    CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL, CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE,
+    DEFAULT_WORKLOAD_CERT_TTL, ENABLE_CA_SERVER, EXTERNAL_CA, Flags, ISTIO_MULTIROOT_MESH,
+    MAX_WORKLOAD_CERT_TTL, PILOT_ENABLE_CA_CRL, ROOT_CA_DIR, USE_CACERTS_FOR_SELF_SIGNED_CA,
+};
+use canopus_sources::kubernetes::Cluster;
+use rustls::pki_types::UnixTime;
+use tokio::time::sleep;
+use tracing::{error, info, warn};
+
+pub use nodes::Nodes;
+use secret::SecretStore;
+pub use signers::{Busy, Signers};
+
+/// How soon a store that does not answer is asked again.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Where a self-signed root may be kept.
+pub(crate) struct Places {
+    /// The cluster and the namespace of the control plane in it.
+    pub(crate) cluster: Option<(Cluster, Arc<str>)>,
+    /// The configuration that is read from files.
+    pub(crate) configuration: Option<PathBuf>,
+}
+
+/// The authority, and what keeps it going.
+pub(crate) struct CertificateAuthority {
+    authority: Arc<Authority>,
+    keeper: Keeper,
+}
+
+enum Keeper {
+    Plugged(Box<Follower>),
+    SelfSigned(Box<Replica>, Duration),
+}
+
+impl CertificateAuthority {
+    /// Opens the authority that flags and files add up to; `None` if there is to be none.
+    pub(crate) async fn open(
+        flags: &Flags,
+        trust_domain: &str,
+        places: Places,
+    ) -> anyhow::Result<Option<Self>> {
+        if !flags.get(ENABLE_CA_SERVER) {
+            info!("ENABLE_CA_SERVER is false: this process signs no certificates");
+            return Ok(None);
+        }
+        match flags.get(EXTERNAL_CA) {
+            "" => {}
+            other => bail!("EXTERNAL_CA: {other:?} is not supported; unset it to sign here"),
+        }
+        let lifetimes = lifetimes(flags);
+        let directory = Path::new(flags.get(ROOT_CA_DIR));
+        let files = Files::find(directory, flags.get(PILOT_ENABLE_CA_CRL))
+            .context("failed to create an istiod CA")?;
+        let kept_there = flags.get(USE_CACERTS_FOR_SELF_SIGNED_CA);
+        match files.filter(|files| !(kept_there && files.is_generated())) {
+            Some(files) => Self::plugged(flags, directory, &files, lifetimes).map(Some),
+            None => Self::self_signed(flags, trust_domain, places, lifetimes).await,
+        }
+    }
+
+    fn plugged(flags: &Flags, directory: &Path, files: &Files, lifetimes: Lifetimes) -> anyhow::Result<Self> {
+        let context = || format!("{}: the plugged-in CA cannot be used", directory.display());
+        let bundle = Bundle::new(&files.read()?, UnixTime::now()).with_context(context)?;
+        info!(directory = %directory.display(), "certificates are signed by the plugged-in CA");
+        let authority = Arc::new(Authority::with_bundle(lifetimes, Arc::new(bundle)));
+        let (multi_root, crl) = (flags.get(ISTIO_MULTIROOT_MESH), flags.get(PILOT_ENABLE_CA_CRL));
+        let follower = Follower::new(directory, Arc::clone(&authority), multi_root, crl)?;
+        Ok(Self { authority, keeper: Keeper::Plugged(Box::new(follower)) })
+    }
+
+    async fn self_signed(
+        flags: &Flags,
+        trust_domain: &str,
+        places: Places,
+        lifetimes: Lifetimes,
+    ) -> anyhow::Result<Option<Self>> {
+        let Some(store) = store(flags, places).await? else {
+            warn!("there is no place to keep a root certificate: this process signs no certificates");
+            return Ok(None);
+        };
+        let mut more_roots = Vec::new();
+        plugged::append_roots(&mut more_roots, Path::new(flags.get(ROOT_CA_DIR)))?;
+        let policy = policy(flags, lifetimes);
+        let mut replica = Replica::new(store, profile(flags, trust_domain)?, policy, more_roots);
+        let authority = Arc::new(Authority::new(lifetimes));
+        match replica.tick(UnixTime::now(), None).await {
+            Ok(first) => {
+                info!(root = first.state.issuer, "certificates are signed by a self-signed root");
+                authority.replace(Some(first.bundle));
+            }
+            // Proxies that have certificates need configuration all the same.
+            Err(error) => error!("no certificates are signed yet: {error}"),
+        }
+        let keeper = Keeper::SelfSigned(Box::new(replica), policy.check_interval);
+        Ok(Some(Self { authority, keeper }))
+    }
+
+    /// What signs.
+    pub(crate) fn authority(&self) -> Arc<Authority> {
+        Arc::clone(&self.authority)
+    }
+
+    /// Keeps the authority up to date, for ever.
+    pub(crate) async fn run(self) {
+        match self.keeper {
+            Keeper::Plugged(follower) => follower.run(|_| {}).await,
+            Keeper::SelfSigned(replica, interval) => keep(*replica, &self.authority, interval).await,
+        }
+    }
+}
+
+/// Keeps an authority in step with its stored root.
+async fn keep(mut replica: Replica, authority: &Authority, interval: Duration) {
+    if interval.is_zero() && authority.bundle().is_some() {
+        info!("the root certificate is not checked for renewal");
+        return std::future::pending().await;
+    }
+    let mut pause = if authority.bundle().is_some() { interval } else { RETRY };
+    loop {
+        sleep(pause).await;
+        let now = UnixTime::now();
+        match replica.tick(now, None).await {
+            Ok(tick) => {
+                if tick.changed || authority.bundle().is_none() {
+                    authority.replace(Some(tick.bundle));
+                }
+                pause = Duration::from_secs(tick.wake.saturating_sub(now.as_secs()))
+                    .clamp(RETRY, interval.max(RETRY));
+            }
+            Err(error) => {
+                error!("the root certificate could not be checked: {error}");
+                if replica.is_stale(now) && authority.bundle().is_some() {
+                    error!("it has not been checked for too long: no certificates are signed until it is");
+                    authority.replace(None);
+                }
+                pause = RETRY;
+            }
+        }
+    }
+}
+
+async fn store(flags: &Flags, places: Places) -> anyhow::Result<Option<Arc<dyn RootStore>>> {
+    if let Some((cluster, namespace)) = places.cluster {
+        let ours = SecretStore::new(cluster.clone(), &namespace, CA_SECRET);
+        // Parity: the Secret that is there counts; which one is made where there is none is for the flag to say.
+        if flags.get(USE_CACERTS_FOR_SELF_SIGNED_CA) && ours.load().await?.is_none() {
+            return Ok(Some(Arc::new(SecretStore::new(cluster, &namespace, CACERTS_SECRET))));
+        }
+        return Ok(Some(Arc::new(ours)));
+    }
+    let Some(configuration) = places.configuration else { return Ok(None) };
+    let directory = beside(&configuration)?;
+    info!(directory = %directory.display(), "the root certificate is kept in a directory");
+    Ok(Some(Arc::new(DirectoryStore::open(&directory)?)))
+}
+
+/// The directory of the authority beside a configuration: `mesh` has `mesh-ca`.
+fn beside(configuration: &Path) -> anyhow::Result<PathBuf> {
+    let path = configuration.canonicalize().with_context(|| configuration.display().to_string())?;
+    let name = path.file_name().context("the root directory cannot be a configuration")?;
+    Ok(path.with_file_name(format!("{}-ca", name.to_string_lossy())))
+}
+
+/// How long certificates live, as flags say.
+pub fn lifetimes(flags: &Flags) -> Lifetimes {
+    Lifetimes { default: flags.get(DEFAULT_WORKLOAD_CERT_TTL), longest: flags.get(MAX_WORKLOAD_CERT_TTL) }
+}
+
+/// What a self-signed root is like, as flags say.
+pub fn profile(flags: &Flags, trust_domain: &str) -> anyhow::Result<Profile> {
+    let bits = flags.get(CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE);
+    let grace = flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE);
+    let lifetime = flags.get(CITADEL_SELF_SIGNED_CA_CERT_TTL);
+    if lifetime.is_zero() {
+        bail!("CITADEL_SELF_SIGNED_CA_CERT_TTL must be more than nothing");
+    }
+    Ok(Profile {
+        organization: trust_domain.to_owned(),
+        lifetime,
+        key: KeyKind::Rsa(usize::try_from(bits).context("CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE")?),
+        grace_percent: u32::try_from(grace).unwrap_or_default().min(100),
+    })
+}
+
+fn policy(flags: &Flags, lifetimes: Lifetimes) -> Policy {
+    let grace = flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE);
+    Policy {
+        grace_percent: u32::try_from(grace).unwrap_or_default().min(100),
+        check_interval: flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL),
+        longest_leaf: lifetimes.longest,
+        ..Policy::default()
+    }
+}

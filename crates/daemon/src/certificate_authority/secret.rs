@@ -1,0 +1,81 @@
+//! A root in a Secret of the cluster.
+
+use std::collections::BTreeMap;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use canopus_identity::plugged::ISTIO_GENERATED;
+use canopus_identity::store::{
+    Answer, CA_SECRET_TYPE, CACERTS_SECRET, Record, RootStore, StoreError, Versioned,
+};
+use canopus_sources::kubernetes::{Cluster, SecretError, StoredSecret};
+
+/// Keeps a record in a Secret.
+pub(super) struct SecretStore {
+    cluster: Cluster,
+    namespace: String,
+    name: &'static str,
+}
+
+impl SecretStore {
+    pub(super) fn new(cluster: Cluster, namespace: &str, name: &'static str) -> Self {
+        Self { cluster, namespace: namespace.to_owned(), name }
+    }
+
+    fn failed(&self, error: &SecretError) -> StoreError {
+        StoreError { place: format!("Secret {}/{}", self.namespace, self.name), reason: error.to_string() }
+    }
+
+    async fn read(&self) -> Result<Option<Versioned>, StoreError> {
+        let secret = self.cluster.secret(&self.namespace, self.name).await;
+        secret.map_err(|error| self.failed(&error))?.map(|secret| self.versioned(&secret)).transpose()
+    }
+
+    fn versioned(&self, secret: &StoredSecret) -> Result<Versioned, StoreError> {
+        let mut record = Record::default();
+        for (key, value) in &secret.data {
+            let decoded = BASE64_STANDARD.decode(value).map_err(|_| StoreError {
+                place: format!("Secret {}/{}", self.namespace, self.name),
+                reason: format!("{key} is not base64"),
+            })?;
+            record.set(key, decoded);
+        }
+        Ok(Versioned { record, version: secret.resource_version.clone() })
+    }
+
+    fn data(&self, record: &Record) -> BTreeMap<String, String> {
+        let encoded = record.iter().map(|(key, value)| (key.to_owned(), BASE64_STANDARD.encode(value)));
+        // Parity: this tells a Secret that was written here from one that somebody plugged in.
+        let mark = (self.name == CACERTS_SECRET).then(|| (ISTIO_GENERATED.to_owned(), String::new()));
+        encoded.chain(mark).collect()
+    }
+}
+
+impl RootStore for SecretStore {
+    fn load(&self) -> Answer<'_, Option<Versioned>> {
+        Box::pin(self.read())
+    }
+
+    fn create_if_absent<'a>(&'a self, record: &'a Record) -> Answer<'a, Versioned> {
+        Box::pin(async move {
+            let data = self.data(record);
+            let made = self.cluster.create_secret(&self.namespace, self.name, CA_SECRET_TYPE, &data).await;
+            match made.map_err(|error| self.failed(&error))? {
+                Some(secret) => self.versioned(&secret),
+                None => self.read().await?.ok_or_else(|| StoreError {
+                    place: format!("Secret {}/{}", self.namespace, self.name),
+                    reason: "it was removed as soon as it was made".to_owned(),
+                }),
+            }
+        })
+    }
+
+    fn compare_and_swap<'a>(&'a self, version: &'a str, record: &'a Record) -> Answer<'a, Option<Versioned>> {
+        Box::pin(async move {
+            let data = self.data(record);
+            let replaced = self.cluster.replace_secret(&self.namespace, self.name, version, &data).await;
+            let replaced = replaced.map_err(|error| self.failed(&error))?;
+            replaced.map(|secret| self.versioned(&secret)).transpose()
+        })
+    }
+}
