@@ -73,20 +73,20 @@ impl Api {
 
     /// Creates many objects.
     pub(crate) async fn create_all(&self, objects: impl IntoIterator<Item = (String, Value)>) -> Result<()> {
-        let mut under_way = JoinSet::new();
-        for (collection, object) in objects {
-            if under_way.len() >= AT_ONCE
-                && let Some(done) = under_way.join_next().await
-            {
-                done??;
-            }
+        let create = |(collection, object): (String, Value)| {
             let api = self.clone();
-            under_way.spawn(async move { api.create(&collection, &object).await });
-        }
-        while let Some(done) = under_way.join_next().await {
-            done??;
-        }
-        Ok(())
+            async move { api.create(&collection, &object).await }
+        };
+        all(objects.into_iter().map(create)).await
+    }
+
+    /// Changes some fields of many objects.
+    pub(crate) async fn merge_all(&self, patches: impl IntoIterator<Item = (String, Value)>) -> Result<()> {
+        let merge = |(path, patch): (String, Value)| {
+            let api = self.clone();
+            async move { api.merge(&path, &patch).await }
+        };
+        all(patches.into_iter().map(merge)).await
     }
 
     /// Changes some fields of an object.
@@ -94,6 +94,20 @@ impl Api {
         let status = self.send(Method::PATCH, path, "application/merge-patch+json", patch).await?;
         ensure!(status.is_success(), "PATCH {path}: {status}");
         Ok(())
+    }
+
+    /// Changes some fields of an object, or applies them on the server's side if the query of the path names their manager; the
+    /// resource version that the object has then. It is the one from before if the server found nothing to change.
+    pub(crate) async fn change(&self, path: &str, patch: &Value) -> Result<u64> {
+        let content = match path.contains("fieldManager=") {
+            true => "application/apply-patch+yaml",
+            false => "application/merge-patch+json",
+        };
+        let (status, answer) = self.exchange(Method::PATCH, path, content, patch).await?;
+        ensure!(status.is_success(), "PATCH {path}: {status}");
+        let object: Value = serde_json::from_slice(&answer)?;
+        let version = object["metadata"]["resourceVersion"].as_str().and_then(|it| it.parse().ok());
+        version.with_context(|| format!("PATCH {path}: the answer has no resource version"))
     }
 
     /// Deletes an object, if it is there.
@@ -104,6 +118,16 @@ impl Api {
     }
 
     async fn send(&self, method: Method, path: &str, content: &str, body: &Value) -> Result<StatusCode> {
+        Ok(self.exchange(method, path, content, body).await?.0)
+    }
+
+    async fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        content: &str,
+        body: &Value,
+    ) -> Result<(StatusCode, Bytes)> {
         let body = if body.is_null() { Bytes::new() } else { serde_json::to_vec(body)?.into() };
         let what = format!("{method} {path}");
         let request = Request::builder()
@@ -119,8 +143,27 @@ impl Api {
         // A conflict and an absence mean something to the caller; anything else is told with what the server says.
         let expected = matches!(status, StatusCode::CONFLICT | StatusCode::NOT_FOUND);
         ensure!(status.is_success() || expected, "{what}: {status}: {}", String::from_utf8_lossy(&answer));
-        Ok(status)
+        Ok((status, answer))
     }
+}
+
+/// Does many requests, some of them at once.
+async fn all(
+    requests: impl Iterator<Item = impl Future<Output = Result<()>> + Send + 'static>,
+) -> Result<()> {
+    let mut under_way = JoinSet::new();
+    for request in requests {
+        if under_way.len() >= AT_ONCE
+            && let Some(done) = under_way.join_next().await
+        {
+            done??;
+        }
+        under_way.spawn(request);
+    }
+    while let Some(done) = under_way.join_next().await {
+        done??;
+    }
+    Ok(())
 }
 
 async fn open(address: SocketAddr, tls: &TlsConnector) -> Result<SendRequest<Full<Bytes>>> {

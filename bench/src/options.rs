@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use clap::{Parser, ValueEnum};
 
+use crate::fixture::{Fixture, FleetKind};
 use crate::scenario::Scenario;
 use crate::subject::Subject;
 
@@ -17,7 +18,9 @@ use crate::subject::Subject;
 Examples:
   canopus-bench --quick                                          canopusd alone, in minutes
   canopus-bench --peer ./pilot-discovery --rounds 3 -o markdown  both, three times in turn
-  canopus-bench --scenario s4,s6 --proxies 100                   some scenarios, few proxies"
+  canopus-bench --scenario s4,s6 --proxies 100                   some scenarios, few proxies
+  canopus-bench --fleet uniform                                  proxies that all say the same of themselves
+  canopus-bench --break-point --proxies 5000                     how large a fleet can be"
 )]
 pub struct Options {
     /// Who is measured; both if there is a peer.
@@ -36,17 +39,29 @@ pub struct Options {
     #[arg(long)]
     pub(crate) tuned: bool,
 
+    /// Which proxies there are: of many workloads with gateways and waypoints, or all alike.
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) fleet: FleetKind,
+
     /// Proxies, of which one in a hundred sees little.
     #[arg(long, value_name = "N")]
     pub(crate) proxies: Option<usize>,
 
-    /// Services, each with two endpoints; every tenth has a VirtualService.
+    /// Services; every tenth has a VirtualService.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) services: usize,
 
-    /// Namespaces over which services and proxies are spread.
-    #[arg(long, value_name = "N", default_value_t = 10)]
-    pub(crate) namespaces: usize,
+    /// Namespaces over which services and proxies are spread; without, one for a real fleet and ten for a uniform one.
+    #[arg(long, value_name = "N")]
+    pub(crate) namespaces: Option<usize>,
+
+    /// Workloads that sidecars are of, in a real fleet; without, up to 200, with at least four pods each.
+    #[arg(long, value_name = "N")]
+    pub(crate) workloads: Option<usize>,
+
+    /// Kubernetes nodes that pods are on, in a real fleet.
+    #[arg(long, value_name = "N", default_value_t = 100)]
+    pub(crate) nodes: usize,
 
     /// Scenarios to play; all when none is named.
     #[arg(long, value_enum, ignore_case = true, value_name = "NAME", value_delimiter = ',')]
@@ -79,6 +94,15 @@ pub struct Options {
     /// Also draws the figures, as SVG, to this file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
+
+    /// Looks for the largest fleet whose last proxy acknowledges a changed endpoint within a second (p99), with 16 GiB for the
+    /// subject at the most: twice as many proxies until it fails, beginning with --proxies.
+    #[arg(long)]
+    pub(crate) break_point: bool,
+
+    /// Writes what the floor is measured with: the port to connect to, connections, bytes to each.
+    #[arg(long, hide = true, num_args = 3, value_name = "N")]
+    pub(crate) floor_writer: Option<Vec<usize>>,
 
     /// Plays nothing: shows the figures of a file that was saved before.
     #[arg(long, value_name = "FILE")]
@@ -117,10 +141,36 @@ impl Options {
         ours.into_iter().chain(peer).collect()
     }
 
+    /// The mesh to measure with.
+    pub(crate) fn fixture(&self) -> Fixture {
+        self.fixture_of(self.proxies.unwrap_or(if self.quick { 200 } else { 1000 }))
+    }
+
+    /// The mesh to measure with, for so many proxies.
+    pub(crate) fn fixture_of(&self, proxies: usize) -> Fixture {
+        let services = self.services.max(1);
+        let usual = if self.fleet == FleetKind::Real { 1 } else { 10 };
+        let mut fixture = Fixture {
+            fleet: self.fleet,
+            services,
+            namespaces: self.namespaces.unwrap_or(usual).clamp(1, services),
+            proxies: proxies.max(2),
+            workloads: 0,
+            nodes: self.nodes.max(1),
+        };
+        if fixture.is_real() {
+            let sidecars = fixture.wide_sidecars();
+            let workloads = self.workloads.unwrap_or((sidecars / 4).min(200));
+            fixture.workloads = workloads.clamp(1, services.min(sidecars).max(1));
+        }
+        fixture
+    }
+
     /// The scenarios to play, in order.
     pub(crate) fn scenarios(&self) -> Vec<Scenario> {
         let wanted = |scenario: &Scenario| self.scenario.is_empty() || self.scenario.contains(scenario);
-        Scenario::ALL.into_iter().filter(wanted).collect()
+        let possible = |scenario: &Scenario| self.fleet == FleetKind::Real || !scenario.needs_pods();
+        Scenario::ALL.into_iter().filter(wanted).filter(possible).collect()
     }
 }
 
@@ -143,6 +193,7 @@ mod tests {
     #[test]
     fn scenarios_are_played_in_their_order() {
         assert_eq!(options(&["--scenario", "S4,s2"]).scenarios(), [Scenario::S2, Scenario::S4]);
-        assert_eq!(options(&[]).scenarios().len(), 9);
+        assert_eq!(options(&[]).scenarios().len(), 14);
+        assert_eq!(options(&["--fleet", "uniform"]).scenarios().len(), 11);
     }
 }

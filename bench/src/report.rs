@@ -6,8 +6,9 @@ use std::path::Path;
 use anyhow::{Context as _, Result};
 use serde::{Deserialize, Serialize};
 
+use crate::budget;
 use crate::figure::{Figure, Unit, show};
-use crate::fixture::Fixture;
+use crate::fixture::{Fixture, FleetKind};
 use crate::gate::Verdict;
 use crate::options::Options;
 use crate::scenario::Scenario;
@@ -38,9 +39,15 @@ struct Judged {
 /// Everything a run found out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Report {
+    #[serde(default)]
+    fleet: FleetKind,
     proxies: usize,
     services: usize,
     namespaces: usize,
+    #[serde(default)]
+    workloads: usize,
+    #[serde(default)]
+    nodes: usize,
     /// How proxies spoke, and what settings the peer had.
     variant: String,
     measurements: Vec<Measurement>,
@@ -54,6 +61,10 @@ pub(crate) struct Row {
     pub(crate) scenario: Scenario,
     /// What was measured.
     pub(crate) name: String,
+    /// The median of ours.
+    pub(crate) value: Option<f64>,
+    /// What it counts in.
+    pub(crate) unit: Unit,
     /// The median of ours, as people read it.
     pub(crate) ours: Option<String>,
     /// The median of the peer's, as people read it.
@@ -71,7 +82,10 @@ impl Report {
             options.tuned.then_some("peer tuned"),
         ];
         Self {
+            fleet: fixture.fleet,
             proxies: fixture.proxies,
+            workloads: fixture.workloads,
+            nodes: fixture.nodes,
             services: fixture.services,
             namespaces: fixture.namespaces,
             variant: words.into_iter().flatten().collect::<Vec<_>>().join(", "),
@@ -121,7 +135,7 @@ impl Report {
             let line = padded.collect::<Vec<_>>().join("  ");
             let _ = writeln!(text, "{}", line.trim_end());
         }
-        text + &self.gate()
+        text + &self.budgets() + &self.gate()
     }
 
     /// For a document.
@@ -130,7 +144,20 @@ impl Report {
         for row in self.rows() {
             let _ = writeln!(text, "| {} |", cells(&row).join(" | "));
         }
-        text + &self.gate()
+        text + &self.budgets() + &self.gate()
+    }
+
+    /// Which budgets are met; they are of a real fleet.
+    fn budgets(&self) -> String {
+        if self.fleet != FleetKind::Real {
+            return String::new();
+        }
+        let mut text = budget::lines(&self.rows());
+        if !text.is_empty() && (self.proxies, self.services) != (budget::PROXIES, budget::SERVICES) {
+            let (proxies, services) = (budget::PROXIES, budget::SERVICES);
+            let _ = writeln!(text, "\n(They are for {proxies} proxies and {services} services.)");
+        }
+        text
     }
 
     /// What was run.
@@ -138,7 +165,18 @@ impl Report {
         let Self { proxies, services, namespaces, variant, .. } = self;
         let rounds = self.measurements.iter().map(|it| it.round + 1).max().unwrap_or_default();
         let rounds = if rounds == 1 { "one round".to_owned() } else { format!("medians of {rounds} rounds") };
-        format!("{proxies} proxies, {services} services in {namespaces} namespaces, {variant}; {rounds}")
+        let proxies = match self.fleet {
+            FleetKind::Uniform => format!("{proxies} proxies that are alike"),
+            FleetKind::Real => {
+                format!(
+                    "{proxies} proxies of a real fleet ({} workloads on {} nodes)",
+                    self.workloads, self.nodes
+                )
+            }
+        };
+        let namespaces =
+            if *namespaces == 1 { "one namespace".to_owned() } else { format!("{namespaces} namespaces") };
+        format!("{proxies}, {services} services in {namespaces}, {variant}; {rounds}")
     }
 
     /// Every figure, by scenario, in the order they were measured.
@@ -168,6 +206,8 @@ impl Report {
         Row {
             scenario,
             name: name.to_owned(),
+            value: median(&ours),
+            unit,
             ours: shown(&ours),
             theirs: shown(&theirs),
             ratio: median_ratio(&ours, &theirs),
@@ -204,10 +244,10 @@ mod tests {
     use clap::Parser as _;
 
     use super::*;
+    use crate::fixture::tests::UNIFORM;
 
     fn report() -> Report {
-        let fixture = Fixture { services: 10, namespaces: 2, proxies: 20 };
-        let mut report = Report::new(fixture, &Options::parse_from(["canopus-bench"]));
+        let mut report = Report::new(UNIFORM, &Options::parse_from(["canopus-bench"]));
         for (round, subject, seconds) in [
             (0, Subject::Canopusd, 1),
             (0, Subject::Peer, 30),
@@ -231,7 +271,7 @@ mod tests {
     fn markdown_has_a_line_for_each_figure() {
         let text = report().markdown();
         assert!(text.starts_with(
-            "20 proxies, 10 services in 2 namespaces, delta xDS, plaintext; medians of 2 rounds"
+            "200 proxies that are alike, 30 services in 4 namespaces, delta xDS, plaintext; medians of 2 rounds"
         ));
         assert!(text.ends_with("| S2 cold connect | last proxy | 2.00 s | 30.0 s | 20 × |\n"), "{text}");
     }

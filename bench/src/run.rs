@@ -1,14 +1,19 @@
 //! Rounds of scenarios.
 
+mod break_point;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use canopus_xds::session::Protocol;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use parking_lot::Mutex;
 
 use crate::client::Record;
-use crate::fixture::Fixture;
+use crate::figure::Figure;
+use crate::fixture::FleetKind;
+use crate::floor::{self, Load};
 use crate::gate::Picture;
 use crate::options::{Options, Output};
 use crate::plot;
@@ -25,8 +30,25 @@ const TUNED: [(&str, &str); 3] = [
     ("PILOT_DEBOUNCE_AFTER", "1ms"),
 ];
 
+/// Settings of a mesh with waypoints that the rig itself looks after: subjects neither deploy them nor report on them.
+const REAL: [(&str, &str); 4] = [
+    ("PILOT_ENABLE_AMBIENT", "true"),
+    ("PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER", "false"),
+    ("PILOT_ENABLE_GATEWAY_API_GATEWAYCLASS_CONTROLLER", "false"),
+    ("PILOT_ENABLE_GATEWAY_API_STATUS", "false"),
+];
+
 /// Does what the options say and shows the figures.
 pub async fn run(options: &Options) -> Result<()> {
+    if let Some([port, connections, bytes]) = options.floor_writer.as_deref() {
+        let load = Load { connections: *connections, bytes: *bytes };
+        return floor::write(u16::try_from(*port)?, load).await;
+    }
+    raise_file_limit()?;
+    if options.break_point {
+        show(&break_point::search(options).await?);
+        return Ok(());
+    }
     let report = match &options.show {
         Some(file) => Report::read(file)?,
         None => play(options).await?,
@@ -46,11 +68,7 @@ pub async fn run(options: &Options) -> Result<()> {
 }
 
 async fn play(options: &Options) -> Result<Report> {
-    let fixture = Fixture {
-        services: options.services.max(1),
-        namespaces: options.namespaces.clamp(1, options.services.max(1)),
-        proxies: options.proxies.unwrap_or(if options.quick { 200 } else { 1000 }).max(2),
-    };
+    let fixture = options.fixture();
     let launches: Vec<Launch> =
         options.subjects().into_iter().map(|subject| launch(options, subject)).collect::<Result<_>>()?;
     tell(&format!("starting a Kubernetes API server with {} services", fixture.services));
@@ -69,15 +87,14 @@ async fn play(options: &Options) -> Result<Report> {
             let mut stage = stage(&world, launch, options, &record)?;
             for scenario in options.scenarios() {
                 tell(&format!("round {}: {}, {}", round + 1, launch.subject.name(), scenario.title()));
-                let figures = scenario
-                    .play(&mut stage)
+                let figures = measure(&mut stage, scenario)
                     .await
                     .with_context(|| format!("{} with {}", scenario.title(), launch.subject.name()))?;
                 for figure in &figures {
                     tell(&format!("  {}: {}", figure.name, figure.shown()));
                 }
                 report.add(Measurement { scenario, subject: launch.subject, round, figures });
-                if scenario != Scenario::S1 {
+                if scenario.ends_connected() {
                     pictures.push((scenario, launch.subject, Picture::of(stage.fleet()?)));
                 }
             }
@@ -92,6 +109,20 @@ async fn play(options: &Options) -> Result<Report> {
         }
     }
     Ok(report)
+}
+
+/// Plays a scenario; its figures, and how often generators ran for it if the subject tells.
+async fn measure(stage: &mut Stage<'_>, scenario: Scenario) -> Result<Vec<Figure>> {
+    if !scenario.starts_afresh() {
+        stage.connected().await?;
+    }
+    let before = stage.waste().await;
+    let mut figures = scenario.play(stage).await?;
+    if let Some((process, after)) = stage.waste().await {
+        let before = before.filter(|(earlier, _)| *earlier == process).map(|(_, waste)| waste);
+        figures.extend(after.since(&before.unwrap_or_default()).figures());
+    }
+    Ok(figures)
 }
 
 fn stage<'a>(
@@ -115,8 +146,9 @@ fn launch(options: &Options, subject: Subject) -> Result<Launch> {
     };
     let program = std::path::absolute(&program)?;
     ensure!(program.is_file(), "{} is not there; {}", program.display(), remedy(subject));
+    let real = (options.fleet == FleetKind::Real).then_some(REAL).into_iter().flatten();
     let tuned = (subject == Subject::Peer && options.tuned).then_some(TUNED).into_iter().flatten();
-    let environment = tuned.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+    let environment = real.chain(tuned).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
     Ok(Launch { subject, program, environment, tls: options.tls })
 }
 
@@ -131,6 +163,12 @@ fn remedy(subject: Subject) -> &'static str {
         Subject::Canopusd => "`cargo build --release -p canopus-daemon` builds it, --canopusd names another",
         Subject::Peer => "--peer takes the path of a program",
     }
+}
+
+/// Lets this process and its children have as many sockets as the system allows: each proxy is one on either side.
+fn raise_file_limit() -> Result<()> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).context("raising the limit of open files")
 }
 
 #[expect(clippy::print_stderr, reason = "progress of a command-line tool")]

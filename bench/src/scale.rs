@@ -13,8 +13,10 @@ pub(crate) struct Scale {
     pub(crate) churn: Duration,
     /// VirtualServices, services and policies that change one after another.
     pub(crate) edits: usize,
-    /// How long changes go on that change nothing.
-    pub(crate) storm: Duration,
+    /// Changes of each kind that change nothing.
+    pub(crate) noops: usize,
+    /// Rounds of the floor.
+    pub(crate) floor_rounds: usize,
 }
 
 impl Scale {
@@ -24,7 +26,8 @@ impl Scale {
         flaps: 60,
         churn: Duration::from_secs(15),
         edits: 10,
-        storm: Duration::from_secs(10),
+        noops: 500,
+        floor_rounds: 50,
     };
 
     /// For a look that takes minutes.
@@ -33,6 +36,7 @@ impl Scale {
         flaps: 20,
         churn: Duration::from_secs(4),
         edits: 3,
-        storm: Duration::from_secs(3),
+        noops: 100,
+        floor_rounds: 20,
     };
 }

@@ -17,6 +17,7 @@ use tokio::time::sleep;
 
 use crate::client::Target;
 use crate::usage;
+use crate::waste::Waste;
 
 /// How often readiness is asked for.
 const LOOK: Duration = Duration::from_millis(10);
@@ -164,11 +165,24 @@ impl Control {
         usage::peak_memory(self.pid()?)
     }
 
+    /// How often its generators ran, if it tells.
+    pub(crate) async fn waste(&self) -> Option<Waste> {
+        self.process.as_ref()?;
+        Waste::ask(self.ports.http).await
+    }
+
     /// Where proxies connect.
     pub(crate) fn target(&self) -> Result<Target> {
-        if !self.launch.tls {
-            return Ok(Target { address: self.ports.grpc, tls: None });
-        }
+        if self.launch.tls { self.secure_target() } else { Ok(self.plaintext_target()) }
+    }
+
+    /// Where proxies connect without TLS.
+    pub(crate) fn plaintext_target(&self) -> Target {
+        Target { address: self.ports.grpc, tls: None }
+    }
+
+    /// Where proxies connect with TLS.
+    pub(crate) fn secure_target(&self) -> Result<Target> {
         let workload = self.authority.workload(&["spiffe://cluster.local/ns/edge/sa/default"])?;
         let config = self.authority.client(Some(&workload), &["h2"])?;
         let name = ServerName::try_from(NAME)?;

@@ -82,7 +82,7 @@ async fn start() -> Result<(Arc<World>, Target)> {
 }
 
 fn fleet(target: Target, protocol: Protocol) -> Fleet {
-    let role = |index| Role { index, namespace: "shop".into(), app: "cart".into() };
+    let role = |index| Role::plain(index, "shop", "cart");
     let record = Arc::new(Mutex::new(Record::default()));
     let mut fleet = Fleet::new((0..PROXIES).map(role), protocol, target, record);
     fleet.connect(0..PROXIES);

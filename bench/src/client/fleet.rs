@@ -1,7 +1,7 @@
 //! Many proxies.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -37,26 +37,29 @@ pub struct Fleet {
     seats: Vec<Seat>,
     record: Arc<Mutex<Record>>,
     target: Target,
-    connected: Vec<AbortOnDrop<()>>,
+    /// The tasks of those that are connected, by place.
+    connected: BTreeMap<usize, AbortOnDrop<()>>,
+    protocol: Protocol,
 }
 
 impl Fleet {
-    /// Proxies in these roles, none of them connected. The first of each namespace keeps the bytes it gets.
+    /// Proxies in these roles, none of them connected. The first of each kind in each namespace keeps the
+    /// bytes it gets.
     pub fn new(
         roles: impl IntoIterator<Item = Role>,
         protocol: Protocol,
         target: Target,
         record: Arc<Mutex<Record>>,
     ) -> Self {
-        let mut namespaces = std::collections::BTreeSet::new();
+        let mut kinds = BTreeSet::new();
         let seat = |role: Role| {
-            let first = namespaces.insert(role.namespace.clone());
+            let first = kinds.insert((role.namespace.clone(), kind(&role).to_owned()));
             let proxy = Proxy::new(role, protocol);
             let proxy = if first { proxy.with_bodies() } else { proxy };
             Seat { proxy: Arc::new(Mutex::new(proxy)), record: Arc::clone(&record) }
         };
         let seats = roles.into_iter().map(seat).collect();
-        Self { seats, record, target, connected: Vec::new() }
+        Self { seats, record, target, connected: BTreeMap::new(), protocol }
     }
 
     /// How many proxies there are.
@@ -85,11 +88,41 @@ impl Fleet {
     }
 
     /// Connects some of them; each connects again, after a while, when it loses its stream.
-    pub fn connect(&mut self, which: Range<usize>) {
-        for seat in &self.seats[which] {
-            let task = tokio::spawn(stay_connected(seat.clone(), self.target.clone()));
-            self.connected.push(AbortOnDrop(task));
+    pub fn connect(&mut self, which: impl IntoIterator<Item = usize>) {
+        for index in which {
+            let task = tokio::spawn(stay_connected(self.seats[index].clone(), self.target.clone()));
+            self.connected.insert(index, AbortOnDrop(task));
         }
+    }
+
+    /// Ends the connections of some of them, without a word; they keep what they have.
+    pub fn disconnect(&mut self, which: impl IntoIterator<Item = usize>) {
+        for index in which {
+            self.connected.remove(&index);
+        }
+    }
+
+    /// Puts another proxy, which has nothing and is not connected, at the place of one.
+    pub fn replace(&mut self, role: Role) {
+        let index = role.index;
+        self.connected.remove(&index);
+        self.record().ready.remove(&index);
+        let keeps_bodies = self.proxy(index).keeps_bodies();
+        let proxy = Proxy::new(role, self.protocol);
+        let proxy = if keeps_bodies { proxy.with_bodies() } else { proxy };
+        self.seats[index].proxy = Arc::new(Mutex::new(proxy));
+    }
+
+    /// How many responses these proxies have had, of each kind.
+    pub fn responses(&self, which: impl IntoIterator<Item = usize>) -> [u64; 4] {
+        let mut sum = [0; 4];
+        for index in which {
+            let of_one = self.proxy(index).responses();
+            for (sum, one) in sum.iter_mut().zip(of_one) {
+                *sum += one;
+            }
+        }
+        sum
     }
 
     /// Whether all of them were told to connect.
@@ -168,6 +201,11 @@ impl Fleet {
             sleep(LOOK).await;
         }
     }
+}
+
+/// What a proxy is there for, as its node id says.
+fn kind(role: &Role) -> &str {
+    role.node.id.split('~').next().unwrap_or_default()
 }
 
 async fn stay_connected(seat: Seat, target: Target) {

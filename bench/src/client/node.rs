@@ -4,20 +4,19 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
 /// Who a scripted proxy says it is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Role {
-    /// Its place in the fleet, from which its address follows.
+    /// Its place in the fleet.
     pub index: usize,
     /// The namespace of its pod.
     pub namespace: String,
-    /// The value of its label `app`.
-    pub app: String,
+    /// How it introduces itself.
+    pub node: Node,
 }
 
 impl Role {
-    /// The node it introduces itself with, as an agent beside a sidecar writes it.
-    pub fn node(&self) -> Node {
-        let Self { index, namespace, app } = self;
+    /// A sidecar that says the same of itself as all others of its namespace, but for its name and address.
+    pub fn plain(index: usize, namespace: &str, app: &str) -> Self {
         let pod = format!("{app}-{index}");
         let address = format!("10.64.{}.{}", index / 250 % 256, index % 250 + 1);
         let texts = [
@@ -31,15 +30,16 @@ impl Role {
             ("WORKLOAD_NAME", app),
         ];
         let mut metadata = object(texts);
-        let labels = object([("app", app.as_str()), ("version", "v1")]);
+        let labels = object([("app", app), ("version", "v1")]);
         metadata.insert("LABELS".into(), Value::from(Struct::from(labels)));
         metadata.insert("PROXY_CONFIG".into(), Value::from(Struct::default()));
-        Node {
+        let node = Node {
             id: format!("sidecar~{address}~{pod}.{namespace}~{namespace}.svc.cluster.local"),
             cluster: format!("{app}.{namespace}"),
             metadata: Some(metadata.into()),
             ..Node::default()
-        }
+        };
+        Self { index, namespace: namespace.to_owned(), node }
     }
 }
 

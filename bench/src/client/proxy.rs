@@ -38,6 +38,8 @@ pub struct Proxy {
     incoming: Incoming,
     /// The bytes of what it has, if it keeps them.
     bodies: Option<BTreeMap<(Kind, NameId), Bytes>>,
+    /// Responses it has had, by kind.
+    responses: [u64; 4],
 }
 
 /// One subscription.
@@ -73,8 +75,15 @@ struct Incoming {
 impl Proxy {
     /// A proxy that has said nothing yet.
     pub fn new(role: Role, protocol: Protocol) -> Self {
-        let watches = Default::default();
-        Self { role, protocol, introduced: false, watches, incoming: Incoming::default(), bodies: None }
+        Self {
+            role,
+            protocol,
+            introduced: false,
+            watches: Default::default(),
+            incoming: Incoming::default(),
+            bodies: None,
+            responses: [0; 4],
+        }
     }
 
     /// The same proxy, keeping what it gets.
@@ -82,6 +91,16 @@ impl Proxy {
     pub fn with_bodies(mut self) -> Self {
         self.bodies = Some(BTreeMap::new());
         self
+    }
+
+    /// Whether it keeps what it gets.
+    pub fn keeps_bodies(&self) -> bool {
+        self.bodies.is_some()
+    }
+
+    /// How many responses it has had, by kind.
+    pub fn responses(&self) -> [u64; 4] {
+        self.responses
     }
 
     /// Who it says it is.
@@ -183,6 +202,7 @@ impl Proxy {
         total.removed += removed.len() as u64;
         total.bytes += incoming.bytes;
         record.last = now;
+        self.responses[kind as usize] += 1;
         let watch = self.watch_mut(kind);
         watch.answered = true;
         watch.version = incoming.version;
@@ -271,7 +291,7 @@ impl Proxy {
         if self.protocol == Protocol::Sotw {
             return self.state(kind, names);
         }
-        let node = (!std::mem::replace(&mut self.introduced, true)).then(|| self.role.node());
+        let node = (!std::mem::replace(&mut self.introduced, true)).then(|| self.role.node.clone());
         let watch = self.watch(kind);
         let version = |held: &Held| (names.text(held.name).to_owned(), names.text(held.version).to_owned());
         framed(&DeltaDiscoveryRequest {
@@ -292,7 +312,7 @@ impl Proxy {
 
     /// A state-of-the-world request, which says all it wants every time.
     fn state(&mut self, kind: Kind, names: &Names) -> Bytes {
-        let node = (!std::mem::replace(&mut self.introduced, true)).then(|| self.role.node());
+        let node = (!std::mem::replace(&mut self.introduced, true)).then(|| self.role.node.clone());
         let watch = self.watch(kind);
         framed(&DiscoveryRequest {
             node,

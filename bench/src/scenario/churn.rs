@@ -7,7 +7,6 @@ use tokio::time::{interval, sleep};
 
 use crate::client::Kind;
 use crate::figure::Figure;
-use crate::fixture::endpoints;
 use crate::stage::{PATIENCE, PAUSE, Stage};
 
 /// Changes a second.
@@ -40,7 +39,7 @@ async fn play_at(stage: &mut Stage<'_>, rate: u32) -> Result<Vec<Figure>> {
             ticks.tick().await;
             stage.fleet()?.expect(Kind::Eds, &fixture.cluster(service), fixture.viewers(service));
             let (api, path) = (stage.world.api.clone(), fixture.slice_path(service));
-            let patch = json!({"endpoints": endpoints(service, ready)});
+            let patch = json!({"endpoints": fixture.endpoints(service, ready)});
             writes.spawn(async move { api.merge(&path, &patch).await });
         }
         while let Some(written) = writes.join_next().await {
@@ -59,7 +58,10 @@ async fn play_at(stage: &mut Stage<'_>, rate: u32) -> Result<Vec<Figure>> {
     let spent = stage.since(&mark)?;
     stage.fleet()?.quiet(PAUSE, PATIENCE).await?;
     sleep(Duration::from_millis(100)).await;
-    let mut figures = Figure::times(&format!("{rate} a second, write to last ACK"), &delays);
+    let what = format!("{rate} a second, write to last ACK");
+    let bytes = spent.received.bytes / (2 * services) as u64;
+    let mut figures = Figure::times(&what, &delays);
+    figures.extend(stage.floor(&what, &delays, bytes, fixture.viewers(0)).await?);
     figures.extend([
         Figure::count(
             format!("{rate} a second, cores of the subject"),
@@ -69,10 +71,7 @@ async fn play_at(stage: &mut Stage<'_>, rate: u32) -> Result<Vec<Figure>> {
             format!("{rate} a second, processor time of the subject, each change"),
             spent.cpu / (2 * services) as u32,
         ),
-        Figure::bytes(
-            format!("{rate} a second, received, each change"),
-            spent.received.bytes / (2 * services) as u64,
-        ),
+        Figure::bytes(format!("{rate} a second, received, each change"), bytes),
         Figure::count(format!("{rate} a second, changes that did not arrive"), lost),
     ]);
     Ok(figures)

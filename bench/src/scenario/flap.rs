@@ -6,7 +6,6 @@ use tokio::time::sleep;
 
 use crate::client::Kind;
 use crate::figure::Figure;
-use crate::fixture::endpoints;
 use crate::stage::{PATIENCE, PAUSE, Stage};
 
 /// The pause between two changes.
@@ -24,7 +23,11 @@ pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
         let fleet = stage.fleet()?;
         fleet.expect(Kind::Eds, &name, fixture.viewers(service));
         let started = Instant::now();
-        stage.world.api.merge(&path, &json!({"endpoints": endpoints(service, flap % 2 == 1)})).await?;
+        stage
+            .world
+            .api
+            .merge(&path, &json!({"endpoints": fixture.endpoints(service, flap % 2 == 1)}))
+            .await?;
         written.push(started.elapsed());
         let reached = fleet.reached(Kind::Eds, &name, PATIENCE).await;
         let reached = reached.context("a changed endpoint did not reach everyone")?;
@@ -36,10 +39,16 @@ pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     let spent = stage.since(&mark)?;
     let events = last.len() as u32;
     let mut figures = Figure::times("write to last ACK", &last);
+    let bytes = spent.received.bytes / u64::from(events);
+    figures.extend(stage.floor("write to last ACK", &last, bytes, fixture.viewers(service)).await?);
     figures.extend(Figure::times("write to ACK of each proxy", &each));
     figures.extend(Figure::times("of which the API server takes", &written).into_iter().take(1));
     figures.extend([
         Figure::cpu("processor time of the subject, each change", spent.cpu / events),
+        Figure::cpu(
+            "processor time of the subject, each proxy",
+            spent.cpu / events / fixture.viewers(service) as u32,
+        ),
         Figure::cpu("processor time of the proxies, each change", spent.client_cpu / events),
         Figure::bytes("received in all, each change", spent.received.bytes / u64::from(events)),
         Figure::count("responses, each change", spent.received.messages() as f64 / f64::from(events)),

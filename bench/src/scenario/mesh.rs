@@ -7,7 +7,7 @@ use crate::fixture::collection;
 use crate::stage::{PATIENCE, PAUSE, Stage};
 
 /// The listener that every sidecar has for what comes in.
-const INBOUND: &str = "virtualInbound";
+pub(super) const INBOUND: &str = "virtualInbound";
 
 /// Mutual TLS becomes strict in the whole mesh, and permissive again.
 pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
@@ -24,7 +24,7 @@ pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     for _ in 0..stage.scale.edits {
         for strict in [true, false] {
             let fleet = stage.fleet()?;
-            fleet.expect(Kind::Lds, INBOUND, fleet.len());
+            fleet.expect(Kind::Lds, INBOUND, stage.world.fixture.sidecars());
             if strict {
                 stage.world.api.create(&policies, &policy).await?;
             } else {
@@ -38,9 +38,12 @@ pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     let spent = stage.since(&mark)?;
     let events = 2 * stage.scale.edits as u32;
     let mut figures = Figure::times("write to last ACK", &last);
+    let bytes = spent.received.bytes / u64::from(events);
+    let sidecars = stage.world.fixture.sidecars();
+    figures.extend(stage.floor("write to last ACK", &last, bytes, sidecars).await?);
     figures.extend([
         Figure::cpu("processor time of the subject, each change", spent.cpu / events),
-        Figure::bytes("received, each change", spent.received.bytes / u64::from(events)),
+        Figure::bytes("received, each change", bytes),
         Figure::bytes("peak memory", stage.control.peak_memory()?),
     ]);
     Ok(figures)

@@ -13,7 +13,7 @@ const USUAL: usize = 5;
 pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     stage.connected().await?;
     let fixture = stage.world.fixture;
-    let wide = (0, fixture.virtual_service_path(0), fixture.wide_proxies());
+    let wide = (0, fixture.virtual_service_path(0), fixture.wide_sidecars());
     let mut figures = edits(stage, "seen by all", wide).await?;
     let narrow = (0, fixture.narrow_path(), fixture.edge_proxies());
     figures.extend(edits(stage, "seen by 1 %", narrow).await?);
@@ -42,13 +42,13 @@ async fn edits(
     }
     let spent = stage.since(&mark)?;
     let events = count as u32;
-    let mut figures = Figure::times(&format!("{what}, write to last ACK"), &last);
+    let written = format!("{what}, write to last ACK");
+    let mut figures = Figure::times(&written, &last);
+    let bytes = spent.received.bytes / u64::from(events);
+    figures.extend(stage.floor(&written, &last, bytes, expected).await?);
     figures
         .push(Figure::cpu(format!("{what}, processor time of the subject, each edit"), spent.cpu / events));
-    figures.push(Figure::bytes(
-        format!("{what}, received, each edit"),
-        spent.received.bytes / u64::from(events),
-    ));
+    figures.push(Figure::bytes(format!("{what}, received, each edit"), bytes));
     for kind in Kind::ALL {
         let messages = spent.received.messages_of(kind) as f64 / f64::from(events);
         figures.push(Figure::count(format!("{what}, {} responses, each edit", kind.name()), messages));

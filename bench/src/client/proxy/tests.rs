@@ -6,7 +6,7 @@ use canopus_proto::envoy::config::core::v3::{
 use super::*;
 
 fn proxy(protocol: Protocol) -> Proxy {
-    Proxy::new(Role { index: 3, namespace: "shop".into(), app: "cart".into() }, protocol)
+    Proxy::new(Role::plain(3, "shop", "cart"), protocol)
 }
 
 fn cluster(name: &str, timeout: i64) -> Vec<u8> {
