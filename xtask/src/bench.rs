@@ -19,6 +19,8 @@ Examples:
   cargo xtask bench -- --save-baseline before
   cargo xtask bench --quick             the load rig, canopusd alone, in minutes
   cargo xtask bench --quick --peer PATH the same, beside a program with the flags of pilot-discovery
+  cargo xtask bench rig -- --fleet uniform
+                                        the load rig with proxies that are all alike
   cargo xtask bench rig -- --help       the load rig with flags of its own")]
 pub(crate) struct Arguments {
     /// Crates (`proto`) or benchmarks (`encode`) to run, or `rig`; all but the rig when none is named.

@@ -2,7 +2,7 @@ use canopus_parts::{Part, cache_dir, ensure, find};
 
 /// Installs the real components that tests and the demo run against.
 ///
-/// Each is fetched or built once, with the ordinary clients (pip, go), into a per-user cache: $CANOPUS_CACHE, else
+/// Each is fetched or built once, with the ordinary clients (pip, go, apt-get), into a per-user cache: $CANOPUS_CACHE, else
 /// $XDG_CACHE_HOME/canopus, else ~/.cache/canopus. Without a name, all parts are installed.
 #[derive(clap::Args)]
 #[command(after_help = "\

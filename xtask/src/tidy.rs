@@ -4,6 +4,7 @@ mod imports;
 mod layers;
 mod manifests;
 mod sources;
+mod spawns;
 mod tree;
 mod words;
 
@@ -34,8 +35,8 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 5] =
-        [layers::check, imports::check, manifests::check, sources::check, words::check];
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 6] =
+        [layers::check, imports::check, manifests::check, sources::check, spawns::check, words::check];
     LAWS.iter().flat_map(|law| law(tree)).collect()
 }
 

@@ -9,6 +9,7 @@
     reason = "a command-line tool talks on its standard streams"
 )]
 
+mod better;
 mod case;
 pub mod compare;
 mod corpus;
@@ -66,7 +67,8 @@ struct Arguments {
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
 
-    /// Write what was generated below this directory, in the corpus' own layout.
+    /// Write what was generated below this directory: in the corpus' own layout for a suite's own files, below its name for
+    /// what it makes of files of others.
     #[arg(long, value_name = "DIR")]
     dump: Option<PathBuf>,
 

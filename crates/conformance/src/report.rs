@@ -26,6 +26,9 @@ pub(crate) struct SuiteResults {
     pub(crate) total: usize,
     /// The ids of the cases that did not pass.
     pub(crate) failed: Vec<String>,
+    /// Cases whose recording is stale where we send the truth, with the reason.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) better: BTreeMap<String, String>,
 }
 
 pub(crate) fn results(scores: &[Score]) -> Results {
@@ -34,10 +37,19 @@ pub(crate) fn results(scores: &[Score]) -> Results {
             passed: score.passed(),
             total: score.total(),
             failed: score.failed().map(str::to_owned).collect(),
+            better: better(score).map(|(id, reason)| (id.to_owned(), reason.to_owned())).collect(),
         };
         (score.suite.clone(), results)
     });
     Results { suites: suites.collect() }
+}
+
+/// The cases that are better than their recording, and why.
+fn better(score: &Score) -> impl Iterator<Item = (&str, &'static str)> {
+    score.results.iter().filter_map(|(id, outcome)| match outcome {
+        Outcome::Better(reason) => Some((id.as_str(), *reason)),
+        _ => None,
+    })
 }
 
 pub(crate) fn json(scores: &[Score]) -> String {
@@ -119,15 +131,23 @@ fn rendered(scores: &[Score], colour: bool) -> String {
     for score in scores.iter().filter(|score| score.extra) {
         row(&mut text, width, score, colour);
     }
+    for score in scores {
+        for (id, reason) in better(score) {
+            _ = writeln!(text, "better: {} {id}: {reason}", score.suite);
+        }
+    }
     text
 }
 
 fn row(text: &mut String, width: usize, score: &Score, colour: bool) {
     let (passed, total) = (score.passed(), score.total());
+    let better = (score.better() > 0).then(|| format!("{} better", score.better()));
+    let notes = [better.unwrap_or_default(), score.note.clone()];
+    let note = notes.into_iter().filter(|note| !note.is_empty()).collect::<Vec<_>>().join("; ");
     let line = if total == 0 {
-        format!("{:width$}  {:>6}  {:>6}  {}", score.suite, "-", "-", score.note)
+        format!("{:width$}  {:>6}  {:>6}  {note}", score.suite, "-", "-")
     } else {
-        format!("{:width$}  {passed:>6}  {total:>6}  {}", score.suite, score.note)
+        format!("{:width$}  {passed:>6}  {total:>6}  {note}", score.suite)
     };
     let line = line.trim_end();
     match shade(passed, total).filter(|_| colour) {
@@ -178,6 +198,15 @@ mod tests {
                         total       1       2\n\
                         more        1       1\n";
         assert_eq!(rendered(&board(), false), expected);
+    }
+
+    #[test]
+    fn better_cases_are_counted_apart_and_explained() {
+        let scores = [score("one", &[Outcome::Pass, Outcome::Better("stale"), Outcome::error("no")], false)];
+        let text = rendered(&scores, false);
+        assert!(text.contains("one         1       3  1 better\n"), "{text}");
+        assert!(text.ends_with("better: one case-1: stale\n"), "{text}");
+        assert_eq!(results(&scores).suites["one"].failed, ["case-2"]);
     }
 
     #[test]

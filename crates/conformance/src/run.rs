@@ -6,6 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 use anyhow::{Context, bail};
 use rayon::prelude::*;
 
+use crate::better;
 use crate::case::{Case, Outcome};
 use crate::corpus::Corpus;
 use crate::dump::Dump;
@@ -52,9 +53,14 @@ impl Score {
         self.results.len()
     }
 
+    /// How many cases differ from a stale recording.
+    pub(crate) fn better(&self) -> usize {
+        self.results.iter().filter(|(_, outcome)| outcome.is_better()).count()
+    }
+
     /// The ids of the cases that did not pass.
     pub(crate) fn failed(&self) -> impl Iterator<Item = &str> {
-        let failed = self.results.iter().filter(|(_, outcome)| !outcome.is_pass());
+        let failed = self.results.iter().filter(|(_, outcome)| !outcome.is_pass() && !outcome.is_better());
         failed.map(|(id, _)| id.as_str())
     }
 }
@@ -111,11 +117,10 @@ pub(crate) fn run(plans: &[Plan], dump: &Dump) -> anyhow::Result<Vec<Score>> {
 }
 
 fn run_suite(plan: &Plan, dump: &Dump) -> Score {
-    let results = plan
-        .cases
-        .par_iter()
-        .map(|case| (case.id.clone(), guarded(|| plan.suite.run(case, dump))))
-        .collect::<Vec<_>>();
+    let name = plan.suite.name();
+    let dump = &dump.of_suite(name);
+    let weighed = |case: &Case| better::weigh(name, &case.id, guarded(|| plan.suite.run(case, dump)));
+    let results = plan.cases.par_iter().map(|case| (case.id.clone(), weighed(case))).collect::<Vec<_>>();
     Score {
         suite: plan.suite.name().to_owned(),
         note: plan.problem.clone().unwrap_or_else(|| note(plan.suite.as_ref(), &results)),

@@ -1,6 +1,9 @@
 //! The suites: which adapter runs which directory of the corpus.
 
+mod agent;
 mod authz_envoy;
+mod bootstrap;
+mod capture;
 mod crd_validation;
 mod defaults;
 mod derived;
@@ -9,6 +12,7 @@ mod gateway_api;
 mod ingress;
 mod live;
 mod live_admission;
+mod live_ca;
 mod live_debug;
 mod live_istioctl;
 mod live_metrics;
@@ -70,16 +74,26 @@ pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
 
 fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
+        "agent" => Box::new(agent::Agent),
         "authz-envoy" => Box::new(authz_envoy::AuthzEnvoy),
+        "bootstrap" => Box::new(bootstrap::Bootstrap),
+        "cni-iptables-ambient" => Box::new(capture::Ambient::iptables()),
+        "cni-nftables-ambient" => Box::new(capture::Ambient::nftables()),
+        "cni-plugin-iptables" => Box::new(capture::Plugin),
         "crd-validation" => Box::<crd_validation::CrdValidation>::default(),
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "gateway-api" => Box::new(gateway_api::GatewayApi),
         "ingress" => Box::new(ingress::Ingress),
+        "iptables-builder" => Box::new(capture::IptablesBuilder),
+        "iptables-sidecar" => Box::new(capture::Sidecar::iptables()),
         "live-admission" => Box::new(live_admission::LiveAdmission),
+        "live-ca" => Box::<live_ca::LiveCa>::default(),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
         "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),
         "live-metrics" => Box::<live_metrics::LiveMetrics>::default(),
+        "nftables-builder" => Box::new(capture::NftablesBuilder),
+        "nftables-sidecar" => Box::new(capture::Sidecar::nftables()),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-simulation" => Box::new(tables_simulation::TablesSimulation),
         "tables-validation" => Box::new(tables_validation::TablesValidation),

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::recipe::{GoBuild, Recipe, SourceFile, Wheel, WheelFile};
+use crate::recipe::{Debian, GoBuild, Recipe, SourceFile, Wheel, WheelFile};
 
 /// A real component that can be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -18,6 +18,10 @@ pub enum Part {
     Grpc,
     /// grpcurl, for looking at gRPC servers by hand.
     Grpcurl,
+    /// Both variants of iptables, and nft.
+    Iptables,
+    /// Go's own template engine with sprig, to compare ours with.
+    GoTemplate,
 }
 
 /// One row of the table of parts.
@@ -31,7 +35,16 @@ pub(crate) struct Entry {
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 6] = [Self::Envoy, Self::Kube, Self::Consul, Self::Helm, Self::Grpc, Self::Grpcurl];
+    pub const ALL: [Self; 8] = [
+        Self::Envoy,
+        Self::Iptables,
+        Self::Kube,
+        Self::Consul,
+        Self::Helm,
+        Self::Grpc,
+        Self::Grpcurl,
+        Self::GoTemplate,
+    ];
 
     /// The name used on the command line and in the cache.
     pub fn name(self) -> &'static str {
@@ -57,6 +70,7 @@ impl Part {
     pub fn origin(self) -> String {
         match &self.entry().recipe {
             Recipe::Wheel(_) => "Python package, seconds".to_owned(),
+            Recipe::Debian(_) => "Debian packages, seconds".to_owned(),
             Recipe::Go(build) => format!("built with Go, {}", build.cost),
         }
     }
@@ -74,6 +88,8 @@ impl Part {
             Self::Helm => &HELM,
             Self::Grpc => &GRPC,
             Self::Grpcurl => &GRPCURL,
+            Self::Iptables => &IPTABLES,
+            Self::GoTemplate => &GO_TEMPLATE,
         }
     }
 }
@@ -206,6 +222,67 @@ static GRPCURL: Entry = Entry {
     }),
 };
 
+static IPTABLES: Entry = Entry {
+    name: "iptables",
+    version: "distro",
+    purpose: "packet filters that captured traffic passes: iptables, legacy and on nftables, and nft",
+    programs: &[
+        "iptables-legacy",
+        "iptables-legacy-save",
+        "iptables-legacy-restore",
+        "ip6tables-legacy",
+        "ip6tables-legacy-save",
+        "ip6tables-legacy-restore",
+        "iptables-nft",
+        "iptables-nft-save",
+        "iptables-nft-restore",
+        "ip6tables-nft",
+        "ip6tables-nft-save",
+        "ip6tables-nft-restore",
+        "nft",
+    ],
+    recipe: Recipe::Debian(Debian {
+        packages: &[
+            "iptables",
+            "nftables",
+            "libedit2",
+            "libbsd0",
+            "libip4tc2",
+            "libip6tc2",
+            "libjansson4",
+            "libmnl0",
+            "libnetfilter-conntrack3",
+            "libnfnetlink0",
+            "libnftables1",
+            "libnftnl11",
+            "libxtables12",
+        ],
+    }),
+};
+
+/// The source of this one lies with the tests that use it.
+macro_rules! template_source {
+    ($($name:literal),*) => {
+        &[$(SourceFile {
+            path: concat!("gotemplate/", $name),
+            text: include_str!(concat!("../../gotemplate/tests/oracle/", $name)),
+        }),*]
+    };
+}
+
+static GO_TEMPLATE: Entry = Entry {
+    name: "gotemplate",
+    version: "3.3.0",
+    purpose: "renders templates with Go's text/template and sprig",
+    programs: &["gotemplate"],
+    recipe: Recipe::Go(GoBuild {
+        sources: template_source!["go.mod", "go.sum", "main.go"],
+        package: ".",
+        link: &[],
+        cost: "1 CPU-minute",
+    }),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -222,7 +299,7 @@ mod tests {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "no part is called `istiod`; there are: envoy, kube, consul, helm, grpc, grpcurl"
+            "no part is called `istiod`; there are: envoy, iptables, kube, consul, helm, grpc, grpcurl, gotemplate"
         );
     }
 

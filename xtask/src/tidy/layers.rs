@@ -18,7 +18,7 @@ const fn row(name: &'static str, must_not_know: &'static [&'static str]) -> Row 
 const TABLE: [Row; 20] = [
     row("base", &[]),
     row("proto", &[]),
-    row("gotemplate", &["base", "proto"]),
+    row("gotemplate", &["proto"]),
     row("engine", &["proto", "gotemplate"]),
     row("runtime", &["proto", "gotemplate", "engine"]),
     row("api", &[]),

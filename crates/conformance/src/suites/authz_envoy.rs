@@ -6,7 +6,8 @@ use canopus_base::labels::Labels;
 use canopus_base::tree::{Limits, Node};
 use canopus_engine::{Batch, Engine};
 use canopus_envoy::authorization::{AuthorizationFilters, Built, Guard, Layer, Peer, Stage};
-use canopus_mesh::attachment::Protected;
+use canopus_mesh::attachment::PolicyTarget;
+use canopus_mesh::audience::SelectorLabels;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::Message;
 use canopus_proto::descriptors::{self, DynamicMessage};
@@ -79,12 +80,18 @@ fn filters(case: &Case, layer: Layer) -> anyhow::Result<Vec<Built>> {
     Ok(engine.snapshot().get::<AuthorizationFilters>(&guard)?.as_ref().clone())
 }
 
-fn protected(case: &Case) -> anyhow::Result<Protected> {
+fn protected(case: &Case) -> anyhow::Result<PolicyTarget> {
     let proxy = case.shared.pointer("/defaults/proxy").context("no proxy")?;
     let labels = proxy.get("labels").and_then(Node::as_map).into_iter().flatten();
     let labels: Labels = labels.filter_map(|entry| Some((&*entry.key, entry.node.as_str()?))).collect();
     let namespace = proxy.get("namespace").and_then(Node::as_str).context("no namespace")?;
-    Ok(Protected { namespace: namespace.into(), labels, is_waypoint: false, service: None })
+    Ok(PolicyTarget {
+        namespace: namespace.into(),
+        gateway: None,
+        labels: SelectorLabels::whole(&labels),
+        is_waypoint: false,
+        service: None,
+    })
 }
 
 fn settings(case: &Case) -> anyhow::Result<MeshSettings> {

@@ -168,7 +168,13 @@ pub(super) fn snapshot_scenarios(corpus: &Corpus) -> anyhow::Result<Vec<PathBuf>
     let text = |entry: &Node, key| entry.get(key).and_then(Node::as_str).map(str::to_owned);
     let named = listed.iter().filter_map(|entry| Some((text(entry, "group")?, text(entry, "scenario")?)));
     let snapshots = named.filter(|(group, _)| !SEQUENCES.contains(&group.as_str()));
-    Ok(snapshots.map(|(group, name)| Path::new("xds").join(group).join(name)).collect())
+    let directories = snapshots.map(|(group, name)| Path::new("xds").join(group).join(name));
+    Ok(directories.filter(|directory| is_recorded(corpus, directory)).collect())
+}
+
+/// Whether a scenario of the index is there: recordings that turned out wrong were withdrawn.
+fn is_recorded(corpus: &Corpus, directory: &Path) -> bool {
+    corpus.exists(&directory.join("scenario.yaml"))
 }
 
 /// The cases of one scenario. Sequences are one case each, without a file.
@@ -185,6 +191,9 @@ fn scenario_cases(corpus: &Corpus, group: &str, name: &str) -> anyhow::Result<Ve
     };
     if SEQUENCES.contains(&group) {
         return Ok(vec![case(id, "")]);
+    }
+    if !is_recorded(corpus, &directory) {
+        return Ok(Vec::new());
     }
     let mut cases = Vec::new();
     for proxy in Scenario::read(corpus, &directory)?.proxies {

@@ -56,7 +56,7 @@ fn metadata(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
     let node = NodeId::parse(NODE, &metadata)?;
     let expected = row.get("out").context("column out is missing")?;
     let raw = expected.pointer("/metadata/raw").cloned().unwrap_or_default();
-    let mut found = equal_tree(&raw, &metadata.raw);
+    let mut found = equal_tree(&raw, &metadata.raw.to_json().into());
     found.extend(equal_tree(&without_raw(&with_lower_case_keys(expected)), &described(&node, &metadata)));
     Ok(found)
 }

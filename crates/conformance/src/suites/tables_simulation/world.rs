@@ -8,10 +8,11 @@ use canopus_api::decode::Reason;
 use canopus_api::{Object, Options, decode_documents};
 use canopus_base::tree::{Limits, Node, Value};
 use canopus_engine::{Batch, Engine, Snapshot};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::bundle::Bundle;
 use canopus_envoy::route_config::Routes;
 use canopus_envoy::simulate::Config;
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::envoy::config::core::v3::Node as ProxyNode;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
@@ -48,8 +49,8 @@ impl World {
 
     /// One route table.
     pub(super) fn route_table(&self, name: &str) -> anyhow::Result<RouteConfiguration> {
-        let view = self.snapshot.get::<ViewOf>(&self.proxy)?;
-        let table = self.snapshot.get::<Routes>(&(view.as_ref().clone(), name.to_owned()))?;
+        let audiences = self.snapshot.get::<AudiencesOf>(&self.proxy)?;
+        let table = self.snapshot.get::<Routes>(&(audiences.routes.clone(), name.to_owned()))?;
         decode(&table.as_ref().as_ref().context("no such table")?.body)
     }
 }

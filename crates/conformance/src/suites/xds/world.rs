@@ -9,10 +9,11 @@ use canopus_api::istio::{ServiceEntry, WorkloadEntry, WorkloadGroup};
 use canopus_api::{Object, Typed, mesh_config};
 use canopus_base::spiffe::Identity;
 use canopus_engine::{Batch, Engine, Options, QueryError, Snapshot};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::bundle::Bundle;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::credential::{Account, SecretAccess};
-use canopus_mesh::proxy::{Proxy, ViewOf};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::registration;
 use canopus_mesh::service::PlannedAddresses;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
@@ -120,13 +121,13 @@ fn allocate_addresses(engine: &Engine, scenario: &Scenario) -> anyhow::Result<()
 
 /// What a proxy gets by following references, and what it asks for by name.
 fn bundle(world: &Snapshot, proxy: &Proxy, recorded: &RecordedProxy) -> Result<Bundle, QueryError> {
-    let view = world.get::<ViewOf>(proxy)?;
-    if view.is_proxyless() {
+    if proxy.is_proxyless() {
         return Bundle::of_proxyless(world, proxy, &recorded.watched_listeners);
     }
     let mut bundle = Bundle::of(world, proxy)?;
+    let audience = &world.get::<AudiencesOf>(proxy)?.secrets;
     for name in &recorded.secrets {
-        bundle.secrets.extend(world.get::<Secrets>(&(view.as_ref().clone(), name.clone()))?.as_ref().clone());
+        bundle.secrets.extend(world.get::<Secrets>(&(audience.clone(), name.clone()))?.as_ref().clone());
     }
     Ok(bundle)
 }
