@@ -68,6 +68,9 @@ pub struct Metrics {
     memory: Mutex<Memory>,
 }
 
+/// Versions of clients that keep a series after the last client of the version has left.
+const MAX_VERSIONS: usize = 32;
+
 /// When what came.
 #[derive(Default)]
 struct Memory {
@@ -227,8 +230,8 @@ impl Observer for Metrics {
         self.clients.with([version]).add(-1.0);
         if let Some(count) = memory.versions.get_mut(version) {
             *count -= 1;
-            if *count == 0 {
-                // Clients choose their version: one nobody has any more is forgotten.
+            // Parity: a version whose last client left stays at zero. Clients choose their version, so only a few may stay.
+            if *count == 0 && memory.versions.len() > MAX_VERSIONS {
                 memory.versions.remove(version);
                 self.clients.remove([version]);
             }
