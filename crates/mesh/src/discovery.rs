@@ -12,9 +12,13 @@ use crate::world::{Objects, Origin, settings};
 /// Whether an object counts: its namespace is looked at, or it is in none.
 pub(crate) fn counts(ctx: &Ctx<'_>, origin: &Origin) -> bool {
     let namespace = origin.namespace();
-    namespace.is_empty()
-        || settings(ctx).mesh.discovery_selectors.is_empty()
-        || *ctx.get::<Discovered>(&(origin.cluster.clone(), namespace.into()))
+    namespace.is_empty() || is_discovered(ctx, &origin.cluster, namespace)
+}
+
+/// Whether a namespace of a cluster is looked at.
+pub fn is_discovered(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str) -> bool {
+    settings(ctx).mesh.discovery_selectors.is_empty()
+        || *ctx.get::<Discovered>(&(cluster.clone(), namespace.into()))
 }
 
 /// Whether a namespace of a cluster is looked at.

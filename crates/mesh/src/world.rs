@@ -12,6 +12,7 @@ use canopus_engine::{Ctx, Input};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
+pub use crate::discovery::is_discovered;
 use crate::virtual_service::gateways_of;
 use crate::{gateway_api, namespaces};
 

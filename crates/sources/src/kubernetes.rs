@@ -8,6 +8,7 @@ mod collector;
 mod definitions;
 mod limit;
 mod lines;
+mod managed;
 mod object;
 mod resource;
 mod review;
@@ -22,6 +23,7 @@ use std::collections::BTreeSet;
 use canopus_api::Kind;
 
 pub use limit::RateLimit;
+pub use managed::{ApiError, ApplyOptions};
 pub use resource::{all_kinds, registry_kinds};
 pub use review::ReviewError;
 pub use secret::{SecretError, StoredSecret};

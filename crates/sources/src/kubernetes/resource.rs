@@ -169,7 +169,8 @@ fn parameter(name: &str, value: &str, query: &mut String) {
     query.push('&');
 }
 
-fn encode(text: &str, out: &mut String) {
+/// Adds a text as an element of a path or a value of a parameter.
+pub(super) fn encode(text: &str, out: &mut String) {
     for byte in text.bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),

@@ -13,6 +13,8 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 
 use super::limit::{Limiter, RateLimit};
 
+const JSON: &str = "application/json";
+
 /// An error that the API server explains in more bytes than this is cut.
 const MAX_ERROR_BYTES: usize = 64 << 10;
 
@@ -99,23 +101,25 @@ impl Cluster {
 
     /// Posts a JSON document to `path` and gets the whole answer, if it is not larger than this.
     pub(super) async fn post(&self, path: &str, json: String, max_bytes: usize) -> Result<Bytes, Failure> {
-        self.write(Request::post(path), json, max_bytes).await
+        self.write(Request::post(path), JSON, json, max_bytes).await
     }
 
     /// Puts a JSON document in the place of the one at `path` and gets the whole answer, if it is not larger than this.
     pub(super) async fn put(&self, path: &str, json: String, max_bytes: usize) -> Result<Bytes, Failure> {
-        self.write(Request::put(path), json, max_bytes).await
+        self.write(Request::put(path), JSON, json, max_bytes).await
     }
 
-    async fn write(
+    /// Sends a document of this type and gets the whole answer, if it is not larger than this.
+    pub(super) async fn write(
         &self,
         request: http::request::Builder,
+        content_type: &str,
         json: String,
         max_bytes: usize,
     ) -> Result<Bytes, Failure> {
         let request = request
-            .header(header::ACCEPT, "application/json")
-            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, JSON)
+            .header(header::CONTENT_TYPE, content_type)
             .body(Body::from(json.into_bytes()));
         whole(self.send(request).await?, max_bytes).await
     }
