@@ -6,6 +6,7 @@ use std::time::Duration;
 use arc_swap::ArcSwapOption;
 use canopus_base::duration::Duration as GoDuration;
 use rustls_pki_types::UnixTime;
+use tokio::sync::watch;
 
 use crate::bundle::Bundle;
 use crate::issue::{IssueError, Leaf};
@@ -113,22 +114,30 @@ pub struct Order {
 pub struct Authority {
     bundle: ArcSwapOption<Bundle>,
     lifetimes: Lifetimes,
+    /// Counts the exchanges of the bundle.
+    exchanges: watch::Sender<u64>,
 }
 
 impl Authority {
     /// An authority that waits for its first bundle.
     pub fn new(lifetimes: Lifetimes) -> Self {
-        Self { bundle: ArcSwapOption::empty(), lifetimes }
+        Self { bundle: ArcSwapOption::empty(), lifetimes, exchanges: watch::Sender::new(0) }
     }
 
     /// An authority with a bundle.
     pub fn with_bundle(lifetimes: Lifetimes, bundle: Arc<Bundle>) -> Self {
-        Self { bundle: ArcSwapOption::new(Some(bundle)), lifetimes }
+        Self { bundle: ArcSwapOption::new(Some(bundle)), ..Self::new(lifetimes) }
     }
 
     /// Signs under another bundle from now on; `None` signs nothing.
     pub fn replace(&self, bundle: Option<Arc<Bundle>>) {
         self.bundle.store(bundle);
+        self.exchanges.send_modify(|count| *count += 1);
+    }
+
+    /// Tells when the bundle is exchanged.
+    pub fn exchanges(&self) -> watch::Receiver<u64> {
+        self.exchanges.subscribe()
     }
 
     /// The bundle of the time.

@@ -14,7 +14,9 @@ use rustls_pki_types::{CertificateDer, UnixTime};
 use x509_cert::certificate::Version;
 use x509_cert::ext::Extension;
 use x509_cert::ext::pkix::name::GeneralName;
-use x509_cert::ext::pkix::{BasicConstraints, KeyUsage, KeyUsages, SubjectAltName, SubjectKeyIdentifier};
+use x509_cert::ext::pkix::{
+    AuthorityKeyIdentifier, BasicConstraints, KeyUsage, KeyUsages, SubjectAltName, SubjectKeyIdentifier,
+};
 use x509_cert::name::{Name, RelativeDistinguishedName};
 use x509_cert::serial_number::SerialNumber;
 use x509_cert::spki::AlgorithmIdentifierRef;
@@ -79,7 +81,9 @@ pub struct Certificate {
     is_authority: bool,
     may_sign: bool,
     key_id: Option<Box<[u8]>>,
+    authority_key_id: Option<Box<[u8]>>,
     uris: Vec<String>,
+    dns_names: Vec<String>,
 }
 
 impl Certificate {
@@ -91,6 +95,7 @@ impl Certificate {
         let constraints: Option<BasicConstraints> = extension(&read)?;
         let usage: Option<KeyUsage> = extension(&read)?;
         let key_id: Option<SubjectKeyIdentifier> = extension(&read)?;
+        let authority: Option<AuthorityKeyIdentifier> = extension(&read)?;
         let names: Option<SubjectAltName> = extension(&read)?;
         Ok(Self {
             subject: read.subject.to_der()?.into(),
@@ -102,7 +107,9 @@ impl Certificate {
             is_authority: constraints.is_some_and(|constraints| constraints.ca),
             may_sign: usage.is_none_or(|usage| usage.0.contains(KeyUsages::KeyCertSign)),
             key_id: key_id.map(|id| id.0.as_bytes().into()),
-            uris: names.map(|names| uris(&names)).unwrap_or_default(),
+            authority_key_id: authority.and_then(|id| id.key_identifier).map(|id| id.as_bytes().into()),
+            uris: names.as_ref().map(uris).unwrap_or_default(),
+            dns_names: names.as_ref().map(dns_names).unwrap_or_default(),
             der,
         })
     }
@@ -198,6 +205,16 @@ impl Certificate {
         self.key_id.as_deref()
     }
 
+    /// The key identifier of the certificate that signed it.
+    pub fn authority_key_id(&self) -> Option<&[u8]> {
+        self.authority_key_id.as_deref()
+    }
+
+    /// The DNS names among its alternative names.
+    pub fn dns_names(&self) -> &[String] {
+        &self.dns_names
+    }
+
     /// The URIs among its alternative names.
     pub fn uris(&self) -> &[String] {
         &self.uris
@@ -235,6 +252,14 @@ fn uris(names: &SubjectAltName) -> Vec<String> {
         _ => None,
     };
     names.0.iter().filter_map(uri).collect()
+}
+
+fn dns_names(names: &SubjectAltName) -> Vec<String> {
+    let dns = |name: &GeneralName| match name {
+        GeneralName::DnsName(name) => Some(name.as_str().to_owned()),
+        _ => None,
+    };
+    names.0.iter().filter_map(dns).collect()
 }
 
 fn text_of(name: &[u8]) -> String {

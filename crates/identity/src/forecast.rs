@@ -19,10 +19,42 @@ pub enum Role {
     Signing,
     /// The control plane's ports have it.
     Server,
+    /// The API server verifies the control plane's webhooks by it.
+    Webhook,
     /// A gateway has it.
     Gateway,
     /// A workload has it.
     Workload,
+}
+
+impl Role {
+    /// The value of the label `role` of metrics.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::Intermediate => "intermediate",
+            Self::Signing => "signing",
+            Self::Server => "server",
+            Self::Webhook => "webhook",
+            Self::Gateway => "gateway",
+            Self::Workload => "workload",
+        }
+    }
+
+    /// What breaks when a certificate of this role expires.
+    pub fn consequence(self) -> &'static str {
+        match self {
+            Self::Root => "workloads no longer verify certificates that lead to this root",
+            Self::Intermediate => "workloads no longer verify certificates that were issued under it",
+            Self::Signing => "no certificate is issued, and those that were issued under it end with it",
+            Self::Server => "proxies and agents no longer connect to the control plane",
+            Self::Webhook => {
+                "the API server no longer trusts the webhook: pods are not injected, objects not validated"
+            }
+            Self::Gateway => "clients of the gateway reject its certificate",
+            Self::Workload => "the workload's peers reject it until it has renewed its certificate",
+        }
+    }
 }
 
 /// How urgent it is.
@@ -67,6 +99,18 @@ impl Entry {
             _ => Verdict::Fine,
         };
         Self { role, holder: holder.to_owned(), expires: to.as_secs(), verdict }
+    }
+
+    /// What is to be said of a certificate that a workload got, of which only the times are known.
+    pub fn issued(holder: &str, from: u64, expires: u64, now: UnixTime) -> Self {
+        let time = |seconds| UnixTime::since_unix_epoch(std::time::Duration::from_secs(seconds));
+        let due = renewal(time(from), time(expires), GRACE_PERCENT);
+        let verdict = match now.as_secs() {
+            now if now >= expires => Verdict::Expired,
+            now if now >= due.as_secs() => Verdict::Due,
+            _ => Verdict::Fine,
+        };
+        Self { role: Role::Workload, holder: holder.to_owned(), expires, verdict }
     }
 }
 

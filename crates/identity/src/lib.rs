@@ -24,6 +24,7 @@
 pub mod authority;
 pub mod bundle;
 pub mod certificate;
+pub mod external;
 pub mod forecast;
 pub mod issue;
 pub mod key;

@@ -29,7 +29,7 @@ mod state;
 
 pub use policy::Policy;
 pub use record::{NEXT_CERT, NEXT_KEY, RecordError, STATE};
-pub use replica::{Replica, ReplicaError, Tick};
+pub use replica::{Replica, ReplicaError, Stored, Tick, inspect, request};
 pub use state::{Phase, Root, State};
 
 /// What is known beside the state.

@@ -29,7 +29,7 @@ pub use eventually::eventually;
 pub use grpc::{Called, GRPC_METHOD, GrpcCaller};
 pub use helm::helm;
 pub use kube::{KubeApi, KubeProxy};
-pub use mtls::{Authority, Certified};
+pub use mtls::{Authority, Certified, channel};
 pub use ports::free_port;
 pub use process::Process;
 pub use relay::Relay;

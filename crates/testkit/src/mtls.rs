@@ -76,20 +76,7 @@ impl Authority {
 
     /// How a client shakes hands that trusts this authority and says it speaks these protocols.
     pub fn client(&self, as_workload: Option<&Certified>, protocols: &[&str]) -> Result<ClientConfig> {
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(self.root().as_bytes())?)?;
-        let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(roots);
-        let mut config = match as_workload {
-            Some(Certified { certificate, key }) => builder.with_client_auth_cert(
-                vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
-                PrivateKeyDer::from_pem_slice(key.as_bytes())?,
-            )?,
-            None => builder.with_no_client_auth(),
-        };
-        config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
-        Ok(config)
+        client(&self.root(), as_workload, protocols)
     }
 
     /// A gRPC channel to a server of this name, with a workload's certificate if there is one.
@@ -99,11 +86,41 @@ impl Authority {
         name: &str,
         as_workload: Option<&Certified>,
     ) -> Result<Channel> {
-        let config = Arc::new(self.client(as_workload, &["h2"])?);
-        let connector = Connector { address, name: ServerName::try_from(name.to_owned())?, config };
-        let endpoint = Endpoint::from_shared(format!("http://{name}"))?;
-        endpoint.connect_with_connector(connector).await.with_context(|| format!("connecting to {address}"))
+        channel(&self.root(), address, name, as_workload).await
     }
+}
+
+/// How a client shakes hands that trusts these roots and says it speaks these protocols.
+fn client(roots: &str, as_workload: Option<&Certified>, protocols: &[&str]) -> Result<ClientConfig> {
+    let mut store = RootCertStore::empty();
+    for root in CertificateDer::pem_slice_iter(roots.as_bytes()) {
+        store.add(root?)?;
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(store);
+    let mut config = match as_workload {
+        Some(Certified { certificate, key }) => builder.with_client_auth_cert(
+            vec![CertificateDer::from_pem_slice(certificate.as_bytes())?],
+            PrivateKeyDer::from_pem_slice(key.as_bytes())?,
+        )?,
+        None => builder.with_no_client_auth(),
+    };
+    config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
+    Ok(config)
+}
+
+/// A gRPC channel to a server of this name that some of these roots vouch for, with a workload's certificate if there is one.
+pub async fn channel(
+    roots: &str,
+    address: SocketAddr,
+    name: &str,
+    as_workload: Option<&Certified>,
+) -> Result<Channel> {
+    let config = Arc::new(client(roots, as_workload, &["h2"])?);
+    let connector = Connector { address, name: ServerName::try_from(name.to_owned())?, config };
+    let endpoint = Endpoint::from_shared(format!("http://{name}"))?;
+    endpoint.connect_with_connector(connector).await.with_context(|| format!("connecting to {address}"))
 }
 
 /// Connects to one address with TLS, whatever it is asked for.

@@ -105,6 +105,11 @@ impl Contents {
         Self::assemble(state, issuer, next, handed_out(record)?)
     }
 
+    /// Every root of the state, the issuer first.
+    pub(super) fn roots(&self) -> &[Certificate] {
+        &self.roots
+    }
+
     /// The same after a step.
     pub(super) fn after(&self, state: State, generated: Option<Keyed>) -> Result<Self, RecordError> {
         let mut keyed: Vec<Keyed> = [self.next.clone(), generated].into_iter().flatten().collect();

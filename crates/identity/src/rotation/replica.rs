@@ -8,6 +8,7 @@ use tracing::info;
 use super::record::{Contents, Keyed, RecordError};
 use super::{Action, Observations, Phase, Policy, Root, State, Step, step};
 use crate::bundle::{Bundle, BundleError};
+use crate::certificate::Certificate;
 use crate::issue::IssueError;
 use crate::key::{KeyError, SigningKey};
 use crate::self_signed::Profile;
@@ -108,16 +109,8 @@ impl Replica {
 
     /// Asks for a rotation, which begins when none is under way.
     pub async fn request_rotation(&mut self, now: UnixTime) -> Result<(), ReplicaError> {
-        for _ in 0..MOST_STEPS {
-            let stored = self.load(now).await?;
-            let contents = self.read(&stored.record, now)?;
-            let asked = contents.after(contents.state.with_request(), None)?;
-            let record = asked.write(stored.record.clone())?;
-            if self.store.compare_and_swap(&stored.version, &record).await?.is_some() {
-                return Ok(());
-            }
-        }
-        Err(ReplicaError::Unsettled)
+        self.load(now).await?;
+        request(self.store.as_ref(), &self.policy, now).await.map(drop)
     }
 
     /// The record of the store, made if there is none.
@@ -178,6 +171,45 @@ impl Replica {
         let next_check = now.as_secs().saturating_add(self.policy.check_interval.as_secs());
         Ok(Tick { bundle, state: contents.state, changed, wake: wake.min(next_check) })
     }
+}
+
+/// What a store holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// How far a rotation is.
+    pub state: State,
+    /// The roots that are handed out, the one that issues first.
+    pub roots: Vec<Certificate>,
+}
+
+/// Looks at a store without changing it; `None` if there is nothing in it.
+pub async fn inspect(
+    store: &dyn RootStore,
+    policy: &Policy,
+    now: UnixTime,
+) -> Result<Option<Stored>, ReplicaError> {
+    let Some(stored) = store.load().await? else { return Ok(None) };
+    let retirement = now.as_secs().saturating_add(policy.retirement().as_secs());
+    let contents = Contents::read(&stored.record, retirement)?;
+    Ok(Some(Stored { roots: contents.roots().to_vec(), state: contents.state }))
+}
+
+/// Asks for a rotation of a stored root, which the processes that sign under it begin; whether none was asked for before.
+pub async fn request(store: &dyn RootStore, policy: &Policy, now: UnixTime) -> Result<bool, ReplicaError> {
+    for _ in 0..MOST_STEPS {
+        let stored = store.load().await?.ok_or(RecordError::Missing("a self-signed root"))?;
+        let retirement = now.as_secs().saturating_add(policy.retirement().as_secs());
+        let contents = Contents::read(&stored.record, retirement)?;
+        if contents.state.requested {
+            return Ok(false);
+        }
+        let asked = contents.after(contents.state.with_request(), None)?;
+        let record = asked.write(stored.record)?;
+        if store.compare_and_swap(&stored.version, &record).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Err(ReplicaError::Unsettled)
 }
 
 /// Says how far a rotation is.

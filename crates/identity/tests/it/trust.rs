@@ -8,7 +8,7 @@ use canopus_identity::forecast::{self, Role, Verdict};
 use canopus_identity::issue::{Leaf, Signer};
 use canopus_identity::key::{KeyKind, SigningKey};
 use canopus_identity::self_signed::Profile;
-use canopus_identity::token::{Grant, TokenError, TokenIssuer};
+use canopus_identity::token::{self, Grant, MemoryUses, TokenError, TokenIssuer};
 use canopus_identity::trust::{self, PeerError, TrustDomains, TrustError};
 use rustls_pki_types::{CertificateDer, UnixTime};
 use zeroize::Zeroizing;
@@ -97,10 +97,14 @@ fn grant() -> Grant {
     }
 }
 
+fn issuer(audience: &str, key: &SigningKey) -> TokenIssuer {
+    TokenIssuer::new(audience, key, Box::<MemoryUses>::default()).unwrap()
+}
+
 #[test]
 fn token_counts_for_its_account_and_its_time() {
     let key = SigningKey::generate(KeyKind::P256).unwrap();
-    let issuer = TokenIssuer::new("https://canopusd", "istio-ca", &key).unwrap();
+    let issuer = issuer("istio-ca", &key);
     let token = issuer.issue(&grant(), now()).unwrap();
     let owner = Ok(("shop".to_owned(), "cart".to_owned()));
     assert_eq!(issuer.accept(&token, now()), owner);
@@ -112,16 +116,13 @@ fn token_counts_for_its_account_and_its_time() {
 }
 
 #[test]
-fn token_is_refused_when_it_is_of_another_issuer_audience_or_key() {
+fn token_is_refused_when_it_is_of_another_audience_or_key() {
     let key = SigningKey::generate(KeyKind::P256).unwrap();
-    let issuer = TokenIssuer::new("https://canopusd", "istio-ca", &key).unwrap();
+    let issuer = issuer("istio-ca", &key);
     let refused = |token: &str| matches!(issuer.accept(token, now()), Err(TokenError::Refused(_)));
-    for (name, audience) in [("https://other", "istio-ca"), ("https://canopusd", "other")] {
-        let other = TokenIssuer::new(name, audience, &key).unwrap();
-        assert!(refused(&other.issue(&grant(), now()).unwrap()));
-    }
+    assert!(refused(&self::issuer("other", &key).issue(&grant(), now()).unwrap()));
     let stranger = SigningKey::generate(KeyKind::P256).unwrap();
-    let stranger = TokenIssuer::new("https://canopusd", "istio-ca", &stranger).unwrap();
+    let stranger = self::issuer("istio-ca", &stranger);
     assert!(refused(&stranger.issue(&grant(), now()).unwrap()));
     let good = issuer.issue(&grant(), now()).unwrap();
     let unsigned = format!("{}.", good.rsplit_once('.').unwrap().0);
@@ -131,20 +132,51 @@ fn token_is_refused_when_it_is_of_another_issuer_audience_or_key() {
 #[test]
 fn token_of_a_single_use_counts_once() {
     let key = SigningKey::generate(KeyKind::P256).unwrap();
-    let issuer = TokenIssuer::new("https://canopusd", "istio-ca", &key).unwrap();
+    let issuer = issuer("istio-ca", &key);
     let token = issuer.issue(&Grant { single_use: true, ..grant() }, now()).unwrap();
     assert!(issuer.accept(&token, now()).is_ok());
     assert_eq!(issuer.accept(&token, now()), Err(TokenError::Used));
 }
 
 #[test]
+fn token_of_a_single_use_is_not_used_up_by_being_verified() {
+    let key = SigningKey::generate(KeyKind::P256).unwrap();
+    let issuer = issuer("istio-ca", &key);
+    let token = issuer.issue(&Grant { single_use: true, ..grant() }, now()).unwrap();
+    assert!(issuer.is_own(&token) && !issuer.is_own("a.b.c"));
+    assert!(issuer.verify(&token, now()).unwrap().single_use);
+    assert!(issuer.accept(&token, now()).is_ok());
+}
+
+#[tokio::test]
+async fn token_of_a_directory_counts_once_in_all_processes_that_share_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let authority = directory.path().join("mesh-ca");
+    let first = token::open_directory(&authority, "istio-ca").await.unwrap();
+    let second = token::open_directory(&authority, "istio-ca").await.unwrap();
+    let token = first.issue(&Grant { single_use: true, ..grant() }, now()).unwrap();
+    assert!(second.accept(&token, now()).is_ok());
+    assert_eq!(first.accept(&token, now()), Err(TokenError::Used));
+    let restarted = token::open_directory(&authority, "istio-ca").await.unwrap();
+    assert_eq!(restarted.accept(&token, now()), Err(TokenError::Used));
+    assert!(matches!(restarted.accept(&token, after(600)), Err(TokenError::Refused(_))));
+    // Expired numbers are removed when the next token is used.
+    let later = first.issue(&Grant { single_use: true, ..grant() }, after(700)).unwrap();
+    assert!(restarted.accept(&later, after(700)).is_ok());
+    let used = std::fs::read_dir(authority.join(token::DIRECTORY).join("used")).unwrap().count();
+    assert_eq!(used, 1);
+}
+
+#[test]
 fn token_is_not_issued_without_bounds() {
     let key = SigningKey::generate(KeyKind::P256).unwrap();
-    let issuer = TokenIssuer::new("https://canopusd", "istio-ca", &key).unwrap();
+    let issuer = issuer("istio-ca", &key);
     let long = Grant { lifetime: Duration::from_secs(25 * 3600), ..grant() };
     assert_eq!(issuer.issue(&long, now()), Err(TokenError::Lifetime));
-    let nobody = Grant { service_account: "a:b".to_owned(), ..grant() };
-    assert_eq!(issuer.issue(&nobody, now()), Err(TokenError::Account));
+    for account in ["a:b", "", "../x", "A", &"a".repeat(254)] {
+        let nobody = Grant { service_account: account.to_owned(), ..grant() };
+        assert_eq!(issuer.issue(&nobody, now()), Err(TokenError::Account), "{account:?}");
+    }
 }
 
 #[test]
