@@ -1,4 +1,4 @@
-//! A root in a Secret of the cluster.
+//! A self-signed root in a Secret of the cluster, shared by all replicas.
 
 use std::collections::BTreeMap;
 
@@ -10,16 +10,17 @@ use canopus_identity::store::{
 };
 use canopus_sources::kubernetes::{Cluster, SecretError, StoredSecret};
 
-/// Keeps a record in a Secret.
-pub(super) struct SecretStore {
+/// Keeps the record of a root in a Secret.
+pub struct SecretStore {
     cluster: Cluster,
     namespace: String,
-    name: &'static str,
+    name: String,
 }
 
 impl SecretStore {
-    pub(super) fn new(cluster: Cluster, namespace: &str, name: &'static str) -> Self {
-        Self { cluster, namespace: namespace.to_owned(), name }
+    /// The Secret of this name.
+    pub fn new(cluster: Cluster, namespace: &str, name: &str) -> Self {
+        Self { cluster, namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
     fn failed(&self, error: &SecretError) -> StoreError {
@@ -27,7 +28,7 @@ impl SecretStore {
     }
 
     async fn read(&self) -> Result<Option<Versioned>, StoreError> {
-        let secret = self.cluster.secret(&self.namespace, self.name).await;
+        let secret = self.cluster.secret(&self.namespace, &self.name).await;
         secret.map_err(|error| self.failed(&error))?.map(|secret| self.versioned(&secret)).transpose()
     }
 
@@ -59,7 +60,7 @@ impl RootStore for SecretStore {
     fn create_if_absent<'a>(&'a self, record: &'a Record) -> Answer<'a, Versioned> {
         Box::pin(async move {
             let data = self.data(record);
-            let made = self.cluster.create_secret(&self.namespace, self.name, CA_SECRET_TYPE, &data).await;
+            let made = self.cluster.create_secret(&self.namespace, &self.name, CA_SECRET_TYPE, &data).await;
             match made.map_err(|error| self.failed(&error))? {
                 Some(secret) => self.versioned(&secret),
                 None => self.read().await?.ok_or_else(|| StoreError {
@@ -73,7 +74,7 @@ impl RootStore for SecretStore {
     fn compare_and_swap<'a>(&'a self, version: &'a str, record: &'a Record) -> Answer<'a, Option<Versioned>> {
         Box::pin(async move {
             let data = self.data(record);
-            let replaced = self.cluster.replace_secret(&self.namespace, self.name, version, &data).await;
+            let replaced = self.cluster.replace_secret(&self.namespace, &self.name, version, &data).await;
             let replaced = replaced.map_err(|error| self.failed(&error))?;
             replaced.map(|secret| self.versioned(&secret)).transpose()
         })

@@ -5,6 +5,7 @@
 
 mod bearer;
 mod forwarded;
+mod join;
 mod jwt;
 mod kubernetes;
 mod oidc;
@@ -16,6 +17,7 @@ use anyhow::Context as _;
 use axum::http::HeaderMap;
 use canopus_base::spiffe::Identity;
 use canopus_engine::Engine;
+use canopus_identity::token::TokenIssuer;
 use canopus_mesh::world::Settings;
 use canopus_runtime::flags::{
     AUDIENCE, Flags, JWT_RULE, TOKEN_AUDIENCES, TOKEN_ISSUER, TRUSTED_GATEWAY_CIDR, XDS_AUTH,
@@ -25,6 +27,7 @@ use tracing::{info, warn};
 
 pub use self::bearer::Door;
 use self::forwarded::Gateways;
+use self::join::JoinTokens;
 use self::kubernetes::KubernetesTokens;
 use self::oidc::{IssuedTokens, Rule};
 use crate::debug::Authenticator;
@@ -70,6 +73,7 @@ pub struct Authenticators {
     /// Whether clients over HTTP can prove anything at all.
     over_http: bool,
     issued: Vec<IssuedTokens>,
+    join: Option<JoinTokens>,
     kubernetes: Option<KubernetesTokens>,
     gateways: Option<Gateways>,
 }
@@ -77,7 +81,7 @@ pub struct Authenticators {
 impl Authenticators {
     /// Believes certificates alone. The identities of service accounts are those of the mesh in `engine`.
     pub fn certificates(engine: Engine) -> Self {
-        Self { engine, over_http: true, issued: Vec::new(), kubernetes: None, gateways: None }
+        Self { engine, over_http: true, issued: Vec::new(), join: None, kubernetes: None, gateways: None }
     }
 
     /// Believes what flags say: tokens of the issuer of `JWT_RULE`, those of a cluster's service accounts, and gateways.
@@ -107,14 +111,20 @@ impl Authenticators {
                 authenticators.issued.push(IssuedTokens::new(Rule::of_issuer(issuer, audiences), flags));
             }
             None if authenticators.issued.is_empty() => info!(
-                "there is neither a cluster nor a JWT_RULE nor a TOKEN_ISSUER: no token is accepted, and clients \
-                 of the TLS port need a certificate"
+                "there is neither a cluster nor a JWT_RULE nor a TOKEN_ISSUER: of tokens, only join tokens of this \
+                 control plane's own authority are accepted"
             ),
             None => {}
         }
         let trusted = flags.get(TRUSTED_GATEWAY_CIDR);
         authenticators.gateways = (!trusted.is_empty()).then(|| Gateways::new(trusted));
         Ok(authenticators)
+    }
+
+    /// Believes join tokens of this issuer as well.
+    #[must_use]
+    pub fn with_join_tokens(self, issuer: Arc<TokenIssuer>) -> Self {
+        Self { join: Some(JoinTokens::new(issuer)), ..self }
     }
 
     /// The identities a client proves, by the first way that proves any.
@@ -130,7 +140,7 @@ impl Authenticators {
         }
         let mut reasons = vec!["there is no client certificate".to_owned()];
         match bearer::token(presented.headers, presented.door) {
-            Ok(token) => match self.owner(token, presented.headers, &mut reasons).await {
+            Ok(token) => match self.owner(token, presented, &mut reasons).await {
                 Some(owner) => match self.identity(&owner) {
                     Ok(identity) => {
                         return Ok(Proof { identities: vec![identity.to_string()], owner: Some(owner) });
@@ -152,14 +162,29 @@ impl Authenticators {
     }
 
     /// The owner of a token, or else why it has none.
-    async fn owner(&self, token: &str, headers: &HeaderMap, reasons: &mut Vec<String>) -> Option<TokenOwner> {
+    async fn owner(
+        &self,
+        token: &str,
+        presented: &Presented<'_>,
+        reasons: &mut Vec<String>,
+    ) -> Option<TokenOwner> {
+        if let Some(join) = self.join.as_ref().filter(|join| join.is_own(token)) {
+            // Nobody else has the key, so nobody else needs to be asked.
+            return match join.owner(token, presented.door) {
+                Ok(owner) => Some(owner),
+                Err(reason) => {
+                    reasons.push(format!("join token: {reason}"));
+                    None
+                }
+            };
+        }
         for issued in &self.issued {
             match issued.owner(token).await {
                 Ok(owner) => return Some(owner),
                 Err(error) => reasons.push(format!("token of {}: {error}", issued.issuer())),
             }
         }
-        match self.kubernetes.as_ref()?.owner(token, headers).await {
+        match self.kubernetes.as_ref()?.owner(token, presented.headers).await {
             Ok(owner) => Some(owner),
             Err(error) => {
                 reasons.push(error.to_string());

@@ -3,8 +3,9 @@
 //! In this order: files in `ROOT_CA_DIR`, a root in a Secret of the cluster, a root in a directory beside the configuration.
 //! What is started here lives in [`canopus_identity`]; this module gives it files, a cluster, flags and time.
 
+mod issued;
+mod kubernetes_signers;
 mod nodes;
-mod secret;
 mod signers;
 
 use std::path::{Path, PathBuf};
@@ -12,31 +13,40 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use canopus_controllers::SecretStore;
+use canopus_engine::Engine;
 use canopus_identity::authority::{Authority, Lifetimes};
 use canopus_identity::bundle::Bundle;
+use canopus_identity::external::ExternalAuthority;
 use canopus_identity::key::KeyKind;
 use canopus_identity::plugged::{self, Files};
-use canopus_identity::rotation::{Policy, Replica};
+use canopus_identity::rotation::{Policy, Replica, State};
 use canopus_identity::self_signed::Profile;
 use canopus_identity::store::{CA_SECRET, CACERTS_SECRET, DirectoryStore, RootStore};
+use canopus_identity::token::{self, TokenIssuer};
 use canopus_identity::watch::Follower;
 use canopus_runtime::flags::{
     CITADEL_SELF_SIGNED_CA_CERT_TTL, CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE,
     CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL, CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE,
     DEFAULT_WORKLOAD_CERT_TTL, ENABLE_CA_SERVER, EXTERNAL_CA, Flags, ISTIO_MULTIROOT_MESH,
-    MAX_WORKLOAD_CERT_TTL, PILOT_ENABLE_CA_CRL, ROOT_CA_DIR, USE_CACERTS_FOR_SELF_SIGNED_CA,
+    MAX_WORKLOAD_CERT_TTL, PILOT_ENABLE_CA_CRL, ROOT_CA_DIR, TOKEN_AUDIENCES, USE_CACERTS_FOR_SELF_SIGNED_CA,
 };
 use canopus_sources::kubernetes::Cluster;
 use rustls::pki_types::UnixTime;
+use tokio::sync::watch;
 use tokio::time::sleep;
 use tracing::{error, info, warn};
 
+pub use issued::{Issuance, IssuedCertificates};
+use kubernetes_signers::KubernetesSigners;
 pub use nodes::Nodes;
-use secret::SecretStore;
 pub use signers::{Busy, Signers};
 
 /// How soon a store that does not answer is asked again.
 const RETRY: Duration = Duration::from_secs(10);
+
+/// How often a store is read at the least, so that a rotation an operator asks for begins soon.
+const REREAD: Duration = Duration::from_secs(60);
 
 /// Where a self-signed root may be kept.
 pub(crate) struct Places {
@@ -50,6 +60,8 @@ pub(crate) struct Places {
 pub(crate) struct CertificateAuthority {
     authority: Arc<Authority>,
     keeper: Keeper,
+    /// How far the rotation of a self-signed root is; `None` for plugged-in roots.
+    rotation: watch::Sender<Option<State>>,
 }
 
 enum Keeper {
@@ -67,10 +79,6 @@ impl CertificateAuthority {
         if !flags.get(ENABLE_CA_SERVER) {
             info!("ENABLE_CA_SERVER is false: this process signs no certificates");
             return Ok(None);
-        }
-        match flags.get(EXTERNAL_CA) {
-            "" => {}
-            other => bail!("EXTERNAL_CA: {other:?} is not supported; unset it to sign here"),
         }
         let lifetimes = lifetimes(flags);
         let directory = Path::new(flags.get(ROOT_CA_DIR));
@@ -90,7 +98,11 @@ impl CertificateAuthority {
         let authority = Arc::new(Authority::with_bundle(lifetimes, Arc::new(bundle)));
         let (multi_root, crl) = (flags.get(ISTIO_MULTIROOT_MESH), flags.get(PILOT_ENABLE_CA_CRL));
         let follower = Follower::new(directory, Arc::clone(&authority), multi_root, crl)?;
-        Ok(Self { authority, keeper: Keeper::Plugged(Box::new(follower)) })
+        Ok(Self {
+            authority,
+            keeper: Keeper::Plugged(Box::new(follower)),
+            rotation: watch::Sender::new(None),
+        })
     }
 
     async fn self_signed(
@@ -108,16 +120,18 @@ impl CertificateAuthority {
         let policy = policy(flags, lifetimes);
         let mut replica = Replica::new(store, profile(flags, trust_domain)?, policy, more_roots);
         let authority = Arc::new(Authority::new(lifetimes));
+        let rotation = watch::Sender::new(None);
         match replica.tick(UnixTime::now(), None).await {
             Ok(first) => {
                 info!(root = first.state.issuer, "certificates are signed by a self-signed root");
                 authority.replace(Some(first.bundle));
+                rotation.send_replace(Some(first.state));
             }
             // Proxies that have certificates need configuration all the same.
             Err(error) => error!("no certificates are signed yet: {error}"),
         }
         let keeper = Keeper::SelfSigned(Box::new(replica), policy.check_interval);
-        Ok(Some(Self { authority, keeper }))
+        Ok(Some(Self { authority, keeper, rotation }))
     }
 
     /// What signs.
@@ -125,22 +139,34 @@ impl CertificateAuthority {
         Arc::clone(&self.authority)
     }
 
+    /// How far the rotation of the root is, now and from now on.
+    pub(crate) fn rotation(&self) -> watch::Receiver<Option<State>> {
+        self.rotation.subscribe()
+    }
+
     /// Keeps the authority up to date, for ever.
     pub(crate) async fn run(self) {
         match self.keeper {
             Keeper::Plugged(follower) => follower.run(|_| {}).await,
-            Keeper::SelfSigned(replica, interval) => keep(*replica, &self.authority, interval).await,
+            Keeper::SelfSigned(replica, interval) => {
+                keep(*replica, &self.authority, interval, &self.rotation).await;
+            }
         }
     }
 }
 
 /// Keeps an authority in step with its stored root.
-async fn keep(mut replica: Replica, authority: &Authority, interval: Duration) {
+async fn keep(
+    mut replica: Replica,
+    authority: &Authority,
+    interval: Duration,
+    rotation: &watch::Sender<Option<State>>,
+) {
     if interval.is_zero() && authority.bundle().is_some() {
         info!("the root certificate is not checked for renewal");
         return std::future::pending().await;
     }
-    let mut pause = if authority.bundle().is_some() { interval } else { RETRY };
+    let mut pause = if authority.bundle().is_some() { interval.min(REREAD) } else { RETRY };
     loop {
         sleep(pause).await;
         let now = UnixTime::now();
@@ -149,8 +175,13 @@ async fn keep(mut replica: Replica, authority: &Authority, interval: Duration) {
                 if tick.changed || authority.bundle().is_none() {
                     authority.replace(Some(tick.bundle));
                 }
+                rotation.send_if_modified(|known| {
+                    let is_other = known.as_ref() != Some(&tick.state);
+                    *known = Some(tick.state);
+                    is_other
+                });
                 pause = Duration::from_secs(tick.wake.saturating_sub(now.as_secs()))
-                    .clamp(RETRY, interval.max(RETRY));
+                    .clamp(RETRY, interval.clamp(RETRY, REREAD));
             }
             Err(error) => {
                 error!("the root certificate could not be checked: {error}");
@@ -180,10 +211,41 @@ async fn store(flags: &Flags, places: Places) -> anyhow::Result<Option<Arc<dyn R
 }
 
 /// The directory of the authority beside a configuration: `mesh` has `mesh-ca`.
-fn beside(configuration: &Path) -> anyhow::Result<PathBuf> {
+pub(crate) fn beside(configuration: &Path) -> anyhow::Result<PathBuf> {
     let path = configuration.canonicalize().with_context(|| configuration.display().to_string())?;
     let name = path.file_name().context("the root directory cannot be a configuration")?;
     Ok(path.with_file_name(format!("{}-ca", name.to_string_lossy())))
+}
+
+/// The authority elsewhere that signs workloads' certificates, if there is to be one.
+pub(crate) fn external(
+    flags: &Flags,
+    engine: &Engine,
+    places: &Places,
+) -> anyhow::Result<Option<Arc<dyn ExternalAuthority>>> {
+    match (flags.get(EXTERNAL_CA), &places.cluster) {
+        ("", _) => Ok(None),
+        ("ISTIOD_RA_KUBERNETES_API", Some((cluster, _))) => {
+            info!("workloads' certificates are signed by signers of the Kubernetes CSR API");
+            let registration = KubernetesSigners::new(cluster.clone(), engine.clone(), flags);
+            Ok(Some(Arc::new(registration)))
+        }
+        ("ISTIOD_RA_KUBERNETES_API", None) => {
+            bail!("EXTERNAL_CA: ISTIOD_RA_KUBERNETES_API needs a cluster, and none is configured")
+        }
+        (other, _) => bail!("EXTERNAL_CA: {other:?} is not known; there is ISTIOD_RA_KUBERNETES_API"),
+    }
+}
+
+/// The issuer of join tokens, where configuration comes from files: its key is in the directory of the authority.
+pub(crate) async fn join_tokens(flags: &Flags, places: &Places) -> anyhow::Result<Option<Arc<TokenIssuer>>> {
+    let Some(configuration) = places.configuration.as_ref().filter(|_| flags.get(ENABLE_CA_SERVER)) else {
+        return Ok(None);
+    };
+    let directory = beside(configuration)?;
+    let audience = flags.get(TOKEN_AUDIENCES).first().map_or("istio-ca", String::as_str);
+    let issuer = token::open_directory(&directory, audience).await.context("join tokens")?;
+    Ok(Some(Arc::new(issuer)))
 }
 
 /// How long certificates live, as flags say.

@@ -25,6 +25,7 @@ pub use self::client::Client;
 use self::shelf::Shelves;
 use crate::authentication::{Authenticators, Door, Presented};
 use crate::debug::Debug;
+use crate::forecast::Forecast;
 use crate::objects;
 use crate::push::Dispatcher;
 use crate::serve::Turnstile;
@@ -73,6 +74,12 @@ impl Mesh {
     #[must_use]
     pub fn recognising(self, authenticators: Arc<Authenticators>) -> Self {
         Self { authenticators, ..self }
+    }
+
+    /// The same, with answers about certificates to those who ask over xDS.
+    #[must_use]
+    pub fn forecasting(self, forecast: Arc<Forecast>) -> Self {
+        Self { debug: self.debug.with_forecast(forecast), ..self }
     }
 
     /// The same, with spans of what is generated.

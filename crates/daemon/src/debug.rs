@@ -6,6 +6,7 @@
 mod access;
 mod ambient;
 mod answer;
+mod certificates;
 mod clients;
 mod config_dump;
 mod http;
@@ -36,11 +37,14 @@ pub use answer::Answer;
 pub use http::routes;
 pub use query::Parameters;
 
+use crate::forecast::Forecast;
 use crate::push::{Connection, Dispatcher};
 
 /// Answers questions about the mesh and the clients that are connected.
 pub struct Debug {
     dispatcher: Arc<Dispatcher>,
+    /// When certificates expire, where somebody can tell.
+    forecast: Option<Arc<Forecast>>,
 }
 
 /// What is asked.
@@ -99,6 +103,13 @@ const ENDPOINTS: &[Endpoint] = &[
         ],
         ..endpoint("cachez", "Cached resources", Debug::cachez)
     },
+    Endpoint {
+        variants: &[(
+            "role=gateway",
+            "Of one role: root, intermediate, signing, server, webhook, gateway, workload",
+        )],
+        ..own("certificates", "Certificates the mesh relies on, and when each expires", Debug::certificates)
+    },
     endpoint("clusterz", "Clusters that services and endpoints are read from", Debug::clusterz),
     endpoint("config_dump", "Everything a proxy gets, as Envoy's own dump shows it", Debug::config_dump),
     endpoint("configz", "All configuration objects", Debug::configz),
@@ -140,7 +151,13 @@ const ENDPOINTS: &[Endpoint] = &[
 impl Debug {
     /// Answers about what this dispatcher pushes, and to whom.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
-        Self { dispatcher }
+        Self { dispatcher, forecast: None }
+    }
+
+    /// Answers about certificates as well.
+    #[must_use]
+    pub fn with_forecast(self, forecast: Arc<Forecast>) -> Self {
+        Self { forecast: Some(forecast), ..self }
     }
 
     /// Answers a question, if its caller may ask it.

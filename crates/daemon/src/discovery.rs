@@ -24,10 +24,12 @@ use tracing::{info, warn};
 
 use crate::apply::Applier;
 use crate::authentication::{Authenticators, TokenCluster};
-use crate::certificate_authority::{CertificateAuthority, Nodes, Places, Signers};
+use crate::certificate_authority::{self, CertificateAuthority, IssuedCertificates, Nodes, Places, Signers};
 use crate::control_plane::Mesh;
+use crate::controllers::{Controllers, follow_roots};
 use crate::debug::Debug;
 use crate::envoy_filters;
+use crate::forecast::Forecast;
 use crate::http;
 use crate::jwks::KeyKeeper;
 use crate::metrics::{AdmissionMetrics, CallMetrics, IssuingMetrics, Metrics};
@@ -37,6 +39,7 @@ use crate::quarantine::Warden;
 use crate::secret_access::{self, AccessKeeper};
 use crate::serve::certificates::Certificates;
 use crate::serve::grpc::Grpc;
+use crate::serve::identity_documents::IdentityDocuments;
 use crate::serve::issuing::Issuing;
 use crate::serve::ports::{PortArgs, Ports};
 use crate::serve::webhook::Admission;
@@ -227,21 +230,30 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         }
     };
     let fetched = store(Reason::DependentResource);
-    let keys = KeyKeeper::new(dispatcher.engine().clone(), revision, &flags, &registry, fetched);
+    let keys = KeyKeeper::new(dispatcher.engine().clone(), revision.clone(), &flags, &registry, fetched);
     tasks.spawn("jwks", keys.run());
     envoy_filters::register(&registry, &flags, &dispatcher);
     let own = Arc::clone(&settings.settings().cluster);
     let tokens =
         cluster.clone().map(|cluster| TokenCluster { cluster, names: names_of(&own, &args.cluster_aliases) });
-    let authenticators = Arc::new(Authenticators::new(dispatcher.engine().clone(), &flags, tokens)?);
     let namespace = Arc::clone(&settings.settings().system_namespace);
     let places = Places {
         cluster: cluster.clone().map(|cluster| (cluster, namespace)),
         configuration: args.sources.configuration(),
     };
+    let join_tokens = certificate_authority::join_tokens(&flags, &places).await?;
+    let mut authenticators = Authenticators::new(dispatcher.engine().clone(), &flags, tokens)?;
+    if let Some(issuer) = &join_tokens {
+        authenticators = authenticators.with_join_tokens(Arc::clone(issuer));
+    }
+    let authenticators = Arc::new(authenticators);
+    let external = certificate_authority::external(&flags, dispatcher.engine(), &places)?;
     let ca = CertificateAuthority::open(&flags, settings.settings().trust_domain(), places).await?;
     let authority = ca.as_ref().map(CertificateAuthority::authority);
+    let issued = Arc::new(IssuedCertificates::default());
+    let mut forecast = Forecast::new(dispatcher.engine().clone());
     if let Some(ca) = ca {
+        forecast = forecast.of_authority(ca.authority(), ca.rotation(), Arc::clone(&issued));
         tasks.spawn("certificate authority", ca.run());
     }
     let issuing = match &authority {
@@ -250,12 +262,22 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
             if let Some(nodes) = Nodes::new(dispatcher.engine(), &own, &flags) {
                 service = service.with_nodes(Arc::new(nodes));
             }
-            let signers = Signers::new(Arc::clone(authority)).context("threads that sign")?;
-            Some(Issuing::new(service, signers, Arc::clone(&authenticators)))
+            let mut signers = Signers::new(Arc::clone(authority)).context("threads that sign")?;
+            if let Some(external) = external {
+                signers = signers.handing_on(external);
+            }
+            Some(Issuing::new(service, signers, Arc::clone(&authenticators), issued))
         }
         None => None,
     };
-    let access = AccessKeeper::new(own, cluster, wanted, store(Reason::Secret));
+    let certificates =
+        Certificates::new(&args.ports.tls, &names, dispatcher.engine(), authority.clone(), &flags)?;
+    tasks.spawn("distributed roots", follow_roots(certificates.roots(), store(Reason::Global)));
+    let forecast = Arc::new(forecast.of_server(certificates.leaf()));
+    forecast.register(&registry);
+    tasks.spawn("certificate reminders", Forecast::clone(&forecast).remind());
+    let mesh_settings = settings.settings().clone();
+    let access = AccessKeeper::new(own, cluster.clone(), wanted, store(Reason::Secret));
     tasks.spawn("secret access", access.run());
     let pace = Pace::new(&flags);
     let quarantine = args.quarantine.unwrap_or_else(|| flags.get(CANOPUS_QUARANTINE));
@@ -279,6 +301,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let mesh = Mesh::new(Arc::clone(&dispatcher))
         .guarded(readiness.clone(), streams_per_second)
         .recognising(Arc::clone(&authenticators))
+        .forecasting(Arc::clone(&forecast))
         .traced(Arc::clone(&tracer));
     let admission =
         Admission { metrics: Arc::new(AdmissionMetrics::new(&registry)), tracer: Arc::clone(&tracer) };
@@ -287,12 +310,13 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         grpc: Grpc::new(Arc::new(mesh), args.ports.options(&flags))
             .counting(CallMetrics::new(&registry))
             .issuing(issuing),
-        certificates: Certificates::new(&args.ports.tls, &names, dispatcher.engine(), authority, &flags)?,
+        certificates,
         served: http::Served {
             readiness: readiness.clone(),
-            metrics: registry,
-            debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
+            metrics: registry.clone(),
+            debug: Arc::new(Debug::new(Arc::clone(&dispatcher)).with_forecast(forecast)),
             authenticator: authenticators,
+            documents: IdentityDocuments { authority: authority.clone(), tokens: join_tokens },
         },
         admission,
         shutdown: &shutdown,
@@ -303,6 +327,19 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     tokio::select! {
         () = readiness.wait_for_others(&opened) => {
             ports.open(&tasks).await?;
+            if let Some(cluster) = cluster {
+                let controllers = Controllers {
+                    cluster,
+                    engine: dispatcher.engine().clone(),
+                    revisions: revision,
+                    settings: &mesh_settings,
+                    authority,
+                    registry: &registry,
+                    tasks: &tasks,
+                    shutdown: &shutdown,
+                };
+                controllers.start()?;
+            }
             opened.ready();
             tracer.started(started);
         }

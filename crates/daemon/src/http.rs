@@ -14,6 +14,7 @@ use canopus_runtime::ready::Readiness;
 use canopus_runtime::version::BuildInfo;
 
 use crate::debug::{self, Authenticator, Debug};
+use crate::serve::identity_documents::{self, IdentityDocuments};
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -26,11 +27,14 @@ pub struct Served {
     pub debug: Arc<Debug>,
     /// Who finds out who asks.
     pub authenticator: Arc<dyn Authenticator>,
+    /// The public keys that it publishes.
+    pub documents: IdentityDocuments,
 }
 
 /// The port that probes ask: readiness, and the debug endpoints.
 pub fn admin(served: Served) -> Router {
-    finish(Router::new().route("/ready", any(ready)), served)
+    let documents = identity_documents::routes(served.documents.clone());
+    finish(Router::new().route("/ready", any(ready)), served).merge(documents)
 }
 
 /// The port that Prometheus asks: metrics, version, and the debug endpoints.
@@ -41,9 +45,10 @@ pub fn monitoring(served: Served) -> Router {
     finish(routes, served)
 }
 
-/// Readiness alone, for ports that are there for something else.
+/// Readiness and public keys alone, for ports that are there for something else.
 pub(crate) fn readiness(served: Served) -> Router {
-    Router::new().route("/ready", any(ready)).with_state(served)
+    let documents = identity_documents::routes(served.documents.clone());
+    Router::new().route("/ready", any(ready)).with_state(served).merge(documents)
 }
 
 fn finish(routes: Router<Served>, served: Served) -> Router {

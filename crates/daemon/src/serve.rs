@@ -6,6 +6,7 @@ pub(crate) mod certificates;
 mod counted;
 pub mod grpc;
 mod health;
+pub mod identity_documents;
 pub mod issuing;
 pub(crate) mod ports;
 mod reflection;

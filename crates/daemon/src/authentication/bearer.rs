@@ -10,6 +10,8 @@ const LONGEST: usize = 16 << 10;
 pub enum Door {
     /// With a call of gRPC.
     Grpc,
+    /// With a call of gRPC that asks for a certificate, which is what tokens for a single use are for.
+    Certificate,
     /// With a request to one of the HTTP ports.
     Http,
 }
@@ -32,7 +34,7 @@ pub(super) enum NoToken {
 pub(super) fn token(headers: &HeaderMap, door: Door) -> Result<&str, NoToken> {
     let mut values = headers.get_all(header::AUTHORIZATION).iter().map(|value| value.to_str().unwrap_or(""));
     let token = match door {
-        Door::Grpc => {
+        Door::Grpc | Door::Certificate => {
             if !headers.contains_key(header::AUTHORIZATION) {
                 return Err(NoToken::Absent);
             }

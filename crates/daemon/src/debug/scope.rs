@@ -46,6 +46,7 @@ impl Debug {
     pub(super) fn diagnostics(&self, question: &Question) -> Result<Answer, QueryError> {
         let mut found = diagnostic::all(&self.engine().snapshot())?;
         found.extend(self.held());
+        found.extend(self.expiring());
         found.sort();
         if let Some(namespace) = question.parameters.get("namespace").filter(|text| !text.is_empty()) {
             found.retain(|one| *one.object.namespace == *namespace);

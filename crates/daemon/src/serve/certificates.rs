@@ -6,15 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use canopus_controllers::trust::Roots;
 use canopus_engine::Engine;
 use canopus_identity::authority::{Authority, server_certificate};
 use canopus_identity::bundle::Bundle;
+use canopus_identity::certificate::Certificate;
 use canopus_runtime::flags::{CITADEL_SELF_SIGNED_CA_CERT_TTL, Flags};
 use clap::Args;
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use super::tls::{self, Acceptor, Material, MinVersion, Policy};
@@ -123,6 +125,22 @@ enum Origin {
     Nowhere,
 }
 
+impl Origin {
+    /// What is handed out to those who verify the certificate.
+    fn roots(&self) -> Option<Roots> {
+        match self {
+            Self::Files(_, contents) => {
+                Some(Roots { roots: String::from_utf8_lossy(&contents.root).into(), crl: Arc::default() })
+            }
+            Self::Authority(_, bundle) => bundle.as_ref().map(|bundle| Roots {
+                roots: bundle.roots_pem().into(),
+                crl: bundle.crl_pem().unwrap_or_default().into(),
+            }),
+            Self::Nowhere => None,
+        }
+    }
+}
+
 /// The certificates of the TLS ports.
 pub(crate) struct Certificates {
     policy: Policy,
@@ -132,6 +150,10 @@ pub(crate) struct Certificates {
     origin: Origin,
     proxies: watch::Sender<Arc<ServerConfig>>,
     webhooks: watch::Sender<Arc<ServerConfig>>,
+    /// What verifies the certificate, for those who connect.
+    roots: watch::Sender<Option<Roots>>,
+    /// The certificate itself, for those who foresee its end.
+    leaf: watch::Sender<Option<Arc<Certificate>>>,
 }
 
 impl Certificates {
@@ -168,6 +190,7 @@ impl Certificates {
                 (Origin::Nowhere, Material::self_made(names)?)
             }
         };
+        let roots = origin.roots();
         let proxies = tls::for_proxies(&material, &policy, engine)?;
         let webhooks = tls::for_webhooks(&material, &policy)?;
         Ok(Self {
@@ -178,7 +201,19 @@ impl Certificates {
             origin,
             proxies: watch::Sender::new(Arc::new(proxies)),
             webhooks: watch::Sender::new(Arc::new(webhooks)),
+            roots: watch::Sender::new(roots),
+            leaf: watch::Sender::new(leaf(&material)),
         })
+    }
+
+    /// The roots that verify the ports, now and from now on; none if nobody vouches for the certificate.
+    pub(crate) fn roots(&self) -> watch::Receiver<Option<Roots>> {
+        self.roots.subscribe()
+    }
+
+    /// The certificate of the ports, now and from now on.
+    pub(crate) fn leaf(&self) -> watch::Receiver<Option<Arc<Certificate>>> {
+        self.leaf.subscribe()
     }
 
     /// For the port proxies connect to.
@@ -193,8 +228,19 @@ impl Certificates {
 
     /// Follows the files or the authority. New connections get what there is; what cannot be used changes nothing.
     pub(crate) async fn follow(mut self) {
-        while !matches!(self.origin, Origin::Nowhere) {
-            sleep(PERIOD).await;
+        let mut exchanges = match &self.origin {
+            Origin::Files(..) => None,
+            Origin::Authority(authority, _) => Some(authority.exchanges()),
+            Origin::Nowhere => return,
+        };
+        loop {
+            match &mut exchanges {
+                Some(exchanges) => {
+                    // An exchange between the start and now counts as one to come.
+                    let _ = timeout(PERIOD, exchanges.changed()).await;
+                }
+                None => sleep(PERIOD).await,
+            }
             if let Err(error) = self.refresh() {
                 warn!("the certificate stays as it was: {error:#}");
             }
@@ -205,6 +251,8 @@ impl Certificates {
         let Some(material) = self.news()? else { return Ok(()) };
         self.proxies.send_replace(Arc::new(tls::for_proxies(&material, &self.policy, &self.engine)?));
         self.webhooks.send_replace(Arc::new(tls::for_webhooks(&material, &self.policy)?));
+        self.roots.send_replace(self.origin.roots());
+        self.leaf.send_replace(leaf(&material));
         info!("the certificate was replaced");
         Ok(())
     }
@@ -233,6 +281,11 @@ impl Certificates {
             Origin::Nowhere => Ok(None),
         }
     }
+}
+
+/// The certificate that a server shows.
+fn leaf(material: &Material) -> Option<Arc<Certificate>> {
+    Certificate::from_der(material.leaf()?.clone()).ok().map(Arc::new)
 }
 
 /// A certificate of the authority.

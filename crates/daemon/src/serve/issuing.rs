@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::grpc::Caller;
 use crate::authentication::{Authenticators, Door, Presented};
-use crate::certificate_authority::Signers;
+use crate::certificate_authority::{IssuedCertificates, Signers};
 
 /// What its methods start with.
 pub(super) const PREFIX: &str = "/istio.v1.auth.IstioCertificateService/";
@@ -30,12 +30,18 @@ pub struct Issuing {
     service: CertificateService,
     signers: Signers,
     authenticators: Arc<Authenticators>,
+    issued: Arc<IssuedCertificates>,
 }
 
 impl Issuing {
-    /// Issues what these signers sign.
-    pub fn new(service: CertificateService, signers: Signers, authenticators: Arc<Authenticators>) -> Self {
-        Self { service, signers, authenticators }
+    /// Issues what these signers sign, and takes note of it.
+    pub fn new(
+        service: CertificateService,
+        signers: Signers,
+        authenticators: Arc<Authenticators>,
+        issued: Arc<IssuedCertificates>,
+    ) -> Self {
+        Self { service, signers, authenticators, issued }
     }
 
     async fn caller(&self, request: &tonic::Request<IstioCertificateRequest>) -> service::Caller {
@@ -46,7 +52,7 @@ impl Issuing {
             address: transport.as_ref().and_then(|caller| caller.address),
             certified: certified.unwrap_or_default(),
             headers: &headers,
-            door: Door::Grpc,
+            door: Door::Certificate,
         };
         let proof = match self.authenticators.prove(&presented).await {
             Ok(proof) => proof,
@@ -77,9 +83,11 @@ impl IstioCertificateService for Issuing {
     ) -> Result<Answer<IstioCertificateResponse>, Status> {
         let caller = self.caller(&request).await;
         let order = self.service.admit(&caller, request.get_ref()).map_err(status)?;
+        let identities = order.identities.clone();
         let signed =
             self.signers.sign(order).await.map_err(|busy| Status::resource_exhausted(busy.to_string()))?;
         let cert_chain = self.service.answer(signed).map_err(status)?;
+        self.issued.note(&identities, &cert_chain);
         Ok(Answer::new(IstioCertificateResponse { cert_chain }))
     }
 }

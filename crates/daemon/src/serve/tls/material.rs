@@ -87,6 +87,11 @@ impl Material {
         Self::from_pem(leaf.pem().as_bytes(), key.serialize_pem().as_bytes(), authority.pem().as_bytes())
     }
 
+    /// The server's own certificate.
+    pub(crate) fn leaf(&self) -> Option<&CertificateDer<'static>> {
+        self.chain.first()
+    }
+
     pub(super) fn roots(&self) -> &[CertificateDer<'static>] {
         &self.roots
     }

@@ -3,6 +3,9 @@
 super::flags! {
     Registry
 
+    /// Whether controllers write to the cluster: `on`, `off`, or `dry-run` to log what they would write.
+    CANOPUS_CONTROLLERS: Text = "on";
+
     /// Name of this cluster.
     CLUSTER_ID: Text = "Kubernetes";
 

@@ -28,6 +28,12 @@ super::metrics! {
     /// Times an object was found to be what proxies rejected, and held.
     Counter CANOPUS_QUARANTINE_TOTAL = "canopus_quarantine_total"[];
 
+    /// Writes of controllers to the cluster, by what became of them.
+    Counter CANOPUS_CONTROLLER_WRITES_TOTAL = "canopus_controller_writes_total"["controller", "result"];
+
+    /// When certificates that the mesh relies on expire, in seconds since 1970; of workloads, the first of each namespace.
+    Gauge CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS = "canopus_certificate_expiry_timestamp_seconds"["role", "holder"];
+
     /// Panics of long-lived tasks and their parts, which were begun again or ended the process.
     Counter CANOPUS_TASK_PANICS_TOTAL = "canopus_task_panics_total"["task"];
 

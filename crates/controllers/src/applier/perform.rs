@@ -1,0 +1,144 @@
+//! One write, from the plan to the API server.
+
+use canopus_api::{Object, Options};
+use canopus_base::tree::Node;
+use canopus_sources::kubernetes::ApiError;
+use jiff::Timestamp;
+use serde_json::{Value, json};
+
+use super::declared::declarers;
+use crate::api::Api;
+use crate::controller::{Change, Ownership, Write};
+
+/// What became of a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The server took it.
+    Written,
+    /// The object is no longer what the write was computed from; the next plan will know.
+    Outdated,
+    /// These managers declare the fields, which are therefore left alone.
+    Declared(Vec<String>),
+    /// The control plane may not write this object.
+    Forbidden(String),
+    /// It failed otherwise.
+    Failed(String),
+    /// This process does not lead any more.
+    NotLeading,
+}
+
+impl Outcome {
+    /// The value of the label `result` of metrics.
+    pub fn label(&self) -> &'static str {
+        match self {
+            Self::Written => "written",
+            Self::Outdated => "outdated",
+            Self::Declared(_) => "declared_by_others",
+            Self::Forbidden(_) => "forbidden",
+            Self::Failed(_) => "failed",
+            Self::NotLeading => "not_leading",
+        }
+    }
+}
+
+impl From<ApiError> for Outcome {
+    fn from(error: ApiError) -> Self {
+        match error {
+            error if error.is_forbidden() => Self::Forbidden(error.message),
+            error if error.is_conflict() => Self::Outdated,
+            error => Self::Failed(error.message),
+        }
+    }
+}
+
+pub(super) async fn perform<A: Api>(api: &A, write: &Write, dry_run: bool) -> Outcome {
+    let done = match &write.change {
+        Change::Apply { fields, ownership } => apply(api, write, fields, *ownership, dry_run).await,
+        Change::Status { seen, status } => replace_status(api, write, seen, status, dry_run).await,
+    };
+    done.unwrap_or_else(Outcome::from)
+}
+
+async fn apply<A: Api>(
+    api: &A,
+    write: &Write,
+    fields: &Value,
+    ownership: Ownership,
+    dry_run: bool,
+) -> Result<Outcome, ApiError> {
+    let key = &write.target;
+    if ownership == Ownership::Take {
+        return api.apply(key, fields, true, dry_run).await.map(|()| Outcome::Written);
+    }
+    let conflict = match api.apply(key, fields, false, dry_run).await {
+        Err(error) if error.is_conflict() => error,
+        done => return done.map(|()| Outcome::Written),
+    };
+    let Some(stored) = api.read(key).await? else { return Ok(Outcome::Outdated) };
+    let declared = declarers(&stored, fields, &conflict.conflicting_managers());
+    if !declared.is_empty() {
+        return Ok(Outcome::Declared(declared));
+    }
+    api.apply(key, fields, true, dry_run).await.map(|()| Outcome::Written)
+}
+
+async fn replace_status<A: Api>(
+    api: &A,
+    write: &Write,
+    seen: &Object,
+    status: &Value,
+    dry_run: bool,
+) -> Result<Outcome, ApiError> {
+    let key = &write.target;
+    let Some(mut stored) = api.read(key).await? else { return Ok(Outcome::Outdated) };
+    let read = Object::decode_as(key.kind, &Node::from(stored.clone()), Options::watch());
+    // Others write to the same status: what they wrote meanwhile must be part of what is computed.
+    if !read.is_ok_and(|read| read.value.same_but_for_version(seen)) {
+        return Ok(Outcome::Outdated);
+    }
+    stored["status"] = with_times(status.clone(), Timestamp::now());
+    // The server compares the resource version that was read once more.
+    api.replace_status(key, &stored, dry_run).await.map(|()| Outcome::Written)
+}
+
+/// The status with this time in conditions that have turned.
+fn with_times(mut status: Value, now: Timestamp) -> Value {
+    let text = json!(now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
+    set_times(&mut status, &text);
+    status
+}
+
+fn set_times(value: &mut Value, now: &Value) {
+    match value {
+        Value::Array(items) => items.iter_mut().for_each(|item| set_times(item, now)),
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if let (true, Value::Array(conditions)) = (name == "conditions", &mut *field) {
+                    for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+                        condition.entry("lastTransitionTime").or_insert_with(|| now.clone());
+                    }
+                } else {
+                    set_times(field, now);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conditions_get_a_time_when_they_have_turned() {
+        let kept = "2026-01-01T00:00:00Z";
+        let status = json!({"parents": [{"conditions": [
+            {"type": "Accepted", "lastTransitionTime": kept}, {"type": "ResolvedRefs"},
+        ]}], "conditions": [{"type": "Programmed"}]});
+        let written = with_times(status, Timestamp::from_second(1_800_000_000).unwrap());
+        assert_eq!(written["parents"][0]["conditions"][0]["lastTransitionTime"], kept);
+        assert_eq!(written["parents"][0]["conditions"][1]["lastTransitionTime"], "2027-01-15T08:00:00Z");
+        assert_eq!(written["conditions"][0]["lastTransitionTime"], "2027-01-15T08:00:00Z");
+    }
+}

@@ -1,0 +1,148 @@
+//! Statuses of Gateway API objects, as the mesh computes them.
+
+use std::sync::Arc;
+
+use canopus_api::Kind;
+use canopus_base::tree::Node;
+use canopus_engine::{Ctx, Query, QueryError, Snapshot};
+use canopus_mesh::gateway_api::{Status, StatusOf};
+use canopus_mesh::world::{Objects, Origin, Shelf, settings};
+use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API_STATUS;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::controller::{Change, Controller, Plan, Write};
+
+/// The kinds whose status is computed.
+const KINDS: [Kind; 10] = [
+    Kind::GatewayClass,
+    Kind::KubernetesGateway,
+    Kind::ListenerSet,
+    Kind::HttpRoute,
+    Kind::GrpcRoute,
+    Kind::TcpRoute,
+    Kind::TlsRoute,
+    Kind::BackendTlsPolicy,
+    Kind::BackendTrafficPolicy,
+    Kind::ExternalBackend,
+];
+
+/// Writes the statuses of Gateway API objects.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct GatewayStatusController;
+
+impl Controller for GatewayStatusController {
+    fn name(&self) -> &'static str {
+        "gateway-status"
+    }
+
+    fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
+        Ok(world.get::<PendingStatuses>(&())?.to_vec().into())
+    }
+}
+
+/// The statuses that are not what they should be.
+struct PendingStatuses;
+
+impl Query for PendingStatuses {
+    const NAME: &'static str = "pending_gateway_statuses";
+    type Key = ();
+    type Value = Vec<Arc<Write>>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let settings = settings(ctx);
+        if !settings.flags.get(PILOT_ENABLE_GATEWAY_API_STATUS) {
+            return Vec::new();
+        }
+        let of_kind = |kind| ctx.members::<Objects>(&Shelf::Kind(kind)).to_vec();
+        let origins: Vec<Origin> = KINDS.into_iter().flat_map(of_kind).collect();
+        ctx.get_all::<PendingStatus>(&origins).iter().filter_map(|write| write.as_ref().clone()).collect()
+    }
+}
+
+/// The write that an object's status needs.
+struct PendingStatus;
+
+impl Query for PendingStatus {
+    const NAME: &'static str = "pending_gateway_status";
+    type Key = Origin;
+    type Value = Option<Arc<Write>>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let desired = ctx.get::<StatusOf>(origin);
+        let desired = json(desired.as_deref()?)?;
+        let seen = ctx.read::<Objects>(origin)?;
+        let present = seen.to_node().get("status").map(Node::to_json).unwrap_or_default();
+        // An object nobody has said anything about has no status, which is what an empty one amounts to.
+        if present == desired || present.is_null() && is_empty(&desired) {
+            return None;
+        }
+        let change = Change::Status { seen, status: desired };
+        Some(Arc::new(Write { target: origin.key.clone(), change }))
+    }
+}
+
+fn json(status: &Status) -> Option<Value> {
+    let value = match status {
+        Status::Class(status) => serde_json::to_value(status),
+        Status::Gateway(status) => serde_json::to_value(status),
+        Status::ListenerSet(status) => serde_json::to_value(status),
+        Status::Route(status) => serde_json::to_value(status),
+        Status::Policy(status) => serde_json::to_value(status),
+    };
+    value.ok()
+}
+
+fn is_empty(status: &Value) -> bool {
+    match status {
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Array(items) => items.is_empty(),
+        other => other.is_null(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{plan, world};
+
+    const WORLD: &str = "
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: istio}
+spec: {controllerName: istio.io/gateway-controller}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: GatewayClass
+metadata: {name: foreign}
+spec: {controllerName: example.com/other}
+---
+apiVersion: gateway.networking.k8s.io/v1
+kind: HTTPRoute
+metadata: {name: unattached, namespace: shop}
+spec: {}
+";
+
+    #[test]
+    fn class_is_accepted_and_what_is_not_ours_is_left_alone() {
+        let engine = world(WORLD);
+        let writes = plan(&GatewayStatusController, &engine).writes;
+        let [write] = writes.as_slice() else { panic!("{writes:?}") };
+        assert_eq!(&*write.target.name, "istio");
+        let Change::Status { status, .. } = &write.change else { panic!("{write:?}") };
+        assert_eq!(status["conditions"][0]["type"], "Accepted");
+        assert!(status["conditions"][0].get("lastTransitionTime").is_none());
+    }
+
+    #[test]
+    fn nothing_is_planned_when_the_status_is_as_it_should_be() {
+        let accepted = WORLD.replace(
+            "spec: {controllerName: istio.io/gateway-controller}",
+            "spec: {controllerName: istio.io/gateway-controller}\nstatus: {conditions: [{type: Accepted, status: 'True', \
+             reason: Accepted, message: Handled by Istio controller, lastTransitionTime: '2026-01-01T00:00:00Z'}]}",
+        );
+        assert_eq!(plan(&GatewayStatusController, &world(&accepted)).writes, []);
+        let turned = accepted.replace("'True'", "'False'");
+        assert_eq!(plan(&GatewayStatusController, &world(&turned)).writes.len(), 1);
+    }
+}

@@ -1,0 +1,70 @@
+//! Which workloads got certificates of this process, and until when these last.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use canopus_identity::certificate::Certificate;
+use parking_lot::Mutex;
+
+/// How many identities are remembered; when there are more, those whose certificates expire first are forgotten.
+const MOST: usize = 100_000;
+
+/// A certificate that was issued, in seconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Issuance {
+    /// When it became valid.
+    pub from: u64,
+    /// When it expires.
+    pub expires: u64,
+}
+
+/// The latest certificate of each identity.
+#[derive(Debug, Default)]
+pub struct IssuedCertificates(Mutex<BTreeMap<String, Issuance>>);
+
+impl IssuedCertificates {
+    /// Takes note of a chain that was issued.
+    pub fn note(&self, identities: &[String], chain: &[String]) {
+        let Some(leaf) = chain.first().and_then(|leaf| Certificate::from_pem(leaf.as_bytes()).ok()) else {
+            return;
+        };
+        let issuance = Issuance { from: leaf.not_before().as_secs(), expires: leaf.not_after().as_secs() };
+        let mut issued = self.0.lock();
+        for identity in identities {
+            issued.insert(identity.clone(), issuance);
+        }
+        if issued.len() > MOST {
+            let first =
+                issued.iter().min_by_key(|(_, issuance)| issuance.expires).map(|(name, _)| name.clone());
+            first.map(|name| issued.remove(&name));
+        }
+    }
+
+    /// All of them, by identity. A workload whose certificate ended more than `forgotten` before `now` is gone.
+    pub fn all(&self, now: u64, forgotten: Duration) -> Vec<(String, Issuance)> {
+        let mut issued = self.0.lock();
+        issued.retain(|_, issuance| issuance.expires.saturating_add(forgotten.as_secs()) > now);
+        issued.iter().map(|(identity, issuance)| (identity.clone(), *issuance)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    use super::*;
+
+    #[test]
+    fn identities_are_forgotten_some_time_after_their_certificate_ended() {
+        let mut params = CertificateParams::default();
+        (params.not_before, params.not_after) = (date_time_ymd(2026, 1, 1), date_time_ymd(2026, 1, 2));
+        let pem = params.self_signed(&KeyPair::generate().unwrap()).unwrap().pem();
+        let issued = IssuedCertificates::default();
+        issued.note(&["spiffe://cluster.local/ns/a/sa/b".to_owned()], &[pem]);
+        issued.note(&["nobody".to_owned()], &["garbage".to_owned()]);
+        let end = date_time_ymd(2026, 1, 2).unix_timestamp().try_into().unwrap();
+        let hour = Duration::from_secs(3600);
+        assert_eq!(issued.all(end, hour).len(), 1);
+        assert!(issued.all(end + 3600, hour).is_empty());
+    }
+}

@@ -1,0 +1,189 @@
+//! The controllers of the process: which there are, and under which lock each of them writes.
+//!
+//! | controller | writes | lock |
+//! |---|---|---|
+//! | gateway-status | statuses of Gateway API objects | Lease `istio-gateway-status-leader-REVISION` |
+//! | root-config-maps, cluster-trust-bundle | the roots, in one of two forms | ConfigMap `istio-namespace-controller-election` |
+//! | dns-certificates | Secrets of `certificates:` | Lease `canopus-dns-certificates-leader-REVISION` |
+//! | webhook-roots | `caBundle` of webhooks | none: all replicas write the same |
+
+use std::sync::Arc;
+
+use anyhow::bail;
+use canopus_api::{Kind, ObjectKey, labels};
+use canopus_controllers::election::{Candidate, ClusterLock, Election, Leadership, LockKind};
+use canopus_controllers::trust::{DistributedRoots, Roots};
+use canopus_controllers::{
+    Applier, ClusterTrustBundleController, Controller, DnsCertificateController, GatewayStatusController,
+    Observer, Outcome, RootConfigMapController, WebhookRootsController,
+};
+use canopus_engine::{Batch, Engine};
+use canopus_identity::authority::Authority;
+use canopus_mesh::world::{MeshSettings, Objects, Origin};
+use canopus_runtime::flags::{CANOPUS_CONTROLLERS, ENABLE_LEADER_ELECTION, Flags, POD_NAME};
+use canopus_runtime::metrics::catalogue::CANOPUS_CONTROLLER_WRITES_TOTAL;
+use canopus_runtime::metrics::{Counter, Family, Registry};
+use canopus_runtime::shutdown::{Phase, Shutdown};
+use canopus_runtime::tasks::Tasks;
+use canopus_sources::kubernetes::{Cluster, RateLimit};
+use tokio::sync::watch;
+use tracing::info;
+
+/// How often all controllers together may write.
+const WRITES: RateLimit = RateLimit { qps: 40.0, burst: 80 };
+
+/// Locks are renewed by a handle of their own: writes that wait must not cost the leadership.
+const RENEWALS: RateLimit = RateLimit { qps: 10.0, burst: 20 };
+
+/// Marks the default revision.
+const DEFAULT_TAG: &str = "istio-revision-tag-default";
+
+/// Whether and how controllers write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mode {
+    Write,
+    DryRun,
+    Off,
+}
+
+impl Mode {
+    fn new(flags: &Flags) -> anyhow::Result<Self> {
+        match flags.get(CANOPUS_CONTROLLERS) {
+            "on" => Ok(Self::Write),
+            "dry-run" => Ok(Self::DryRun),
+            "off" => Ok(Self::Off),
+            other => bail!("CANOPUS_CONTROLLERS: {other:?} is none of on, dry-run and off"),
+        }
+    }
+}
+
+/// What controllers are started with.
+pub(crate) struct Controllers<'a> {
+    pub(crate) cluster: Cluster,
+    pub(crate) engine: Engine,
+    pub(crate) revisions: watch::Receiver<u64>,
+    pub(crate) settings: &'a MeshSettings,
+    pub(crate) authority: Option<Arc<Authority>>,
+    pub(crate) registry: &'a Registry,
+    pub(crate) tasks: &'a Tasks,
+    pub(crate) shutdown: &'a Shutdown,
+}
+
+impl Controllers<'_> {
+    /// Starts all controllers. The world must have been read: a status computed from half of it is wrong.
+    pub(crate) fn start(self) -> anyhow::Result<()> {
+        let mode = Mode::new(&self.settings.flags)?;
+        if mode == Mode::Off {
+            info!("CANOPUS_CONTROLLERS is off: nothing is written to the cluster");
+            return Ok(());
+        }
+        let starter = Starter {
+            writes: Arc::new(self.cluster.limited(WRITES)),
+            renewals: self.cluster.limited(RENEWALS),
+            observer: Arc::new(WriteMetrics(self.registry.family(CANOPUS_CONTROLLER_WRITES_TOTAL))),
+            dry_run: mode == Mode::DryRun,
+            context: &self,
+        };
+        let statuses = starter.lead(LockKind::Lease, "istio-gateway-status-leader");
+        starter.run(Arc::new(GatewayStatusController), statuses);
+        let distribution = starter.lead(LockKind::ConfigMap, "istio-namespace-controller-election");
+        starter.run(Arc::new(RootConfigMapController), distribution.clone());
+        starter.run(Arc::new(ClusterTrustBundleController), distribution);
+        starter.run(Arc::new(WebhookRootsController), Leadership::unconditional());
+        if let Some(authority) = &self.authority {
+            let issuing = starter.lead(LockKind::Lease, "canopus-dns-certificates-leader");
+            starter.run(Arc::new(DnsCertificateController::new(Arc::clone(authority))), issuing);
+        }
+        Ok(())
+    }
+}
+
+struct Starter<'a> {
+    writes: Arc<Cluster>,
+    renewals: Cluster,
+    observer: Arc<WriteMetrics>,
+    dry_run: bool,
+    context: &'a Controllers<'a>,
+}
+
+impl Starter<'_> {
+    /// Takes part in the election for a lock. Parity: locks in Leases are of one revision each, and named for it.
+    fn lead(&self, kind: LockKind, name: &str) -> Leadership {
+        let settings = self.context.settings;
+        // Whoever only asks what would be written needs no lock, and must not take it from who writes.
+        if self.dry_run || !settings.flags.get(ENABLE_LEADER_ELECTION) {
+            return Leadership::unconditional();
+        }
+        let revision = if settings.revision.is_empty() { "default" } else { &*settings.revision };
+        let mut candidate = Candidate::new(&identity(&settings.flags), revision);
+        let mut lock_name = name.to_owned();
+        if kind == LockKind::Lease {
+            candidate = candidate.of_one_revision();
+            lock_name = format!("{name}-{revision}");
+        }
+        let lock = ClusterLock::new(self.renewals.clone(), kind, &settings.system_namespace, &lock_name);
+        let (election, leadership) = Election::new(lock, candidate);
+        let part = self.context.shutdown.register(Phase::Intake, format!("election {name}"));
+        let (engine, cluster) = (self.context.engine.clone(), Arc::clone(&settings.cluster));
+        self.context.tasks.spawn(format!("election {name}"), async move {
+            election.run(|| default_revision(&engine, &cluster), part.stopping()).await;
+        });
+        leadership
+    }
+
+    fn run(&self, controller: Arc<dyn Controller>, leadership: Leadership) {
+        let name = format!("controller {}", controller.name());
+        let applier = Applier {
+            controller,
+            api: Arc::clone(&self.writes),
+            engine: self.context.engine.clone(),
+            revisions: self.context.revisions.clone(),
+            leadership,
+            dry_run: self.dry_run,
+            observer: Arc::clone(&self.observer) as Arc<dyn Observer>,
+        };
+        self.context.tasks.spawn(name, applier.run());
+    }
+}
+
+/// The name of this process among replicas.
+fn identity(flags: &Flags) -> String {
+    match flags.get(POD_NAME) {
+        "" => {
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            format!("canopusd-{}-{}", host.trim(), std::process::id())
+        }
+        pod => pod.to_owned(),
+    }
+}
+
+/// The revision that pods get which name none.
+fn default_revision(engine: &Engine, cluster: &Arc<str>) -> Option<String> {
+    let key = ObjectKey::new(Kind::MutatingWebhookConfiguration, "", DEFAULT_TAG);
+    let tag = engine.read::<Objects>(&Origin::new(Arc::clone(cluster), key))?;
+    tag.meta().label(labels::REVISION.name).map(str::to_owned)
+}
+
+struct WriteMetrics(Family<Counter, 2>);
+
+impl Observer for WriteMetrics {
+    fn wrote(&self, controller: &str, outcome: &Outcome) {
+        self.0.with([controller, outcome.label()]).inc();
+    }
+}
+
+/// Tells the engine which roots are handed out, as they change.
+pub(crate) async fn follow_roots(mut roots: watch::Receiver<Option<Roots>>, store: impl Fn(Batch)) {
+    loop {
+        let now = roots.borrow_and_update().clone();
+        let mut batch = Batch::new();
+        match now {
+            Some(roots) => batch.set::<DistributedRoots>((), roots),
+            None => batch.remove::<DistributedRoots>(&()),
+        };
+        store(batch);
+        if roots.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+    }
+}
