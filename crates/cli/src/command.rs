@@ -7,7 +7,7 @@ use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::persona::Persona;
-use crate::{exit, generate, usage, validate, world};
+use crate::{ca, exit, generate, usage, validate, world};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -45,6 +45,8 @@ pub(crate) struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Look at the certificate authority, rotate its root, issue join tokens.
+    Ca(ca::Arguments),
     /// Print what a proxy would receive for the objects in files.
     Generate(Box<generate::Arguments>),
     /// Check files of objects before a cluster sees them.
@@ -80,6 +82,7 @@ pub fn main() -> ExitCode {
         }
     };
     match cli.command {
+        Command::Ca(arguments) => ca::run(&cli.global, &arguments),
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),

@@ -5,6 +5,7 @@
 //!
 //! Must not know the daemon's internals.
 
+mod ca;
 pub mod command;
 mod daemon;
 mod exit;

@@ -37,7 +37,7 @@ use crate::spans::{Attribute, Tracer, Within};
 pub struct Proven(pub Vec<String>);
 
 /// Types that mean something, and of which a proxy has nothing to get.
-const KNOWN: [&str; 2] = [types::PROXY_CONFIG, types::BOOTSTRAP];
+const KNOWN: [&str; 1] = [types::BOOTSTRAP];
 
 /// The mesh, as the xDS server sees it.
 pub struct Mesh {

@@ -46,6 +46,7 @@ use crate::serve::webhook::Admission;
 use crate::settings::SettingsKeeper;
 use crate::sources::{Opened, Opener, Plan, SourceArgs};
 use crate::spans::Tracer;
+use crate::trust_anchors::BundleKeeper;
 
 const SCOPES: &[Scope] = &[
     Scope::new("ads", "Streams of proxies").covering(&[
@@ -273,6 +274,13 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let certificates =
         Certificates::new(&args.ports.tls, &names, dispatcher.engine(), authority.clone(), &flags)?;
     tasks.spawn("distributed roots", follow_roots(certificates.roots(), store(Reason::Global)));
+    let bundles = BundleKeeper::new(
+        dispatcher.engine().clone(),
+        revision.clone(),
+        &flags,
+        store(Reason::DependentResource),
+    );
+    tasks.spawn("SPIFFE bundles", bundles.run());
     let forecast = Arc::new(forecast.of_server(certificates.leaf()));
     forecast.register(&registry);
     tasks.spawn("certificate reminders", Forecast::clone(&forecast).remind());

@@ -222,7 +222,7 @@ pub(crate) fn day(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use canopus_api::{Options, decode_documents};
+    use canopus_api::{Object, Options, decode_documents};
     use canopus_base::tree::Limits;
     use canopus_engine::Batch;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};

@@ -49,6 +49,11 @@ impl KeyServer {
         Self(Client::new(flags))
     }
 
+    /// The document at an address.
+    pub(crate) async fn document(&self, address: &str, patience: Duration) -> Result<String, FetchError> {
+        self.0.get(address, patience).await
+    }
+
     /// The keys of a source, as its server sent them.
     pub(crate) async fn keys(&self, source: &KeySource, patience: Duration) -> Result<String, FetchError> {
         fetch::keys(&self.0, source, patience).await

@@ -28,6 +28,7 @@ mod settings;
 mod sources;
 pub mod spans;
 mod timer;
+mod trust_anchors;
 mod wire;
 
 /// A proxy that says little about itself and has proved nothing.

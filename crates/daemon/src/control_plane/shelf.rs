@@ -26,6 +26,7 @@ use parking_lot::Mutex;
 
 use crate::objects::{self, Served};
 use crate::push::{Beacon, Dispatcher, Light};
+use crate::trust_anchors::ProxyTrust;
 
 /// Watched results of one type, and the resources they add up to.
 pub(super) struct Shelf {
@@ -79,7 +80,9 @@ impl Key {
             types::ADDRESS | types::WORKLOAD if !interest.is_wildcard() => {
                 (Audience::Node(proxy.metadata.node_name.as_str().into()), names())
             }
-            types::ADDRESS | types::WORKLOAD | types::AUTHORIZATION => (Audience::Everyone, None),
+            types::ADDRESS | types::WORKLOAD | types::AUTHORIZATION | types::PROXY_CONFIG => {
+                (Audience::Everyone, None)
+            }
             _ if objects::is_served(type_url) => (Audience::Everyone, None),
             _ => return None,
         };
@@ -94,6 +97,7 @@ impl Key {
                 types::ADDRESS => Box::new(Several(vec![engine.watch::<Addresses>(())])),
                 types::WORKLOAD => Box::new(Several(vec![engine.watch::<Workloads>(())])),
                 types::AUTHORIZATION => Box::new(Several(vec![engine.watch::<Authorizations>(())])),
+                types::PROXY_CONFIG => Box::new(Several(vec![engine.watch::<ProxyTrust>(())])),
                 objects => Box::new(Several(vec![engine.watch::<Served>(objects.into())])),
             },
             Audience::Node(node) => {

@@ -11,7 +11,9 @@ use canopus_engine::Engine;
 use canopus_identity::authority::{Authority, server_certificate};
 use canopus_identity::bundle::Bundle;
 use canopus_identity::certificate::Certificate;
-use canopus_runtime::flags::{CITADEL_SELF_SIGNED_CA_CERT_TTL, Flags};
+use canopus_runtime::flags::{
+    CITADEL_SELF_SIGNED_CA_CERT_TTL, COMPLIANCE_POLICY, Flags, PILOT_CERT_PROVIDER,
+};
 use clap::Args;
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
@@ -19,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
-use super::tls::{self, Acceptor, Material, MinVersion, Policy};
+use super::tls::{self, Acceptor, Compliance, Material, MinVersion, Policy};
 
 /// How often files are looked at.
 const PERIOD: Duration = Duration::from_secs(5);
@@ -50,14 +52,19 @@ pub(crate) struct TlsArgs {
 }
 
 impl TlsArgs {
-    fn policy(&self) -> Result<Policy> {
+    fn policy(&self, flags: &Flags) -> Result<Policy> {
+        let compliance = Compliance::parse(flags.get(COMPLIANCE_POLICY))?;
         let min_version = match self.tls_min_version.as_str() {
             "" | "1.2" | "TLSV1_2" | "VersionTLS12" => MinVersion::Tls12,
             "1.3" | "TLSV1_3" | "VersionTLS13" => MinVersion::Tls13,
             other => bail!("--tls-min-version: {other:?} is neither 1.2 nor 1.3"),
         };
         let suites = self.tls_cipher_suites.iter().map(|name| name.trim().to_owned());
-        Ok(Policy { min_version, cipher_suites: suites.filter(|name| !name.is_empty()).collect() })
+        Ok(Policy {
+            compliance,
+            min_version,
+            cipher_suites: suites.filter(|name| !name.is_empty()).collect(),
+        })
     }
 
     /// The files that count: those of the flags, else those that are mounted, else none.
@@ -165,8 +172,19 @@ impl Certificates {
         authority: Option<Arc<Authority>>,
         flags: &Flags,
     ) -> Result<Self> {
-        let policy = args.policy()?;
+        let policy = args.policy(flags)?;
         let lifetime = flags.get(CITADEL_SELF_SIGNED_CA_CERT_TTL);
+        let authority = match flags.get(PILOT_CERT_PROVIDER) {
+            "istiod" => authority,
+            // Parity: with these, files are all there is.
+            "custom" | "none" => None,
+            "kubernetes" => bail!(
+                "PILOT_CERT_PROVIDER: kubernetes is not supported since Kubernetes signs no certificates for servers; use istiod"
+            ),
+            other => bail!(
+                "PILOT_CERT_PROVIDER: {other:?} is not supported; use istiod, or custom with --tlsCertFile and --tlsKeyFile"
+            ),
+        };
         let (origin, material) = match (args.files(), authority) {
             (Some(files), _) => {
                 let contents = files.read().context("cannot read the certificate")?;

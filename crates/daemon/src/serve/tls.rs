@@ -24,9 +24,43 @@ pub enum MinVersion {
     Tls13,
 }
 
+/// Standards that restrict versions, cipher suites and key exchange (`COMPLIANCE_POLICY`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compliance {
+    /// Nothing is restricted.
+    #[default]
+    None,
+    /// TLS 1.2, AES-GCM, P-256.
+    Fips140Dash2,
+    /// TLS 1.2 and 1.3, AES-GCM, P-256 and P-384.
+    Fips140Dash3,
+    /// TLS 1.3 with a key exchange that quantum computers do not break.
+    PostQuantum,
+}
+
+impl Compliance {
+    /// The standard that a flag names.
+    pub fn parse(name: &str) -> Result<Self, UnknownCompliance> {
+        match name {
+            "" => Ok(Self::None),
+            "fips-140-2" => Ok(Self::Fips140Dash2),
+            "fips-140-3" => Ok(Self::Fips140Dash3),
+            "pqc" => Ok(Self::PostQuantum),
+            other => Err(UnknownCompliance(other.to_owned())),
+        }
+    }
+}
+
+/// A standard nobody knows.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("COMPLIANCE_POLICY: {0:?} is none of fips-140-2, fips-140-3 and pqc")]
+pub struct UnknownCompliance(String);
+
 /// How a port shakes hands.
 #[derive(Clone, Debug, Default)]
 pub struct Policy {
+    /// The standard it keeps to, over whatever else is allowed.
+    pub compliance: Compliance,
     /// The oldest version that is spoken.
     pub min_version: MinVersion,
     /// Cipher suites by their names in Go; empty for all that are safe.

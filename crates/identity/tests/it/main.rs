@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod external;
 mod issuing;
 mod openssl;
 mod plugged;

@@ -10,9 +10,9 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
-use rustls::{ServerConfig, SupportedProtocolVersion, version};
+use rustls::{NamedGroup, ServerConfig, SupportedProtocolVersion, version};
 
-use super::{MinVersion, Policy};
+use super::{Compliance, MinVersion, Policy};
 
 /// Why a port cannot have TLS.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +103,7 @@ impl Material {
         verifier: Option<Arc<dyn ClientCertVerifier>>,
     ) -> Result<ServerConfig, MaterialError> {
         let builder = ServerConfig::builder_with_provider(Arc::new(provider(policy)?))
-            .with_protocol_versions(versions(policy.min_version))?;
+            .with_protocol_versions(versions(policy))?;
         let builder = match verifier {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
@@ -112,21 +112,41 @@ impl Material {
     }
 }
 
-fn versions(min: MinVersion) -> &'static [&'static SupportedProtocolVersion] {
+fn versions(policy: &Policy) -> &'static [&'static SupportedProtocolVersion] {
     static ALL: [&SupportedProtocolVersion; 2] = [&version::TLS13, &version::TLS12];
-    match min {
-        MinVersion::Tls12 => &ALL,
-        MinVersion::Tls13 => &ALL[..1],
+    match (policy.compliance, policy.min_version) {
+        (Compliance::Fips140Dash2, _) => &ALL[1..],
+        (Compliance::PostQuantum, _) | (_, MinVersion::Tls13) => &ALL[..1],
+        (_, MinVersion::Tls12) => &ALL,
     }
+}
+
+/// Whether a standard allows a cipher suite: AES-GCM alone, where any is asked for.
+fn is_allowed(compliance: Compliance, name: &str) -> bool {
+    compliance == Compliance::None || name.contains("_AES_") && name.contains("_GCM_")
+}
+
+/// The key exchanges that a standard allows.
+fn restrict_key_exchange(compliance: Compliance, provider: &mut CryptoProvider) {
+    let allowed: &[NamedGroup] = match compliance {
+        Compliance::None => return,
+        Compliance::Fips140Dash2 => &[NamedGroup::secp256r1],
+        Compliance::Fips140Dash3 => &[NamedGroup::secp256r1, NamedGroup::secp384r1],
+        Compliance::PostQuantum => &[NamedGroup::X25519MLKEM768],
+    };
+    provider.kx_groups = aws_lc_rs::ALL_KX_GROUPS.to_vec();
+    provider.kx_groups.retain(|group| allowed.contains(&group.name()));
 }
 
 /// The cryptography to use. Parity: names of cipher suites choose among those of TLS 1.2; TLS 1.3 always has all of its own.
 fn provider(policy: &Policy) -> Result<CryptoProvider, MaterialError> {
     let mut provider = aws_lc_rs::default_provider();
+    let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite());
+    provider.cipher_suites.retain(|suite| is_allowed(policy.compliance, &name(suite)));
+    restrict_key_exchange(policy.compliance, &mut provider);
     if policy.cipher_suites.is_empty() {
         return Ok(provider);
     }
-    let name = |suite: &rustls::SupportedCipherSuite| format!("{:?}", suite.suite());
     for wanted in &policy.cipher_suites {
         if !provider.cipher_suites.iter().any(|suite| name(suite) == plain(wanted)) {
             return Err(MaterialError::CipherSuite(wanted.clone()));
@@ -160,7 +180,34 @@ mod tests {
         let material = Material::self_made(&["istiod.istio-system.svc".into()]).unwrap();
         material.server(&Policy::default(), None).unwrap();
         let cipher_suites = vec!["TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256".to_owned()];
-        material.server(&Policy { min_version: MinVersion::Tls13, cipher_suites }, None).unwrap();
+        material
+            .server(&Policy { min_version: MinVersion::Tls13, cipher_suites, ..Policy::default() }, None)
+            .unwrap();
+    }
+
+    #[test]
+    fn standards_restrict_suites_and_key_exchange() {
+        let material = Material::self_made(&["localhost".into()]).unwrap();
+        let offered = |compliance| {
+            let config = material.server(&Policy { compliance, ..Policy::default() }, None).unwrap();
+            let provider = config.crypto_provider();
+            let suites: Vec<_> =
+                provider.cipher_suites.iter().map(|one| format!("{:?}", one.suite())).collect();
+            let groups: Vec<_> = provider.kx_groups.iter().map(|group| group.name()).collect();
+            assert!(
+                compliance == Compliance::None || suites.iter().all(|suite| suite.contains("GCM")),
+                "{suites:?}"
+            );
+            groups
+        };
+        assert_eq!(offered(Compliance::Fips140Dash2), [NamedGroup::secp256r1]);
+        assert_eq!(offered(Compliance::Fips140Dash3), [NamedGroup::secp256r1, NamedGroup::secp384r1]);
+        assert_eq!(offered(Compliance::PostQuantum), [NamedGroup::X25519MLKEM768]);
+        assert!(offered(Compliance::None).len() > 2);
+        let versions = |compliance| versions(&Policy { compliance, ..Policy::default() }).to_vec();
+        assert_eq!(versions(Compliance::Fips140Dash2), [&version::TLS12]);
+        assert_eq!(versions(Compliance::PostQuantum), [&version::TLS13]);
+        assert_eq!(versions(Compliance::Fips140Dash3).len(), 2);
     }
 
     #[test]

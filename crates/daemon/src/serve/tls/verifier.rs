@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use canopus_base::spiffe::Identity;
+use canopus_controllers::trust::DistributedRoots;
 use canopus_engine::Engine;
 use canopus_mesh::world::Settings;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::aws_lc_rs;
+use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::WebPkiClientVerifier;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
@@ -17,6 +19,7 @@ use tracing::debug;
 use webpki::EndEntityCert;
 
 use super::MaterialError;
+use crate::trust_anchors::listed_roots;
 
 /// Verifies the chain of a certificate as usual, and that it names one identity of a trusted domain.
 #[derive(Debug)]
@@ -47,20 +50,48 @@ enum Unacceptable {
 
 impl SpiffeVerifier {
     pub(super) fn new(roots: &[CertificateDer<'static>], engine: Engine) -> Result<Self, MaterialError> {
-        let mut store = RootCertStore::empty();
-        for root in roots {
-            store.add(root.clone()).map_err(|error| MaterialError::Roots(error.to_string()))?;
-        }
-        let provider = Arc::new(aws_lc_rs::default_provider());
-        let chain = WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
-            .allow_unauthenticated()
-            .build()
-            .map_err(|error| MaterialError::Roots(error.to_string()))?;
-        Ok(Self { chain, trust: Trust(engine) })
+        Ok(Self { chain: chain_verifier(roots)?, trust: Trust(engine) })
     }
 }
 
+/// Verifies chains that lead to one of these roots.
+fn chain_verifier(roots: &[CertificateDer<'static>]) -> Result<Arc<dyn ClientCertVerifier>, MaterialError> {
+    let mut store = RootCertStore::empty();
+    for root in roots {
+        store.add(root.clone()).map_err(|error| MaterialError::Roots(error.to_string()))?;
+    }
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    WebPkiClientVerifier::builder_with_provider(Arc::new(store), provider)
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| MaterialError::Roots(error.to_string()))
+}
+
 impl Trust {
+    /// Verifies with the roots that the mesh configuration lists for the domain of a certificate, if it lists any. For the
+    /// mesh's own domain they stand beside the authority's roots; for others they stand alone, so that a root of one domain
+    /// cannot speak for another.
+    fn listed(&self, certificate: &CertificateDer<'_>) -> Result<Option<Arc<dyn ClientCertVerifier>>, Error> {
+        let named = identities(certificate);
+        let identity = named.first().and_then(|uri| uri.parse::<Identity>().ok());
+        let Some(domain) = identity.map(|identity| identity.trust_domain) else { return Ok(None) };
+        let listed = listed_roots(&self.0, &domain);
+        if listed.is_empty() {
+            return Ok(None);
+        }
+        let settings = self.0.read::<Settings>(&()).unwrap_or_default();
+        let own = if settings.trust_domain() == &*domain {
+            let roots = self.0.read::<DistributedRoots>(&());
+            roots.map(|roots| roots.roots.to_string()).unwrap_or_default()
+        } else {
+            String::new()
+        };
+        let text = [listed.concat(), own].concat();
+        let roots: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes()).flatten().collect();
+        let built = chain_verifier(&roots).map_err(|error| Error::General(error.to_string()))?;
+        Ok(Some(built))
+    }
+
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Unacceptable> {
         let named = identities(certificate);
         let [uri] = named.as_slice() else { return Err(Unacceptable::Count(named.len())) };
@@ -98,7 +129,10 @@ impl ClientCertVerifier for SpiffeVerifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self.chain.verify_client_cert(end_entity, intermediates, now)?;
+        let verified = match self.trust.listed(end_entity)? {
+            Some(listed) => listed.verify_client_cert(end_entity, intermediates, now)?,
+            None => self.chain.verify_client_cert(end_entity, intermediates, now)?,
+        };
         if let Err(reason) = self.trust.check(end_entity) {
             debug!(%reason, "a client certificate does not count");
             // Parity: the one error of the library that is told to the client as a bad certificate.
