@@ -24,7 +24,7 @@ pub use self::lookup::{Form, Lookup, Question};
 
 use canopus_api::istio::{AuthorizationPolicy, PeerAuthentication};
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::world::{objects_of, settings};
+use canopus_mesh::world::{all_objects, settings};
 use canopus_proto::istio::security::Authorization;
 use canopus_proto::istio::workload::Service;
 use canopus_proto::resource::Resource;
@@ -84,10 +84,10 @@ impl Query for Authorizations {
         if !settings.flags.get(PILOT_ENABLE_AMBIENT) {
             return Vec::new();
         }
-        let written = objects_of::<AuthorizationPolicy>(ctx);
+        let written = all_objects::<AuthorizationPolicy>(ctx);
         let mut policies: Vec<Authorization> =
             written.iter().filter_map(|(_, policy)| authorization::of_policy(&settings, policy)).collect();
-        let peers = objects_of::<PeerAuthentication>(ctx);
+        let peers = all_objects::<PeerAuthentication>(ctx);
         if !peers.is_empty() {
             policies.push(peer_authentication::strict(settings.root_namespace()));
         }

@@ -7,7 +7,7 @@ use canopus_api::{annotations, labels as known};
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::network;
-use canopus_mesh::world::{Origin, objects_of, settings};
+use canopus_mesh::world::{Origin, all_objects, settings};
 use canopus_proto::istio::workload::gateway_address::Destination;
 use canopus_proto::istio::workload::{GatewayAddress, Workload};
 use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
@@ -43,7 +43,7 @@ impl Query for Gateways {
         let settings = settings(ctx);
         let looks_elsewhere = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
         let mut found: Vec<NetworkGateway> = Vec::new();
-        let mut gateways = objects_of::<Gateway>(ctx);
+        let mut gateways = all_objects::<Gateway>(ctx);
         gateways.sort_by_key(|(origin, _)| origin.cluster != settings.cluster);
         for (origin, gateway) in gateways {
             let is_here = origin.cluster == settings.cluster;

@@ -6,7 +6,7 @@ use canopus_api::Kind;
 use canopus_api::istio::PeerAuthentication;
 use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
-use canopus_mesh::world::{Shelf, objects_on, oldest_first, settings};
+use canopus_mesh::world::{ObjectIndex, indexed_objects, oldest_first, settings};
 use canopus_proto::istio::security::v1beta1::peer_authentication::MutualTls;
 use canopus_proto::istio::security::v1beta1::peer_authentication::mutual_tls::Mode;
 use canopus_proto::istio::security::{Action, Authorization, Group, Match, Rules, Scope, StringMatch};
@@ -60,8 +60,8 @@ fn selector(policy: &PeerAuthentication) -> Labels {
 
 /// The policies of a namespace, oldest first.
 fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
-    let shelf = Shelf::Namespace(Kind::PeerAuthentication, namespace.into());
-    let mut found = objects_on::<PeerAuthentication>(ctx, &shelf);
+    let shelf = ObjectIndex::Namespace(Kind::PeerAuthentication, namespace.into());
+    let mut found = indexed_objects::<PeerAuthentication>(ctx, &shelf);
     oldest_first(&mut found);
     found.into_iter().map(|(_, policy)| policy).collect()
 }

@@ -11,7 +11,7 @@ use canopus_base::labels::Labels;
 use canopus_base::spiffe::Identity;
 use canopus_engine::Ctx;
 use canopus_mesh::waypoint::{Waypoint, Waypoints};
-use canopus_mesh::world::{Origin, Shelf, objects_of, objects_on, settings};
+use canopus_mesh::world::{ObjectIndex, Origin, all_objects, indexed_objects, settings};
 use canopus_proto::istio::security::string_match::MatchType;
 use canopus_proto::istio::security::{Action, Authorization, Group, Match, Rules, Scope, StringMatch};
 use canopus_runtime::flags::PILOT_AUTO_ALLOW_WAYPOINT_POLICY;
@@ -24,8 +24,8 @@ pub(crate) fn of_workload(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Ve
     let settings = settings(ctx);
     let mut names = BTreeSet::new();
     for namespace in BTreeSet::from([settings.root_namespace(), namespace]) {
-        let shelf = Shelf::Namespace(Kind::AuthorizationPolicy, namespace.into());
-        for (origin, policy) in objects_on::<AuthorizationPolicy>(ctx, &shelf) {
+        let shelf = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
+        for (origin, policy) in indexed_objects::<AuthorizationPolicy>(ctx, &shelf) {
             let selector = policy.spec.selector.iter().flat_map(|selector| &selector.match_labels);
             let selector: Labels = selector.map(|(key, value)| (key.as_str(), value.as_str())).collect();
             // Parity: a workload without labels has every policy that selects by labels.
@@ -65,7 +65,7 @@ pub(crate) fn of_waypoints(ctx: &Ctx<'_>) -> Vec<Authorization> {
     if !settings.flags.get(PILOT_AUTO_ALLOW_WAYPOINT_POLICY) {
         return Vec::new();
     }
-    let gateways = objects_of::<Gateway>(ctx);
+    let gateways = all_objects::<Gateway>(ctx);
     let own = gateways.iter().filter(|(origin, _)| origin.cluster == settings.cluster);
     own.filter_map(|(origin, _)| of_waypoint(ctx, origin)).collect()
 }
@@ -101,7 +101,8 @@ fn policy_name(namespace: &str, name: &str) -> String {
 
 /// The service accounts of the pods of a waypoint, one for each pod.
 fn accounts(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str, name: &str) -> Vec<String> {
-    let pods = objects_on::<Pod>(ctx, &Shelf::Cluster(Kind::Pod, cluster.clone(), namespace.into()));
+    let pods =
+        indexed_objects::<Pod>(ctx, &ObjectIndex::InCluster(Kind::Pod, cluster.clone(), namespace.into()));
     let pods = pods.iter().filter(|(_, pod)| pod.meta.label(known::GATEWAY_NAME.name) == Some(name));
     let mut accounts: Vec<_> = pods.map(|(_, pod)| pod.spec.service_account_name.to_string()).collect();
     accounts.sort();

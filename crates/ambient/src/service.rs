@@ -14,7 +14,7 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::service::{ServicesOf, TrafficDistribution};
 use canopus_mesh::waypoint::{Bound, IsGlobal, WaypointsOf, takes_ingress};
-use canopus_mesh::world::{Objects, Origin, Shelf, object, settings};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, object, settings};
 use canopus_proto::istio::networking::v1alpha3::service_entry::Resolution;
 use canopus_proto::istio::workload::load_balancing::{HealthPolicy, Mode, Scope};
 use canopus_proto::istio::workload::{
@@ -81,7 +81,7 @@ impl Query for InfosIn {
     fn run(ctx: &Ctx<'_>, (cluster, namespace): &Self::Key) -> Self::Value {
         let mut by_host: BTreeMap<String, Arc<Info>> = BTreeMap::new();
         for kind in [Kind::Service, Kind::ServiceEntry] {
-            let shelf = Shelf::Cluster(kind, cluster.clone(), namespace.as_ref().into());
+            let shelf = ObjectIndex::InCluster(kind, cluster.clone(), namespace.as_ref().into());
             for origin in ctx.members::<Objects>(&shelf).iter() {
                 for info in ctx.get::<InfosOf>(origin).iter() {
                     let present = by_host.get(&info.service.hostname);
@@ -142,7 +142,7 @@ pub(crate) fn places(ctx: &Ctx<'_>) -> Vec<(Arc<str>, Arc<str>)> {
     let everywhere = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
     let mut places = BTreeSet::new();
     for kind in [Kind::Service, Kind::ServiceEntry] {
-        for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
+        for origin in ctx.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
             let is_here = origin.cluster == settings.cluster;
             if is_here || everywhere {
                 places.insert((!is_here, origin.cluster.clone(), Arc::from(origin.namespace())));
@@ -169,7 +169,8 @@ fn is_canonical(ctx: &Ctx<'_>, here: &Arc<str>, info: &Info) -> bool {
     if names_kube_service(ctx, here, &info.service.hostname) {
         return false;
     }
-    let entries = ctx.members::<Objects>(&Shelf::Host(info.service.hostname.as_str().into()));
+    let entries =
+        ctx.members::<Objects>(&ObjectIndex::ServiceEntryHost(info.service.hostname.as_str().into()));
     let others = entries.iter().flat_map(|origin| ctx.get::<InfosOf>(origin).to_vec());
     let mut others = others.filter(|other| other.service.hostname == info.service.hostname);
     let age = |info: &Info| (info.created, info.origin.clone());

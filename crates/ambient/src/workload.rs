@@ -13,7 +13,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::locality::Locality as Place;
 use canopus_mesh::waypoint::{Attachment, OfWorkload, of_listed};
 use canopus_mesh::workload::{EntryWorkload, PodWorkload};
-use canopus_mesh::world::{Objects, Origin, Shelf, object, objects_on, settings};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, indexed_objects, object, settings};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry as Listed;
 use canopus_proto::istio::networking::v1alpha3::service_entry::Resolution;
 use canopus_proto::istio::workload::application_tunnel::Protocol as Announced;
@@ -87,7 +87,7 @@ pub(crate) fn each_object(ctx: &Ctx<'_>, mut look: impl FnMut(&Origin)) {
     let settings = settings(ctx);
     let several = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
     for kind in [Kind::Pod, Kind::WorkloadEntry, Kind::ServiceEntry, Kind::EndpointSlice] {
-        for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
+        for origin in ctx.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
             if origin.cluster == settings.cluster || several {
                 look(origin);
             }
@@ -331,9 +331,10 @@ fn selecting(ctx: &Ctx<'_>, origin: &Origin, labels: &Labels) -> Vec<Arc<Info>> 
 
 /// The services that list a pod by name, without selecting it.
 fn listing(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod, known_already: &[Arc<Info>]) -> Vec<Arc<Info>> {
-    let shelf = Shelf::Cluster(Kind::EndpointSlice, origin.cluster.clone(), origin.namespace().into());
+    let shelf =
+        ObjectIndex::InCluster(Kind::EndpointSlice, origin.cluster.clone(), origin.namespace().into());
     let mut found: Vec<Arc<Info>> = Vec::new();
-    for (_, slice) in objects_on::<EndpointSlice>(ctx, &shelf) {
+    for (_, slice) in indexed_objects::<EndpointSlice>(ctx, &shelf) {
         let mut endpoints = slice.spec.endpoints.iter().filter_map(|endpoint| endpoint.target_ref.as_ref());
         let lists = endpoints.any(|target| &*target.kind == "Pod" && target.name == pod.meta.name);
         let Some(name) = slice.meta.label(known::KUBERNETES_SERVICE_NAME.name).filter(|_| lists) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use canopus_api::kube::{ConfigMap, Namespace};
 use canopus_api::{Kind, Object, ObjectKey};
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
-use canopus_mesh::world::{MeshSettings, Objects, Origin, Shelf, is_discovered, settings};
+use canopus_mesh::world::{MeshSettings, Objects, Origin, Shelf, is_namespace_discovered, settings};
 use canopus_runtime::flags::{
     ENABLE_CLUSTER_TRUST_BUNDLE_API, ISTIO_WATCH_NAMESPACE, PILOT_CA_CERT_CONFIGMAP, PILOT_CRL_CONFIGMAP,
     PILOT_ENABLE_CA_CRL,
@@ -94,7 +94,7 @@ fn is_served(ctx: &Ctx<'_>, settings: &MeshSettings, origin: &Origin) -> bool {
     !is_ending
         && !IGNORED.contains(&name)
         && (watched.is_empty() || watched == name)
-        && is_discovered(ctx, &origin.cluster, name)
+        && is_namespace_discovered(ctx, &origin.cluster, name)
 }
 
 /// The write that makes a ConfigMap say this under a key; other keys and labels are of no concern.

@@ -11,7 +11,7 @@ use canopus_api::{Kind, Object};
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::service::{AllServices, Registry, Resolution, Service};
-use canopus_mesh::world::{Objects, Origin, Shelf, qualified_host, settings};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, qualified_host, settings};
 use canopus_proto::Any;
 use canopus_proto::google::protobuf::{Struct, Timestamp};
 use canopus_proto::istio::mcp::v1alpha1::{Metadata, Resource as Envelope};
@@ -63,7 +63,7 @@ impl Query for Served {
         }
         let Some(kind) = kind(type_url) else { return Vec::new() };
         let own = settings(ctx).cluster.clone();
-        let members = ctx.members::<Objects>(&Shelf::Kind(kind));
+        let members = ctx.members::<Objects>(&ObjectIndex::Kind(kind));
         let members = members.iter().filter(|origin| origin.cluster == own);
         let mut all: Vec<_> =
             members.filter_map(|one| ctx.get::<ServedObject>(one).as_ref().clone()).collect();

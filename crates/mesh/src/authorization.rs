@@ -9,7 +9,7 @@ use canopus_proto::istio::security::v1beta1::authorization_policy::{Action, Acti
 use canopus_proto::istio::security::v1beta1::{AuthorizationPolicy as Spec, Rule};
 
 use crate::attachment::{Claim, PolicyTarget};
-use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// One policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,8 +80,8 @@ impl Query for PoliciesOf {
         let subject = target.subject(ctx);
         let mut policies = Policies::default();
         for namespace in target.namespaces(settings.root_namespace(), &target.namespace) {
-            let shelf = Shelf::Namespace(Kind::AuthorizationPolicy, namespace.into());
-            let mut found = objects_on::<AuthorizationPolicy>(ctx, &shelf);
+            let shelf = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
+            let mut found = indexed_objects::<AuthorizationPolicy>(ctx, &shelf);
             oldest_first(&mut found);
             found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
             for (origin, object) in found {

@@ -21,7 +21,7 @@ pub use policy::{for_port, for_subset};
 use crate::audience::Caller;
 use crate::gateway_api;
 use crate::service::ServiceKey;
-use crate::world::{MeshSettings, Origin, Shelf, objects_on, qualified_host, settings};
+use crate::world::{MeshSettings, ObjectIndex, Origin, indexed_objects, qualified_host, settings};
 
 /// Names a rule: what stands for it in the keys of facts that follow from it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -176,9 +176,12 @@ impl Query for RulesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> NamespaceRules {
         let settings = settings(ctx);
-        let shelf =
-            Shelf::Cluster(Kind::DestinationRule, settings.cluster.clone(), namespace.as_ref().into());
-        let mut objects = objects_on::<istio::DestinationRule>(ctx, &shelf);
+        let shelf = ObjectIndex::InCluster(
+            Kind::DestinationRule,
+            settings.cluster.clone(),
+            namespace.as_ref().into(),
+        );
+        let mut objects = indexed_objects::<istio::DestinationRule>(ctx, &shelf);
         objects.extend(gateway_api::destination_rules(ctx, namespace).iter().map(|rule| {
             let key = ObjectKey::new(Kind::DestinationRule, &rule.meta.namespace, &rule.meta.name);
             (Origin::new(settings.cluster.clone(), key), rule.clone())

@@ -20,7 +20,7 @@ use canopus_engine::{Ctx, Query, QueryError, Snapshot};
 use serde::Serialize;
 
 use crate::dump::ObjectRef;
-use crate::world::{self, Objects, Origin, Shelf};
+use crate::world::{self, ObjectIndex, Objects, Origin};
 
 /// The kinds whose objects are looked at.
 const KINDS: [Kind; 10] = [
@@ -114,7 +114,7 @@ impl Query for Diagnostics {
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         let mut findings = Findings { origin, found: Vec::new() };
-        match world::read(ctx, origin).as_deref() {
+        match world::any_object(ctx, origin).as_deref() {
             Some(Object::Service(_) | Object::ServiceEntry(_)) => service::check(ctx, &mut findings),
             Some(Object::VirtualService(object)) => virtual_service::check(ctx, object, &mut findings),
             Some(Object::DestinationRule(object)) => destination_rule::check(ctx, object, &mut findings),
@@ -134,7 +134,7 @@ impl Query for Diagnostics {
 pub fn all(world: &Snapshot) -> Result<Vec<Diagnostic>, QueryError> {
     let mut found = Vec::new();
     for kind in KINDS {
-        for origin in world.members::<Objects>(&Shelf::Kind(kind)).iter() {
+        for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
             found.extend_from_slice(&world.get::<Diagnostics>(origin)?);
         }
     }

@@ -10,21 +10,21 @@ use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
 use crate::world::{Objects, Origin, settings};
 
 /// Whether an object counts: its namespace is looked at, or it is in none.
-pub(crate) fn counts(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+pub(crate) fn is_discovered(ctx: &Ctx<'_>, origin: &Origin) -> bool {
     let namespace = origin.namespace();
-    namespace.is_empty() || is_discovered(ctx, &origin.cluster, namespace)
+    namespace.is_empty() || is_namespace_discovered(ctx, &origin.cluster, namespace)
 }
 
 /// Whether a namespace of a cluster is looked at.
-pub fn is_discovered(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str) -> bool {
+pub fn is_namespace_discovered(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str) -> bool {
     settings(ctx).mesh.discovery_selectors.is_empty()
-        || *ctx.get::<Discovered>(&(cluster.clone(), namespace.into()))
+        || *ctx.get::<NamespaceDiscovered>(&(cluster.clone(), namespace.into()))
 }
 
 /// Whether a namespace of a cluster is looked at.
-struct Discovered;
+struct NamespaceDiscovered;
 
-impl Query for Discovered {
+impl Query for NamespaceDiscovered {
     const NAME: &'static str = "discovered";
     type Key = (Arc<str>, Box<str>);
     type Value = bool;

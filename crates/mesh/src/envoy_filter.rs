@@ -8,7 +8,7 @@ use canopus_api::istio::EnvoyFilter;
 use canopus_engine::{Ctx, Query};
 
 use crate::attachment::{Claim, PolicyTarget};
-use crate::world::{Origin, Shelf, objects_on, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, settings};
 
 /// The EnvoyFilters of a proxy: those of the root namespace and of its own that are for it, by priority, then the root
 /// namespace's first, then by age.
@@ -39,7 +39,7 @@ impl Query for EnvoyFilters {
 }
 
 fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<EnvoyFilter>)> {
-    objects_on(ctx, &Shelf::Namespace(Kind::EnvoyFilter, namespace.into()))
+    indexed_objects(ctx, &ObjectIndex::Namespace(Kind::EnvoyFilter, namespace.into()))
 }
 
 fn claim<'a>(origin: &'a Origin, filter: &'a EnvoyFilter) -> Claim<'a> {

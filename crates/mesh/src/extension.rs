@@ -23,7 +23,7 @@ use crate::attachment::{Claim, PolicyTarget};
 use crate::blocked::Blocked;
 use crate::service::{self, Service, ServiceKey};
 use crate::telemetry::Side;
-use crate::world::{Origin, Shelf, objects_on, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, settings};
 
 /// What makes the name of an extension that a WasmPlugin stands for: no object can have it.
 const FROM_WASM_PLUGIN: &str = "~istio-translated-wasmplugin";
@@ -136,8 +136,8 @@ impl Query for InNamespace {
     type Value = Vec<Arc<Extension>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = |kind| Shelf::Namespace(kind, (**namespace).into());
-        let own = objects_on::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)).into_iter();
+        let shelf = |kind| ObjectIndex::Namespace(kind, (**namespace).into());
+        let own = indexed_objects::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)).into_iter();
         let own = own.map(|(origin, object)| Extension {
             namespace: namespace.to_string(),
             name: origin.name().to_owned(),
@@ -146,7 +146,7 @@ impl Query for InNamespace {
             spec: object.spec.clone(),
             origin,
         });
-        let plugins = objects_on::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)).into_iter();
+        let plugins = indexed_objects::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)).into_iter();
         let plugins = plugins.map(|(origin, object)| Extension {
             namespace: namespace.to_string(),
             name: format!("{}{FROM_WASM_PLUGIN}", origin.name()),

@@ -23,7 +23,7 @@ use crate::gateway_api;
 use crate::ingress;
 use crate::proxy::Proxy;
 use crate::target::{Target, Targets};
-use crate::world::{objects_of, settings};
+use crate::world::{all_objects, settings};
 
 use select::Selected;
 
@@ -109,7 +109,7 @@ impl Query for Gateways {
     type Value = Vec<Arc<GatewayConfig>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let written = objects_of::<Gateway>(ctx).into_iter().map(|(_, gateway)| gateway);
+        let written = all_objects::<Gateway>(ctx).into_iter().map(|(_, gateway)| gateway);
         let derived = gateway_api::gateways(ctx).into_iter().chain(ingress::gateways(ctx));
         let mut gateways: Vec<_> = written.chain(derived).collect();
         gateways.sort_by(|a, b| age(a).cmp(&age(b)));

@@ -13,7 +13,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::security::v1beta1::peer_authentication::{MutualTls as Written, mutual_tls::Mode};
 
 use crate::audience::{SelectingKind, SelectorLabels};
-use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// What a workload does about mutual TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -139,8 +139,8 @@ pub(crate) fn deciding(ctx: &Ctx<'_>, namespace: &str, labels: &SelectorLabels) 
 
 /// The policies of a namespace, oldest first.
 fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<PeerAuthentication>)> {
-    let shelf = Shelf::Namespace(Kind::PeerAuthentication, namespace.into());
-    let mut found = objects_on::<PeerAuthentication>(ctx, &shelf);
+    let shelf = ObjectIndex::Namespace(Kind::PeerAuthentication, namespace.into());
+    let mut found = indexed_objects::<PeerAuthentication>(ctx, &shelf);
     oldest_first(&mut found);
     found
 }

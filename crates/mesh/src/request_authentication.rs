@@ -11,7 +11,7 @@ use canopus_proto::istio::security::v1beta1::{JwtRule, RequestAuthentication as 
 use canopus_runtime::flags::PILOT_JWT_ENABLE_REMOTE_JWKS;
 
 use crate::attachment::{Claim, PolicyTarget};
-use crate::world::{Origin, Shelf, objects_of, objects_on, oldest_first, settings};
+use crate::world::{ObjectIndex, Origin, all_objects, indexed_objects, oldest_first, settings};
 
 /// Where a set of keys is fetched from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,7 +80,7 @@ impl Query for WantedKeys {
             KeyFetcher::Hybrid => rule.jwks.is_empty() || !rule.jwks_uri.is_empty(),
             KeyFetcher::Proxy => rule.jwks.is_empty() && rule.jwks_uri.is_empty(),
         };
-        let objects = objects_of::<RequestAuthentication>(ctx);
+        let objects = all_objects::<RequestAuthentication>(ctx);
         let rules = objects.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
         let mut sources = BTreeMap::new();
         for rule in rules.filter(wanted) {
@@ -122,8 +122,8 @@ pub(crate) fn selected(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<(Origin, Arc
     let subject = target.subject(ctx);
     let mut selected = Vec::new();
     for namespace in target.namespaces(&target.namespace, settings.root_namespace()) {
-        let shelf = Shelf::Namespace(Kind::RequestAuthentication, namespace.into());
-        let mut found = objects_on::<RequestAuthentication>(ctx, &shelf);
+        let shelf = ObjectIndex::Namespace(Kind::RequestAuthentication, namespace.into());
+        let mut found = indexed_objects::<RequestAuthentication>(ctx, &shelf);
         oldest_first(&mut found);
         found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
         selected.append(&mut found);

@@ -24,7 +24,7 @@ use canopus_runtime::flags::{
 use jiff::Timestamp;
 
 use crate::audience::Addressing;
-use crate::world::{self, MeshSettings, Objects, Origin, Shelf, settings};
+use crate::world::{self, MeshSettings, ObjectIndex, Objects, Origin, settings};
 
 pub use all::{AllServices, VisibleServices};
 pub(crate) use all::{InSection, InStretch, Named, Place, ServiceOrder};
@@ -273,7 +273,7 @@ impl Query for ServicesOf {
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        match world::read(ctx, origin).as_deref() {
+        match world::any_object(ctx, origin).as_deref() {
             Some(Object::Service(service)) => vec![Arc::new(kube::convert(ctx, origin, service))],
             Some(Object::ServiceEntry(entry)) => {
                 entry::convert(ctx, origin, entry).into_iter().map(Arc::new).collect()
@@ -293,7 +293,7 @@ impl Query for KubernetesService {
     type Value = Option<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (namespace, name): &Self::Key) -> Self::Value {
-        let shelf = Shelf::Named(Kind::Service, namespace.as_ref().into(), name.as_ref().into());
+        let shelf = ObjectIndex::ServiceName(Kind::Service, namespace.as_ref().into(), name.as_ref().into());
         let here = settings(ctx).cluster.clone();
         let mut origins = ctx.members::<Objects>(&shelf).to_vec();
         origins.sort_by_key(|origin| (origin.cluster != here, origin.cluster.clone()));

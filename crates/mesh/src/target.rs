@@ -14,7 +14,7 @@ use crate::endpoint::{Endpoint, Endpoints, at_address, kube::entry_port};
 use crate::proxy::{Proxy, describe};
 use crate::service::{KubernetesService, Port, Resolution, Service};
 use crate::workload::{self, Workload};
-use crate::world::{Shelf, object, objects_on, settings};
+use crate::world::{ObjectIndex, indexed_objects, object, settings};
 
 /// A port of a service that a proxy stands for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,8 +82,8 @@ impl Query for Selecting {
     type Value = Vec<(Arc<Service>, Arc<KubeObject>)>;
 
     fn run(ctx: &Ctx<'_>, (namespace, labels, cluster): &Self::Key) -> Self::Value {
-        let shelf = Shelf::Namespace(Kind::Service, namespace.as_ref().into());
-        let objects = objects_on::<KubeObject>(ctx, &shelf).into_iter();
+        let shelf = ObjectIndex::Namespace(Kind::Service, namespace.as_ref().into());
+        let objects = indexed_objects::<KubeObject>(ctx, &shelf).into_iter();
         let here =
             objects.filter(|(origin, _)| cluster.as_ref().is_none_or(|cluster| *cluster == origin.cluster));
         let selecting = here.filter(|(_, object)| object.spec.selector.selects(labels));
@@ -134,9 +134,9 @@ fn pod_port(port: &ServicePort, pod: &Pod) -> Option<u32> {
 /// A service without a selector is known to stand for a pod only by its endpoints.
 fn from_slices(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
     let Some(address) = proxy.id.addresses.first().map(ToString::to_string) else { return Vec::new() };
-    let shelf = Shelf::Namespace(Kind::Service, proxy.namespace().into());
+    let shelf = ObjectIndex::Namespace(Kind::Service, proxy.namespace().into());
     let mut targets = Vec::new();
-    for (origin, _) in objects_on::<KubeObject>(ctx, &shelf) {
+    for (origin, _) in indexed_objects::<KubeObject>(ctx, &shelf) {
         let key = (Arc::from(origin.namespace()), Arc::from(origin.name()));
         let Some(service) = ctx.get::<KubernetesService>(&key).as_ref().clone() else { continue };
         for endpoint in ctx.get::<Endpoints>(&service.key()).iter().filter(|e| e.address() == address) {

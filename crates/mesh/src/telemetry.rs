@@ -14,7 +14,7 @@ use canopus_proto::istio::r#type::v1beta1::PolicyTargetReference;
 
 use crate::attachment::{Claim, PolicyTarget};
 use crate::service::{ServiceKey, ServicesByHost};
-use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// The side of a connection that is reported on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -92,7 +92,8 @@ pub(crate) fn selected(
 }
 
 fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Telemetry>)> {
-    let mut found = objects_on::<Telemetry>(ctx, &Shelf::Namespace(Kind::Telemetry, namespace.into()));
+    let mut found =
+        indexed_objects::<Telemetry>(ctx, &ObjectIndex::Namespace(Kind::Telemetry, namespace.into()));
     oldest_first(&mut found);
     found
 }

@@ -22,7 +22,7 @@ use jiff::Timestamp;
 
 use crate::gateway_api;
 use crate::ingress;
-use crate::world::{MeshSettings, Objects, Origin, Shelf, object, settings};
+use crate::world::{MeshSettings, ObjectIndex, Objects, Origin, object, settings};
 
 pub use all::AllVirtualServices;
 pub(crate) use all::{Place as RoutePlace, RouteNamespaces, places_in};
@@ -222,13 +222,13 @@ impl Query for VirtualServicesIn {
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let written = resolved(ctx, &Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into()));
+        let written = resolved(ctx, &ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into()));
         with_derived(written, &ctx.get::<DerivedIn>(namespace))
     }
 }
 
 /// The VirtualServices on a shelf that have hosts, oldest first.
-fn resolved(ctx: &Ctx<'_>, shelf: &Shelf) -> Vec<Arc<VirtualService>> {
+fn resolved(ctx: &Ctx<'_>, shelf: &ObjectIndex) -> Vec<Arc<VirtualService>> {
     let origins = ctx.members::<Objects>(shelf);
     let mut services: Vec<_> =
         origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone()).collect();
@@ -323,7 +323,7 @@ impl Query for ByGateway {
                 .cloned()
                 .collect();
         }
-        let written = resolved(ctx, &Shelf::Bound(gateway.as_ref().into()));
+        let written = resolved(ctx, &ObjectIndex::BoundToGateway(gateway.as_ref().into()));
         with_derived(written, &ctx.get::<DerivedAt>(gateway))
     }
 }

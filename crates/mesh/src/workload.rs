@@ -20,7 +20,7 @@ use crate::endpoint::at_address;
 use crate::locality::{self, Locality};
 use crate::network;
 use crate::proxy::Proxy;
-use crate::world::{Objects, Origin, Shelf, object, objects_on, settings};
+use crate::world::{ObjectIndex, Objects, Origin, indexed_objects, object, settings};
 
 /// Something that runs: a pod, or what a WorkloadEntry describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -274,7 +274,7 @@ impl Query for WorkloadsIn {
     type Value = Vec<Arc<Workload>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let pods = ctx.members::<Objects>(&Shelf::Namespace(Kind::Pod, namespace.as_ref().into()));
+        let pods = ctx.members::<Objects>(&ObjectIndex::Namespace(Kind::Pod, namespace.as_ref().into()));
         let pods = pods.iter().filter_map(|origin| ctx.get::<PodWorkload>(origin).as_ref().clone());
         let mut workloads: Vec<_> = pods.collect();
         by_name(&mut workloads);
@@ -292,7 +292,7 @@ impl Query for EntriesIn {
     type Value = Vec<Arc<Workload>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = Shelf::Namespace(Kind::WorkloadEntry, namespace.as_ref().into());
+        let shelf = ObjectIndex::Namespace(Kind::WorkloadEntry, namespace.as_ref().into());
         let entries = ctx.members::<Objects>(&shelf);
         let mut workloads: Vec<_> =
             entries.iter().filter_map(|origin| ctx.get::<EntryWorkload>(origin).as_ref().clone()).collect();
@@ -320,8 +320,8 @@ pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     if !settings(ctx).flags.get(ENABLE_PROXY_FIND_POD_BY_IP) {
         return None;
     }
-    let shelf = Shelf::Address(proxy.id.addresses.first()?.to_string().into());
-    let pods = objects_on::<Pod>(ctx, &shelf);
+    let shelf = ObjectIndex::WorkloadAddress(proxy.id.addresses.first()?.to_string().into());
+    let pods = indexed_objects::<Pod>(ctx, &shelf);
     // Pods on the network of their node share its address and cannot be told apart by it.
     let own = pods.into_iter().filter(|(origin, pod)| origin.cluster == cluster && !pod.spec.host_network);
     let mut own: Vec<_> =
@@ -347,7 +347,7 @@ pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
 /// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.
 pub fn entry_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     let address = proxy.id.addresses.first()?.to_string();
-    let entries = objects_on::<EntryObject>(ctx, &Shelf::Address(address.into()));
+    let entries = indexed_objects::<EntryObject>(ctx, &ObjectIndex::WorkloadAddress(address.into()));
     let of_namespace = |origin: &Origin| {
         proxy.metadata.namespace.is_empty() || *origin.namespace() == *proxy.metadata.namespace
     };

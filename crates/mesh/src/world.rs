@@ -53,68 +53,74 @@ pub struct Objects;
 
 /// The ways objects are looked up together.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Shelf {
+pub enum ObjectIndex {
     /// All objects of a kind, in all clusters.
     Kind(Kind),
     /// The objects of a kind in one namespace, in all clusters.
     Namespace(Kind, Box<str>),
     /// The objects of a kind in the namespaces of one part, of kinds that are looked for in all namespaces.
-    Part(Kind, u8),
+    NamespaceGroup(Kind, u8),
     /// The Services of one name in all clusters: kind, namespace, name.
-    Named(Kind, Box<str>, Box<str>),
+    ServiceName(Kind, Box<str>, Box<str>),
     /// The Services that are other names of something.
-    Aliases,
+    ExternalNames,
     /// The Services that lead to a network.
     NetworkGateways,
     /// The VirtualServices bound to a gateway, which is `namespace/name`.
-    Bound(Box<str>),
+    BoundToGateway(Box<str>),
     /// The ServiceEntries that define a host.
-    Host(Box<str>),
+    ServiceEntryHost(Box<str>),
     /// The EndpointSlices of a Kubernetes service: cluster, namespace, service.
-    Slices(Arc<str>, Box<str>, Box<str>),
+    EndpointSlices(Arc<str>, Box<str>, Box<str>),
     /// The pods and WorkloadEntries at an address.
-    Address(Box<str>),
+    WorkloadAddress(Box<str>),
     /// The Secrets, ConfigMaps and nodes of one cluster, by kind and namespace.
-    Cluster(Kind, Arc<str>, Box<str>),
+    InCluster(Kind, Arc<str>, Box<str>),
     /// The Gateway API objects that refer to an object: its routes, its listener sets, its policies.
-    Refers(ObjectKey),
+    ReferringTo(ObjectKey),
 }
 
 impl Input for Objects {
     const NAME: &'static str = "objects";
     type Key = Origin;
     type Value = Object;
-    type Index = Shelf;
+    type Index = ObjectIndex;
 
-    fn index(origin: &Origin, object: &Object) -> Vec<Shelf> {
+    fn index(origin: &Origin, object: &Object) -> Vec<ObjectIndex> {
         let key = &origin.key;
         let mut shelves = vec![
-            Shelf::Kind(key.kind),
-            Shelf::Namespace(key.kind, key.namespace.clone()),
-            Shelf::Cluster(key.kind, origin.cluster.clone(), key.namespace.clone()),
+            ObjectIndex::Kind(key.kind),
+            ObjectIndex::Namespace(key.kind, key.namespace.clone()),
+            ObjectIndex::InCluster(key.kind, origin.cluster.clone(), key.namespace.clone()),
         ];
-        if namespaces::is_parted(key.kind) {
-            shelves.push(Shelf::Part(key.kind, namespaces::part_of(&key.namespace)));
+        if namespaces::is_grouped(key.kind) {
+            shelves.push(ObjectIndex::NamespaceGroup(key.kind, namespaces::namespace_group(&key.namespace)));
         }
         match object {
             Object::Service(service) => {
-                shelves.push(Shelf::Named(key.kind, key.namespace.clone(), key.name.clone()));
+                shelves.push(ObjectIndex::ServiceName(key.kind, key.namespace.clone(), key.name.clone()));
                 if service.spec.r#type == ServiceType::ExternalName {
-                    shelves.push(Shelf::Aliases);
+                    shelves.push(ObjectIndex::ExternalNames);
                 }
                 if service.meta.label(labels::TOPOLOGY_NETWORK.name).is_some() {
-                    shelves.push(Shelf::NetworkGateways);
+                    shelves.push(ObjectIndex::NetworkGateways);
                 }
             }
             Object::VirtualService(service) => {
-                shelves.extend(gateways_of(service).into_iter().map(|gateway| Shelf::Bound(gateway.into())));
+                shelves.extend(
+                    gateways_of(service)
+                        .into_iter()
+                        .map(|gateway| ObjectIndex::BoundToGateway(gateway.into())),
+                );
             }
             Object::ServiceEntry(entry) => {
-                shelves.extend(entry.spec.hosts.iter().map(|host| Shelf::Host(host.as_str().into())));
+                shelves.extend(
+                    entry.spec.hosts.iter().map(|host| ObjectIndex::ServiceEntryHost(host.as_str().into())),
+                );
             }
             Object::EndpointSlice(slice) => {
                 if let Some(service) = slice.meta.label(labels::KUBERNETES_SERVICE_NAME.name) {
-                    shelves.push(Shelf::Slices(
+                    shelves.push(ObjectIndex::EndpointSlices(
                         origin.cluster.clone(),
                         key.namespace.clone(),
                         service.into(),
@@ -126,35 +132,35 @@ impl Input for Objects {
                 if addresses.is_empty() && !pod.status.pod_ip.is_empty() {
                     addresses.push(pod.status.pod_ip.clone());
                 }
-                shelves.extend(addresses.into_iter().map(Shelf::Address));
+                shelves.extend(addresses.into_iter().map(ObjectIndex::WorkloadAddress));
             }
             Object::WorkloadEntry(entry) if !entry.spec.address.is_empty() => {
-                shelves.push(Shelf::Address(entry.spec.address.as_str().into()));
+                shelves.push(ObjectIndex::WorkloadAddress(entry.spec.address.as_str().into()));
             }
-            other => shelves.extend(gateway_api::references(other).into_iter().map(Shelf::Refers)),
+            other => shelves.extend(gateway_api::references(other).into_iter().map(ObjectIndex::ReferringTo)),
         }
         shelves
     }
 }
 
 /// The objects of one type on a shelf, with where they come from, in the order of their keys.
-pub fn objects_on<T: Typed>(ctx: &Ctx<'_>, shelf: &Shelf) -> Vec<(Origin, Arc<T>)> {
+pub fn indexed_objects<T: Typed>(ctx: &Ctx<'_>, shelf: &ObjectIndex) -> Vec<(Origin, Arc<T>)> {
     let origins = ctx.members::<Objects>(shelf);
     origins.iter().filter_map(|origin| Some((origin.clone(), object::<T>(ctx, origin)?))).collect()
 }
 
 /// All objects of one type, in the order of their keys.
-pub fn objects_of<T: Typed>(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<T>)> {
-    objects_on(ctx, &Shelf::Kind(T::KIND))
+pub fn all_objects<T: Typed>(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<T>)> {
+    indexed_objects(ctx, &ObjectIndex::Kind(T::KIND))
 }
 
 /// One object, if it is there, of this type, and in a namespace the mesh looks at.
 pub fn object<T: Typed>(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<T>> {
-    read(ctx, origin)?.get::<T>().cloned()
+    any_object(ctx, origin)?.get::<T>().cloned()
 }
 
 /// One object of any type, if it is there and in a namespace the mesh looks at.
-pub(crate) fn read(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<Object>> {
+pub(crate) fn any_object(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<Object>> {
     ctx.get::<relevance::ObjectAt>(origin).as_ref().clone()
 }
 

@@ -8,7 +8,7 @@ use canopus_api::{Kind, Object, ObjectKey};
 use canopus_base::spiffe::Identity;
 use canopus_engine::Engine;
 use canopus_identity::service::{self, Caller, NodeAuthorizer};
-use canopus_mesh::world::{Objects, Origin, Shelf};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin};
 use canopus_runtime::flags::{CA_TRUSTED_NODE_ACCOUNTS, Flags};
 
 /// Trusts proxies of certain service accounts with the workloads of the node they run on.
@@ -47,7 +47,7 @@ impl Nodes {
     }
 
     fn runs_on(&self, node: &str, identity: &Identity) -> bool {
-        let shelf = Shelf::Cluster(Kind::Pod, Arc::clone(&self.cluster), identity.namespace.clone());
+        let shelf = ObjectIndex::InCluster(Kind::Pod, Arc::clone(&self.cluster), identity.namespace.clone());
         let pods = self.engine.members::<Objects>(&shelf);
         pods.iter().filter_map(|origin| self.pod(origin)).any(|object| {
             as_pod(&object).is_some_and(|pod| {

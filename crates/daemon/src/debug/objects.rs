@@ -11,7 +11,7 @@ use canopus_mesh::audience::{SelectingKind, policy_target};
 use canopus_mesh::proxy::{Proxy, View};
 use canopus_mesh::telemetry::Telemetries;
 use canopus_mesh::world::{
-    Objects, Origin, Shelf, objects_of, objects_on, oldest_first, qualified_host, settings,
+    ObjectIndex, Objects, Origin, all_objects, indexed_objects, oldest_first, qualified_host, settings,
 };
 use canopus_proto::istio::telemetry::v1alpha1::Telemetry as TelemetrySpec;
 use canopus_proto::json;
@@ -27,7 +27,7 @@ impl Debug {
         let settings = self.settings();
         let mut all = Vec::new();
         for kind in configuration_kinds() {
-            for origin in world.members::<Objects>(&Shelf::Kind(kind)).iter() {
+            for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 let object = world.read::<Objects>(origin);
                 all.extend(object.map(|object| object_json(&object, &settings.domain)));
             }
@@ -132,7 +132,7 @@ fn by_namespace<T: Typed>(
     ctx: &Ctx<'_>,
     shown: impl Fn(&Origin, &T) -> Value,
 ) -> BTreeMap<String, Vec<Value>> {
-    let mut objects = objects_of::<T>(ctx);
+    let mut objects = all_objects::<T>(ctx);
     oldest_first(&mut objects);
     let mut all: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for (origin, object) in &objects {
@@ -209,7 +209,8 @@ fn levels<'a>(of: impl Fn(&str) -> Option<&'a Origin>) -> Map<String, Value> {
 }
 
 fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Telemetry>)> {
-    let mut found = objects_on::<Telemetry>(ctx, &Shelf::Namespace(Kind::Telemetry, namespace.into()));
+    let mut found =
+        indexed_objects::<Telemetry>(ctx, &ObjectIndex::Namespace(Kind::Telemetry, namespace.into()));
     oldest_first(&mut found);
     found
 }

@@ -11,7 +11,7 @@ use canopus_api::labels::KUBERNETES_SERVICE_NAME;
 use canopus_engine::{Ctx, Query, Snapshot};
 use canopus_mesh::endpoint::{Endpoints, Health};
 use canopus_mesh::service::{AllServices, Resolution};
-use canopus_mesh::world::{Objects, Origin, Settings, Shelf, object, objects_of};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, Settings, all_objects, object};
 use canopus_runtime::metrics::catalogue::{
     CANOPUS_CLIENTS_BEHIND, CANOPUS_ENGINE_EVALUATIONS_TOTAL, CANOPUS_ENGINE_INPUTS, CANOPUS_ENGINE_RESULTS,
     CANOPUS_OBJECTS_NOT_CONVERGED, CANOPUS_QUARANTINE_TOTAL, CANOPUS_QUARANTINED_OBJECTS,
@@ -104,7 +104,7 @@ impl Query for Counts {
         let services = ctx.get::<AllServices>(&());
         let mut numbers = Numbers {
             services: services.len(),
-            virtual_services: ctx.members::<Objects>(&Shelf::Kind(Kind::VirtualService)).len(),
+            virtual_services: ctx.members::<Objects>(&ObjectIndex::Kind(Kind::VirtualService)).len(),
             duplicate_subsets: duplicate_subsets(ctx),
             ..Numbers::default()
         };
@@ -114,7 +114,7 @@ impl Query for Counts {
             let dns = matches!(service.resolution, Resolution::Dns | Resolution::DnsRoundRobin);
             numbers.unresolvable += usize::from(dns && endpoints.is_empty());
         }
-        let awaited = ctx.members::<Objects>(&Shelf::Kind(Kind::EndpointSlice));
+        let awaited = ctx.members::<Objects>(&ObjectIndex::Kind(Kind::EndpointSlice));
         let awaited: Vec<_> = awaited.iter().map(|slice| ctx.get::<Awaited>(slice)).collect();
         let of_services = awaited.iter().filter_map(|awaited| awaited.service.as_ref());
         numbers.without_pod = of_services.collect::<BTreeSet<_>>().len();
@@ -151,7 +151,7 @@ impl Query for Awaited {
 fn duplicate_subsets(ctx: &Ctx<'_>) -> usize {
     let mut seen = BTreeSet::new();
     let mut duplicates = 0;
-    let rules: Vec<(Origin, Arc<DestinationRule>)> = objects_of(ctx);
+    let rules: Vec<(Origin, Arc<DestinationRule>)> = all_objects(ctx);
     for (origin, rule) in &rules {
         for subset in &rule.spec.subsets {
             let key = (origin.namespace().to_owned(), rule.spec.host.clone(), subset.name.clone());

@@ -9,7 +9,7 @@ use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::audience::{SelectingKind, policy_target};
 use canopus_mesh::envoy_filter::EnvoyFilters;
 use canopus_mesh::proxy::{Proxy, View};
-use canopus_mesh::world::{Origin, objects_of};
+use canopus_mesh::world::{Origin, all_objects};
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::{ApplyTo, EnvoyConfigObjectPatch, ProxyMatch};
 use regex::Regex;
 
@@ -163,7 +163,7 @@ impl Query for MatchedTraits {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> MatchedKeys {
         let mut matched = MatchedKeys::default();
-        for (_, filter) in objects_of::<EnvoyFilter>(ctx) {
+        for (_, filter) in all_objects::<EnvoyFilter>(ctx) {
             for wanted in filter.spec.config_patches.iter().filter_map(proxy_match) {
                 matched.version |= !wanted.proxy_version.is_empty();
                 matched.metadata.extend(wanted.metadata.keys().cloned());

@@ -11,7 +11,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::audience::are_whole;
 use canopus_mesh::proxy::View;
-use canopus_mesh::world::{Shelf, objects_on, settings};
+use canopus_mesh::world::{ObjectIndex, indexed_objects, settings};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
     Provider, ServiceAttributeEnrichment,
@@ -143,7 +143,7 @@ impl Query for Tracing {
     fn run(ctx: &Ctx<'_>, (): &()) -> Traced {
         let mesh = &settings(ctx).mesh;
         let by_default = mesh.default_providers.as_ref().is_some_and(|defaults| !defaults.tracing.is_empty());
-        let telemetries = || objects_on::<Telemetry>(ctx, &Shelf::Kind(Kind::Telemetry));
+        let telemetries = || indexed_objects::<Telemetry>(ctx, &ObjectIndex::Kind(Kind::Telemetry));
         Traced {
             by_bootstrap: mesh.enable_tracing,
             by_providers: by_default

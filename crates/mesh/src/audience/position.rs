@@ -19,7 +19,7 @@ use crate::locality::Locality;
 use crate::namespaces::NamespacesWith;
 use crate::proxy::View;
 use crate::service::{Service, ServicesIn};
-use crate::world::{Shelf, objects_on, settings};
+use crate::world::{ObjectIndex, indexed_objects, settings};
 
 /// Where a proxy is. What nothing looks at is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,8 +180,8 @@ impl Query for PositionUseIn {
         let mut used = PositionUse::default();
         match kind {
             Kind::DestinationRule => {
-                let shelf = Shelf::Namespace(*kind, namespace.as_ref().into());
-                for (_, rule) in objects_on::<DestinationRule>(ctx, &shelf) {
+                let shelf = ObjectIndex::Namespace(*kind, namespace.as_ref().into());
+                for (_, rule) in indexed_objects::<DestinationRule>(ctx, &shelf) {
                     used.add_rule(&rule.spec);
                 }
             }

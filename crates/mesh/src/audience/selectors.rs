@@ -14,7 +14,7 @@ use canopus_engine::{Ctx, Query};
 use super::are_whole;
 use crate::gateway::{Attachment, Gateways};
 use crate::namespaces::NamespacesWith;
-use crate::world::{Shelf, objects_on};
+use crate::world::{ObjectIndex, indexed_objects};
 
 /// The labels of a workload that some selector picks it by.
 ///
@@ -107,48 +107,52 @@ impl Query for Selectors {
     type Value = BTreeSet<Labels>;
 
     fn run(ctx: &Ctx<'_>, (kind, namespace): &Self::Key) -> Self::Value {
-        let shelf = |kind| Shelf::Namespace(kind, namespace.as_ref().into());
+        let shelf = |kind| ObjectIndex::Namespace(kind, namespace.as_ref().into());
         let mut found = BTreeSet::new();
         let mut add = |selector: Option<&BTreeMap<String, String>>| {
             found.extend(selector.filter(|labels| !labels.is_empty()).map(labels_of));
         };
         match kind {
             SelectingKind::DestinationRule => {
-                for (_, object) in objects_on::<DestinationRule>(ctx, &shelf(Kind::DestinationRule)) {
+                for (_, object) in indexed_objects::<DestinationRule>(ctx, &shelf(Kind::DestinationRule)) {
                     add(object.spec.workload_selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::EnvoyFilter => {
-                for (_, object) in objects_on::<EnvoyFilter>(ctx, &shelf(Kind::EnvoyFilter)) {
+                for (_, object) in indexed_objects::<EnvoyFilter>(ctx, &shelf(Kind::EnvoyFilter)) {
                     add(object.spec.workload_selector.as_ref().map(|selector| &selector.labels));
                 }
             }
             SelectingKind::Telemetry => {
-                for (_, object) in objects_on::<Telemetry>(ctx, &shelf(Kind::Telemetry)) {
+                for (_, object) in indexed_objects::<Telemetry>(ctx, &shelf(Kind::Telemetry)) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::Extension => {
-                for (_, object) in objects_on::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)) {
+                for (_, object) in indexed_objects::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
-                for (_, object) in objects_on::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)) {
+                for (_, object) in indexed_objects::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::AuthorizationPolicy => {
-                for (_, object) in objects_on::<AuthorizationPolicy>(ctx, &shelf(Kind::AuthorizationPolicy)) {
+                for (_, object) in
+                    indexed_objects::<AuthorizationPolicy>(ctx, &shelf(Kind::AuthorizationPolicy))
+                {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::RequestAuthentication => {
                 let shelf = shelf(Kind::RequestAuthentication);
-                for (_, object) in objects_on::<RequestAuthentication>(ctx, &shelf) {
+                for (_, object) in indexed_objects::<RequestAuthentication>(ctx, &shelf) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::PeerAuthentication => {
-                for (_, object) in objects_on::<PeerAuthentication>(ctx, &shelf(Kind::PeerAuthentication)) {
+                for (_, object) in
+                    indexed_objects::<PeerAuthentication>(ctx, &shelf(Kind::PeerAuthentication))
+                {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
@@ -196,9 +200,9 @@ impl Query for SourceSelectorsIn {
     type Value = BTreeSet<Labels>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into());
+        let shelf = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
         let mut found = BTreeSet::new();
-        for (_, object) in objects_on::<VirtualService>(ctx, &shelf) {
+        for (_, object) in indexed_objects::<VirtualService>(ctx, &shelf) {
             let spec = &object.spec;
             let http = spec.http.iter().flat_map(|route| &route.r#match).map(|found| &found.source_labels);
             let tls = spec.tls.iter().flat_map(|route| &route.r#match).map(|found| &found.source_labels);

@@ -5,7 +5,7 @@ use canopus_api::istio::Sidecar;
 use canopus_engine::Ctx;
 
 use super::{Findings, Problem, Severity};
-use crate::world::{Origin, Shelf, objects_on, oldest_first};
+use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first};
 
 const SEVERAL_FOR_ALL: Problem =
     ("IST0111", Severity::Error, "keep one Sidecar without a workloadSelector in the namespace");
@@ -14,7 +14,8 @@ const SAME_WORKLOADS: Problem =
 
 pub(super) fn check(ctx: &Ctx<'_>, sidecar: &Sidecar, findings: &mut Findings<'_>) {
     let origin = findings.origin;
-    let mut all = objects_on::<Sidecar>(ctx, &Shelf::Namespace(Kind::Sidecar, origin.namespace().into()));
+    let mut all =
+        indexed_objects::<Sidecar>(ctx, &ObjectIndex::Namespace(Kind::Sidecar, origin.namespace().into()));
     oldest_first(&mut all);
     let labels =
         |sidecar: &Sidecar| sidecar.spec.workload_selector.as_ref().map(|selector| selector.labels.clone());

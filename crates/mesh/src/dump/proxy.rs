@@ -25,7 +25,7 @@ use crate::proxy::{DescriptionOf, Proxy, View};
 use crate::scope::{Scope, scope};
 use crate::service::{Service, ServiceKey};
 use crate::virtual_service::{Resolved, VirtualService, for_gateway};
-use crate::world::{Origin, Shelf, objects_of, objects_on, settings};
+use crate::world::{ObjectIndex, Origin, all_objects, indexed_objects, settings};
 use crate::{request_authentication, telemetry};
 
 /// What a proxy sees and is subject to.
@@ -156,7 +156,7 @@ impl Query for SeenBy {
 /// The Gateways a proxy runs: `namespace/name`, and the objects of that name.
 fn gateways(ctx: &Ctx<'_>, view: &View) -> Vec<(Arc<str>, Vec<Origin>)> {
     let names = ctx.get::<Merged>(&GatewayRunner::new(ctx, view)).gateway_names();
-    let objects = objects_of::<Gateway>(ctx);
+    let objects = all_objects::<Gateway>(ctx);
     let of_name = |name: Arc<str>| {
         let is_named = |origin: &&Origin| *name == format!("{}/{}", origin.namespace(), origin.name());
         let origins = objects.iter().map(|(origin, _)| origin).filter(is_named).cloned().collect();
@@ -216,7 +216,7 @@ fn proxy_configs(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<Origin> {
     let mut namespaces = vec![root];
     namespaces.extend((*target.namespace != *root).then_some(&*target.namespace));
     let in_namespace = |namespace: &str| {
-        objects_on::<ProxyConfig>(ctx, &Shelf::Namespace(Kind::ProxyConfig, namespace.into()))
+        indexed_objects::<ProxyConfig>(ctx, &ObjectIndex::Namespace(Kind::ProxyConfig, namespace.into()))
     };
     let all = namespaces.into_iter().flat_map(in_namespace);
     let is_meant = |(origin, object): &(Origin, Arc<ProxyConfig>)| {

@@ -11,11 +11,12 @@ use canopus_proto::istio::networking::v1alpha3::ServicePort;
 use super::{Endpoint, EndpointWorkload, Health};
 use crate::service::{Registry, Resolution, Service, ServiceKey, ServicesOf};
 use crate::workload::{self, TLS_DISABLED, Workload, WorkloadsIn};
-use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// The endpoints of all entries of a namespace that define a host.
 pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
-    let mut entries = objects_on::<ServiceEntry>(ctx, &Shelf::Host(key.host.as_ref().into()));
+    let mut entries =
+        indexed_objects::<ServiceEntry>(ctx, &ObjectIndex::ServiceEntryHost(key.host.as_ref().into()));
     entries.retain(|(origin, _)| *origin.namespace() == *key.namespace);
     oldest_first(&mut entries);
     let mut found = Vec::new();

@@ -17,7 +17,7 @@ use super::{Endpoint, EndpointWorkload, Health};
 use crate::network;
 use crate::service::{KubernetesService, Registry, Resolution, Service, ServiceKey, ServicesOf};
 use crate::workload::{EntriesIn, PodWorkload, TLS_DISABLED, Workload, augment};
-use crate::world::{Objects, Origin, Shelf, object, objects_on, settings};
+use crate::world::{ObjectIndex, Objects, Origin, indexed_objects, object, settings};
 
 /// The endpoints of a Kubernetes service, cluster by cluster.
 pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
@@ -38,11 +38,14 @@ fn of_cluster(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
     let Some(object) = object::<KubeObject>(ctx, origin) else { return Vec::new() };
     let services = ctx.get::<ServicesOf>(origin);
     let Some(service) = services.first() else { return Vec::new() };
-    let shelf =
-        Shelf::Slices(origin.cluster.clone(), object.meta.namespace.clone(), object.meta.name.clone());
+    let shelf = ObjectIndex::EndpointSlices(
+        origin.cluster.clone(),
+        object.meta.namespace.clone(),
+        object.meta.name.clone(),
+    );
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
-    for (slice_origin, slice) in objects_on::<EndpointSlice>(ctx, &shelf) {
+    for (slice_origin, slice) in indexed_objects::<EndpointSlice>(ctx, &shelf) {
         for endpoint in of_slice(ctx, service, &object, &slice_origin, &slice) {
             // While an endpoint moves between slices, both have it.
             if seen.insert((endpoint.addresses[0].clone(), endpoint.port_name.clone())) {
@@ -129,7 +132,7 @@ fn pod_behind(
         let pod = ctx.get::<PodWorkload>(&Origin::new(origin.cluster.clone(), key));
         return (pod.as_ref().clone(), true);
     }
-    let at_address = ctx.members::<Objects>(&Shelf::Address(address.into()));
+    let at_address = ctx.members::<Objects>(&ObjectIndex::WorkloadAddress(address.into()));
     let own = |pod: &&Origin| pod.key.kind == Kind::Pod && pod.cluster == origin.cluster;
     let pods: Vec<_> = at_address.iter().filter(own).collect();
     let pod = match pods[..] {

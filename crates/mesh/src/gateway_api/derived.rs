@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use super::matching;
 use super::route::{RouteOf, Routed};
 use crate::virtual_service::VirtualService;
-use crate::world::{Objects, Origin, Shelf, settings};
+use crate::world::{ObjectIndex, Objects, Origin, settings};
 
 /// Which routes share a VirtualService, by the key of [`Routed`].
 pub struct RouteGroups;
@@ -28,7 +28,7 @@ impl Query for RouteGroups {
             return groups;
         }
         for kind in [Kind::HttpRoute, Kind::GrpcRoute, Kind::TcpRoute, Kind::TlsRoute] {
-            for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
+            for origin in ctx.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 if origin.cluster != settings.cluster {
                     continue;
                 }

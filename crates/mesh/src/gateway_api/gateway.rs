@@ -14,7 +14,7 @@ use super::conflict::{self, Conflicts};
 use super::fault::{Fault, reason};
 use super::listener::{self, Owner};
 use super::world::World;
-use crate::world::{Objects, Origin, Shelf};
+use crate::world::{ObjectIndex, Objects, Origin};
 
 /// What routes attach to.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,7 +93,7 @@ pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
     }
     let mut found = Vec::new();
     for kind in [Kind::KubernetesGateway, Kind::ListenerSet] {
-        for origin in ctx.members::<Objects>(&Shelf::Kind(kind)).iter() {
+        for origin in ctx.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
             if origin.cluster != world.settings.cluster {
                 continue;
             }

@@ -29,7 +29,7 @@ use super::fault::{Fault, reason};
 use super::http::duration;
 use super::reference::{kind_of, parent_key};
 use super::world::World;
-use crate::world::{Origin, read};
+use crate::world::{Origin, any_object};
 
 /// How many ancestors the status of a policy has room for.
 const MOST_ANCESTORS: usize = 16;
@@ -79,7 +79,7 @@ impl Query for PolicyOf {
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> PolicyFacts {
         let world = World::new(ctx);
         let has_alpha = world.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API);
-        match read(ctx, origin).as_deref() {
+        match any_object(ctx, origin).as_deref() {
             Some(Object::BackendTlsPolicy(policy)) => of_tls_policy(&world, origin, policy),
             Some(Object::BackendTrafficPolicy(policy)) if has_alpha => {
                 of_traffic_policy(&world, origin, policy)
@@ -255,7 +255,7 @@ fn stronger(
 fn gateways_before(world: &World<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>, Box<str>)> {
     let mut gateways = BTreeSet::new();
     for origin in world.referrers(backend) {
-        let object = read(world.ctx, &origin);
+        let object = any_object(world.ctx, &origin);
         let parents = match object.as_deref() {
             Some(Object::HttpRoute(route)) => &route.spec.parent_refs,
             Some(Object::GrpcRoute(route)) => &route.spec.parent_refs,

@@ -23,7 +23,7 @@ use super::grpc;
 use super::http;
 use super::matching;
 use super::world::World;
-use crate::world::{Origin, read};
+use crate::world::{Origin, any_object};
 
 /// The routes that the rules of one object become.
 pub(super) struct Converted<R> {
@@ -77,7 +77,7 @@ impl Query for RouteOf {
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> RouteFacts {
         let world = World::new(ctx);
-        match read(ctx, origin).as_deref() {
+        match any_object(ctx, origin).as_deref() {
             Some(Object::HttpRoute(route)) => of_http(&world, route),
             Some(Object::GrpcRoute(route)) => of_grpc(&world, route),
             Some(Object::TcpRoute(route)) => of_tcp(&world, route),

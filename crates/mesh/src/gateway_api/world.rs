@@ -8,7 +8,9 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 
 use crate::service::ServicesByHost;
-use crate::world::{MeshSettings, Objects, Origin, Shelf, object, objects_on, read, settings};
+use crate::world::{
+    MeshSettings, ObjectIndex, Objects, Origin, any_object, indexed_objects, object, settings,
+};
 
 /// The label of a namespace that is its name; older clusters do not set it.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
@@ -34,18 +36,21 @@ impl<'a> World<'a> {
 
     /// The objects of a type in a namespace.
     pub(super) fn objects_in<T: Typed>(&self, namespace: &str) -> Vec<(Origin, Arc<T>)> {
-        objects_on(self.ctx, &Shelf::Cluster(T::KIND, self.settings.cluster.clone(), namespace.into()))
+        indexed_objects(
+            self.ctx,
+            &ObjectIndex::InCluster(T::KIND, self.settings.cluster.clone(), namespace.into()),
+        )
     }
 
     /// Where the objects of a kind in a namespace are.
     pub(super) fn origins_in(&self, kind: Kind, namespace: &str) -> Vec<Origin> {
-        let shelf = Shelf::Cluster(kind, self.settings.cluster.clone(), namespace.into());
+        let shelf = ObjectIndex::InCluster(kind, self.settings.cluster.clone(), namespace.into());
         self.ctx.members::<Objects>(&shelf).to_vec()
     }
 
     /// The objects that refer to another one.
     pub(super) fn referrers(&self, to: &ObjectKey) -> Vec<Origin> {
-        let all = self.ctx.members::<Objects>(&Shelf::Refers(to.clone()));
+        let all = self.ctx.members::<Objects>(&ObjectIndex::ReferringTo(to.clone()));
         all.iter().filter(|origin| origin.cluster == self.settings.cluster).cloned().collect()
     }
 
@@ -92,6 +97,6 @@ impl Query for Exists {
     type Value = bool;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> bool {
-        read(ctx, origin).is_some()
+        any_object(ctx, origin).is_some()
     }
 }

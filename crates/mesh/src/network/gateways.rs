@@ -18,7 +18,7 @@ use canopus_runtime::flags::PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API;
 
 use crate::gateway_api::is_auto_passthrough;
 use crate::service::{Service, ServicesByHost, ServicesOf};
-use crate::world::{Objects, Origin, Shelf, object, objects_of, settings};
+use crate::world::{ObjectIndex, Objects, Origin, all_objects, object, settings};
 
 /// The port of a network gateway that does not say otherwise.
 pub const DEFAULT_GATEWAY_PORT: u32 = 15443;
@@ -54,7 +54,7 @@ impl Query for NetworkGateways {
         let mut found = BTreeSet::new();
         from_settings(ctx, &mut found);
         // Each cluster's service of a name may lead to another network.
-        for origin in ctx.members::<Objects>(&Shelf::NetworkGateways).iter() {
+        for origin in ctx.members::<Objects>(&ObjectIndex::NetworkGateways).iter() {
             for service in ctx.get::<ServicesOf>(origin).iter() {
                 let Some(network) = labelled_network(service) else { continue };
                 let port = service.labels.get(known::GATEWAY_PORT.name).and_then(|port| port.parse().ok());
@@ -121,7 +121,7 @@ fn has_registry(network: &Network, cluster: &str) -> bool {
 /// count in its own cluster only.
 fn from_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
     let here = settings(ctx).cluster.clone();
-    for (origin, gateway) in objects_of::<Gateway>(ctx) {
+    for (origin, gateway) in all_objects::<Gateway>(ctx) {
         let network = gateway.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty());
         let is_remote = &*gateway.spec.gateway_class_name == "istio-remote";
         let Some(network) = network.filter(|_| !is_remote || origin.cluster == here) else { continue };
@@ -184,7 +184,7 @@ fn of_service(
 fn addresses_of_nodes(ctx: &Ctx<'_>, service: &Origin) -> Vec<String> {
     let Some(object) = object::<KubeObject>(ctx, service) else { return Vec::new() };
     let chosen = object.meta.annotation(annotations::NODE_SELECTOR.name).map(selector).unwrap_or_default();
-    let nodes = objects_of::<Node>(ctx)
+    let nodes = all_objects::<Node>(ctx)
         .into_iter()
         .filter(|(origin, node)| origin.cluster == service.cluster && chosen.subset_of(&node.meta.labels));
     nodes.filter_map(|(_, node)| outside_address(&node)).collect()

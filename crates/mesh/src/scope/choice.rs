@@ -9,7 +9,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
 
 use super::ScopeKey;
-use crate::world::{Origin, Shelf, objects_on, oldest_first, settings};
+use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// Whose scope a proxy of this kind, namespace and labels has.
 pub(crate) fn choose(ctx: &Ctx<'_>, kind: NodeKind, namespace: &Arc<str>, labels: &Labels) -> ScopeKey {
@@ -37,7 +37,8 @@ fn sidecar_for(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Option<Origin
 }
 
 fn sidecars_in(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Sidecar>)> {
-    let mut sidecars = objects_on::<Sidecar>(ctx, &Shelf::Namespace(Kind::Sidecar, namespace.into()));
+    let mut sidecars =
+        indexed_objects::<Sidecar>(ctx, &ObjectIndex::Namespace(Kind::Sidecar, namespace.into()));
     oldest_first(&mut sidecars);
     sidecars
 }

@@ -11,7 +11,7 @@ use canopus_runtime::flags::PILOT_ENABLE_IP_AUTOALLOCATE;
 
 use super::allocation::{self, Allocated};
 use super::{KubernetesService, Reach, Service, ServiceKey, ServicesOf, kube, reach};
-use crate::world::{MeshSettings, Objects, Origin, Shelf, settings};
+use crate::world::{MeshSettings, ObjectIndex, Objects, Origin, settings};
 
 /// Sorts services as Istio does wherever the older one wins: by age, then name, then namespace.
 pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
@@ -53,7 +53,7 @@ impl Query for Aliases {
     type Value = BTreeMap<Arc<str>, Vec<ServiceKey>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let origins = ctx.members::<Objects>(&Shelf::Aliases);
+        let origins = ctx.members::<Objects>(&ObjectIndex::ExternalNames);
         let services: Vec<_> = origins
             .iter()
             .map(|origin| (origin.namespace().into(), origin.name().into()))
@@ -72,7 +72,7 @@ impl Query for Allocations {
     type Value = Allocated;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Allocated {
-        let entries = ctx.members::<Objects>(&Shelf::Kind(Kind::ServiceEntry));
+        let entries = ctx.members::<Objects>(&ObjectIndex::Kind(Kind::ServiceEntry));
         let mut services: Vec<_> =
             entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec()).collect();
         oldest_first(&mut services);
@@ -102,7 +102,7 @@ impl Query for ServicesIn {
 
 /// The names of the Kubernetes services of a namespace, sorted.
 pub(super) fn kubernetes_names_in(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<str>> {
-    let origins = ctx.members::<Objects>(&Shelf::Namespace(Kind::Service, namespace.into()));
+    let origins = ctx.members::<Objects>(&ObjectIndex::Namespace(Kind::Service, namespace.into()));
     let mut names: Vec<&str> = origins.iter().map(Origin::name).collect();
     names.sort_unstable();
     names.dedup();
@@ -111,7 +111,7 @@ pub(super) fn kubernetes_names_in(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<str
 
 /// The ServiceEntries of a namespace.
 pub(super) fn entries_in(ctx: &Ctx<'_>, namespace: &str) -> Arc<[Origin]> {
-    ctx.members::<Objects>(&Shelf::Namespace(Kind::ServiceEntry, namespace.into()))
+    ctx.members::<Objects>(&ObjectIndex::Namespace(Kind::ServiceEntry, namespace.into()))
 }
 
 /// The services of some namespaces, oldest first.
@@ -157,7 +157,7 @@ impl Query for Definitions {
     fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
         let of_cluster = kubernetes_name(&settings(ctx), host)
             .and_then(|key| ctx.get::<KubernetesService>(&key).as_ref().clone());
-        let entries = ctx.members::<Objects>(&Shelf::Host(host.as_ref().into()));
+        let entries = ctx.members::<Objects>(&ObjectIndex::ServiceEntryHost(host.as_ref().into()));
         let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
         let entries = entries.filter(|service| service.host == *host);
         let mut services: Vec<_> = of_cluster.into_iter().chain(entries).collect();

@@ -14,7 +14,7 @@ use canopus_proto::istio::networking::v1alpha3::service_entry::Resolution;
 use canopus_runtime::flags::{PILOT_IP_AUTOALLOCATE_IPV4_PREFIX, PILOT_IP_AUTOALLOCATE_IPV6_PREFIX};
 
 use super::entry::wants_allocation;
-use crate::world::{Origin, objects_of, oldest_first, settings};
+use crate::world::{Origin, all_objects, oldest_first, settings};
 
 /// The addresses that ServiceEntries are to have in their status, of those whose status says something else.
 pub struct PlannedAddresses;
@@ -28,7 +28,7 @@ impl Query for PlannedAddresses {
         let settings = settings(ctx);
         let mut v4 = Pool::new(settings.flags.get(PILOT_IP_AUTOALLOCATE_IPV4_PREFIX));
         let mut v6 = Pool::new(settings.flags.get(PILOT_IP_AUTOALLOCATE_IPV6_PREFIX));
-        let mut entries = objects_of::<ServiceEntry>(ctx);
+        let mut entries = all_objects::<ServiceEntry>(ctx);
         oldest_first(&mut entries);
         // What users wrote counts before what was allocated, and of that what is older.
         for (_, entry) in &entries {

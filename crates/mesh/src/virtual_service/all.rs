@@ -13,7 +13,7 @@ use super::{Derived, DerivedIn, Resolved, VirtualService};
 use crate::list::List;
 use crate::namespaces::NamespacesWith;
 use crate::order::{Order, Rank, Section, Stretch};
-use crate::world::{Objects, Origin, Shelf};
+use crate::world::{ObjectIndex, Objects, Origin};
 
 /// Where a VirtualService comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -53,7 +53,7 @@ impl Query for RouteNamespaces {
 
 /// Where the VirtualServices of a namespace come from: those that are written, then those that are derived.
 pub(crate) fn places_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<Place> {
-    let shelf = Shelf::Namespace(Kind::VirtualService, namespace.as_ref().into());
+    let shelf = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
     let written = ctx.members::<Objects>(&shelf);
     let written = written.iter().map(|origin| Place::Written(origin.clone()));
     let derived = 0..*ctx.get::<DerivedCount>(namespace);

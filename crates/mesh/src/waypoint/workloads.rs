@@ -16,7 +16,7 @@ use jiff::Timestamp;
 use super::{Place, Waypoint, WaypointAddress, Waypoints, inherited, places, primary};
 use crate::audience::WaypointRunner;
 use crate::workload::{EntryWorkload, PodWorkload, namespace};
-use crate::world::{Origin, object, objects_of, settings};
+use crate::world::{Origin, all_objects, object, settings};
 
 /// What a pod or WorkloadEntry is to waypoints.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -92,21 +92,22 @@ impl Query for AttachedWorkloads {
             attached.entry(address).or_default().push(((age, name), ips));
         };
         let parsed = |addresses: &[Arc<str>]| addresses.iter().filter_map(|one| parse_ip(one).ok()).collect();
-        for (origin, pod) in objects_of::<Pod>(ctx).into_iter().filter(|(origin, _)| origin.cluster == here) {
+        for (origin, pod) in all_objects::<Pod>(ctx).into_iter().filter(|(origin, _)| origin.cluster == here)
+        {
             let attachment = ctx.get::<OfWorkload>(&origin);
             let Some(workload) = ctx.get::<PodWorkload>(&origin).as_ref().clone() else { continue };
             let name = format!("{here}//Pod/{}/{}", origin.namespace(), origin.name());
             let age = pod.meta.creation_timestamp;
             add(attachment.behind.as_ref(), age, name, parsed(&workload.addresses));
         }
-        for (origin, entry) in objects_of::<WorkloadEntry>(ctx) {
+        for (origin, entry) in all_objects::<WorkloadEntry>(ctx) {
             let attachment = ctx.get::<OfWorkload>(&origin);
             let name =
                 format!("{here}/networking.istio.io/WorkloadEntry/{}/{}", origin.namespace(), origin.name());
             let address = parse_ip(&entry.spec.address).ok().into_iter().collect();
             add(attachment.behind.as_ref(), entry.meta.creation_timestamp, name, address);
         }
-        for (origin, entry) in objects_of::<ServiceEntry>(ctx) {
+        for (origin, entry) in all_objects::<ServiceEntry>(ctx) {
             for listed in &entry.spec.endpoints {
                 let labels = listed.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
                 let attachment = of_listed(ctx, &origin, &labels);

@@ -21,7 +21,7 @@ impl Query for ObjectAt {
     type Value = Option<Arc<Object>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        ctx.read::<Objects>(origin).filter(|_| discovery::counts(ctx, origin))
+        ctx.read::<Objects>(origin).filter(|_| discovery::is_discovered(ctx, origin))
     }
 
     fn unchanged(old: &Self::Value, new: &Self::Value) -> bool {
