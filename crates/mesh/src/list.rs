@@ -9,95 +9,95 @@ use std::sync::Arc;
 /// Things in order, in parts that other lists may share.
 #[derive(Debug)]
 pub struct List<T> {
-    parts: Arc<[Part<T>]>,
+    segments: Arc<[Segment<T>]>,
 }
 
 /// Some of the things of a list.
-pub type Part<T> = Arc<Vec<Arc<T>>>;
+pub type Segment<T> = Arc<Vec<Arc<T>>>;
 
 impl<T> List<T> {
     /// The things of these parts, one part after the other.
-    pub fn of_parts(parts: impl IntoIterator<Item = Part<T>>) -> Self {
-        Self { parts: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+    pub fn from_segments(parts: impl IntoIterator<Item = Segment<T>>) -> Self {
+        Self { segments: parts.into_iter().filter(|part| !part.is_empty()).collect() }
     }
 
     /// All of some lists, one after the other.
-    pub(crate) fn joined<'a>(lists: impl IntoIterator<Item = &'a Self>) -> Self
+    pub(crate) fn concat<'a>(lists: impl IntoIterator<Item = &'a Self>) -> Self
     where
         T: 'a,
     {
-        Self { parts: lists.into_iter().flat_map(|list| list.parts.iter().cloned()).collect() }
+        Self { segments: lists.into_iter().flat_map(|list| list.segments.iter().cloned()).collect() }
     }
 
     /// A part, and then all of another list.
-    pub(crate) fn before(first: Part<T>, rest: &Self) -> Self {
+    pub(crate) fn prepend(first: Segment<T>, rest: &Self) -> Self {
         if first.is_empty() {
             return rest.clone();
         }
-        Self::of_parts(std::iter::once(first).chain(rest.parts.iter().cloned()))
+        Self::from_segments(std::iter::once(first).chain(rest.segments.iter().cloned()))
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.len()).sum()
+        self.segments.iter().map(|part| part.len()).sum()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.parts.is_empty()
+        self.segments.is_empty()
     }
 
     /// The things in order.
     pub fn iter(&self) -> Iter<'_, T> {
-        Iter { parts: self.parts.iter(), part: [].iter() }
+        Iter { segments: self.segments.iter(), segment: [].iter() }
     }
 
     /// A copy in one piece.
     pub fn to_vec(&self) -> Vec<Arc<T>> {
         let mut all = Vec::with_capacity(self.len());
-        self.parts.iter().for_each(|part| all.extend_from_slice(part));
+        self.segments.iter().for_each(|part| all.extend_from_slice(part));
         all
     }
 
     /// Whether both are the very same list, not merely equal ones.
-    pub fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.parts, &other.parts)
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.segments, &other.segments)
     }
 
     /// Those after the first `parts` parts.
-    fn after(&self, parts: usize) -> impl Iterator<Item = &Arc<T>> {
-        self.parts[parts..].iter().flat_map(|part| part.iter())
+    fn after_segments(&self, parts: usize) -> impl Iterator<Item = &Arc<T>> {
+        self.segments[parts..].iter().flat_map(|part| part.iter())
     }
 }
 
 impl<T> From<Vec<Arc<T>>> for List<T> {
     fn from(things: Vec<Arc<T>>) -> Self {
-        Self::of_parts([Arc::new(things)])
+        Self::from_segments([Arc::new(things)])
     }
 }
 
 impl<T> Clone for List<T> {
     fn clone(&self) -> Self {
-        Self { parts: self.parts.clone() }
+        Self { segments: self.segments.clone() }
     }
 }
 
 impl<T> Default for List<T> {
     fn default() -> Self {
-        Self { parts: Arc::default() }
+        Self { segments: Arc::default() }
     }
 }
 
 impl<T: Eq> PartialEq for List<T> {
     /// Whether they are of the same things, however these are parted. What both share is not looked at.
     fn eq(&self, other: &Self) -> bool {
-        if self.is(other) {
+        if self.is_same(other) {
             return true;
         }
-        let mut pairs = self.parts.iter().zip(other.parts.iter());
+        let mut pairs = self.segments.iter().zip(other.segments.iter());
         let shared = pairs.position(|(one, other)| !Arc::ptr_eq(one, other));
-        let shared = shared.unwrap_or_else(|| self.parts.len().min(other.parts.len()));
-        self.after(shared).eq(other.after(shared))
+        let shared = shared.unwrap_or_else(|| self.segments.len().min(other.segments.len()));
+        self.after_segments(shared).eq(other.after_segments(shared))
     }
 }
 
@@ -115,8 +115,8 @@ impl<'a, T> IntoIterator for &'a List<T> {
 /// The things of a [`List`] in order.
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
-    parts: std::slice::Iter<'a, Part<T>>,
-    part: std::slice::Iter<'a, Arc<T>>,
+    segments: std::slice::Iter<'a, Segment<T>>,
+    segment: std::slice::Iter<'a, Arc<T>>,
 }
 
 impl<'a, T> Iterator for Iter<'a, T> {
@@ -124,10 +124,10 @@ impl<'a, T> Iterator for Iter<'a, T> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(next) = self.part.next() {
+            if let Some(next) = self.segment.next() {
                 return Some(next);
             }
-            self.part = self.parts.next()?.iter();
+            self.segment = self.segments.next()?.iter();
         }
     }
 }
@@ -138,40 +138,44 @@ impl<T> FusedIterator for Iter<'_, T> {}
 mod tests {
     use super::*;
 
-    fn part(numbers: &[u32]) -> Part<u32> {
+    fn part(numbers: &[u32]) -> Segment<u32> {
         Arc::new(numbers.iter().copied().map(Arc::new).collect())
     }
 
     #[test]
     fn things_come_in_the_order_of_their_parts() {
-        let list = List::before(part(&[1]), &List::of_parts([part(&[]), part(&[2, 3]), part(&[4])]));
+        let list = List::prepend(part(&[1]), &List::from_segments([part(&[]), part(&[2, 3]), part(&[4])]));
         assert_eq!(list.iter().map(|number| **number).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!((list.len(), list.to_vec().len(), list.is_empty()), (4, 4, false));
-        assert!(List::of_parts([part(&[])]).is_empty());
+        assert!(List::from_segments([part(&[])]).is_empty());
     }
 
     #[test]
     fn lists_are_equal_when_they_have_the_same_things() {
         let shared = part(&[1, 2]);
-        let list = List::of_parts([shared.clone(), part(&[3, 4])]);
-        assert_eq!(list, List::of_parts([shared.clone(), part(&[3]), part(&[4])]));
+        let list = List::from_segments([shared.clone(), part(&[3, 4])]);
+        assert_eq!(list, List::from_segments([shared.clone(), part(&[3]), part(&[4])]));
         assert_eq!(list, List::from(vec![1.into(), 2.into(), 3.into(), 4.into()]));
-        assert_ne!(list, List::of_parts([shared.clone(), part(&[3, 5])]));
-        assert_ne!(list, List::of_parts([shared.clone()]));
-        assert_ne!(List::of_parts([shared]), list);
+        assert_ne!(list, List::from_segments([shared.clone(), part(&[3, 5])]));
+        assert_ne!(list, List::from_segments([shared.clone()]));
+        assert_ne!(List::from_segments([shared]), list);
     }
 
     #[test]
     fn joined_lists_share_their_parts() {
-        let lists = [List::of_parts([part(&[1]), part(&[2])]), List::default(), List::of_parts([part(&[3])])];
-        let joined = List::joined(&lists);
+        let lists = [
+            List::from_segments([part(&[1]), part(&[2])]),
+            List::default(),
+            List::from_segments([part(&[3])]),
+        ];
+        let joined = List::concat(&lists);
         assert_eq!(joined.iter().map(|number| **number).collect::<Vec<_>>(), [1, 2, 3]);
-        assert!(Arc::ptr_eq(&joined.parts[2], &lists[2].parts[0]));
+        assert!(Arc::ptr_eq(&joined.segments[2], &lists[2].segments[0]));
     }
 
     #[test]
     fn nothing_is_put_before_a_list_when_the_part_is_empty() {
-        let list = List::of_parts([part(&[1])]);
-        assert!(List::before(part(&[]), &list).is(&list));
+        let list = List::from_segments([part(&[1])]);
+        assert!(List::prepend(part(&[]), &list).is_same(&list));
     }
 }

@@ -13,51 +13,51 @@ use canopus_base::hash::ContentHash;
 use jiff::Timestamp;
 
 /// One in so many things ends a stretch.
-const STRETCH: u64 = 32;
+const CHUNK_SIZE: u64 = 32;
 /// One in so many stretches ends a section.
-const SECTION: u64 = 32;
+const GROUP_SIZE: u64 = 32;
 /// How many times longer than that they are at most.
-const GREATEST: usize = 2;
+const MAX_FACTOR: usize = 2;
 /// How many bytes of names are compared at once.
-const HEAD: usize = size_of::<u128>();
+const PREFIX_BYTES: usize = size_of::<u128>();
 
 /// What the place of something among those of all namespaces depends on, besides its namespace, and how it is found.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank<P> {
+pub(crate) struct SortEntry<P> {
     created: Option<Timestamp>,
     /// The beginning of its name, as a number of the same order.
-    head: u128,
+    name_prefix: u128,
     name: Arc<str>,
     hash: u64,
     /// Where it is found.
-    pub(crate) place: P,
+    pub(crate) locator: P,
 }
 
-impl<P> Rank<P> {
+impl<P> SortEntry<P> {
     /// The rank of something of a namespace, which it says to tell it from those of other namespaces.
     pub(crate) fn new(created: Option<Timestamp>, name: Arc<str>, namespace: &str, place: P) -> Self {
         let hash = ContentHash::of(format!("{namespace}/{name}").as_bytes()).as_u128();
         let hash = u64::try_from(hash & u128::from(u64::MAX)).expect("no more than that is left");
-        Self { created, head: head(&name), name, hash, place }
+        Self { created, name_prefix: name_prefix(&name), name, hash, locator: place }
     }
 
     /// By age, then name.
     pub(crate) fn compare(&self, other: &Self) -> Ordering {
         let rest = || match self.name.len().min(other.name.len()) {
-            ..=HEAD => self.name.len().cmp(&other.name.len()),
+            ..=PREFIX_BYTES => self.name.len().cmp(&other.name.len()),
             _ => self.name.cmp(&other.name),
         };
-        self.created.cmp(&other.created).then(self.head.cmp(&other.head)).then_with(rest)
+        self.created.cmp(&other.created).then(self.name_prefix.cmp(&other.name_prefix)).then_with(rest)
     }
 
-    fn ends_stretch(&self) -> bool {
-        self.hash.is_multiple_of(STRETCH)
+    fn ends_chunk(&self) -> bool {
+        self.hash.is_multiple_of(CHUNK_SIZE)
     }
 }
 
-fn head(name: &str) -> u128 {
-    let mut bytes = [0; HEAD];
-    let length = name.len().min(HEAD);
+fn name_prefix(name: &str) -> u128 {
+    let mut bytes = [0; PREFIX_BYTES];
+    let length = name.len().min(PREFIX_BYTES);
     bytes[..length].copy_from_slice(&name.as_bytes()[..length]);
     u128::from_be_bytes(bytes)
 }
@@ -66,62 +66,62 @@ fn head(name: &str) -> u128 {
 #[derive(Clone)]
 pub(crate) struct Run<T> {
     hash: u64,
-    things: Arc<[T]>,
+    items: Arc<[T]>,
 }
 
 /// Places that follow each other.
-pub(crate) type Stretch<P> = Run<Arc<Rank<P>>>;
+pub(crate) type Chunk<P> = Run<Arc<SortEntry<P>>>;
 /// Stretches that follow each other.
-pub(crate) type Section<P> = Run<Stretch<P>>;
+pub(crate) type ChunkGroup<P> = Run<Chunk<P>>;
 
 /// What runs are made of.
-pub(crate) trait Thing: Clone {
+pub(crate) trait RunItem: Clone {
     fn hash(&self) -> u64;
 }
 
-impl<P> Thing for Arc<Rank<P>> {
+impl<P> RunItem for Arc<SortEntry<P>> {
     fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-impl<T: Clone> Thing for Run<T> {
+impl<T: Clone> RunItem for Run<T> {
     fn hash(&self) -> u64 {
         self.hash
     }
 }
 
-impl<T: Thing> Run<T> {
+impl<T: RunItem> Run<T> {
     fn new(things: &[T]) -> Self {
         // Order matters to what is in a run, and so it does to this.
         let mix =
             |hash: u64, thing: &T| (hash.rotate_left(5) ^ thing.hash()).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { hash: things.iter().fold(0, mix), things: things.into() }
+        Self { hash: things.iter().fold(0, mix), items: things.into() }
     }
 }
 
-impl<P> Stretch<P> {
+impl<P> Chunk<P> {
     /// Where its things are found, in order.
-    pub(crate) fn places(&self) -> impl ExactSizeIterator<Item = &P> {
-        self.things.iter().map(|rank| &rank.place)
+    pub(crate) fn locators(&self) -> impl ExactSizeIterator<Item = &P> {
+        self.items.iter().map(|rank| &rank.locator)
     }
 
-    fn ends_section(&self) -> bool {
-        let last = self.things.last();
-        last.is_some_and(|last| last.ends_stretch() && (last.hash / STRETCH).is_multiple_of(SECTION))
+    fn ends_group(&self) -> bool {
+        let last = self.items.last();
+        last.is_some_and(|last| last.ends_chunk() && (last.hash / CHUNK_SIZE).is_multiple_of(GROUP_SIZE))
     }
 }
 
-impl<P> Section<P> {
+impl<P> ChunkGroup<P> {
     /// The stretches in order.
-    pub(crate) fn stretches(&self) -> std::slice::Iter<'_, Stretch<P>> {
-        self.things.iter()
+    pub(crate) fn chunks(&self) -> std::slice::Iter<'_, Chunk<P>> {
+        self.items.iter()
     }
 }
 
 impl<T: Eq> PartialEq for Run<T> {
     fn eq(&self, other: &Self) -> bool {
-        self.hash == other.hash && (Arc::ptr_eq(&self.things, &other.things) || self.things == other.things)
+        self.hash == other.hash && (Arc::ptr_eq(&self.items, &other.items) || self.items == other.items)
     }
 }
 
@@ -135,7 +135,7 @@ impl<T: Ord> PartialOrd for Run<T> {
 
 impl<T: Ord> Ord for Run<T> {
     fn cmp(&self, other: &Self) -> Ordering {
-        self.hash.cmp(&other.hash).then_with(|| self.things.cmp(&other.things))
+        self.hash.cmp(&other.hash).then_with(|| self.items.cmp(&other.items))
     }
 }
 
@@ -145,17 +145,17 @@ impl<T> Hash for Run<T> {
     }
 }
 
-impl<P: fmt::Debug> fmt::Debug for Stretch<P> {
+impl<P: fmt::Debug> fmt::Debug for Chunk<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let place = |rank: &Arc<Rank<P>>| format!("{:?}", rank.place);
-        let ends = [self.things.first(), self.things.last()].map(|end| end.map(place).unwrap_or_default());
+        let place = |rank: &Arc<SortEntry<P>>| format!("{:?}", rank.locator);
+        let ends = [self.items.first(), self.items.last()].map(|end| end.map(place).unwrap_or_default());
         f.write_str(&ends.join("..="))
     }
 }
 
-impl<P: fmt::Debug> fmt::Debug for Section<P> {
+impl<P: fmt::Debug> fmt::Debug for ChunkGroup<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} stretches from {:?}", self.things.len(), self.things.first())
+        write!(f, "{} stretches from {:?}", self.items.len(), self.items.first())
     }
 }
 
@@ -163,27 +163,31 @@ impl<P: fmt::Debug> fmt::Debug for Section<P> {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Order<P: Eq + fmt::Debug> {
     /// All things.
-    pub(crate) sections: Vec<Section<P>>,
+    pub(crate) groups: Vec<ChunkGroup<P>>,
 }
 
 impl<P: Eq + fmt::Debug> Order<P> {
     /// Merges the sorted lists of namespaces, which are sorted too.
-    pub(crate) fn new(namespaces: &[Arc<str>], ranks: impl Fn(&Arc<str>) -> Arc<Vec<Arc<Rank<P>>>>) -> Self {
+    pub(crate) fn new(
+        namespaces: &[Arc<str>],
+        ranks: impl Fn(&Arc<str>) -> Arc<Vec<Arc<SortEntry<P>>>>,
+    ) -> Self {
         let ranks: Vec<_> = namespaces.iter().map(ranks).collect();
         // Beside each rank is what nearly always decides: so many of them are not looked up again and again.
-        let keyed = ranks.iter().flat_map(|ranks| ranks.iter()).map(|rank| (rank.created, rank.head, rank));
+        let keyed =
+            ranks.iter().flat_map(|ranks| ranks.iter()).map(|rank| (rank.created, rank.name_prefix, rank));
         let mut keyed: Vec<_> = keyed.collect();
         // Stable: namespaces are in order already.
         keyed.sort_by(|a, b| (a.0, a.1).cmp(&(b.0, b.1)).then_with(|| a.2.compare(b.2)));
         let all: Vec<_> = keyed.into_iter().map(|(_, _, rank)| rank.clone()).collect();
-        let stretches = cut(&all, STRETCH, |rank| rank.ends_stretch());
-        Self { sections: cut(&stretches, SECTION, Stretch::ends_section) }
+        let stretches = cut(&all, CHUNK_SIZE, |rank| rank.ends_chunk());
+        Self { groups: cut(&stretches, GROUP_SIZE, Chunk::ends_group) }
     }
 }
 
 /// Cuts after each thing that ends a run, and where one would grow far beyond its usual length.
-fn cut<T: Thing>(things: &[T], usual: u64, is_end: impl Fn(&T) -> bool) -> Vec<Run<T>> {
-    let greatest = usize::try_from(usual).unwrap_or(usize::MAX).saturating_mul(GREATEST);
+fn cut<T: RunItem>(things: &[T], usual: u64, is_end: impl Fn(&T) -> bool) -> Vec<Run<T>> {
+    let greatest = usize::try_from(usual).unwrap_or(usize::MAX).saturating_mul(MAX_FACTOR);
     let runs = things.chunk_by(|thing, _| !is_end(thing));
     runs.flat_map(|run| run.chunks(greatest)).map(Run::new).collect()
 }
@@ -201,7 +205,7 @@ mod tests {
             let ranks = of_namespace.flat_map(|(_, things)| things).map(|(second, name)| {
                 let created = Timestamp::from_second(*second).unwrap();
                 let place = format!("{namespace}/{name}");
-                Arc::new(Rank::new(Some(created), name.as_str().into(), namespace, place))
+                Arc::new(SortEntry::new(Some(created), name.as_str().into(), namespace, place))
             });
             Arc::new(ranks.collect())
         };
@@ -210,11 +214,11 @@ mod tests {
     }
 
     fn places(order: &Order<String>) -> Vec<&str> {
-        stretches(order).into_iter().flat_map(Stretch::places).map(String::as_str).collect()
+        stretches(order).into_iter().flat_map(Chunk::locators).map(String::as_str).collect()
     }
 
-    fn stretches(order: &Order<String>) -> Vec<&Stretch<String>> {
-        order.sections.iter().flat_map(Section::stretches).collect()
+    fn stretches(order: &Order<String>) -> Vec<&Chunk<String>> {
+        order.groups.iter().flat_map(ChunkGroup::chunks).collect()
     }
 
     fn many(count: usize) -> Vec<(i64, String)> {
@@ -249,11 +253,11 @@ mod tests {
     fn one_section_and_one_stretch_change_when_a_thing_goes() {
         let mut things = [("a", many(20_000)), ("b", many(20_000))];
         let before = order(&things);
-        assert!(before.sections.len() > 10, "{}", before.sections.len());
+        assert!(before.groups.len() > 10, "{}", before.groups.len());
         things[0].1.remove(10_000);
         let after = order(&things);
         assert_eq!(places(&after).len(), 39_999);
-        let new = after.sections.iter().filter(|section| !before.sections.contains(section));
+        let new = after.groups.iter().filter(|section| !before.groups.contains(section));
         assert_eq!(new.count(), 1);
         let known = stretches(&before);
         let new = stretches(&after).into_iter().filter(|stretch| !known.contains(stretch));
@@ -264,8 +268,8 @@ mod tests {
     fn runs_do_not_grow_without_end() {
         let same = (0..50_000).map(|_| (0, "same".to_owned())).collect();
         let order = order(&[("a", same)]);
-        assert!(stretches(&order).iter().all(|stretch| stretch.places().len() <= 64));
-        assert!(order.sections.iter().all(|section| section.stretches().len() <= 64));
+        assert!(stretches(&order).iter().all(|stretch| stretch.locators().len() <= 64));
+        assert!(order.groups.iter().all(|section| section.chunks().len() <= 64));
         assert_eq!(places(&order).len(), 50_000);
     }
 }

@@ -23,7 +23,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 use self::imported::{Entries, Import, ImportedRoutes, ImportedServices};
 use self::sight::{Outlook, Sight, Sights};
 use crate::list::List;
-use crate::service::{Definitions, Service, is_visible};
+use crate::service::{HostDefinitions, Service, is_visible};
 use crate::virtual_service::{self, VirtualService};
 use crate::world::{Origin, object, settings};
 
@@ -204,7 +204,7 @@ impl Query for ScopedService {
         // Where nothing is left out, a host with one definition means that one, whatever else there is.
         let terms = ctx.get::<TermsOf>(scope);
         if terms.is_unlimited {
-            match &ctx.get::<Definitions>(host)[..] {
+            match &ctx.get::<HostDefinitions>(host)[..] {
                 [] => return None,
                 [only] if is_visible(ctx, only, scope.namespace()) => return Some(only.clone()),
                 _ => {}

@@ -26,9 +26,11 @@ use jiff::Timestamp;
 use crate::audience::Addressing;
 use crate::world::{self, MeshSettings, ObjectIndex, Objects, Origin, settings};
 
-pub use all::{AllServices, VisibleServices};
-pub(crate) use all::{InSection, InStretch, Named, Place, ServiceOrder};
-pub(crate) use index::{Definitions, oldest_first, visible_in};
+pub use all::{AllServices, ServicesVisibleTo};
+pub(crate) use all::{
+    ServiceLocator, ServiceOrder, ServicesExportedTo, ServicesInChunk, ServicesInChunkGroup,
+};
+pub(crate) use index::{HostDefinitions, oldest_first, visible_in};
 pub use index::{ServicesByHost, ServicesIn};
 
 pub use plan::PlannedAddresses;
@@ -309,10 +311,10 @@ pub fn service(ctx: &Ctx<'_>, key: &ServiceKey) -> Option<Arc<Service>> {
 
 /// Who may see a service, the mesh's default applied. `Private` has become the service's namespace.
 pub fn visibility(ctx: &Ctx<'_>, service: &Service) -> BTreeSet<Visibility> {
-    visibility_of(&settings(ctx), service)
+    effective_visibility(&settings(ctx), service)
 }
 
-fn visibility_of(settings: &MeshSettings, service: &Service) -> BTreeSet<Visibility> {
+fn effective_visibility(settings: &MeshSettings, service: &Service) -> BTreeSet<Visibility> {
     let mut said = service.export_to.clone();
     if said.is_empty() {
         let default = &settings.mesh.default_service_export_to;
@@ -329,43 +331,43 @@ fn visibility_of(settings: &MeshSettings, service: &Service) -> BTreeSet<Visibil
 
 /// How proxies of one namespace come to see a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
+enum Exposure {
     /// As everybody does.
-    Everybody,
+    Public,
     /// Their namespace is named.
-    Named,
+    Exported,
     /// They do not.
-    Nobody,
+    Hidden,
 }
 
-fn reach(settings: &MeshSettings, service: &Service, namespace: &str) -> Reach {
+fn exposure(settings: &MeshSettings, service: &Service, namespace: &str) -> Exposure {
     // Nearly every service says nothing, and nearly every mesh means everybody by that.
     let default = &settings.mesh.default_service_export_to;
     let is_public = |entry: &String| Visibility::parse(entry) == Visibility::Public;
     if service.export_to.is_empty() && (default.is_empty() || default.iter().any(is_public)) {
-        return Reach::Everybody;
+        return Exposure::Public;
     }
-    let visibility = visibility_of(settings, service);
+    let visibility = effective_visibility(settings, service);
     if visibility.contains(&Visibility::Public) {
-        Reach::Everybody
+        Exposure::Public
     } else if !visibility.contains(&Visibility::None)
         && visibility.contains(&Visibility::Namespace(namespace.into()))
     {
-        Reach::Named
+        Exposure::Exported
     } else {
-        Reach::Nobody
+        Exposure::Hidden
     }
 }
 
 /// Whether proxies of `namespace` may see a service.
 pub fn is_visible(ctx: &Ctx<'_>, service: &Service, namespace: &str) -> bool {
-    reach(&settings(ctx), service, namespace) != Reach::Nobody
+    exposure(&settings(ctx), service, namespace) != Exposure::Hidden
 }
 
 /// Whether everybody may see a service.
 pub(crate) fn is_public(ctx: &Ctx<'_>, service: &Service) -> bool {
     // Which namespace is asked about makes no difference to what everybody sees.
-    reach(&settings(ctx), service, "") == Reach::Everybody
+    exposure(&settings(ctx), service, "") == Exposure::Public
 }
 
 /// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for
@@ -402,7 +404,7 @@ pub fn known_addresses<'a>(
     }
     let keeps_both = flags.get(ISTIO_DUAL_STACK) || flags.get(PILOT_ENABLE_AMBIENT);
     if !(keeps_both && addressing.ipv4 && addressing.ipv6) {
-        addresses = of_one_family(addresses, addressing);
+        addresses = keep_one_family(addresses, addressing);
     }
     if addresses.is_empty() && !service.address.is_empty() {
         // The address of a Kubernetes service that this cluster does not have is that of another cluster.
@@ -415,7 +417,7 @@ pub fn known_addresses<'a>(
 }
 
 /// The addresses of a family the proxy has; if it has both, those of the first address's family.
-fn of_one_family<'a>(addresses: Cow<'a, [String]>, addressing: &Addressing) -> Cow<'a, [String]> {
+fn keep_one_family<'a>(addresses: Cow<'a, [String]>, addressing: &Addressing) -> Cow<'a, [String]> {
     let is_v4 = |address: &String| !address.contains(':');
     let Some(first) = addresses.iter().find(|address| addressing.supports(address)).map(is_v4) else {
         return Cow::Borrowed(&[]);

@@ -170,8 +170,8 @@ fn namespaces_that_see_what_everybody_sees_share_it() {
     let scopes = edges.iter().map(|edge| edge.value().unwrap()).collect::<Vec<_>>();
     let [x, y] = &scopes[..] else { panic!("two are watched") };
     assert_eq!(x.services().len(), NAMESPACES.len());
-    assert!(x.services().is(y.services()));
-    assert!(x.listeners[0].virtual_services.is(&y.listeners[0].virtual_services));
+    assert!(x.services().is_same(y.services()));
+    assert!(x.listeners[0].virtual_services.is_same(&y.listeners[0].virtual_services));
     let (_, ran) = mesh.apply(&service("b", 81, ""));
     assert_eq!((ran["services_in_stretch"], ran["common_services"]), (1, 1), "{ran:?}");
     for settled in ["service_order", "virtual_services_in_stretch", "stray_hosts"] {

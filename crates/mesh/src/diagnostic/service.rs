@@ -6,7 +6,9 @@ use std::sync::Arc;
 use canopus_engine::{Ctx, Query};
 
 use super::{Findings, Problem, Severity};
-use crate::service::{AllServices, Definitions, NO_ADDRESS, Service, ServiceKey, ServicesByHost, ServicesOf};
+use crate::service::{
+    AllServices, HostDefinitions, NO_ADDRESS, Service, ServiceKey, ServicesByHost, ServicesOf,
+};
 
 const DUPLICATE_HOST: Problem = (
     "CAN0201",
@@ -31,7 +33,7 @@ fn duplicate_host(ctx: &Ctx<'_>, host: &Arc<str>, findings: &mut Findings<'_>) {
     let origin = findings.origin;
     let by_namespace = ctx.get::<ServicesByHost>(host);
     let Some(winner) = by_namespace.get(origin.namespace()) else { return };
-    let definitions = ctx.get::<Definitions>(host);
+    let definitions = ctx.get::<HostDefinitions>(host);
     let defined_here = definitions.iter().any(|definition| definition.origins.contains(origin));
     if let Some(first) = winner.origins.first().filter(|_| defined_here && !winner.origins.contains(origin)) {
         let message = format!(

@@ -9,8 +9,11 @@ use canopus_engine::{Ctx, Query};
 use super::imports::one_namespace_each;
 use super::sight::{Seen, Sight};
 use crate::list::List;
-use crate::order::{Section, Stretch};
-use crate::service::{Definitions, InSection, InStretch, Named, Place, Service, ServiceOrder, is_public};
+use crate::order::{Chunk, ChunkGroup};
+use crate::service::{
+    HostDefinitions, Service, ServiceLocator, ServiceOrder, ServicesExportedTo, ServicesInChunk,
+    ServicesInChunkGroup, is_public,
+};
 
 /// What of all public services counts for a namespace that defines none of them itself.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -46,7 +49,7 @@ impl Query for Common {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> CommonServices {
         let order = ctx.get::<ServiceOrder>(&());
-        let sections: Vec<_> = order.sections.iter().map(|one| ctx.get::<ChosenInSection>(one)).collect();
+        let sections: Vec<_> = order.groups.iter().map(|one| ctx.get::<ChosenInSection>(one)).collect();
         Chosen::joined(&sections).into()
     }
 }
@@ -72,7 +75,7 @@ impl Chosen {
     }
 
     fn joined(parts: &[Arc<Self>]) -> Self {
-        let list = |part: fn(&Self) -> &List<Service>| List::joined(parts.iter().map(|chosen| part(chosen)));
+        let list = |part: fn(&Self) -> &List<Service>| List::concat(parts.iter().map(|chosen| part(chosen)));
         Self {
             imported: list(|chosen| &chosen.imported),
             sidecars: list(|chosen| &chosen.sidecars),
@@ -87,15 +90,15 @@ struct ChosenInSection;
 
 impl Query for ChosenInSection {
     const NAME: &'static str = "common_services_in_section";
-    type Key = Section<Place>;
+    type Key = ChunkGroup<ServiceLocator>;
     type Value = Chosen;
 
-    fn run(ctx: &Ctx<'_>, section: &Section<Place>) -> Chosen {
-        let services = ctx.get::<InSection>(section);
-        if !services.is_contested {
+    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<ServiceLocator>) -> Chosen {
+        let services = ctx.get::<ServicesInChunkGroup>(section);
+        if !services.has_duplicate_hosts {
             return Chosen::uncontested(&services.public);
         }
-        let stretches: Vec<_> = section.stretches().map(|one| ctx.get::<ChosenInStretch>(one)).collect();
+        let stretches: Vec<_> = section.chunks().map(|one| ctx.get::<ChosenInStretch>(one)).collect();
         Chosen::joined(&stretches)
     }
 }
@@ -105,18 +108,18 @@ struct ChosenInStretch;
 
 impl Query for ChosenInStretch {
     const NAME: &'static str = "common_services_in_stretch";
-    type Key = Stretch<Place>;
+    type Key = Chunk<ServiceLocator>;
     type Value = Chosen;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Stretch<Place>) -> Chosen {
-        let services = ctx.get::<InStretch>(stretch);
-        if !services.is_contested {
+    fn run(ctx: &Ctx<'_>, stretch: &Chunk<ServiceLocator>) -> Chosen {
+        let services = ctx.get::<ServicesInChunk>(stretch);
+        if !services.has_duplicate_hosts {
             return Chosen::uncontested(&services.public);
         }
         let (mut imported, mut sidecars, mut gateways) = (Vec::new(), Vec::new(), Vec::new());
         let mut contestants = BTreeSet::new();
         // The order has a place for each service there is, and no other.
-        for (place, service) in stretch.places().zip(&services.all) {
+        for (place, service) in stretch.locators().zip(&services.all) {
             if !is_public(ctx, service) {
                 continue;
             }
@@ -128,10 +131,10 @@ impl Query for ChosenInStretch {
             if chosen.first().is_some_and(|first| first.namespace == service.namespace) {
                 imported.push(service.clone());
             }
-            if place.is_of_first(ctx, &chosen) {
+            if place.locates_first(ctx, &chosen) {
                 sidecars.extend(merged(&chosen));
             }
-            if place.is_of_first(ctx, &public) {
+            if place.locates_first(ctx, &public) {
                 gateways.extend(merged(&public));
             }
         }
@@ -145,7 +148,7 @@ const NO_NAMESPACE: &str = "";
 
 /// The definitions of a host that everybody sees, oldest first.
 fn public_definitions(ctx: &Ctx<'_>, host: &Arc<str>) -> Vec<Arc<Service>> {
-    let all = ctx.get::<Definitions>(host);
+    let all = ctx.get::<HostDefinitions>(host);
     all.iter().filter(|service| is_public(ctx, service)).cloned().collect()
 }
 
@@ -163,9 +166,9 @@ fn merged(definitions: &[Arc<Service>]) -> Option<Arc<Service>> {
 
 /// The services that a namespace sees besides those that everybody does; `None` if some of them are of the same hosts.
 pub(super) fn besides(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Option<Arc<Vec<Arc<Service>>>> {
-    let named = ctx.get::<Named>(namespace);
+    let named = ctx.get::<ServicesExportedTo>(namespace);
     let is_apart = |service: &Arc<Service>| {
-        let definitions = ctx.get::<Definitions>(&service.host);
+        let definitions = ctx.get::<HostDefinitions>(&service.host);
         !definitions.iter().any(|definition| is_public(ctx, definition))
     };
     named.iter().all(is_apart).then_some(named)

@@ -7,7 +7,7 @@ use canopus_engine::{Ctx, Query};
 use super::common::{Common, besides};
 use super::imports::{Imports, one_namespace_each};
 use crate::list::List;
-use crate::service::{self, Service, ServicesByHost, VisibleServices, is_visible, visible_in};
+use crate::service::{self, Service, ServicesByHost, ServicesVisibleTo, is_visible, visible_in};
 use crate::virtual_service::{self, VirtualService, targets};
 
 /// What an egress listener asks for.
@@ -114,7 +114,7 @@ impl Query for ImportedServices {
             (None, None) if imports.is_everything() && import.port.is_none() => {
                 return everything(ctx, importer);
             }
-            (None, None) => imports.services(&*ctx.get::<VisibleServices>(importer), trim),
+            (None, None) => imports.services(&*ctx.get::<ServicesVisibleTo>(importer), trim),
         };
         services.into()
     }
@@ -126,10 +126,10 @@ fn everything(ctx: &Ctx<'_>, importer: &Arc<str>) -> List<Service> {
         let common = ctx.get::<Common>(&());
         if !common.contestants.contains(importer) {
             let besides = one_namespace_each(besides.to_vec(), importer);
-            return List::before(Arc::new(besides), &common.imported);
+            return List::prepend(Arc::new(besides), &common.imported);
         }
     }
-    let visible = ctx.get::<VisibleServices>(importer).to_vec();
+    let visible = ctx.get::<ServicesVisibleTo>(importer).to_vec();
     one_namespace_each(visible, importer).into()
 }
 

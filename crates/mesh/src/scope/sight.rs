@@ -11,7 +11,7 @@ use super::imported::{Import, ImportedRoutes, ImportedServices, RouteTargets};
 use super::imports::one_namespace_each;
 use super::strays::StrayHosts;
 use crate::list::List;
-use crate::service::{Service, ServicesByHost, VisibleServices, is_visible};
+use crate::service::{Service, ServicesByHost, ServicesVisibleTo, is_visible};
 use crate::virtual_service::{VirtualService, destination_hosts, targets};
 use crate::world::settings;
 
@@ -73,7 +73,7 @@ impl Query for Sights {
 pub(super) fn gathered(ctx: &Ctx<'_>, outlook: &Outlook) -> Vec<Arc<Service>> {
     let mut seen = Seen::default();
     match outlook {
-        Outlook::Gateways(namespace) => seen.add_all(&*ctx.get::<VisibleServices>(namespace)),
+        Outlook::Gateways(namespace) => seen.add_all(&*ctx.get::<ServicesVisibleTo>(namespace)),
         Outlook::Unlimited(import) => add_everything(ctx, import, &mut seen),
         Outlook::Limited(imports) => {
             for import in imports.iter() {
@@ -118,7 +118,7 @@ fn with_first(first: Vec<Arc<Service>>, sight: &Arc<Sight>) -> Arc<Sight> {
     if first.is_empty() {
         return sight.clone();
     }
-    Arc::new(List::before(Arc::new(first), &sight.services).into())
+    Arc::new(List::prepend(Arc::new(first), &sight.services).into())
 }
 
 /// One service for each host.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 
-use crate::service::{Definitions, is_public};
+use crate::service::{HostDefinitions, is_public};
 use crate::virtual_service::{self, RouteNamespaces, RoutePlace, destination_hosts};
 
 /// The hosts that routes of the mesh lead to and that are defined, but not just once and for everybody: who sees them
@@ -32,7 +32,7 @@ impl Query for StraysIn {
     type Value = Vec<Arc<str>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let is_stray = |host: &&Arc<str>| match &ctx.get::<Definitions>(host)[..] {
+        let is_stray = |host: &&Arc<str>| match &ctx.get::<HostDefinitions>(host)[..] {
             [] => false,
             [only] => !is_public(ctx, only),
             _ => true,

@@ -7,7 +7,7 @@ use super::imports::one_namespace_each;
 use super::*;
 use crate::audience::Caller;
 use crate::proxy::{Proxy, View};
-use crate::service::VisibleServices;
+use crate::service::ServicesVisibleTo;
 use crate::testing;
 use crate::world::MeshSettings;
 
@@ -226,7 +226,7 @@ impl Query for Gathered {
     fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Self::Value {
         let terms = ctx.get::<TermsOf>(key);
         let namespace = key.namespace();
-        let visible = ctx.get::<VisibleServices>(namespace).to_vec();
+        let visible = ctx.get::<ServicesVisibleTo>(namespace).to_vec();
         let (imported, gathered) = match &terms.outlook {
             Outlook::Unlimited(import) => {
                 (ctx.get::<ImportedServices>(import).to_vec(), one_namespace_each(visible, namespace))

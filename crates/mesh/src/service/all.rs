@@ -8,16 +8,16 @@ use std::sync::Arc;
 use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
-use super::index::{Additions, Definitions, entries_in, kubernetes_names_in};
-use super::{KubernetesService, Reach, Service, ServicesOf, is_public, reach};
+use super::index::{CrossServiceFacts, HostDefinitions, entries_in, kubernetes_names_in};
+use super::{Exposure, KubernetesService, Service, ServicesOf, exposure, is_public};
 use crate::list::List;
 use crate::namespaces::NamespacesWith;
-use crate::order::{Order, Rank, Section, Stretch};
+use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
 use crate::world::{Origin, settings};
 
 /// Where a service is found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Place {
+pub(crate) struct ServiceLocator {
     host: Arc<str>,
     definition: Definition,
 }
@@ -31,7 +31,7 @@ enum Definition {
     Entry(Origin, usize),
 }
 
-impl Place {
+impl ServiceLocator {
     fn service(&self, ctx: &Ctx<'_>) -> Option<Arc<Service>> {
         let service = match &self.definition {
             Definition::Kubernetes(namespace, name) => {
@@ -39,11 +39,11 @@ impl Place {
             }
             Definition::Entry(origin, at) => ctx.get::<ServicesOf>(origin).get(*at).cloned(),
         };
-        Some(Additions::of(ctx).add_to(service?))
+        Some(CrossServiceFacts::load(ctx).apply_to(service?))
     }
 
     /// Whether what is found here is the first of these definitions of its host.
-    pub(crate) fn is_of_first(&self, ctx: &Ctx<'_>, definitions: &[Arc<Service>]) -> bool {
+    pub(crate) fn locates_first(&self, ctx: &Ctx<'_>, definitions: &[Arc<Service>]) -> bool {
         let Some(first) = definitions.first() else { return false };
         match &self.definition {
             Definition::Kubernetes(..) => first.is_kubernetes(),
@@ -57,19 +57,20 @@ impl Place {
 }
 
 /// Where the services of a namespace come in order among all.
-struct RanksIn;
+struct SortEntriesIn;
 
-impl Query for RanksIn {
+impl Query for SortEntriesIn {
     const NAME: &'static str = "service_ranks_in";
     type Key = Arc<str>;
-    type Value = Ranks;
+    type Value = SortEntries;
 
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Ranks {
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> SortEntries {
         let names = kubernetes_names_in(ctx, namespace).into_iter();
-        let mut ranks: Vec<_> =
-            names.flat_map(|name| ctx.get::<KubernetesRank>(&(namespace.clone(), name)).to_vec()).collect();
+        let mut ranks: Vec<_> = names
+            .flat_map(|name| ctx.get::<KubernetesSortEntry>(&(namespace.clone(), name)).to_vec())
+            .collect();
         for origin in entries_in(ctx, namespace).iter() {
-            ranks.extend_from_slice(&ctx.get::<EntryRanks>(origin));
+            ranks.extend_from_slice(&ctx.get::<ServiceEntrySortEntries>(origin));
         }
         ranks.sort_by(|a, b| a.compare(b));
         ranks
@@ -77,41 +78,41 @@ impl Query for RanksIn {
 }
 
 /// Where services come in order among all.
-type Ranks = Vec<Arc<Rank<Place>>>;
+type SortEntries = Vec<Arc<SortEntry<ServiceLocator>>>;
 
-fn rank(service: &Service, definition: Definition) -> Arc<Rank<Place>> {
-    let place = Place { host: service.host.clone(), definition };
-    Arc::new(Rank::new(service.created, service.name.clone(), &service.namespace, place))
+fn sort_entry(service: &Service, definition: Definition) -> Arc<SortEntry<ServiceLocator>> {
+    let place = ServiceLocator { host: service.host.clone(), definition };
+    Arc::new(SortEntry::new(service.created, service.name.clone(), &service.namespace, place))
 }
 
 /// Where a Kubernetes service comes in order among all, if there is one: that stays the same when it changes in other ways.
-struct KubernetesRank;
+struct KubernetesSortEntry;
 
-impl Query for KubernetesRank {
+impl Query for KubernetesSortEntry {
     const NAME: &'static str = "kubernetes_service_rank";
     /// Namespace and name.
     type Key = (Arc<str>, Arc<str>);
-    type Value = Ranks;
+    type Value = SortEntries;
 
-    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Ranks {
+    fn run(ctx: &Ctx<'_>, key: &Self::Key) -> SortEntries {
         let service = ctx.get::<KubernetesService>(key);
         let definition = || Definition::Kubernetes(key.0.clone(), key.1.clone());
-        service.iter().map(|service| rank(service, definition())).collect()
+        service.iter().map(|service| sort_entry(service, definition())).collect()
     }
 }
 
 /// Where the services of a ServiceEntry come in order among all.
-struct EntryRanks;
+struct ServiceEntrySortEntries;
 
-impl Query for EntryRanks {
+impl Query for ServiceEntrySortEntries {
     const NAME: &'static str = "service_entry_ranks";
     type Key = Origin;
-    type Value = Ranks;
+    type Value = SortEntries;
 
-    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Ranks {
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> SortEntries {
         let services = ctx.get::<ServicesOf>(origin);
         let services = services.iter().enumerate();
-        services.map(|(at, service)| rank(service, Definition::Entry(origin.clone(), at))).collect()
+        services.map(|(at, service)| sort_entry(service, Definition::Entry(origin.clone(), at))).collect()
     }
 }
 
@@ -121,7 +122,7 @@ pub(crate) struct ServiceOrder;
 impl Query for ServiceOrder {
     const NAME: &'static str = "service_order";
     type Key = ();
-    type Value = Order<Place>;
+    type Value = Order<ServiceLocator>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let of_kind = |kind| ctx.get::<NamespacesWith>(&kind);
@@ -129,85 +130,91 @@ impl Query for ServiceOrder {
         let mut namespaces: Vec<Arc<str>> = kube.iter().chain(entries.iter()).cloned().collect();
         namespaces.sort_unstable();
         namespaces.dedup();
-        Order::new(&namespaces, |namespace| ctx.get::<RanksIn>(namespace))
+        Order::new(&namespaces, |namespace| ctx.get::<SortEntriesIn>(namespace))
     }
 }
 
 /// Services by who may see them, each list oldest first.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Reached {
+pub(crate) struct ServicesByExposure {
     /// All, one for each place.
     pub(crate) all: List<Service>,
     /// What everybody sees.
     pub(crate) public: List<Service>,
     restricted: List<Service>,
     /// Whether some have a host that has other definitions too.
-    pub(crate) is_contested: bool,
+    pub(crate) has_duplicate_hosts: bool,
 }
 
-impl Reached {
+impl ServicesByExposure {
     fn joined(parts: &[Arc<Self>]) -> Self {
         let list =
-            |part: fn(&Self) -> &List<Service>| List::joined(parts.iter().map(|reached| part(reached)));
+            |part: fn(&Self) -> &List<Service>| List::concat(parts.iter().map(|reached| part(reached)));
         let restricted = list(|reached| &reached.restricted);
         let all = list(|reached| &reached.all);
         let public = if restricted.is_empty() { all.clone() } else { list(|reached| &reached.public) };
-        Self { all, public, restricted, is_contested: parts.iter().any(|reached| reached.is_contested) }
+        Self {
+            all,
+            public,
+            restricted,
+            has_duplicate_hosts: parts.iter().any(|reached| reached.has_duplicate_hosts),
+        }
     }
 }
 
 /// The services of a stretch of their order.
-pub(crate) struct InStretch;
+pub(crate) struct ServicesInChunk;
 
-impl Query for InStretch {
+impl Query for ServicesInChunk {
     const NAME: &'static str = "services_in_stretch";
-    type Key = Stretch<Place>;
-    type Value = Reached;
+    type Key = Chunk<ServiceLocator>;
+    type Value = ServicesByExposure;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Stretch<Place>) -> Reached {
+    fn run(ctx: &Ctx<'_>, stretch: &Chunk<ServiceLocator>) -> ServicesByExposure {
         let mut is_contested = false;
-        let service = |place: &Place| match &ctx.get::<Definitions>(&place.host)[..] {
+        let service = |place: &ServiceLocator| match &ctx.get::<HostDefinitions>(&place.host)[..] {
             [only] => Some(only.clone()),
             _ => {
                 is_contested = true;
                 place.service(ctx)
             }
         };
-        let all: Vec<_> = stretch.places().filter_map(service).collect();
+        let all: Vec<_> = stretch.locators().filter_map(service).collect();
         let (public, restricted): (Vec<_>, Vec<_>) =
             all.iter().cloned().partition(|service| is_public(ctx, service));
         let (all, restricted) = (List::from(all), List::from(restricted));
         let public = if restricted.is_empty() { all.clone() } else { public.into() };
-        Reached { all, public, restricted, is_contested }
+        ServicesByExposure { all, public, restricted, has_duplicate_hosts: is_contested }
     }
 }
 
 /// The services of a section of their order.
-pub(crate) struct InSection;
+pub(crate) struct ServicesInChunkGroup;
 
-impl Query for InSection {
+impl Query for ServicesInChunkGroup {
     const NAME: &'static str = "services_in_section";
-    type Key = Section<Place>;
-    type Value = Reached;
+    type Key = ChunkGroup<ServiceLocator>;
+    type Value = ServicesByExposure;
 
-    fn run(ctx: &Ctx<'_>, section: &Section<Place>) -> Reached {
-        let stretches: Vec<_> = section.stretches().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
-        Reached::joined(&stretches)
+    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<ServiceLocator>) -> ServicesByExposure {
+        let stretches: Vec<_> = section.chunks().map(|stretch| ctx.get::<ServicesInChunk>(stretch)).collect();
+        ServicesByExposure::joined(&stretches)
     }
 }
 
 /// All services.
-struct ByReach;
+struct AllServicesByExposure;
 
-impl Query for ByReach {
+impl Query for AllServicesByExposure {
     const NAME: &'static str = "services_by_reach";
     type Key = ();
-    type Value = Reached;
+    type Value = ServicesByExposure;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> Reached {
+    fn run(ctx: &Ctx<'_>, (): &()) -> ServicesByExposure {
         let order = ctx.get::<ServiceOrder>(&());
-        let sections: Vec<_> = order.sections.iter().map(|section| ctx.get::<InSection>(section)).collect();
-        Reached::joined(&sections)
+        let sections: Vec<_> =
+            order.groups.iter().map(|section| ctx.get::<ServicesInChunkGroup>(section)).collect();
+        ServicesByExposure::joined(&sections)
     }
 }
 
@@ -220,47 +227,48 @@ impl Query for AllServices {
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<ByReach>(&()).all.clone()
+        ctx.get::<AllServicesByExposure>(&()).all.clone()
     }
 }
 
 /// The services that not everybody may see, oldest first.
-struct Restricted;
+struct RestrictedServices;
 
-impl Query for Restricted {
+impl Query for RestrictedServices {
     const NAME: &'static str = "restricted_services";
     type Key = ();
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<ByReach>(&()).restricted.clone()
+        ctx.get::<AllServicesByExposure>(&()).restricted.clone()
     }
 }
 
 /// The services that are exported to a namespace by its name, oldest first.
-pub(crate) struct Named;
+pub(crate) struct ServicesExportedTo;
 
-impl Query for Named {
+impl Query for ServicesExportedTo {
     const NAME: &'static str = "services_exported_to";
     type Key = Arc<str>;
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let (settings, restricted) = (settings(ctx), ctx.get::<Restricted>(&()));
-        let is_named = |service: &&Arc<Service>| reach(&settings, service, namespace) == Reach::Named;
+        let (settings, restricted) = (settings(ctx), ctx.get::<RestrictedServices>(&()));
+        let is_named =
+            |service: &&Arc<Service>| exposure(&settings, service, namespace) == Exposure::Exported;
         restricted.iter().filter(is_named).cloned().collect()
     }
 }
 
 /// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
-pub struct VisibleServices;
+pub struct ServicesVisibleTo;
 
-impl Query for VisibleServices {
+impl Query for ServicesVisibleTo {
     const NAME: &'static str = "visible_services";
     type Key = Arc<str>;
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        List::before(ctx.get::<Named>(namespace), &ctx.get::<ByReach>(&()).public)
+        List::prepend(ctx.get::<ServicesExportedTo>(namespace), &ctx.get::<AllServicesByExposure>(&()).public)
     }
 }

@@ -10,7 +10,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_ENABLE_IP_AUTOALLOCATE;
 
 use super::allocation::{self, Allocated};
-use super::{KubernetesService, Reach, Service, ServiceKey, ServicesOf, kube, reach};
+use super::{Exposure, KubernetesService, Service, ServiceKey, ServicesOf, exposure, kube};
 use crate::world::{MeshSettings, ObjectIndex, Objects, Origin, settings};
 
 /// Sorts services as Istio does wherever the older one wins: by age, then name, then namespace.
@@ -19,13 +19,13 @@ pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
 }
 
 /// What is known of services only from others: their other names, and the addresses that are left for them.
-pub(super) struct Additions {
+pub(super) struct CrossServiceFacts {
     aliases: Arc<BTreeMap<Arc<str>, Vec<ServiceKey>>>,
     allocated: Option<Arc<Allocated>>,
 }
 
-impl Additions {
-    pub(super) fn of(ctx: &Ctx<'_>) -> Self {
+impl CrossServiceFacts {
+    pub(super) fn load(ctx: &Ctx<'_>) -> Self {
         let in_status = settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE);
         Self {
             aliases: ctx.get::<Aliases>(&()),
@@ -33,7 +33,7 @@ impl Additions {
         }
     }
 
-    pub(super) fn add_to(&self, mut service: Arc<Service>) -> Arc<Service> {
+    pub(super) fn apply_to(&self, mut service: Arc<Service>) -> Arc<Service> {
         if let Some(aliases) = self.aliases.get(&service.host) {
             Arc::make_mut(&mut service).aliases.clone_from(aliases);
         }
@@ -89,12 +89,12 @@ impl Query for ServicesIn {
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let additions = Additions::of(ctx);
+        let additions = CrossServiceFacts::load(ctx);
         let service = |name| ctx.get::<KubernetesService>(&(namespace.clone(), name)).as_ref().clone();
         let kube = kubernetes_names_in(ctx, namespace).into_iter().filter_map(service);
         let entries = entries_in(ctx, namespace);
         let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
-        let mut services: Vec<_> = kube.chain(entries).map(|service| additions.add_to(service)).collect();
+        let mut services: Vec<_> = kube.chain(entries).map(|service| additions.apply_to(service)).collect();
         oldest_first(&mut services);
         services
     }
@@ -115,7 +115,10 @@ pub(super) fn entries_in(ctx: &Ctx<'_>, namespace: &str) -> Arc<[Origin]> {
 }
 
 /// The services of some namespaces, oldest first.
-fn of_namespaces<'a>(ctx: &Ctx<'_>, namespaces: impl IntoIterator<Item = &'a Arc<str>>) -> Vec<Arc<Service>> {
+fn services_in_namespaces<'a>(
+    ctx: &Ctx<'_>,
+    namespaces: impl IntoIterator<Item = &'a Arc<str>>,
+) -> Vec<Arc<Service>> {
     let mut services = Vec::new();
     for namespace in namespaces {
         services.extend_from_slice(&ctx.get::<ServicesIn>(namespace));
@@ -136,7 +139,7 @@ impl Query for ServicesByHost {
 
     fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
         let mut by_namespace = Self::Value::new();
-        for service in ctx.get::<Definitions>(host).iter() {
+        for service in ctx.get::<HostDefinitions>(host).iter() {
             let present = by_namespace.get(&service.namespace);
             if present.is_none_or(|present| !present.is_kubernetes() && service.is_kubernetes()) {
                 by_namespace.insert(service.namespace.clone(), service.clone());
@@ -147,9 +150,9 @@ impl Query for ServicesByHost {
 }
 
 /// Every definition of a host, oldest first.
-pub(crate) struct Definitions;
+pub(crate) struct HostDefinitions;
 
-impl Query for Definitions {
+impl Query for HostDefinitions {
     const NAME: &'static str = "definitions_of_host";
     type Key = Arc<str>;
     type Value = Vec<Arc<Service>>;
@@ -164,8 +167,8 @@ impl Query for Definitions {
         if services.is_empty() {
             return services;
         }
-        let additions = Additions::of(ctx);
-        services = services.into_iter().map(|service| additions.add_to(service)).collect();
+        let additions = CrossServiceFacts::load(ctx);
+        services = services.into_iter().map(|service| additions.apply_to(service)).collect();
         oldest_first(&mut services);
         services
     }
@@ -180,17 +183,17 @@ fn kubernetes_name(settings: &MeshSettings, host: &str) -> Option<(Arc<str>, Arc
 
 /// Those of [`VisibleServices`] that some namespaces define.
 pub(crate) fn visible_in(ctx: &Ctx<'_>, namespace: &str, owners: &[Arc<str>]) -> Vec<Arc<Service>> {
-    visible(&settings(ctx), &of_namespaces(ctx, owners), namespace)
+    visible(&settings(ctx), &services_in_namespaces(ctx, owners), namespace)
 }
 
 fn visible(settings: &MeshSettings, services: &[Arc<Service>], namespace: &str) -> Vec<Arc<Service>> {
     let mut exported = Vec::new();
     let mut public = Vec::with_capacity(services.len());
     for service in services {
-        match reach(settings, service, namespace) {
-            Reach::Everybody => public.push(service.clone()),
-            Reach::Named => exported.push(service.clone()),
-            Reach::Nobody => {}
+        match exposure(settings, service, namespace) {
+            Exposure::Public => public.push(service.clone()),
+            Exposure::Exported => exported.push(service.clone()),
+            Exposure::Hidden => {}
         }
     }
     if exported.is_empty() {

@@ -40,7 +40,7 @@ impl Query for PlannedAddresses {
         }
         let mut kept: BTreeMap<&Origin, Vec<(String, IpAddr)>> = BTreeMap::new();
         for (origin, entry) in entries.iter().filter(|(_, entry)| wants_allocation(ctx, entry)) {
-            let given: Vec<_> = given(entry).collect();
+            let given: Vec<_> = status_addresses(entry).collect();
             let is_free = given.iter().all(|(_, address)| !v4.is_taken(*address) && !v6.is_taken(*address));
             if is_free {
                 given.iter().for_each(|(_, address)| {
@@ -67,7 +67,7 @@ impl Query for PlannedAddresses {
 }
 
 /// What the status of an entry says.
-fn given(entry: &ServiceEntry) -> impl Iterator<Item = (String, IpAddr)> {
+fn status_addresses(entry: &ServiceEntry) -> impl Iterator<Item = (String, IpAddr)> {
     let given = entry.status.addresses.iter();
     given.filter_map(|given| Some((given.host.clone(), parse_ip(&given.value).ok()?)))
 }
@@ -122,9 +122,9 @@ impl Pool {
     /// The next address that is free; `None` if there is none.
     fn next(&mut self) -> Option<IpAddr> {
         let range = self.range?;
-        let mut address = after(self.last.unwrap_or(range.network()))?;
+        let mut address = next_address(self.last.unwrap_or(range.network()))?;
         while self.taken.contains(&address) {
-            address = after(address)?;
+            address = next_address(address)?;
         }
         if !range.contains(&address) {
             return None;
@@ -135,7 +135,7 @@ impl Pool {
     }
 }
 
-fn after(address: IpAddr) -> Option<IpAddr> {
+fn next_address(address: IpAddr) -> Option<IpAddr> {
     Some(match address {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits().checked_add(1)?).into(),
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits().checked_add(1)?).into(),

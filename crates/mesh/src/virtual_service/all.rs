@@ -12,7 +12,7 @@ use canopus_engine::{Ctx, Query};
 use super::{Derived, DerivedIn, Resolved, VirtualService};
 use crate::list::List;
 use crate::namespaces::NamespacesWith;
-use crate::order::{Order, Rank, Section, Stretch};
+use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
 use crate::world::{ObjectIndex, Objects, Origin};
 
 /// Where a VirtualService comes from.
@@ -79,7 +79,7 @@ struct RanksIn;
 impl Query for RanksIn {
     const NAME: &'static str = "virtual_service_ranks_in";
     type Key = Arc<str>;
-    type Value = Vec<Arc<Rank<Place>>>;
+    type Value = Vec<Arc<SortEntry<Place>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
         let places = places_in(ctx, namespace);
@@ -96,11 +96,11 @@ struct RankOf;
 impl Query for RankOf {
     const NAME: &'static str = "virtual_service_rank";
     type Key = Place;
-    type Value = Option<Arc<Rank<Place>>>;
+    type Value = Option<Arc<SortEntry<Place>>>;
 
     fn run(ctx: &Ctx<'_>, place: &Place) -> Self::Value {
         let route = place.route(ctx)?;
-        Some(Arc::new(Rank::new(route.created, route.name().into(), route.namespace(), place.clone())))
+        Some(Arc::new(SortEntry::new(route.created, route.name().into(), route.namespace(), place.clone())))
     }
 }
 
@@ -132,7 +132,7 @@ pub(super) struct Sorted {
 impl Sorted {
     fn joined(parts: &[Arc<Self>]) -> Self {
         let list =
-            |part: fn(&Self) -> &List<VirtualService>| List::joined(parts.iter().map(|sorted| part(sorted)));
+            |part: fn(&Self) -> &List<VirtualService>| List::concat(parts.iter().map(|sorted| part(sorted)));
         Self {
             all: list(|sorted| &sorted.all),
             public: list(|sorted| &sorted.public),
@@ -147,11 +147,11 @@ struct InStretch;
 
 impl Query for InStretch {
     const NAME: &'static str = "virtual_services_in_stretch";
-    type Key = Stretch<Place>;
+    type Key = Chunk<Place>;
     type Value = Sorted;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Stretch<Place>) -> Sorted {
-        let all: Vec<_> = stretch.places().filter_map(|place| place.route(ctx)).collect();
+    fn run(ctx: &Ctx<'_>, stretch: &Chunk<Place>) -> Sorted {
+        let all: Vec<_> = stretch.locators().filter_map(|place| place.route(ctx)).collect();
         let for_sidecars = all.iter().filter(|route| route.is_for_sidecars()).cloned();
         let (public, restricted): (Vec<_>, Vec<_>) = for_sidecars.partition(|route| route.is_public());
         let of_consumers = public.iter().filter(|route| route.is_gateway_api());
@@ -168,11 +168,11 @@ struct InSection;
 
 impl Query for InSection {
     const NAME: &'static str = "virtual_services_in_section";
-    type Key = Section<Place>;
+    type Key = ChunkGroup<Place>;
     type Value = Sorted;
 
-    fn run(ctx: &Ctx<'_>, section: &Section<Place>) -> Sorted {
-        let stretches: Vec<_> = section.stretches().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
+    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<Place>) -> Sorted {
+        let stretches: Vec<_> = section.chunks().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
         Sorted::joined(&stretches)
     }
 }
@@ -187,7 +187,7 @@ impl Query for Routes {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Sorted {
         let order = ctx.get::<VirtualServiceOrder>(&());
-        let sections: Vec<_> = order.sections.iter().map(|section| ctx.get::<InSection>(section)).collect();
+        let sections: Vec<_> = order.groups.iter().map(|section| ctx.get::<InSection>(section)).collect();
         Sorted::joined(&sections)
     }
 }

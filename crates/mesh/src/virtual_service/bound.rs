@@ -8,7 +8,7 @@ use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
 
 use super::all::{Routes, Sorted};
 use super::{ByGateway, VirtualService, VirtualServicesIn, oldest_first};
-use crate::list::{List, Part};
+use crate::list::{List, Segment};
 use crate::world::settings;
 
 /// VirtualServices that a namespace may see, by how they are visible; each part oldest first.
@@ -23,9 +23,9 @@ struct Bound {
 #[derive(Debug, PartialEq)]
 struct Seen {
     /// Those of the namespace that nobody else need see.
-    own: Part<VirtualService>,
+    own: Segment<VirtualService>,
     /// Those that others export to the namespace by name.
-    exported: Part<VirtualService>,
+    exported: Segment<VirtualService>,
 }
 
 impl Seen {
@@ -52,7 +52,7 @@ impl Bound {
     /// All in order: the namespace's own, those exported to it, those of everybody.
     fn list(&self) -> List<VirtualService> {
         let Seen { own, exported } = &*self.restricted;
-        List::before(own.clone(), &List::before(exported.clone(), &self.public))
+        List::prepend(own.clone(), &List::prepend(exported.clone(), &self.public))
     }
 
     /// The same with routes of the Gateway API that the namespace wrote before all others that everybody sees.
