@@ -38,7 +38,7 @@ pub(crate) fn is_for(kind: NodeKind, class: Class, service: &Service) -> bool {
 
 /// Whether sidecars resolve hosts that no service has.
 pub(crate) fn resolves_unknown_hosts(ctx: &Ctx<'_>, kind: NodeKind, scope: &ScopeKey) -> bool {
-    let wanted = || scope::terms(ctx, scope).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
+    let wanted = || scope::scope_settings(ctx, scope).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
     kind == NodeKind::Sidecar && wanted()
 }
 

@@ -20,8 +20,8 @@ use canopus_proto::istio::networking::v1alpha3::{
     ConnectionPoolSettings, IstioEgressListener, OutboundTrafficPolicy, Sidecar as SidecarSpec,
 };
 
-use self::imported::{Entries, Import, ImportedRoutes, ImportedServices};
-use self::sight::{Outlook, Sight, Sights};
+use self::imported::{EgressHosts, Import, ImportedRoutes, ImportedServices};
+use self::sight::{VisibilityKey, VisibleServices, VisibleServicesFor};
 use crate::list::List;
 use crate::service::{HostDefinitions, Service, is_visible};
 use crate::virtual_service::{self, VirtualService};
@@ -33,23 +33,23 @@ pub(crate) use self::choice::choose;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
     /// What does not depend on which services and routes there are.
-    pub terms: Arc<Terms>,
+    pub settings: Arc<ScopeSettings>,
     /// What is imported, listener by listener; one without a port is the last.
     pub listeners: Vec<EgressListener>,
-    sight: Arc<Sight>,
+    visible: Arc<VisibleServices>,
 }
 
 impl Deref for Scope {
-    type Target = Terms;
+    type Target = ScopeSettings;
 
-    fn deref(&self) -> &Terms {
-        &self.terms
+    fn deref(&self) -> &ScopeSettings {
+        &self.settings
     }
 }
 
 /// What of a scope does not depend on which services and routes there are.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Terms {
+pub struct ScopeSettings {
     /// The namespace it is for.
     pub namespace: Arc<str>,
     /// The Sidecar that narrows it, if one does.
@@ -60,7 +60,7 @@ pub struct Terms {
     pub is_unlimited: bool,
     /// The egress listeners, and what each imports; none for gateways.
     egress: Vec<(Arc<IstioEgressListener>, Import)>,
-    outlook: Outlook,
+    visibility_key: VisibilityKey,
 }
 
 /// What one egress listener imports.
@@ -93,12 +93,12 @@ fn is_http_proxy(written: &IstioEgressListener) -> bool {
 impl Scope {
     /// All services of all listeners, one for each host.
     pub fn services(&self) -> &List<Service> {
-        &self.sight.services
+        &self.visible.services
     }
 
     /// The service of a host.
     pub fn service(&self, host: &str) -> Option<&Arc<Service>> {
-        self.sight.service(host)
+        self.visible.service(host)
     }
 
     /// The listener whose imports decide about a port, or about a socket if the port is 0.
@@ -114,7 +114,7 @@ impl Scope {
     }
 }
 
-impl Terms {
+impl ScopeSettings {
     /// What the Sidecar says.
     pub fn spec(&self) -> Option<&SidecarSpec> {
         self.sidecar.as_ref().map(|sidecar| &sidecar.spec)
@@ -173,13 +173,13 @@ pub fn scope(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<Scope> {
 }
 
 /// What of a scope does not depend on services and routes.
-pub fn terms(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<Terms> {
-    ctx.get::<TermsOf>(key)
+pub fn scope_settings(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<ScopeSettings> {
+    ctx.get::<ScopeSettingsFor>(key)
 }
 
 /// The services of a scope, one for each host.
 pub fn services(ctx: &Ctx<'_>, key: &ScopeKey) -> List<Service> {
-    ctx.get::<Sights>(&terms(ctx, key).outlook).services.clone()
+    ctx.get::<VisibleServicesFor>(&scope_settings(ctx, key).visibility_key).services.clone()
 }
 
 /// The service that a host means in a scope. Unlike [`scope`], this depends on that service alone.
@@ -202,7 +202,7 @@ impl Query for ScopedService {
 
     fn run(ctx: &Ctx<'_>, (scope, host): &Self::Key) -> Self::Value {
         // Where nothing is left out, a host with one definition means that one, whatever else there is.
-        let terms = ctx.get::<TermsOf>(scope);
+        let terms = ctx.get::<ScopeSettingsFor>(scope);
         if terms.is_unlimited {
             match &ctx.get::<HostDefinitions>(host)[..] {
                 [] => return None,
@@ -210,7 +210,7 @@ impl Query for ScopedService {
                 _ => {}
             }
         }
-        ctx.get::<Sights>(&terms.outlook).service(host).cloned()
+        ctx.get::<VisibleServicesFor>(&terms.visibility_key).service(host).cloned()
     }
 }
 
@@ -223,15 +223,21 @@ impl Query for Scopes {
     type Value = Scope;
 
     fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Scope {
-        let terms = ctx.get::<TermsOf>(key);
+        let terms = ctx.get::<ScopeSettingsFor>(key);
         let listeners = match key {
             ScopeKey::Gateways(namespace) => vec![EgressListener {
-                virtual_services: virtual_service::of_mesh_for_gateways(ctx, namespace),
+                virtual_services: virtual_service::mesh_routes_for_gateways(ctx, namespace),
                 ..EgressListener::default()
             }],
-            ScopeKey::Sidecars(..) => terms.egress.iter().map(|egress| listener(ctx, egress)).collect(),
+            ScopeKey::Sidecars(..) => {
+                terms.egress.iter().map(|egress| listener(ctx, egress)).collect()
+            }
         };
-        Scope { listeners, sight: ctx.get::<Sights>(&terms.outlook).as_ref().clone(), terms }
+        Scope {
+            listeners,
+            visible: ctx.get::<VisibleServicesFor>(&terms.visibility_key).as_ref().clone(),
+            settings: terms,
+        }
     }
 }
 
@@ -239,19 +245,19 @@ fn listener(ctx: &Ctx<'_>, (written, import): &(Arc<IstioEgressListener>, Import
     EgressListener {
         written: Some(written.clone()),
         services: ctx.get::<ImportedServices>(import).as_ref().clone(),
-        virtual_services: ctx.get::<ImportedRoutes>(&import.entries).as_ref().clone(),
+        virtual_services: ctx.get::<ImportedRoutes>(&import.hosts).as_ref().clone(),
     }
 }
 
 /// [`Terms`] of all scopes.
-struct TermsOf;
+struct ScopeSettingsFor;
 
-impl Query for TermsOf {
+impl Query for ScopeSettingsFor {
     const NAME: &'static str = "scope_terms";
     type Key = ScopeKey;
-    type Value = Terms;
+    type Value = ScopeSettings;
 
-    fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Terms {
+    fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> ScopeSettings {
         let sidecar = match key {
             ScopeKey::Sidecars(_, Some(origin)) => object::<Sidecar>(ctx, origin),
             _ => None,
@@ -271,17 +277,17 @@ impl Query for TermsOf {
             _ => false,
         };
         let outlook = match &egress[..] {
-            [] => Outlook::Gateways(key.namespace().clone()),
-            [(_, import)] if is_unlimited => Outlook::Unlimited(import.clone()),
-            all => Outlook::Limited(all.iter().map(|(_, import)| import.clone()).collect()),
+            [] => VisibilityKey::Gateways(key.namespace().clone()),
+            [(_, import)] if is_unlimited => VisibilityKey::Unlimited(import.clone()),
+            all => VisibilityKey::Limited(all.iter().map(|(_, import)| import.clone()).collect()),
         };
-        Terms {
+        ScopeSettings {
             namespace: key.namespace().clone(),
             outbound_policy: said.or_else(of_mesh).unwrap_or_default(),
             is_unlimited,
             sidecar,
             egress,
-            outlook,
+            visibility_key: outlook,
         }
     }
 }
@@ -308,7 +314,7 @@ fn egress(sidecar: Option<&Sidecar>, namespace: &Arc<str>) -> Vec<(Arc<IstioEgre
 fn import(written: &IstioEgressListener, namespace: &Arc<str>) -> Import {
     let port = written.port.as_ref().map(|port| port.number).filter(|number| *number != 0);
     Import {
-        entries: Entries { importer: namespace.clone(), hosts: written.hosts.as_slice().into() },
+        hosts: EgressHosts { importer: namespace.clone(), patterns: written.hosts.as_slice().into() },
         // A forward proxy is for all ports.
         port: port.filter(|_| !is_http_proxy(written)),
     }

@@ -25,9 +25,9 @@ use crate::ingress;
 use crate::world::{MeshSettings, ObjectIndex, Objects, Origin, object, settings};
 
 pub use all::AllVirtualServices;
-pub(crate) use all::{Place as RoutePlace, RouteNamespaces, places_in};
+pub(crate) use all::{RouteLocator as RoutePlace, RouteNamespaces, locators_in};
 pub use bound::for_gateway;
-pub(crate) use bound::{for_sidecars, for_sidecars_from, of_mesh_for_gateways};
+pub(crate) use bound::{for_sidecars, for_sidecars_from, mesh_routes_for_gateways};
 pub use delegate::merge as merge_delegate;
 pub use destinations::{Destinations, destinations};
 pub(crate) use destinations::{destination_hosts, targets};
@@ -142,9 +142,9 @@ fn visibility(export_to: &[String], settings: &MeshSettings, namespace: &str) ->
 }
 
 /// A VirtualService ready for use; `None` if it has no hosts, which makes it a delegate of others.
-pub struct Resolved;
+pub struct ResolvedVirtualService;
 
-impl Query for Resolved {
+impl Query for ResolvedVirtualService {
     const NAME: &'static str = "virtual_service";
     type Key = Origin;
     type Value = Option<Arc<VirtualService>>;
@@ -223,15 +223,17 @@ impl Query for VirtualServicesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
         let written = resolved(ctx, &ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into()));
-        with_derived(written, &ctx.get::<DerivedIn>(namespace))
+        with_derived(written, &ctx.get::<DerivedVirtualServicesIn>(namespace))
     }
 }
 
 /// The VirtualServices on a shelf that have hosts, oldest first.
 fn resolved(ctx: &Ctx<'_>, shelf: &ObjectIndex) -> Vec<Arc<VirtualService>> {
     let origins = ctx.members::<Objects>(shelf);
-    let mut services: Vec<_> =
-        origins.iter().filter_map(|origin| ctx.get::<Resolved>(origin).as_ref().clone()).collect();
+    let mut services: Vec<_> = origins
+        .iter()
+        .filter_map(|origin| ctx.get::<ResolvedVirtualService>(origin).as_ref().clone())
+        .collect();
     oldest_first(&mut services);
     services
 }
@@ -244,9 +246,9 @@ struct DerivedIndex {
 }
 
 /// All of [`DerivedIndex`].
-struct Derived;
+struct DerivedVirtualServices;
 
-impl Query for Derived {
+impl Query for DerivedVirtualServices {
     const NAME: &'static str = "derived_virtual_services";
     type Key = ();
     type Value = DerivedIndex;
@@ -264,28 +266,28 @@ impl Query for Derived {
 }
 
 /// Those of a namespace.
-struct DerivedIn;
+struct DerivedVirtualServicesIn;
 
-impl Query for DerivedIn {
+impl Query for DerivedVirtualServicesIn {
     const NAME: &'static str = "derived_virtual_services_in";
     type Key = Arc<str>;
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        ctx.get::<Derived>(&()).by_namespace.get(namespace).cloned().unwrap_or_default()
+        ctx.get::<DerivedVirtualServices>(&()).by_namespace.get(namespace).cloned().unwrap_or_default()
     }
 }
 
 /// Those of a gateway.
-struct DerivedAt;
+struct DerivedVirtualServicesAt;
 
-impl Query for DerivedAt {
+impl Query for DerivedVirtualServicesAt {
     const NAME: &'static str = "derived_virtual_services_at";
     type Key = Arc<str>;
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Self::Value {
-        ctx.get::<Derived>(&()).by_gateway.get(gateway).cloned().unwrap_or_default()
+        ctx.get::<DerivedVirtualServices>(&()).by_gateway.get(gateway).cloned().unwrap_or_default()
     }
 }
 
@@ -303,13 +305,13 @@ fn with_derived(
 
 /// All VirtualServices of a gateway, whoever may see them, oldest first.
 pub fn bound_to(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
-    ctx.get::<ByGateway>(gateway)
+    ctx.get::<VirtualServicesByGateway>(gateway)
 }
 
 /// The VirtualServices of one gateway, oldest first.
-struct ByGateway;
+struct VirtualServicesByGateway;
 
-impl Query for ByGateway {
+impl Query for VirtualServicesByGateway {
     const NAME: &'static str = "virtual_services_by_gateway";
     type Key = Arc<str>;
     type Value = Vec<Arc<VirtualService>>;
@@ -324,12 +326,12 @@ impl Query for ByGateway {
                 .collect();
         }
         let written = resolved(ctx, &ObjectIndex::BoundToGateway(gateway.as_ref().into()));
-        with_derived(written, &ctx.get::<DerivedAt>(gateway))
+        with_derived(written, &ctx.get::<DerivedVirtualServicesAt>(gateway))
     }
 }
 
 /// The gateways that an object is bound to, each `namespace/name`; sidecars are not among them.
-pub(crate) fn gateways_of(object: &Object) -> Vec<String> {
+pub(crate) fn bound_gateways(object: &Object) -> Vec<String> {
     if object.spec.hosts.is_empty() {
         return Vec::new();
     }

@@ -12,8 +12,8 @@ use canopus_engine::{Ctx, Input};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
-pub use crate::discovery::is_discovered;
-use crate::virtual_service::gateways_of;
+pub use crate::discovery::is_namespace_discovered;
+use crate::virtual_service::bound_gateways;
 use crate::{gateway_api, namespaces};
 
 /// Which object, of which cluster: what provenance ends in.
@@ -108,7 +108,7 @@ impl Input for Objects {
             }
             Object::VirtualService(service) => {
                 shelves.extend(
-                    gateways_of(service)
+                    bound_gateways(service)
                         .into_iter()
                         .map(|gateway| ObjectIndex::BoundToGateway(gateway.into())),
                 );

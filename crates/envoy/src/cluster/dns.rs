@@ -1,6 +1,6 @@
 //! Clusters whose endpoints are found by name: they hold the names, and the proxy resolves them.
 
-use canopus_mesh::scope::terms;
+use canopus_mesh::scope::scope_settings;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
@@ -121,7 +121,7 @@ fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
 /// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
 pub(super) fn unknown_hosts(env: &Env<'_>, traits: &ClientTraits) -> Option<Resource> {
     // A Sidecar has no word for it, but takes it over from the mesh.
-    let mode = terms(env.ctx, &env.audience.caller.scope).outbound_policy.mode;
+    let mode = scope_settings(env.ctx, &env.audience.caller.scope).outbound_policy.mode;
     if mode != OutboundMode::AllowAnyDynamicDns as i32 {
         return None;
     }

@@ -8,7 +8,7 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::destination_rule::inbound_rule;
 use canopus_mesh::proxy::Proxy;
-use canopus_mesh::scope::{Terms, scoped_service, terms};
+use canopus_mesh::scope::{ScopeSettings, scope_settings, scoped_service};
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::target::{Target, Targets};
 use canopus_mesh::world::{MeshSettings, settings};
@@ -59,7 +59,7 @@ impl Query for InboundClusters {
             audience,
             settings: settings(ctx),
             traits: ClientTraits::from(&*audience.proxy),
-            terms: terms(ctx, &audience.proxy.caller.scope),
+            terms: scope_settings(ctx, &audience.proxy.caller.scope),
         };
         builder.clusters()
     }
@@ -78,7 +78,7 @@ pub(super) struct Audience {
 
 impl Audience {
     pub(super) fn new(ctx: &Ctx<'_>, proxy: &Proxy, audience: &Shared<InboundClusterAudience>) -> Self {
-        let has_ingress = terms(ctx, &audience.caller.scope).has_ingress();
+        let has_ingress = scope_settings(ctx, &audience.caller.scope).has_ingress();
         Self {
             proxy: audience.clone(),
             targets: ctx.get::<Targets>(proxy),
@@ -102,7 +102,7 @@ struct Builder<'a> {
     audience: &'a Audience,
     settings: Arc<MeshSettings>,
     traits: ClientTraits,
-    terms: Arc<Terms>,
+    terms: Arc<ScopeSettings>,
 }
 
 impl Builder<'_> {

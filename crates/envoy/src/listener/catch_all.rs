@@ -73,7 +73,7 @@ pub(super) fn filters(env: &Env<'_>) -> Filters {
 
 /// Where unknown traffic goes: anywhere, to an egress proxy, or nowhere.
 fn cluster(env: &Env<'_>) -> String {
-    let terms = scope::terms(env.ctx, env.audience.scope());
+    let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let policy = &terms.outbound_policy;
     let resolving = policy.mode == Mode::AllowAnyDynamicDns as i32;
     if !terms.allows_any() && !resolving {
@@ -110,7 +110,7 @@ fn add_resolving(draft: &mut Draft, env: &Env<'_>) {
 }
 
 fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> Table {
-    let policy = &scope::terms(env.ctx, env.audience.scope()).outbound_policy;
+    let policy = &scope::scope_settings(env.ctx, env.audience.scope()).outbound_policy;
     let host = VirtualHost {
         include_request_attempt_count: headers.attempt_count,
         ..route_config::catch_all::virtual_host(policy, headers.forwarded_host)

@@ -44,7 +44,7 @@ pub(super) struct Audience {
 
 /// Whether listeners depend on the proxy's own addresses.
 pub(super) fn depend_on_addresses(ctx: &Ctx<'_>, audience: &Shared<ListenerAudience>) -> bool {
-    scope::terms(ctx, audience.scope()).has_ingress() || tunnel::is_wanted(&Env::new(ctx, audience))
+    scope::scope_settings(ctx, audience.scope()).has_ingress() || tunnel::is_wanted(&Env::new(ctx, audience))
 }
 
 /// Whether services disagree on what is spoken on a port of a workload, so that the oldest decides.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use canopus_base::FastMap;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::scope::{Scope, scope, terms};
+use canopus_mesh::scope::{Scope, scope, scope_settings};
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 
@@ -58,7 +58,7 @@ fn last(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>) -> Host {
     let host = VirtualHost {
         include_request_attempt_count: headers::counts_attempts(&audience.config),
         ..catch_all::virtual_host(
-            &terms(ctx, &audience.caller.scope).outbound_policy,
+            &scope_settings(ctx, &audience.caller.scope).outbound_policy,
             headers::forwards_host(&audience.config),
         )
     };

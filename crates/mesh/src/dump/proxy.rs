@@ -24,7 +24,7 @@ use crate::peer_authentication::{self, MutualTls, WorkloadPolicy};
 use crate::proxy::{DescriptionOf, Proxy, View};
 use crate::scope::{Scope, scope};
 use crate::service::{Service, ServiceKey};
-use crate::virtual_service::{Resolved, VirtualService, for_gateway};
+use crate::virtual_service::{ResolvedVirtualService, VirtualService, for_gateway};
 use crate::world::{ObjectIndex, Origin, all_objects, indexed_objects, settings};
 use crate::{request_authentication, telemetry};
 
@@ -262,7 +262,7 @@ pub(super) fn facts(
         object: (&routes.origin).into(),
         hosts: routes.spec.hosts.clone(),
         gateways: routes.gateways().map(str::to_owned).collect(),
-        objects: objects::<Resolved>(world, &routes.origin),
+        objects: objects::<ResolvedVirtualService>(world, &routes.origin),
     });
     let rules = seen.rules.iter().filter(|(host, _)| hosts.contains(&**host));
     let rules = rules.map(|(host, from)| RulesOfHost {

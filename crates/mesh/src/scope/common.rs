@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 
-use super::imports::one_namespace_each;
-use super::sight::{Seen, Sight};
+use super::imports::one_namespace_per_host;
+use super::sight::{ServiceSet, VisibleServices};
 use crate::list::List;
 use crate::order::{Chunk, ChunkGroup};
 use crate::service::{
@@ -17,60 +17,62 @@ use crate::service::{
 
 /// What of all public services counts for a namespace that defines none of them itself.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct CommonServices {
+pub(super) struct PublicServiceLists {
     /// Those of one namespace for each host.
     pub(super) imported: List<Service>,
     /// What sidecars that import them see.
-    pub(super) sidecars: Arc<Sight>,
+    pub(super) sidecars: Arc<VisibleServices>,
     /// What gateways see.
-    pub(super) gateways: Arc<Sight>,
+    pub(super) gateways: Arc<VisibleServices>,
     /// The namespaces with a host that others define too: their own definition is what counts for them.
-    pub(super) contestants: BTreeSet<Arc<str>>,
+    pub(super) shadowing_namespaces: BTreeSet<Arc<str>>,
 }
 
-impl From<Chosen> for CommonServices {
-    fn from(Chosen { imported, sidecars, gateways, contestants }: Chosen) -> Self {
+impl From<ChosenDefinitions> for PublicServiceLists {
+    fn from(
+        ChosenDefinitions { imported, sidecars, gateways, shadowing_namespaces: contestants }: ChosenDefinitions,
+    ) -> Self {
         Self {
             imported,
             sidecars: Arc::new(sidecars.into()),
             gateways: Arc::new(gateways.into()),
-            contestants,
+            shadowing_namespaces: contestants,
         }
     }
 }
 
 /// All of [`CommonServices`].
-pub(super) struct Common;
+pub(super) struct PublicServices;
 
-impl Query for Common {
+impl Query for PublicServices {
     const NAME: &'static str = "common_services";
     type Key = ();
-    type Value = CommonServices;
+    type Value = PublicServiceLists;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> CommonServices {
+    fn run(ctx: &Ctx<'_>, (): &()) -> PublicServiceLists {
         let order = ctx.get::<ServiceOrder>(&());
-        let sections: Vec<_> = order.groups.iter().map(|one| ctx.get::<ChosenInSection>(one)).collect();
-        Chosen::joined(&sections).into()
+        let sections: Vec<_> = order.groups.iter().map(|one| ctx.get::<ChosenInChunkGroup>(one)).collect();
+        ChosenDefinitions::joined(&sections).into()
     }
 }
 
 /// What counts of some services.
 #[derive(Debug, PartialEq, Eq)]
-struct Chosen {
+struct ChosenDefinitions {
     imported: List<Service>,
     sidecars: List<Service>,
     gateways: List<Service>,
-    contestants: BTreeSet<Arc<str>>,
+    shadowing_namespaces: BTreeSet<Arc<str>>,
 }
 
-impl Chosen {
+impl ChosenDefinitions {
     /// Nearly always: what is public counts for all.
-    fn uncontested(public: &List<Service>) -> Self {
+    fn without_duplicates(public: &List<Service>) -> Self {
         Self {
             imported: public.clone(),
             sidecars: public.clone(),
             gateways: public.clone(),
-            contestants: BTreeSet::new(),
+            shadowing_namespaces: BTreeSet::new(),
         }
     }
 
@@ -80,41 +82,44 @@ impl Chosen {
             imported: list(|chosen| &chosen.imported),
             sidecars: list(|chosen| &chosen.sidecars),
             gateways: list(|chosen| &chosen.gateways),
-            contestants: parts.iter().flat_map(|chosen| chosen.contestants.iter().cloned()).collect(),
+            shadowing_namespaces: parts
+                .iter()
+                .flat_map(|chosen| chosen.shadowing_namespaces.iter().cloned())
+                .collect(),
         }
     }
 }
 
 /// What counts of a section of the order of services.
-struct ChosenInSection;
+struct ChosenInChunkGroup;
 
-impl Query for ChosenInSection {
+impl Query for ChosenInChunkGroup {
     const NAME: &'static str = "common_services_in_section";
     type Key = ChunkGroup<ServiceLocator>;
-    type Value = Chosen;
+    type Value = ChosenDefinitions;
 
-    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<ServiceLocator>) -> Chosen {
+    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<ServiceLocator>) -> ChosenDefinitions {
         let services = ctx.get::<ServicesInChunkGroup>(section);
         if !services.has_duplicate_hosts {
-            return Chosen::uncontested(&services.public);
+            return ChosenDefinitions::without_duplicates(&services.public);
         }
-        let stretches: Vec<_> = section.chunks().map(|one| ctx.get::<ChosenInStretch>(one)).collect();
-        Chosen::joined(&stretches)
+        let stretches: Vec<_> = section.chunks().map(|one| ctx.get::<ChosenInChunk>(one)).collect();
+        ChosenDefinitions::joined(&stretches)
     }
 }
 
 /// What counts of a stretch of the order of services.
-struct ChosenInStretch;
+struct ChosenInChunk;
 
-impl Query for ChosenInStretch {
+impl Query for ChosenInChunk {
     const NAME: &'static str = "common_services_in_stretch";
     type Key = Chunk<ServiceLocator>;
-    type Value = Chosen;
+    type Value = ChosenDefinitions;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Chunk<ServiceLocator>) -> Chosen {
+    fn run(ctx: &Ctx<'_>, stretch: &Chunk<ServiceLocator>) -> ChosenDefinitions {
         let services = ctx.get::<ServicesInChunk>(stretch);
         if !services.has_duplicate_hosts {
-            return Chosen::uncontested(&services.public);
+            return ChosenDefinitions::without_duplicates(&services.public);
         }
         let (mut imported, mut sidecars, mut gateways) = (Vec::new(), Vec::new(), Vec::new());
         let mut contestants = BTreeSet::new();
@@ -124,7 +129,7 @@ impl Query for ChosenInStretch {
                 continue;
             }
             let public = public_definitions(ctx, &service.host);
-            let chosen = one_namespace_each(public.clone(), NO_NAMESPACE);
+            let chosen = one_namespace_per_host(public.clone(), NO_NAMESPACE);
             if public.iter().any(|other| other.namespace != service.namespace) {
                 contestants.insert(service.namespace.clone());
             }
@@ -139,7 +144,7 @@ impl Query for ChosenInStretch {
             }
         }
         let (imported, sidecars, gateways) = (imported.into(), sidecars.into(), gateways.into());
-        Chosen { imported, sidecars, gateways, contestants }
+        ChosenDefinitions { imported, sidecars, gateways, shadowing_namespaces: contestants }
     }
 }
 
@@ -153,19 +158,19 @@ fn public_definitions(ctx: &Ctx<'_>, host: &Arc<str>) -> Vec<Arc<Service>> {
 }
 
 /// The service that a host means where what everybody sees is imported.
-pub(super) fn common_service(ctx: &Ctx<'_>, host: &Arc<str>) -> Option<Arc<Service>> {
-    merged(&one_namespace_each(public_definitions(ctx, host), NO_NAMESPACE))
+pub(super) fn public_service(ctx: &Ctx<'_>, host: &Arc<str>) -> Option<Arc<Service>> {
+    merged(&one_namespace_per_host(public_definitions(ctx, host), NO_NAMESPACE))
 }
 
 /// The one service that definitions of a host amount to.
 fn merged(definitions: &[Arc<Service>]) -> Option<Arc<Service>> {
-    let mut seen = Seen::default();
+    let mut seen = ServiceSet::default();
     seen.add_all(definitions);
     seen.into_services().pop()
 }
 
 /// The services that a namespace sees besides those that everybody does; `None` if some of them are of the same hosts.
-pub(super) fn besides(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Option<Arc<Vec<Arc<Service>>>> {
+pub(super) fn also_exported(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Option<Arc<Vec<Arc<Service>>>> {
     let named = ctx.get::<ServicesExportedTo>(namespace);
     let is_apart = |service: &Arc<Service>| {
         let definitions = ctx.get::<HostDefinitions>(&service.host);

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 
-use super::common::{Common, besides};
-use super::imports::{Imports, one_namespace_each};
+use super::common::{PublicServices, also_exported};
+use super::imports::{HostFilter, one_namespace_per_host};
 use crate::list::List;
 use crate::service::{self, Service, ServicesByHost, ServicesVisibleTo, is_visible, visible_in};
 use crate::virtual_service::{self, VirtualService, targets};
@@ -14,28 +14,28 @@ use crate::virtual_service::{self, VirtualService, targets};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Import {
     /// Where routes and services may come from.
-    pub(super) entries: Entries,
+    pub(super) hosts: EgressHosts,
     /// The port that services count with, if not with all.
     pub(super) port: Option<u32>,
 }
 
 /// The `namespace/name` entries of an egress listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Entries {
+pub(crate) struct EgressHosts {
     /// The namespace that imports.
     pub(super) importer: Arc<str>,
-    pub(super) hosts: Arc<[String]>,
+    pub(super) patterns: Arc<[String]>,
 }
 
-impl Entries {
-    fn parse(&self) -> Imports {
-        Imports::new(&self.hosts, &self.importer)
+impl EgressHosts {
+    fn parse(&self) -> HostFilter {
+        HostFilter::new(&self.patterns, &self.importer)
     }
 }
 
 impl Import {
     pub(super) fn importer(&self) -> &Arc<str> {
-        &self.entries.importer
+        &self.hosts.importer
     }
 
     /// A service as the listener has it; `None` if it has nothing of it.
@@ -64,10 +64,10 @@ pub(super) struct ImportedRoutes;
 
 impl Query for ImportedRoutes {
     const NAME: &'static str = "imported_routes";
-    type Key = Entries;
+    type Key = EgressHosts;
     type Value = List<VirtualService>;
 
-    fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, entries: &EgressHosts) -> Self::Value {
         let imports = entries.parse();
         match imports.namespaces() {
             Some(owners) => {
@@ -83,15 +83,15 @@ impl Query for ImportedRoutes {
 }
 
 /// Where the routes that entries let in lead to, in their order: it stays as it is when they change in other ways.
-pub(super) struct RouteTargets;
+pub(super) struct ImportedRouteTargets;
 
-impl Query for RouteTargets {
+impl Query for ImportedRouteTargets {
     const NAME: &'static str = "imported_route_targets";
-    type Key = Entries;
+    type Key = EgressHosts;
     /// Hosts with the ports of theirs that are meant, which are all where none is named.
     type Value = Vec<(Box<str>, Vec<u32>)>;
 
-    fn run(ctx: &Ctx<'_>, entries: &Entries) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, entries: &EgressHosts) -> Self::Value {
         let routes = ctx.get::<ImportedRoutes>(entries);
         routes.iter().flat_map(|route| targets(&route.spec, &entries.importer)).collect()
     }
@@ -106,7 +106,7 @@ impl Query for ImportedServices {
     type Value = List<Service>;
 
     fn run(ctx: &Ctx<'_>, import: &Import) -> Self::Value {
-        let (imports, importer) = (import.entries.parse(), import.importer());
+        let (imports, importer) = (import.hosts.parse(), import.importer());
         let trim = |service| import.trim(service);
         let services = match (imports.all_named(), imports.namespaces()) {
             (Some(named), _) => imports.services(&named_services(ctx, importer, named), trim),
@@ -122,15 +122,15 @@ impl Query for ImportedServices {
 
 /// All services that a namespace sees, those of one namespace for each host.
 fn everything(ctx: &Ctx<'_>, importer: &Arc<str>) -> List<Service> {
-    if let Some(besides) = besides(ctx, importer) {
-        let common = ctx.get::<Common>(&());
-        if !common.contestants.contains(importer) {
-            let besides = one_namespace_each(besides.to_vec(), importer);
+    if let Some(besides) = also_exported(ctx, importer) {
+        let common = ctx.get::<PublicServices>(&());
+        if !common.shadowing_namespaces.contains(importer) {
+            let besides = one_namespace_per_host(besides.to_vec(), importer);
             return List::prepend(Arc::new(besides), &common.imported);
         }
     }
     let visible = ctx.get::<ServicesVisibleTo>(importer).to_vec();
-    one_namespace_each(visible, importer).into()
+    one_namespace_per_host(visible, importer).into()
 }
 
 /// The visible services of namespaces and hosts, oldest first. Parity: of a service at several addresses only the first

@@ -12,7 +12,7 @@ use crate::virtual_service::VirtualService;
 const ANY_NAMESPACE: &str = "*";
 
 /// The entries of an egress listener, by namespace.
-pub(super) struct Imports {
+pub(super) struct HostFilter {
     importer: String,
     by_namespace: BTreeMap<String, Hosts>,
 }
@@ -38,7 +38,7 @@ impl Hosts {
     }
 }
 
-impl Imports {
+impl HostFilter {
     /// Reads the entries of a listener of `namespace`; those that are not `namespace/name` count for nothing.
     pub(super) fn new(entries: &[String], namespace: &str) -> Self {
         let mut by_namespace: BTreeMap<String, Hosts> = BTreeMap::new();
@@ -126,7 +126,7 @@ impl Imports {
         trim: impl Fn(Arc<Service>) -> Option<Arc<Service>>,
     ) -> Vec<Arc<Service>> {
         if self.is_everything() {
-            return one_namespace_each(
+            return one_namespace_per_host(
                 visible.into_iter().cloned().filter_map(trim).collect(),
                 &self.importer,
             );
@@ -143,7 +143,7 @@ impl Imports {
             });
             imported.extend(admitted);
         }
-        one_namespace_each(imported, &self.importer)
+        one_namespace_per_host(imported, &self.importer)
     }
 }
 
@@ -160,7 +160,7 @@ fn with_aliases(service: Arc<Service>, hosts: &Hosts) -> Arc<Service> {
 
 /// Of definitions of one host in several namespaces, those of one: the importing namespace, else the first with a service
 /// of Kubernetes, else the first.
-pub(super) fn one_namespace_each(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
+pub(super) fn one_namespace_per_host(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
     let mut chosen: FastMap<Arc<str>, (Arc<str>, bool)> = FastMap::default();
     chosen.reserve(imported.len());
     for service in &imported {

@@ -6,10 +6,10 @@ use canopus_base::{FastMap, FastSet};
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE;
 
-use super::common::{Common, besides, common_service};
-use super::imported::{Import, ImportedRoutes, ImportedServices, RouteTargets};
-use super::imports::one_namespace_each;
-use super::strays::StrayHosts;
+use super::common::{PublicServices, also_exported, public_service};
+use super::imported::{Import, ImportedRouteTargets, ImportedRoutes, ImportedServices};
+use super::imports::one_namespace_per_host;
+use super::strays::UnlistedHosts;
 use crate::list::List;
 use crate::service::{Service, ServicesByHost, ServicesVisibleTo, is_visible};
 use crate::virtual_service::{VirtualService, destination_hosts, targets};
@@ -17,7 +17,7 @@ use crate::world::settings;
 
 /// Who sees the same services. Sidecars of a namespace that import the same do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Outlook {
+pub(crate) enum VisibilityKey {
     /// Gateways and waypoints of a namespace.
     Gateways(Arc<str>),
     /// Sidecar proxies that import everything that their namespace may see.
@@ -28,28 +28,28 @@ pub(crate) enum Outlook {
 
 /// The services that are seen, one for each host.
 #[derive(Debug, Default)]
-pub(crate) struct Sight {
+pub(crate) struct VisibleServices {
     pub(super) services: List<Service>,
     /// Made when it is first asked for.
     by_host: OnceLock<FastMap<Arc<str>, Arc<Service>>>,
 }
 
-impl PartialEq for Sight {
+impl PartialEq for VisibleServices {
     fn eq(&self, other: &Self) -> bool {
         // The index follows from the services.
         self.services == other.services
     }
 }
 
-impl Eq for Sight {}
+impl Eq for VisibleServices {}
 
-impl From<List<Service>> for Sight {
+impl From<List<Service>> for VisibleServices {
     fn from(services: List<Service>) -> Self {
         Self { services, by_host: OnceLock::new() }
     }
 }
 
-impl Sight {
+impl VisibleServices {
     pub(super) fn service(&self, host: &str) -> Option<&Arc<Service>> {
         let index = || self.services.iter().map(|service| (service.host.clone(), service.clone())).collect();
         self.by_host.get_or_init(index).get(host)
@@ -57,25 +57,26 @@ impl Sight {
 }
 
 /// What is seen, by who sees the same. Namespaces that see just what everybody sees share it.
-pub(super) struct Sights;
+pub(super) struct VisibleServicesFor;
 
-impl Query for Sights {
+impl Query for VisibleServicesFor {
     const NAME: &'static str = "services_in_sight";
-    type Key = Outlook;
-    type Value = Arc<Sight>;
+    type Key = VisibilityKey;
+    type Value = Arc<VisibleServices>;
 
-    fn run(ctx: &Ctx<'_>, outlook: &Outlook) -> Arc<Sight> {
-        common(ctx, outlook).unwrap_or_else(|| Arc::new(List::from(gathered(ctx, outlook)).into()))
+    fn run(ctx: &Ctx<'_>, outlook: &VisibilityKey) -> Arc<VisibleServices> {
+        public_services_with_exported(ctx, outlook)
+            .unwrap_or_else(|| Arc::new(List::from(collect_services(ctx, outlook)).into()))
     }
 }
 
 /// What is seen, gathered from all that is imported.
-pub(super) fn gathered(ctx: &Ctx<'_>, outlook: &Outlook) -> Vec<Arc<Service>> {
-    let mut seen = Seen::default();
+pub(super) fn collect_services(ctx: &Ctx<'_>, outlook: &VisibilityKey) -> Vec<Arc<Service>> {
+    let mut seen = ServiceSet::default();
     match outlook {
-        Outlook::Gateways(namespace) => seen.add_all(&*ctx.get::<ServicesVisibleTo>(namespace)),
-        Outlook::Unlimited(import) => add_everything(ctx, import, &mut seen),
-        Outlook::Limited(imports) => {
+        VisibilityKey::Gateways(namespace) => seen.add_all(&*ctx.get::<ServicesVisibleTo>(namespace)),
+        VisibilityKey::Unlimited(import) => add_everything(ctx, import, &mut seen),
+        VisibilityKey::Limited(imports) => {
             for import in imports.iter() {
                 add_imported(ctx, import, &mut seen);
             }
@@ -85,36 +86,36 @@ pub(super) fn gathered(ctx: &Ctx<'_>, outlook: &Outlook) -> Vec<Arc<Service>> {
 }
 
 /// What everybody sees and what is exported to the namespace besides, if that is all there is to see.
-fn common(ctx: &Ctx<'_>, outlook: &Outlook) -> Option<Arc<Sight>> {
+fn public_services_with_exported(ctx: &Ctx<'_>, outlook: &VisibilityKey) -> Option<Arc<VisibleServices>> {
     match outlook {
-        Outlook::Gateways(namespace) => {
-            let besides = besides(ctx, namespace)?;
-            Some(with_first(one_each(&besides), &ctx.get::<Common>(&()).gateways))
+        VisibilityKey::Gateways(namespace) => {
+            let besides = also_exported(ctx, namespace)?;
+            Some(prepend(one_per_host(&besides), &ctx.get::<PublicServices>(&()).gateways))
         }
-        Outlook::Unlimited(import) => {
+        VisibilityKey::Unlimited(import) => {
             let importer = import.importer();
-            let (besides, common) = (besides(ctx, importer)?, ctx.get::<Common>(&()));
-            if common.contestants.contains(importer) {
+            let (besides, common) = (also_exported(ctx, importer)?, ctx.get::<PublicServices>(&()));
+            if common.shadowing_namespaces.contains(importer) {
                 return None;
             }
-            let besides = one_each(&one_namespace_each(besides.to_vec(), importer));
-            let strays = ctx.get::<StrayHosts>(&());
-            (!strays.iter().any(|host| adds(ctx, importer, host, &besides)))
-                .then(|| with_first(besides, &common.sidecars))
+            let besides = one_per_host(&one_namespace_per_host(besides.to_vec(), importer));
+            let strays = ctx.get::<UnlistedHosts>(&());
+            (!strays.iter().any(|host| route_adds_service(ctx, importer, host, &besides)))
+                .then(|| prepend(besides, &common.sidecars))
         }
-        Outlook::Limited(_) => None,
+        VisibilityKey::Limited(_) => None,
     }
 }
 
 /// Whether a route to a host adds to what everybody sees and what is exported to the namespace besides.
-fn adds(ctx: &Ctx<'_>, importer: &str, host: &Arc<str>, besides: &[Arc<Service>]) -> bool {
+fn route_adds_service(ctx: &Ctx<'_>, importer: &str, host: &Arc<str>, besides: &[Arc<Service>]) -> bool {
     let Some(service) = destination(ctx, importer, host) else { return false };
     let own = besides.iter().find(|service| service.host == *host).cloned();
-    own.or_else(|| common_service(ctx, host)).is_none_or(|present| adds_to(&present, &service))
+    own.or_else(|| public_service(ctx, host)).is_none_or(|present| changes_definition(&present, &service))
 }
 
 /// What is seen with these services before the others.
-fn with_first(first: Vec<Arc<Service>>, sight: &Arc<Sight>) -> Arc<Sight> {
+fn prepend(first: Vec<Arc<Service>>, sight: &Arc<VisibleServices>) -> Arc<VisibleServices> {
     if first.is_empty() {
         return sight.clone();
     }
@@ -122,30 +123,30 @@ fn with_first(first: Vec<Arc<Service>>, sight: &Arc<Sight>) -> Arc<Sight> {
 }
 
 /// One service for each host.
-fn one_each(services: &[Arc<Service>]) -> Vec<Arc<Service>> {
-    let mut seen = Seen::default();
+fn one_per_host(services: &[Arc<Service>]) -> Vec<Arc<Service>> {
+    let mut seen = ServiceSet::default();
     seen.add_all(services);
     seen.into_services()
 }
 
-fn add_imported(ctx: &Ctx<'_>, import: &Import, seen: &mut Seen) {
+fn add_imported(ctx: &Ctx<'_>, import: &Import, seen: &mut ServiceSet) {
     seen.add_all(&*ctx.get::<ImportedServices>(import));
-    for (host, ports) in ctx.get::<RouteTargets>(&import.entries).iter() {
+    for (host, ports) in ctx.get::<ImportedRouteTargets>(&import.hosts).iter() {
         let service = destination(ctx, import.importer(), host);
-        seen.extend(service.and_then(|service| import.target(service, ports)));
+        seen.add_route_target(service.and_then(|service| import.target(service, ports)));
     }
 }
 
 /// Where all services are there anyway, few routes lead to others.
-fn add_everything(ctx: &Ctx<'_>, import: &Import, seen: &mut Seen) {
+fn add_everything(ctx: &Ctx<'_>, import: &Import, seen: &mut ServiceSet) {
     seen.add_all(&*ctx.get::<ImportedServices>(import));
-    for route in ctx.get::<ImportedRoutes>(&import.entries).iter() {
-        if seen.has_all_of(route) {
+    for route in ctx.get::<ImportedRoutes>(&import.hosts).iter() {
+        if seen.has_all_destinations_of(route) {
             continue;
         }
         for (host, ports) in targets(&route.spec, import.importer()) {
             let service = destination(ctx, import.importer(), &host);
-            seen.extend(service.and_then(|service| import.target(service, &ports)));
+            seen.add_route_target(service.and_then(|service| import.target(service, &ports)));
         }
     }
 }
@@ -165,20 +166,20 @@ fn destination(ctx: &Ctx<'_>, namespace: &str, host: &str) -> Option<Arc<Service
 
 /// Services as they are added: one for each host.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct ServiceSet {
     services: Vec<Arc<Service>>,
     by_host: FastMap<Arc<str>, usize>,
     /// The hosts that were added more than once, or with the ports of a route: another route may add to them.
     repeated: FastSet<Arc<str>>,
 }
 
-impl Seen {
+impl ServiceSet {
     pub(super) fn add_all<'a>(&mut self, services: impl IntoIterator<Item = &'a Arc<Service>>) {
         services.into_iter().for_each(|service| self.add(service));
     }
 
     /// Adds what a route leads to.
-    fn extend(&mut self, service: Option<Arc<Service>>) {
+    fn add_route_target(&mut self, service: Option<Arc<Service>>) {
         let Some(service) = service else { return };
         self.add(&service);
         self.repeated.insert(service.host.clone());
@@ -195,10 +196,10 @@ impl Seen {
             self.repeated.insert(service.host.clone());
         }
         let present = &mut self.services[index];
-        if !adds_to(present, service) {
+        if !changes_definition(present, service) {
             return;
         }
-        if is_replaced(present, service) {
+        if is_superseded(present, service) {
             *present = service.clone();
         } else {
             join_ports(present, service);
@@ -206,7 +207,7 @@ impl Seen {
     }
 
     /// Whether every host that a VirtualService sends to is there, whole and defined once: adding it again adds nothing.
-    fn has_all_of(&self, virtual_service: &VirtualService) -> bool {
+    fn has_all_destinations_of(&self, virtual_service: &VirtualService) -> bool {
         destination_hosts(&virtual_service.spec)
             .all(|host| self.by_host.contains_key(host) && !self.repeated.contains(host))
     }
@@ -217,16 +218,16 @@ impl Seen {
 }
 
 /// Whether another definition of a host changes what is there.
-fn adds_to(present: &Arc<Service>, other: &Arc<Service>) -> bool {
+fn changes_definition(present: &Arc<Service>, other: &Arc<Service>) -> bool {
     if Arc::ptr_eq(present, other) || (present.is_kubernetes() && !other.is_kubernetes()) {
         return false;
     }
     let has_more = || other.ports.iter().any(|port| present.port(port.number).is_none());
-    is_replaced(present, other) || (are_one(present, other) && has_more())
+    is_superseded(present, other) || (are_same_service(present, other) && has_more())
 }
 
 /// Whether one of Kubernetes takes the place of what only claims its name.
-fn is_replaced(present: &Service, other: &Service) -> bool {
+fn is_superseded(present: &Service, other: &Service) -> bool {
     !present.is_kubernetes() && other.is_kubernetes()
 }
 
@@ -240,7 +241,7 @@ fn join_ports(service: &mut Arc<Service>, other: &Service) {
 }
 
 /// Whether two definitions of a host are parts of the same service.
-fn are_one(a: &Service, b: &Service) -> bool {
+fn are_same_service(a: &Service, b: &Service) -> bool {
     a.namespace == b.namespace
         && a.resolution == b.resolution
         && a.registry == b.registry

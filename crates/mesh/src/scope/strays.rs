@@ -10,23 +10,23 @@ use crate::virtual_service::{self, RouteNamespaces, RoutePlace, destination_host
 
 /// The hosts that routes of the mesh lead to and that are defined, but not just once and for everybody: who sees them
 /// through a route depends on who looks.
-pub(super) struct StrayHosts;
+pub(super) struct UnlistedHosts;
 
-impl Query for StrayHosts {
+impl Query for UnlistedHosts {
     const NAME: &'static str = "stray_hosts";
     type Key = ();
     type Value = BTreeSet<Arc<str>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let namespaces = ctx.get::<RouteNamespaces>(&());
-        namespaces.iter().flat_map(|namespace| ctx.get::<StraysIn>(namespace).to_vec()).collect()
+        namespaces.iter().flat_map(|namespace| ctx.get::<UnlistedHostsIn>(namespace).to_vec()).collect()
     }
 }
 
 /// Those that the routes of a namespace lead to.
-struct StraysIn;
+struct UnlistedHostsIn;
 
-impl Query for StraysIn {
+impl Query for UnlistedHostsIn {
     const NAME: &'static str = "stray_hosts_in";
     type Key = Arc<str>;
     type Value = Vec<Arc<str>>;
@@ -37,28 +37,28 @@ impl Query for StraysIn {
             [only] => !is_public(ctx, only),
             _ => true,
         };
-        ctx.get::<TargetsIn>(namespace).iter().filter(is_stray).cloned().collect()
+        ctx.get::<RouteTargetsIn>(namespace).iter().filter(is_stray).cloned().collect()
     }
 }
 
 /// The hosts that the routes of a namespace lead to: they stay the same when the routes change in other ways.
-struct TargetsIn;
+struct RouteTargetsIn;
 
-impl Query for TargetsIn {
+impl Query for RouteTargetsIn {
     const NAME: &'static str = "route_targets_in";
     type Key = Arc<str>;
     type Value = BTreeSet<Arc<str>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let routes = virtual_service::places_in(ctx, namespace);
-        routes.iter().flat_map(|route| ctx.get::<TargetsOf>(route).to_vec()).collect()
+        let routes = virtual_service::locators_in(ctx, namespace);
+        routes.iter().flat_map(|route| ctx.get::<RouteTargetsOf>(route).to_vec()).collect()
     }
 }
 
 /// The hosts that a route leads to.
-struct TargetsOf;
+struct RouteTargetsOf;
 
-impl Query for TargetsOf {
+impl Query for RouteTargetsOf {
     const NAME: &'static str = "route_targets_of";
     type Key = RoutePlace;
     type Value = Vec<Arc<str>>;

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
-use super::imports::one_namespace_each;
+use super::imports::one_namespace_per_host;
 use super::*;
 use crate::audience::Caller;
 use crate::proxy::{Proxy, View};
@@ -224,17 +224,17 @@ impl Query for Gathered {
     type Value = [Vec<Arc<Service>>; 4];
 
     fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Self::Value {
-        let terms = ctx.get::<TermsOf>(key);
+        let terms = ctx.get::<ScopeSettingsFor>(key);
         let namespace = key.namespace();
         let visible = ctx.get::<ServicesVisibleTo>(namespace).to_vec();
-        let (imported, gathered) = match &terms.outlook {
-            Outlook::Unlimited(import) => {
-                (ctx.get::<ImportedServices>(import).to_vec(), one_namespace_each(visible, namespace))
+        let (imported, gathered) = match &terms.visibility_key {
+            VisibilityKey::Unlimited(import) => {
+                (ctx.get::<ImportedServices>(import).to_vec(), one_namespace_per_host(visible, namespace))
             }
             _ => (visible.clone(), visible),
         };
-        let seen = ctx.get::<Sights>(&terms.outlook).services.to_vec();
-        [imported, gathered, seen, sight::gathered(ctx, &terms.outlook)]
+        let seen = ctx.get::<VisibleServicesFor>(&terms.visibility_key).services.to_vec();
+        [imported, gathered, seen, sight::collect_services(ctx, &terms.visibility_key)]
     }
 }
 

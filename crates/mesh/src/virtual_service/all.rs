@@ -9,7 +9,7 @@ use std::sync::Arc;
 use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
-use super::{Derived, DerivedIn, Resolved, VirtualService};
+use super::{DerivedVirtualServices, DerivedVirtualServicesIn, ResolvedVirtualService, VirtualService};
 use crate::list::List;
 use crate::namespaces::NamespacesWith;
 use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
@@ -17,19 +17,19 @@ use crate::world::{ObjectIndex, Objects, Origin};
 
 /// Where a VirtualService comes from.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Place {
+pub(crate) enum RouteLocator {
     /// Somebody wrote it.
     Written(Origin),
     /// It stands for an object of another kind, by its position among those of its namespace.
     Derived(Arc<str>, usize),
 }
 
-impl Place {
+impl RouteLocator {
     /// The VirtualService, if it is one that has hosts.
     pub(crate) fn route(&self, ctx: &Ctx<'_>) -> Option<Arc<VirtualService>> {
         match self {
-            Self::Written(origin) => ctx.get::<Resolved>(origin).as_ref().clone(),
-            Self::Derived(namespace, at) => ctx.get::<DerivedIn>(namespace).get(*at).cloned(),
+            Self::Written(origin) => ctx.get::<ResolvedVirtualService>(origin).as_ref().clone(),
+            Self::Derived(namespace, at) => ctx.get::<DerivedVirtualServicesIn>(namespace).get(*at).cloned(),
         }
     }
 }
@@ -43,7 +43,8 @@ impl Query for RouteNamespaces {
     type Value = Vec<Arc<str>>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let (written, derived) = (ctx.get::<NamespacesWith>(&Kind::VirtualService), ctx.get::<Derived>(&()));
+        let (written, derived) =
+            (ctx.get::<NamespacesWith>(&Kind::VirtualService), ctx.get::<DerivedVirtualServices>(&()));
         let mut namespaces: Vec<_> = written.iter().chain(derived.by_namespace.keys()).cloned().collect();
         namespaces.sort_unstable();
         namespaces.dedup();
@@ -52,12 +53,12 @@ impl Query for RouteNamespaces {
 }
 
 /// Where the VirtualServices of a namespace come from: those that are written, then those that are derived.
-pub(crate) fn places_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<Place> {
+pub(crate) fn locators_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<RouteLocator> {
     let shelf = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
     let written = ctx.members::<Objects>(&shelf);
-    let written = written.iter().map(|origin| Place::Written(origin.clone()));
+    let written = written.iter().map(|origin| RouteLocator::Written(origin.clone()));
     let derived = 0..*ctx.get::<DerivedCount>(namespace);
-    written.chain(derived.map(|at| Place::Derived(namespace.clone(), at))).collect()
+    written.chain(derived.map(|at| RouteLocator::Derived(namespace.clone(), at))).collect()
 }
 
 /// How many VirtualServices of a namespace are derived.
@@ -69,36 +70,36 @@ impl Query for DerivedCount {
     type Value = usize;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> usize {
-        ctx.get::<DerivedIn>(namespace).len()
+        ctx.get::<DerivedVirtualServicesIn>(namespace).len()
     }
 }
 
 /// Where the VirtualServices of a namespace come in order among all.
-struct RanksIn;
+struct SortEntriesIn;
 
-impl Query for RanksIn {
+impl Query for SortEntriesIn {
     const NAME: &'static str = "virtual_service_ranks_in";
     type Key = Arc<str>;
-    type Value = Vec<Arc<SortEntry<Place>>>;
+    type Value = Vec<Arc<SortEntry<RouteLocator>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let places = places_in(ctx, namespace);
+        let places = locators_in(ctx, namespace);
         let mut ranks: Vec<_> =
-            places.iter().filter_map(|place| ctx.get::<RankOf>(place).as_ref().clone()).collect();
+            places.iter().filter_map(|place| ctx.get::<SortEntryOf>(place).as_ref().clone()).collect();
         ranks.sort_by(|a, b| a.compare(b));
         ranks
     }
 }
 
 /// Where a VirtualService comes in order among all: that stays the same when it changes in other ways.
-struct RankOf;
+struct SortEntryOf;
 
-impl Query for RankOf {
+impl Query for SortEntryOf {
     const NAME: &'static str = "virtual_service_rank";
-    type Key = Place;
-    type Value = Option<Arc<SortEntry<Place>>>;
+    type Key = RouteLocator;
+    type Value = Option<Arc<SortEntry<RouteLocator>>>;
 
-    fn run(ctx: &Ctx<'_>, place: &Place) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, place: &RouteLocator) -> Self::Value {
         let route = place.route(ctx)?;
         Some(Arc::new(SortEntry::new(route.created, route.name().into(), route.namespace(), place.clone())))
     }
@@ -110,26 +111,26 @@ struct VirtualServiceOrder;
 impl Query for VirtualServiceOrder {
     const NAME: &'static str = "virtual_service_order";
     type Key = ();
-    type Value = Order<Place>;
+    type Value = Order<RouteLocator>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        Order::new(&ctx.get::<RouteNamespaces>(&()), |namespace| ctx.get::<RanksIn>(namespace))
+        Order::new(&ctx.get::<RouteNamespaces>(&()), |namespace| ctx.get::<SortEntriesIn>(namespace))
     }
 }
 
 /// VirtualServices by who they are for, each list oldest first.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Sorted {
+pub(super) struct VirtualServiceLists {
     all: List<VirtualService>,
     /// Those for sidecars that everybody sees.
     pub(super) public: List<VirtualService>,
     /// Those for sidecars that not everybody sees.
     pub(super) restricted: List<VirtualService>,
     /// The namespaces with public routes of the Gateway API, which their own proxies see in another order.
-    pub(super) consumers: BTreeSet<Arc<str>>,
+    pub(super) consumer_namespaces: BTreeSet<Arc<str>>,
 }
 
-impl Sorted {
+impl VirtualServiceLists {
     fn joined(parts: &[Arc<Self>]) -> Self {
         let list =
             |part: fn(&Self) -> &List<VirtualService>| List::concat(parts.iter().map(|sorted| part(sorted)));
@@ -137,20 +138,23 @@ impl Sorted {
             all: list(|sorted| &sorted.all),
             public: list(|sorted| &sorted.public),
             restricted: list(|sorted| &sorted.restricted),
-            consumers: parts.iter().flat_map(|sorted| sorted.consumers.iter().cloned()).collect(),
+            consumer_namespaces: parts
+                .iter()
+                .flat_map(|sorted| sorted.consumer_namespaces.iter().cloned())
+                .collect(),
         }
     }
 }
 
 /// The VirtualServices of a stretch of their order.
-struct InStretch;
+struct VirtualServicesInChunk;
 
-impl Query for InStretch {
+impl Query for VirtualServicesInChunk {
     const NAME: &'static str = "virtual_services_in_stretch";
-    type Key = Chunk<Place>;
-    type Value = Sorted;
+    type Key = Chunk<RouteLocator>;
+    type Value = VirtualServiceLists;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Chunk<Place>) -> Sorted {
+    fn run(ctx: &Ctx<'_>, stretch: &Chunk<RouteLocator>) -> VirtualServiceLists {
         let all: Vec<_> = stretch.locators().filter_map(|place| place.route(ctx)).collect();
         let for_sidecars = all.iter().filter(|route| route.is_for_sidecars()).cloned();
         let (public, restricted): (Vec<_>, Vec<_>) = for_sidecars.partition(|route| route.is_public());
@@ -159,36 +163,38 @@ impl Query for InStretch {
         let is_all = public.len() == all.len();
         let all = List::from(all);
         let public = if is_all { all.clone() } else { public.into() };
-        Sorted { all, public, restricted: restricted.into(), consumers }
+        VirtualServiceLists { all, public, restricted: restricted.into(), consumer_namespaces: consumers }
     }
 }
 
 /// The VirtualServices of a section of their order.
-struct InSection;
+struct VirtualServicesInChunkGroup;
 
-impl Query for InSection {
+impl Query for VirtualServicesInChunkGroup {
     const NAME: &'static str = "virtual_services_in_section";
-    type Key = ChunkGroup<Place>;
-    type Value = Sorted;
+    type Key = ChunkGroup<RouteLocator>;
+    type Value = VirtualServiceLists;
 
-    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<Place>) -> Sorted {
-        let stretches: Vec<_> = section.chunks().map(|stretch| ctx.get::<InStretch>(stretch)).collect();
-        Sorted::joined(&stretches)
+    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<RouteLocator>) -> VirtualServiceLists {
+        let stretches: Vec<_> =
+            section.chunks().map(|stretch| ctx.get::<VirtualServicesInChunk>(stretch)).collect();
+        VirtualServiceLists::joined(&stretches)
     }
 }
 
 /// All VirtualServices, by who they are for.
-pub(super) struct Routes;
+pub(super) struct SortedVirtualServices;
 
-impl Query for Routes {
+impl Query for SortedVirtualServices {
     const NAME: &'static str = "sorted_virtual_services";
     type Key = ();
-    type Value = Sorted;
+    type Value = VirtualServiceLists;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> Sorted {
+    fn run(ctx: &Ctx<'_>, (): &()) -> VirtualServiceLists {
         let order = ctx.get::<VirtualServiceOrder>(&());
-        let sections: Vec<_> = order.groups.iter().map(|section| ctx.get::<InSection>(section)).collect();
-        Sorted::joined(&sections)
+        let sections: Vec<_> =
+            order.groups.iter().map(|section| ctx.get::<VirtualServicesInChunkGroup>(section)).collect();
+        VirtualServiceLists::joined(&sections)
     }
 }
 
@@ -201,6 +207,6 @@ impl Query for AllVirtualServices {
     type Value = List<VirtualService>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<Routes>(&()).all.clone()
+        ctx.get::<SortedVirtualServices>(&()).all.clone()
     }
 }

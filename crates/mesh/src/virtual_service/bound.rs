@@ -6,31 +6,34 @@ use canopus_api::visibility::Visibility;
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_UNIFIED_SIDECAR_SCOPE;
 
-use super::all::{Routes, Sorted};
-use super::{ByGateway, VirtualService, VirtualServicesIn, oldest_first};
+use super::all::{SortedVirtualServices, VirtualServiceLists};
+use super::{VirtualService, VirtualServicesByGateway, VirtualServicesIn, oldest_first};
 use crate::list::{List, Segment};
 use crate::world::settings;
 
 /// VirtualServices that a namespace may see, by how they are visible; each part oldest first.
 #[derive(Debug, PartialEq)]
-struct Bound {
-    restricted: Arc<Seen>,
+struct VisibleRoutes {
+    restricted: Arc<RestrictedRoutes>,
     /// Those that everybody sees.
     public: List<VirtualService>,
 }
 
 /// Those that a namespace sees and not everybody does; each part oldest first.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct RestrictedRoutes {
     /// Those of the namespace that nobody else need see.
     own: Segment<VirtualService>,
     /// Those that others export to the namespace by name.
     exported: Segment<VirtualService>,
 }
 
-impl Seen {
+impl RestrictedRoutes {
     /// What a namespace may see of what not everybody may.
-    fn of<'a>(restricted: impl IntoIterator<Item = &'a Arc<VirtualService>>, namespace: &str) -> Self {
+    fn visible_to<'a>(
+        restricted: impl IntoIterator<Item = &'a Arc<VirtualService>>,
+        namespace: &str,
+    ) -> Self {
         let wanted = Visibility::Namespace(namespace.into());
         let is_seen = |service: &&Arc<VirtualService>| {
             service.export_to.contains(&wanted) && !service.export_to.contains(&Visibility::None)
@@ -41,17 +44,20 @@ impl Seen {
     }
 }
 
-impl Bound {
+impl VisibleRoutes {
     /// What a namespace may see of a list.
-    fn of(services: &[Arc<VirtualService>], namespace: &str) -> Self {
+    fn visible_to(services: &[Arc<VirtualService>], namespace: &str) -> Self {
         let (public, restricted): (Vec<_>, Vec<_>) =
             services.iter().cloned().partition(|service| service.is_public());
-        Self { restricted: Arc::new(Seen::of(&restricted, namespace)), public: public.into() }
+        Self {
+            restricted: Arc::new(RestrictedRoutes::visible_to(&restricted, namespace)),
+            public: public.into(),
+        }
     }
 
     /// All in order: the namespace's own, those exported to it, those of everybody.
     fn list(&self) -> List<VirtualService> {
-        let Seen { own, exported } = &*self.restricted;
+        let RestrictedRoutes { own, exported } = &*self.restricted;
         List::prepend(own.clone(), &List::prepend(exported.clone(), &self.public))
     }
 
@@ -59,13 +65,13 @@ impl Bound {
     fn for_gateways(&self, namespace: &str) -> Vec<Arc<VirtualService>> {
         let (overrides, rest): (Vec<_>, Vec<_>) =
             self.public.iter().partition(|service| service.is_consumer_override(namespace));
-        let Seen { own, exported } = &*self.restricted;
+        let RestrictedRoutes { own, exported } = &*self.restricted;
         own.iter().chain(exported.iter()).chain(overrides).chain(rest).cloned().collect()
     }
 
     /// The same with such routes first of each part, if they are to be.
     fn for_sidecars(&self, namespace: &str, overrides_first: bool) -> Vec<Arc<VirtualService>> {
-        let Seen { own, exported } = &*self.restricted;
+        let RestrictedRoutes { own, exported } = &*self.restricted;
         let first =
             |service: &&Arc<VirtualService>| overrides_first && service.is_consumer_override(namespace);
         let mut ordered = Vec::with_capacity(own.len() + exported.len() + self.public.len());
@@ -79,70 +85,78 @@ impl Bound {
 }
 
 /// What is bound to a gateway, for proxies of a namespace, in the order in which it counts.
-struct BoundTo;
+struct RoutesBoundTo;
 
-impl Query for BoundTo {
+impl Query for RoutesBoundTo {
     const NAME: &'static str = "virtual_services_bound_to";
     /// Namespace of the proxy; `namespace/name` of the gateway.
     type Key = (Arc<str>, Arc<str>);
     type Value = Vec<Arc<VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, (namespace, gateway): &Self::Key) -> Self::Value {
-        Bound::of(&ctx.get::<ByGateway>(gateway), namespace).for_gateways(namespace)
+        VisibleRoutes::visible_to(&ctx.get::<VirtualServicesByGateway>(gateway), namespace)
+            .for_gateways(namespace)
     }
 }
 
 /// The VirtualServices for sidecars that not everybody sees, oldest first.
-struct Restricted;
+struct RestrictedMeshRoutes;
 
-impl Query for Restricted {
+impl Query for RestrictedMeshRoutes {
     const NAME: &'static str = "restricted_mesh_routes";
     type Key = ();
     type Value = List<VirtualService>;
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        ctx.get::<Routes>(&()).restricted.clone()
+        ctx.get::<SortedVirtualServices>(&()).restricted.clone()
     }
 }
 
 /// Those of [`Restricted`] that a namespace sees.
-struct SeenBy;
+struct RestrictedMeshRoutesFor;
 
-impl Query for SeenBy {
+impl Query for RestrictedMeshRoutesFor {
     const NAME: &'static str = "restricted_mesh_routes_for";
     type Key = Arc<str>;
-    type Value = Arc<Seen>;
+    type Value = Arc<RestrictedRoutes>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        Arc::new(Seen::of(&*ctx.get::<Restricted>(&()), namespace))
+        Arc::new(RestrictedRoutes::visible_to(&*ctx.get::<RestrictedMeshRoutes>(&()), namespace))
     }
 }
 
 /// What a namespace may see of all that is for sidecars.
-fn bound(ctx: &Ctx<'_>, routes: &Sorted, namespace: &Arc<str>) -> Bound {
-    Bound { restricted: ctx.get::<SeenBy>(namespace).as_ref().clone(), public: routes.public.clone() }
+fn visible_routes(ctx: &Ctx<'_>, routes: &VirtualServiceLists, namespace: &Arc<str>) -> VisibleRoutes {
+    VisibleRoutes {
+        restricted: ctx.get::<RestrictedMeshRoutesFor>(namespace).as_ref().clone(),
+        public: routes.public.clone(),
+    }
 }
 
 /// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
 pub fn for_gateway(ctx: &Ctx<'_>, namespace: &Arc<str>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
-    ctx.get::<BoundTo>(&(namespace.clone(), gateway.clone()))
+    ctx.get::<RoutesBoundTo>(&(namespace.clone(), gateway.clone()))
 }
 
 /// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.
-pub(crate) fn of_mesh_for_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
-    let routes = ctx.get::<Routes>(&());
-    let bound = bound(ctx, &routes, namespace);
-    if routes.consumers.contains(namespace) { bound.for_gateways(namespace).into() } else { bound.list() }
+pub(crate) fn mesh_routes_for_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
+    let routes = ctx.get::<SortedVirtualServices>(&());
+    let bound = visible_routes(ctx, &routes, namespace);
+    if routes.consumer_namespaces.contains(namespace) {
+        bound.for_gateways(namespace).into()
+    } else {
+        bound.list()
+    }
 }
 
 /// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
 pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
-    let routes = ctx.get::<Routes>(&());
-    let bound = bound(ctx, &routes, namespace);
+    let routes = ctx.get::<SortedVirtualServices>(&());
+    let bound = visible_routes(ctx, &routes, namespace);
     let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
     let has_overrides = || {
         let mut own = bound.restricted.own.iter();
-        routes.consumers.contains(namespace) || own.any(|route| route.is_gateway_api())
+        routes.consumer_namespaces.contains(namespace) || own.any(|route| route.is_gateway_api())
     };
     if overrides_first && has_overrides() {
         return bound.for_sidecars(namespace, overrides_first).into();
@@ -156,13 +170,13 @@ pub(crate) fn for_sidecars_from(
     namespace: &str,
     owners: &[Arc<str>],
 ) -> Vec<Arc<VirtualService>> {
-    let of_owners = of_namespaces(ctx, owners);
+    let of_owners = sidecar_routes_in(ctx, owners);
     let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
-    Bound::of(&of_owners, namespace).for_sidecars(namespace, overrides_first)
+    VisibleRoutes::visible_to(&of_owners, namespace).for_sidecars(namespace, overrides_first)
 }
 
 /// The VirtualServices for sidecars of some namespaces, oldest first.
-fn of_namespaces(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualService>> {
+fn sidecar_routes_in(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualService>> {
     let mut services = Vec::new();
     for namespace in namespaces {
         let of_one = ctx.get::<VirtualServicesIn>(namespace);

@@ -44,7 +44,7 @@ pub(super) fn add_black_hole(all: &mut Chains, env: &Env<'_>) {
 
 /// Adds the chains for ports that are not known: of all of them, and of those that have a mutual TLS mode of their own.
 pub(super) fn add_passthrough(all: &mut Chains, env: &Env<'_>, audience: &Audience, mutual: &Mutual<'_>) {
-    let terms = scope::terms(env.ctx, env.audience.scope());
+    let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let policy = &mutual.policy;
     let unknown = policy.ports.keys().filter(|port| !ports::is_known(&terms, audience, **port));
     for target in std::iter::once(0).chain(unknown.copied()) {

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use canopus_base::protocol::Protocol;
-use canopus_mesh::scope::{self, Terms};
+use canopus_mesh::scope::{self, ScopeSettings};
 use canopus_mesh::target::Target;
 use canopus_proto::istio::networking::v1alpha3::{CaptureMode, IstioIngressListener, ServerTlsSettings};
 use canopus_runtime::flags::{
@@ -76,7 +76,7 @@ pub(super) struct InboundPort {
 
 /// The ports with chains of their own, by number.
 pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
-    let terms = scope::terms(env.ctx, env.audience.scope());
+    let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let mut ports = BTreeMap::new();
     for own in of_services(env, audience, &terms) {
         // Of services that share a port of the workload the oldest decides.
@@ -90,7 +90,7 @@ pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
 }
 
 /// What the Sidecar lists; nothing if the services decide.
-fn ingress(terms: &Terms) -> &[IstioIngressListener] {
+fn ingress(terms: &ScopeSettings) -> &[IstioIngressListener] {
     let spec = terms.spec().filter(|_| terms.has_ingress());
     spec.map_or(&[], |spec| &spec.ingress)
 }
@@ -100,7 +100,7 @@ fn number(listener: &IstioIngressListener) -> Option<u32> {
 }
 
 /// Whether a port counts as known, so that it has no chains of those that are not.
-pub(super) fn is_known(terms: &Terms, audience: &Audience, port: u32) -> bool {
+pub(super) fn is_known(terms: &ScopeSettings, audience: &Audience, port: u32) -> bool {
     match terms.spec() {
         Some(spec) if terms.has_ingress() => spec.ingress.iter().any(|own| number(own) == Some(port)),
         _ => audience.ports.iter().any(|own| own.target == port),
@@ -109,7 +109,7 @@ pub(super) fn is_known(terms: &Terms, audience: &Audience, port: u32) -> bool {
 
 /// Whether services disagree on what is spoken on a port of the workload.
 pub(super) fn disagree(env: &Env<'_>, audience: &Audience) -> bool {
-    let terms = scope::terms(env.ctx, env.audience.scope());
+    let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let mut oldest: BTreeMap<u32, &ServicePort> = BTreeMap::new();
     of_services(env, audience, &terms).into_iter().any(|own| {
         let first = *oldest.entry(own.target).or_insert(own);
@@ -118,7 +118,7 @@ pub(super) fn disagree(env: &Env<'_>, audience: &Audience) -> bool {
 }
 
 /// The ports of services that count, the oldest service first: those that the Sidecar does not list.
-fn of_services<'a>(env: &Env<'_>, audience: &'a Audience, terms: &Terms) -> Vec<&'a ServicePort> {
+fn of_services<'a>(env: &Env<'_>, audience: &'a Audience, terms: &ScopeSettings) -> Vec<&'a ServicePort> {
     let count = if terms.has_ingress() {
         env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE)
     } else {
@@ -158,7 +158,7 @@ fn of_service(env: &Env<'_>, own: &ServicePort) -> InboundPort {
 fn of_sidecar(
     env: &Env<'_>,
     audience: &Audience,
-    terms: &Terms,
+    terms: &ScopeSettings,
     listener: &IstioIngressListener,
 ) -> Option<InboundPort> {
     let written = listener.port.as_ref()?;
