@@ -28,7 +28,7 @@ use canopus_envoy::route_config::Routes;
 use canopus_mesh::audience::{Caller, GatewayRunner, WaypointRunner};
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::endpoint::{Endpoints, ServersOf};
-use canopus_mesh::gateway::Merged;
+use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::proxy::{Proxy, View};
 use canopus_mesh::service::ServicesByHost;
 use canopus_mesh::target::Targets;
@@ -74,7 +74,8 @@ impl Query for Facts {
             ctx.get::<ServersOf>(&key);
             outbound_rule(ctx, &caller, &key);
         }
-        let of_gateways = ctx.get::<Merged>(&GatewayRunner::new(ctx, &view)).gateway_names().into_iter();
+        let of_gateways =
+            ctx.get::<MergedGateways>(&GatewayRunner::new(ctx, &view)).gateway_names().into_iter();
         let of_gateways = of_gateways
             .flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, &gateway).to_vec());
         let of_mesh = scope.listeners.iter().flat_map(|listener| listener.virtual_services.iter().cloned());

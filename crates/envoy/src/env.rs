@@ -8,7 +8,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::authorization::PoliciesOf;
 use canopus_mesh::extension::{Extensions, OfPhases};
-use canopus_mesh::gateway::{Merged, MergedGateway};
+use canopus_mesh::gateway::{MergedGateway, MergedGateways};
 use canopus_mesh::request_authentication::TokenRules;
 use canopus_mesh::service::{self, Service, ServiceKey};
 use canopus_mesh::telemetry::{Applicable, Telemetries};
@@ -122,7 +122,11 @@ impl<'a> Env<'a> {
 
     /// What the Gateways of the proxy add up to; nothing if it runs none.
     pub(crate) fn merged(&self) -> Arc<MergedGateway> {
-        self.audience.gateway.as_ref().map(|runner| self.ctx.get::<Merged>(runner)).unwrap_or_default()
+        self.audience
+            .gateway
+            .as_ref()
+            .map(|runner| self.ctx.get::<MergedGateways>(runner))
+            .unwrap_or_default()
     }
 
     /// The services that the proxy stands in front of, if it is a waypoint.

@@ -67,7 +67,7 @@ pub(crate) fn passthrough_listeners(env: &Env<'_>) -> Vec<Resource> {
     let mut drafts: BTreeMap<String, Draft> = BTreeMap::new();
     for servers in merged.ports.iter().filter(|servers| servers.port.number != HBONE_PORT) {
         let draft = Draft::new(env, &servers.port, Transport::Tcp);
-        let of_port = merged.servers_of(&servers.servers);
+        let of_port = merged.servers_at(&servers.servers);
         let chains: Vec<_> = of_port.flat_map(|server| site.network(server, servers.port.number)).collect();
         drafts.entry(draft.name()).or_insert(draft).chains.extend(chains);
     }

@@ -14,7 +14,7 @@ use canopus_engine::{Ctx, Input};
 use canopus_runtime::flags::PILOT_ENABLE_REMOTE_CREDENTIALS_CONTROLLER;
 
 use crate::audience::GatewayRunner;
-use crate::gateway::Merged;
+use crate::gateway::MergedGateways;
 use crate::world::{Origin, object, settings};
 
 /// The answers of clusters to the question whether a service account may list the Secrets of its namespace.
@@ -98,7 +98,7 @@ pub fn material(ctx: &Ctx<'_>, reader: &SecretReader, resource: &str) -> Option<
     let is_allowed = match source {
         // Only certificates of authorities are read from it, which are public.
         Source::ConfigMap => true,
-        Source::GatewaySecret => ctx.get::<Merged>(&reader.gateway).certificates.contains(resource),
+        Source::GatewaySecret => ctx.get::<MergedGateways>(&reader.gateway).certificates.contains(resource),
         Source::Secret => namespace == identity.namespace && (wants_roots || may_read_secrets(ctx, reader)),
     };
     if !is_allowed {

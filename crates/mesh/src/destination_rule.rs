@@ -16,7 +16,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::{DestinationRule, Subset, TrafficPolicy};
 use canopus_runtime::flags::ENABLE_ENHANCED_DESTINATIONRULE_MERGE;
 
-pub use policy::{for_port, for_subset};
+pub use policy::{policy_for_port, policy_for_subset};
 
 use crate::audience::Caller;
 use crate::gateway_api;
@@ -27,14 +27,14 @@ use crate::world::{MeshSettings, ObjectIndex, Origin, indexed_objects, qualified
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId {
     namespace: Arc<str>,
-    reach: Reach,
+    scope: RuleScope,
     host: Arc<str>,
     position: usize,
 }
 
 /// For whom rules are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Reach {
+enum RuleScope {
     /// For the proxies of the namespace.
     Local,
     /// For others.
@@ -70,7 +70,7 @@ impl Rule {
             spec.export_to.iter().map(|entry| Visibility::parse(entry)).collect()
         };
         let is_derived = rule.meta.annotation(annotations::INTERNAL_PARENTS.name).is_some();
-        let id = RuleId { namespace, reach: Reach::Local, host: spec.host.as_str().into(), position: 0 };
+        let id = RuleId { namespace, scope: RuleScope::Local, host: spec.host.as_str().into(), position: 0 };
         Self { id, spec, export_to, from: vec![origin], is_derived }
     }
 
@@ -86,18 +86,18 @@ impl Rule {
 
     /// The labels endpoints of a subset have; none for a subset it does not know.
     pub fn subset_labels(&self, name: &str) -> Labels {
-        self.subset(name).map(|subset| of_map(&subset.labels)).unwrap_or_default()
+        self.subset(name).map(|subset| to_labels(&subset.labels)).unwrap_or_default()
     }
 
     /// What applies to connections to a port.
     pub fn policy(&self, port: u32) -> Option<TrafficPolicy> {
-        self.spec.traffic_policy.as_ref().map(|policy| for_port(policy, port).0)
+        self.spec.traffic_policy.as_ref().map(|policy| policy_for_port(policy, port).0)
     }
 
     /// What applies to connections to a port of a subset; what applies to the port if there is no such subset.
     pub fn subset_policy(&self, name: &str, port: u32) -> Option<TrafficPolicy> {
         let subset = self.subset(name).and_then(|subset| subset.traffic_policy.as_ref());
-        for_subset(self.spec.traffic_policy.as_ref(), subset, port)
+        policy_for_subset(self.spec.traffic_policy.as_ref(), subset, port)
     }
 
     /// Whether it says something about TLS, for any port or subset.
@@ -111,7 +111,7 @@ impl Rule {
 
     /// Whether it is for the workloads with these labels alone, and which.
     fn selector(&self) -> Option<Labels> {
-        self.spec.workload_selector.as_ref().map(|selector| of_map(&selector.match_labels))
+        self.spec.workload_selector.as_ref().map(|selector| to_labels(&selector.match_labels))
     }
 
     fn is_exported_to(&self, namespace: &str) -> bool {
@@ -136,27 +136,27 @@ impl Rule {
     }
 }
 
-fn of_map(labels: &BTreeMap<String, String>) -> Labels {
+fn to_labels(labels: &BTreeMap<String, String>) -> Labels {
     labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
 /// Rules by host; several for one host if they are for different workloads or namespaces.
-pub(crate) type Table = BTreeMap<Arc<str>, Vec<Arc<Rule>>>;
+pub(crate) type RuleTable = BTreeMap<Arc<str>, Vec<Arc<Rule>>>;
 
 /// The rules of one namespace, by whom they are for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamespaceRules {
-    tables: BTreeMap<Reach, Table>,
+    tables: BTreeMap<RuleScope, RuleTable>,
 }
 
 impl NamespaceRules {
-    fn add(&mut self, mut rule: Rule, reach: Reach, by_audience: bool) {
-        rule.id.reach = reach;
+    fn add(&mut self, mut rule: Rule, reach: RuleScope, by_audience: bool) {
+        rule.id.scope = reach;
         merge::add(self.tables.entry(reach).or_default(), rule, by_audience);
     }
 
     /// The entry for a host: its own, else that of the narrowest wildcard that covers it.
-    fn most_specific(&self, reach: Reach, name: &str) -> Option<&Vec<Arc<Rule>>> {
+    fn most_specific(&self, reach: RuleScope, name: &str) -> Option<&Vec<Arc<Rule>>> {
         let table = self.tables.get(&reach)?;
         table.get(name).or_else(|| {
             let covers = |pattern: &str| host::is_wildcard(pattern) && host::subset_of(name, pattern);
@@ -198,9 +198,9 @@ impl Query for RulesIn {
         for (origin, object) in objects {
             let rule = Rule::new(origin, &object, &settings.domain);
             if rule.is_for_home() {
-                rules.add(rule.clone(), Reach::Local, by_audience);
+                rules.add(rule.clone(), RuleScope::Local, by_audience);
             }
-            let reach = if rule.is_private(&settings) { Reach::Private } else { Reach::Exported };
+            let reach = if rule.is_private(&settings) { RuleScope::Private } else { RuleScope::Exported };
             rules.add(rule, reach, by_audience);
         }
         rules
@@ -222,13 +222,13 @@ impl Query for RulesFor {
         let root = settings.root_namespace();
         let own = ctx.get::<RulesIn>(caller);
         // What the root namespace says to everybody must not hide what a service's namespace says about the service.
-        let reach = if **caller == *root { Reach::Private } else { Reach::Local };
+        let reach = if **caller == *root { RuleScope::Private } else { RuleScope::Local };
         if let Some(rules) = own.most_specific(reach, &service.host) {
             return rules.clone();
         }
         let exported = |owner: Arc<str>| {
             let rules = ctx.get::<RulesIn>(&owner);
-            let rules = rules.most_specific(Reach::Exported, &service.host)?.iter();
+            let rules = rules.most_specific(RuleScope::Exported, &service.host)?.iter();
             let rules: Vec<_> = rules.filter(|rule| rule.is_exported_to(caller)).cloned().collect();
             (!rules.is_empty()).then_some(rules)
         };
@@ -239,7 +239,7 @@ impl Query for RulesFor {
 /// The rule of a name.
 pub fn rule(ctx: &Ctx<'_>, id: &RuleId) -> Option<Arc<Rule>> {
     let rules = ctx.get::<RulesIn>(&id.namespace);
-    rules.tables.get(&id.reach)?.get(&id.host)?.get(id.position).cloned()
+    rules.tables.get(&id.scope)?.get(&id.host)?.get(id.position).cloned()
 }
 
 /// The rule for connections of a proxy to a service: one that selects the proxy's workload, else one for all workloads.

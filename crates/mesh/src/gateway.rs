@@ -39,7 +39,7 @@ pub struct GatewayConfig {
     /// Its servers and selector.
     pub spec: GatewaySpec,
     /// The proxies it is for.
-    pub attachment: Attachment,
+    pub binding: ProxyBinding,
     /// The service account its proxies run as, where one was made for it.
     pub service_account: Option<Box<str>>,
     /// The namespace of the object it was made from; its own if a user wrote it.
@@ -54,7 +54,7 @@ pub struct GatewayConfig {
 
 /// The proxies a Gateway is for.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Attachment {
+pub enum ProxyBinding {
     /// Those whose labels its selector picks.
     Selector,
     /// Those behind these services of its namespace.
@@ -67,7 +67,7 @@ impl GatewayConfig {
         format!("{}/{}", self.namespace, self.name)
     }
 
-    fn of(ctx: &Ctx<'_>, gateway: &Gateway) -> Self {
+    fn from_object(ctx: &Ctx<'_>, gateway: &Gateway) -> Self {
         let meta = &gateway.meta;
         let annotation = |key: &str| meta.annotation(key).filter(|value| !value.is_empty());
         let services = meta.annotation(annotations::INTERNAL_GATEWAY_SERVICE.name);
@@ -84,8 +84,8 @@ impl GatewayConfig {
             namespace: meta.namespace.clone(),
             name: meta.name.clone(),
             spec: gateway.spec.clone(),
-            attachment: services.map_or(Attachment::Selector, |hosts| {
-                Attachment::Services(hosts.split(',').map(Into::into).collect())
+            binding: services.map_or(ProxyBinding::Selector, |hosts| {
+                ProxyBinding::Services(hosts.split(',').map(Into::into).collect())
             }),
             service_account: annotation(annotations::INTERNAL_SERVICE_ACCOUNT_NAME.name).map(Into::into),
             parent_namespace: parent_namespace.unwrap_or(&meta.namespace).into(),
@@ -113,7 +113,7 @@ impl Query for Gateways {
         let derived = gateway_api::gateways(ctx).into_iter().chain(ingress::gateways(ctx));
         let mut gateways: Vec<_> = written.chain(derived).collect();
         gateways.sort_by(|a, b| age(a).cmp(&age(b)));
-        gateways.iter().map(|gateway| Arc::new(GatewayConfig::of(ctx, gateway))).collect()
+        gateways.iter().map(|gateway| Arc::new(GatewayConfig::from_object(ctx, gateway))).collect()
     }
 }
 
@@ -243,13 +243,13 @@ pub struct MergedGateway {
 
 impl MergedGateway {
     /// The servers of a port.
-    pub fn servers_of<'a>(&'a self, indices: &'a [usize]) -> impl Iterator<Item = &'a BoundServer> {
+    pub fn servers_at<'a>(&'a self, indices: &'a [usize]) -> impl Iterator<Item = &'a BoundServer> {
         indices.iter().filter_map(|index| self.servers.get(*index))
     }
 
     /// The servers of a route table; `None` if no server has it.
     pub fn servers_of_route(&self, name: &str) -> Option<Vec<&BoundServer>> {
-        self.routes.get(name).map(|indices| self.servers_of(indices).collect())
+        self.routes.get(name).map(|indices| self.servers_at(indices).collect())
     }
 
     /// The Gateways, each `namespace/name`.
@@ -266,12 +266,12 @@ pub struct Rejection {
     /// The position of the server in it.
     pub server: usize,
     /// Why.
-    pub reason: Reason,
+    pub reason: RejectionReason,
 }
 
 /// Why a server is left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Reason {
+pub enum RejectionReason {
     /// It has no port.
     NoPort,
     /// Other servers of the port and address have the same hosts.
@@ -295,7 +295,7 @@ impl fmt::Display for Rejection {
     }
 }
 
-impl fmt::Display for Reason {
+impl fmt::Display for RejectionReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoPort => f.write_str("it has no port"),
@@ -311,9 +311,9 @@ impl fmt::Display for Reason {
 }
 
 /// What the Gateways of a proxy add up to; nothing for proxies that are no gateways.
-pub struct Merged;
+pub struct MergedGateways;
 
-impl Query for Merged {
+impl Query for MergedGateways {
     const NAME: &'static str = "merged_gateway";
     type Key = GatewayRunner;
     type Value = MergedGateway;
@@ -332,7 +332,7 @@ impl Query for Merged {
 pub(crate) fn rejected_among(ctx: &Ctx<'_>, gateway: &GatewayConfig) -> Vec<Rejection> {
     let all = ctx.get::<Gateways>(&());
     let of_its_proxies = all.iter().filter(|other| {
-        other.attachment == Attachment::Selector && other.spec.selector == gateway.spec.selector
+        other.binding == ProxyBinding::Selector && other.spec.selector == gateway.spec.selector
     });
     let selected: Vec<_> = of_its_proxies.map(|other| Selected::by_selector(other.clone())).collect();
     merge::merge(&selected, None, &settings(ctx).flags).rejected

@@ -31,9 +31,9 @@ mod tests;
 mod world;
 
 pub use derived::{DerivedVirtualService, RouteGroups};
-pub use gateway::{Attachable, Opened, OpenedBy, Parent};
-pub use policy::{BackendPolicy, DerivedRules, PolicyFacts, PolicyOf};
-pub use route::{RouteFacts, RouteOf, Routed};
+pub use gateway::{AttachableListener, ListenersOpenedBy, OpenedListeners, RouteParent};
+pub use policy::{BackendPolicy, ConvertedPolicy, DerivedRules, PolicyOf};
+pub use route::{ConvertedRoute, DerivedRoute, RouteOf};
 pub(crate) use server_tls::is_auto_passthrough;
 pub use status::{Status, StatusOf};
 

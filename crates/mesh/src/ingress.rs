@@ -30,9 +30,9 @@ const CONTROLLER: &str = "istio.io/ingress-controller";
 const SELECTED_BY: &str = "istio";
 
 /// An Ingress that is served here; `None` if it is somebody else's.
-struct Served;
+struct ServedIngress;
 
-impl Query for Served {
+impl Query for ServedIngress {
     const NAME: &'static str = "served_ingress";
     type Key = Origin;
     type Value = Option<Arc<Ingress>>;
@@ -65,7 +65,8 @@ fn served(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<Ingress>)> {
     let settings = settings(ctx);
     let origins = ctx.members::<Objects>(&ObjectIndex::Kind(Kind::Ingress));
     let here = origins.iter().filter(|origin| origin.cluster == settings.cluster);
-    here.filter_map(|origin| Some((origin.clone(), ctx.get::<Served>(origin).as_ref().clone()?))).collect()
+    here.filter_map(|origin| Some((origin.clone(), ctx.get::<ServedIngress>(origin).as_ref().clone()?)))
+        .collect()
 }
 
 /// The Gateways that stand for Ingresses.
@@ -83,7 +84,7 @@ impl Query for DerivedGateway {
     type Value = Option<Arc<istio::Gateway>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        let served = ctx.get::<Served>(origin);
+        let served = ctx.get::<ServedIngress>(origin);
         let ingress = served.as_ref().as_ref()?;
         Some(Arc::new(gateway(ingress, &settings(ctx))))
     }
@@ -187,7 +188,7 @@ impl Query for DerivedVirtualService {
         let mut ingresses: Vec<_> = hosts
             .get(wanted)?
             .iter()
-            .filter_map(|origin| Some((origin, ctx.get::<Served>(origin).as_ref().clone()?)))
+            .filter_map(|origin| Some((origin, ctx.get::<ServedIngress>(origin).as_ref().clone()?)))
             .collect();
         ingresses.sort_by(|(_, a), (_, b)| order(a).cmp(&order(b)));
         let mut http = Vec::new();

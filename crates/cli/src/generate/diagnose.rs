@@ -3,7 +3,7 @@
 use canopus_engine::{QueryError, Snapshot};
 use canopus_envoy::audience::AudiencesOf;
 use canopus_mesh::diagnostic::{self, Severity};
-use canopus_mesh::gateway::Merged;
+use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::proxy::Proxy;
 use indicatif::ProgressBar;
 
@@ -35,7 +35,7 @@ pub(super) fn world(world: &Snapshot) -> Result<Vec<Word>, QueryError> {
 pub(super) fn left_out(world: &Snapshot, proxy: &Proxy) -> Result<Vec<Word>, QueryError> {
     let audiences = world.get::<AudiencesOf>(proxy)?;
     let Some(runner) = audiences.gateway() else { return Ok(Vec::new()) };
-    let merged = world.get::<Merged>(runner)?;
+    let merged = world.get::<MergedGateways>(runner)?;
     let left_out = merged.rejected.iter();
     Ok(left_out
         .map(|server| Word { text: format!("warning: left out: {server}\n"), is_error: false })

@@ -10,7 +10,7 @@ use canopus_api::{Kind, Object, ObjectKey};
 use canopus_base::tree::{Map, Node, Value};
 use canopus_engine::Snapshot;
 use canopus_mesh::gateway_api::{
-    DerivedRules, DerivedVirtualService, OpenedBy, RouteGroups, Status, StatusOf,
+    DerivedRules, DerivedVirtualService, ListenersOpenedBy, RouteGroups, Status, StatusOf,
 };
 use canopus_mesh::world::Origin;
 
@@ -53,7 +53,7 @@ fn objects(world: &fixture::World) -> anyhow::Result<Vec<Node>> {
     let snapshot = &world.snapshot;
     let mut made = Vec::new();
     for origin in world.of_kinds(&[Kind::KubernetesGateway, Kind::ListenerSet]) {
-        let opened = snapshot.get::<OpenedBy>(origin)?;
+        let opened = snapshot.get::<ListenersOpenedBy>(origin)?;
         let listeners =
             opened.iter().flat_map(|opened| &opened.listeners).filter(|listener| listener.is_valid);
         made.extend(listeners.map(|listener| Object::Gateway(listener.gateway.clone()).to_node()));

@@ -13,7 +13,7 @@ use canopus_envoy::audience::{Audiences, AudiencesOf};
 use canopus_envoy::provider::LostServers;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::credential::{SecretAccess, account};
-use canopus_mesh::gateway::Merged;
+use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::service::Registry as Definer;
 use canopus_mesh::target::Targets;
@@ -104,9 +104,8 @@ fn mishaps(world: &Snapshot, connection: &Connection) -> Result<Vec<Mishap>, Que
         found.extend(world.get::<LostServers>(audience)?.iter().map(|purpose| Mishap::Lost(purpose)));
     }
     if let Some(runner) = audiences.gateway() {
-        found.extend(world.get::<Merged>(runner)?.rejected.iter().map(|rejection| Mishap::Rejected {
-            gateway: Arc::clone(&rejection.gateway),
-            server: rejection.server,
+        found.extend(world.get::<MergedGateways>(runner)?.rejected.iter().map(|rejection| {
+            Mishap::Rejected { gateway: Arc::clone(&rejection.gateway), server: rejection.server }
         }));
     }
     for name in names(connection, types::SECRET).iter().flat_map(|names| names.iter()) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::Env;
 use canopus_engine::Ctx;
-use canopus_mesh::gateway::Merged;
+use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::list::List;
 use canopus_mesh::scope;
 use canopus_mesh::service::Service;
@@ -31,7 +31,7 @@ pub(super) fn services(env: &Env<'_>) -> List<Service> {
 
 /// The hosts that VirtualServices route to through the gateway's servers.
 fn routed_hosts(env: &Env<'_>) -> BTreeSet<String> {
-    let merged = env.ctx.get::<Merged>(&env.audience.gateway);
+    let merged = env.ctx.get::<MergedGateways>(&env.audience.gateway);
     let own_only = env.flag(PILOT_SCOPE_GATEWAY_TO_NAMESPACE);
     let mut hosts = BTreeSet::new();
     for gateway in merged.gateway_names() {
@@ -68,5 +68,5 @@ pub(super) fn provider_services(ctx: &Ctx<'_>) -> BTreeSet<String> {
 
 /// Whether the gateway passes encrypted connections on by their SNI.
 pub(super) fn passes_connections_on(env: &Env<'_>) -> bool {
-    env.ctx.get::<Merged>(&env.audience.gateway).auto_passthrough
+    env.ctx.get::<MergedGateways>(&env.audience.gateway).auto_passthrough
 }

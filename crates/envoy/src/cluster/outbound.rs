@@ -195,7 +195,7 @@ impl Builder<'_> {
         let written = subset.traffic_policy.as_ref();
         let discovery = if is_passthrough(written) { DiscoveryType::OriginalDst } else { discovery };
         let mut draft = self.draft(self.name(&subset.name), discovery, &subset.name)?;
-        let policy = destination_rule::for_subset(policy, written, self.port.number);
+        let policy = destination_rule::policy_for_subset(policy, written, self.port.number);
         self.apply(&mut draft, &subset.name, policy.as_ref(), written);
         draft.metadata.add_rule(rule);
         draft.metadata.add_subset(&subset.name);
@@ -416,7 +416,7 @@ pub(super) fn set_protocol(draft: &mut Draft, traits: &ClientTraits, protocol: P
 
 /// What a policy says about a port. Apart, as it is large and handed around.
 pub(super) fn for_port(policy: &TrafficPolicy, port: &Port) -> Box<TrafficPolicy> {
-    Box::new(destination_rule::for_port(policy, port.number).0)
+    Box::new(destination_rule::policy_for_port(policy, port.number).0)
 }
 
 /// A policy with the mesh's settings for connections and outliers where it has none.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use canopus_mesh::destination_rule::{self, Rule, inbound_rule};
-use canopus_mesh::gateway::Merged;
+use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::scope::{self, scoped_service};
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::virtual_service::{self, MESH};
@@ -77,7 +77,7 @@ fn routed_by_sni(env: &Env<'_>) -> BTreeSet<String> {
         return BTreeSet::new();
     }
     let mut hosts = BTreeSet::new();
-    for gateway in env.ctx.get::<Merged>(&env.audience.gateway).gateway_names() {
+    for gateway in env.ctx.get::<MergedGateways>(&env.audience.gateway).gateway_names() {
         for bound in virtual_service::for_gateway(env.ctx, &env.audience.caller.namespace, &gateway).iter() {
             let routes = bound.spec.tls.iter().flat_map(|tls| &tls.route);
             hosts.extend(routes.filter_map(|route| Some(route.destination.as_ref()?.host.clone())));
@@ -114,10 +114,11 @@ impl Builder<'_> {
             protocols.push("http");
         }
         let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
-        let policy = written.map(|policy| destination_rule::for_port(policy, port.number).0);
+        let policy = written.map(|policy| destination_rule::policy_for_port(policy, port.number).0);
         clusters.extend(protocols.iter().filter_map(|protocol| self.vip(protocol, policy.as_ref())));
         for subset in self.rule.iter().flat_map(|rule| &rule.spec.subsets) {
-            let policy = destination_rule::for_subset(written, subset.traffic_policy.as_ref(), port.number);
+            let policy =
+                destination_rule::policy_for_subset(written, subset.traffic_policy.as_ref(), port.number);
             let names = protocols.iter().map(|protocol| format!("{protocol}/{}", subset.name));
             clusters.extend(names.filter_map(|name| self.vip(&name, policy.as_ref())));
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use canopus_engine::Ctx;
 use canopus_mesh::audience::GatewayRunner;
-use canopus_mesh::gateway::{BoundServer, Merged};
+use canopus_mesh::gateway::{BoundServer, MergedGateways};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener, filter::ConfigType};
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
@@ -73,10 +73,10 @@ pub(super) struct Place {
 }
 
 fn server_ports(ctx: &Ctx<'_>, gateway: &GatewayRunner) -> BTreeMap<u32, BTreeSet<u32>> {
-    let merged = ctx.get::<Merged>(gateway);
+    let merged = ctx.get::<MergedGateways>(gateway);
     let mut ports: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (name, servers) in &merged.routes {
-        let written = merged.servers_of(servers).map(BoundServer::port_number);
+        let written = merged.servers_at(servers).map(BoundServer::port_number);
         ports.entry(GatewayTable::of(name).port).or_default().extend(written);
     }
     ports

@@ -45,7 +45,7 @@ impl<'a> Site<'a> {
     pub(super) fn chains(&self, servers: &PortServers, transport: Transport, listener: &str) -> Vec<Chain> {
         let number = servers.port.number;
         if transport == Transport::Quic {
-            let http3 = self.merged.servers_of(&servers.http3);
+            let http3 = self.merged.servers_at(&servers.http3);
             let https = |server| self.https(server, (transport, number), listener, Filters::default());
             return http3.map(https).collect();
         }
@@ -64,7 +64,7 @@ impl<'a> Site<'a> {
                 self.network(server, number)
             }
         };
-        self.merged.servers_of(&servers.servers).flat_map(of_server).collect()
+        self.merged.servers_at(&servers.servers).flat_map(of_server).collect()
     }
 
     /// The chain of an HTTPS server, with something before what handles requests.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use canopus_base::{FastMap, host};
 use canopus_engine::Ctx;
-use canopus_mesh::gateway::{BoundServer, Merged};
+use canopus_mesh::gateway::{BoundServer, MergedGateways};
 use canopus_mesh::scope::{self, ScopeKey};
 use canopus_mesh::service::{self, Service, ServicesByHost};
 use canopus_mesh::virtual_service::{self, VirtualService};
@@ -23,7 +23,7 @@ use crate::route_config::{Host, Table, Traits, headers};
 
 /// A route table by its name; `None` if no server has it, as when a listener that is gone still drains.
 pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> Option<Table> {
-    let merged = ctx.get::<Merged>(&audience.gateway);
+    let merged = ctx.get::<MergedGateways>(&audience.gateway);
     let servers = merged.servers_of_route(name)?;
     let bound = |server: &&BoundServer| {
         virtual_service::for_gateway(ctx, &audience.caller.namespace, &server.gateway)

@@ -12,7 +12,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 
 use super::are_whole;
-use crate::gateway::{Attachment, Gateways};
+use crate::gateway::{Gateways, ProxyBinding};
 use crate::namespaces::NamespacesWith;
 use crate::world::{ObjectIndex, indexed_objects};
 
@@ -171,7 +171,7 @@ impl Query for GatewaySelectors {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let all = ctx.get::<Gateways>(&());
-        let by_labels = all.iter().filter(|gateway| gateway.attachment == Attachment::Selector);
+        let by_labels = all.iter().filter(|gateway| gateway.binding == ProxyBinding::Selector);
         by_labels.map(|gateway| labels_of(&gateway.spec.selector)).collect()
     }
 }

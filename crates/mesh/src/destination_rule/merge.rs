@@ -7,12 +7,12 @@ use std::sync::Arc;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::PortTrafficPolicy;
 use canopus_proto::istio::networking::v1alpha3::{DestinationRule, TrafficPolicy};
 
-use super::{Rule, Table, policy};
+use super::{Rule, RuleTable, policy};
 
 /// Adds a rule to those that are there, which are older or for fewer workloads.
 ///
 /// With `by_audience`, rules are merged only where whoever sees the present one sees the new one too.
-pub(super) fn add(table: &mut Table, mut rule: Rule, by_audience: bool) {
+pub(super) fn add(table: &mut RuleTable, mut rule: Rule, by_audience: bool) {
     let rules = table.entry(rule.id.host.clone()).or_default();
     let mut stands_alone = true;
     for present in rules.iter_mut() {

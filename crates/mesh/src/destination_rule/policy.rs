@@ -6,15 +6,15 @@ use canopus_proto::istio::networking::v1alpha3::traffic_policy::PortTrafficPolic
 /// What applies to a port, and whether the policy has settings of its own for it.
 ///
 /// Settings of a port replace all others: what they leave out is at its default, not inherited.
-pub fn for_port(policy: &TrafficPolicy, port: u32) -> (TrafficPolicy, bool) {
+pub fn policy_for_port(policy: &TrafficPolicy, port: u32) -> (TrafficPolicy, bool) {
     let is_for = |settings: &&PortTrafficPolicy| settings.port.as_ref().is_some_and(|own| own.number == port);
     match policy.port_level_settings.iter().find(is_for) {
-        Some(settings) => (of_port(settings), true),
+        Some(settings) => (port_policy(settings), true),
         None => (TrafficPolicy { port_level_settings: Vec::new(), ..policy.clone() }, false),
     }
 }
 
-fn of_port(settings: &PortTrafficPolicy) -> TrafficPolicy {
+fn port_policy(settings: &PortTrafficPolicy) -> TrafficPolicy {
     TrafficPolicy {
         load_balancer: settings.load_balancer.clone(),
         connection_pool: settings.connection_pool,
@@ -25,13 +25,13 @@ fn of_port(settings: &PortTrafficPolicy) -> TrafficPolicy {
 }
 
 /// What applies to a port of a subset: the settings of the subset, and of the rule where the subset has none.
-pub fn for_subset(
+pub fn policy_for_subset(
     rule: Option<&TrafficPolicy>,
     subset: Option<&TrafficPolicy>,
     port: u32,
 ) -> Option<TrafficPolicy> {
-    let rule = rule.map(|policy| for_port(policy, port).0);
-    let Some((subset, has_port)) = subset.map(|policy| for_port(policy, port)) else { return rule };
+    let rule = rule.map(|policy| policy_for_port(policy, port).0);
+    let Some((subset, has_port)) = subset.map(|policy| policy_for_port(policy, port)) else { return rule };
     Some(match rule {
         Some(rule) => overlay(rule, subset, has_port),
         None => subset,

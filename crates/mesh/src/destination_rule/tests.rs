@@ -106,7 +106,7 @@ fn rule_is_found_again_by_its_id() {
     let tables = engine.get::<RulesIn>(&"ns".into()).unwrap();
     for rule in found.iter() {
         let id = &rule.id;
-        assert_eq!(&tables.tables[&id.reach][&id.host][id.position], rule);
+        assert_eq!(&tables.tables[&id.scope][&id.host][id.position], rule);
     }
 }
 
@@ -124,14 +124,14 @@ fn settings_of_a_port_replace_all_others() {
         ],
         ..Default::default()
     };
-    let (port, own) = for_port(&policy, 80);
+    let (port, own) = policy_for_port(&policy, 80);
     assert!(own && port.tls.is_none() && port.connection_pool.is_some());
-    let (port, own) = for_port(&policy, 81);
+    let (port, own) = policy_for_port(&policy, 81);
     assert!(!own && port.tls.is_some());
     // A subset adds to the rule, but its settings of a port replace the rule's.
     let subset = TrafficPolicy { outlier_detection: Some(Default::default()), ..Default::default() };
-    let merged = for_subset(Some(&policy), Some(&subset), 81).unwrap();
+    let merged = policy_for_subset(Some(&policy), Some(&subset), 81).unwrap();
     assert!(merged.tls.is_some() && merged.outlier_detection.is_some());
-    let merged = for_subset(Some(&subset), Some(&policy), 80).unwrap();
+    let merged = policy_for_subset(Some(&subset), Some(&policy), 80).unwrap();
     assert!(merged.outlier_detection.is_none() && merged.connection_pool.is_some());
 }

@@ -18,7 +18,7 @@ use crate::authorization::PoliciesOf;
 use crate::destination_rule::outbound_rule;
 use crate::envoy_filter::EnvoyFilters;
 use crate::extension::Extensions;
-use crate::gateway::Merged;
+use crate::gateway::MergedGateways;
 use crate::list::List;
 use crate::peer_authentication::{self, MutualTls, WorkloadPolicy};
 use crate::proxy::{DescriptionOf, Proxy, View};
@@ -155,7 +155,7 @@ impl Query for SeenBy {
 
 /// The Gateways a proxy runs: `namespace/name`, and the objects of that name.
 fn gateways(ctx: &Ctx<'_>, view: &View) -> Vec<(Arc<str>, Vec<Origin>)> {
-    let names = ctx.get::<Merged>(&GatewayRunner::new(ctx, view)).gateway_names();
+    let names = ctx.get::<MergedGateways>(&GatewayRunner::new(ctx, view)).gateway_names();
     let objects = all_objects::<Gateway>(ctx);
     let of_name = |name: Arc<str>| {
         let is_named = |origin: &&Origin| *name == format!("{}/{}", origin.namespace(), origin.name());

@@ -14,8 +14,8 @@ use canopus_runtime::flags::{Flags, PILOT_ENABLE_QUIC_LISTENERS};
 
 use super::select::Selected;
 use super::{
-    BoundServer, GatewayConfig, MergedGateway, PortServers, PortTarget, Reason, Rejection, ServerPort,
-    reference,
+    BoundServer, GatewayConfig, MergedGateway, PortServers, PortTarget, Rejection, RejectionReason,
+    ServerPort, reference,
 };
 
 /// Merges the Gateways of one proxy, given oldest first.
@@ -25,7 +25,7 @@ pub(super) fn merge(selected: &[Selected], identity: Option<&Identity>, flags: &
         let name: Arc<str> = gateway.qualified_name().into();
         for (position, server) in gateway.spec.servers.iter().enumerate() {
             let Some(port) = &server.port else {
-                merge.reject(&name, position, Reason::NoPort);
+                merge.reject(&name, position, RejectionReason::NoPort);
                 continue;
             };
             if let Some(tls) = &server.tls {
@@ -83,7 +83,7 @@ struct Candidate<'a> {
 }
 
 impl Merge {
-    fn reject(&mut self, gateway: &Arc<str>, server: usize, reason: Reason) {
+    fn reject(&mut self, gateway: &Arc<str>, server: usize, reason: RejectionReason) {
         self.merged.rejected.push(Rejection { gateway: gateway.clone(), server, reason });
     }
 
@@ -101,7 +101,7 @@ impl Merge {
     }
 
     /// Puts a server on a port, beside those it can share it with.
-    fn place(&mut self, candidate: Candidate<'_>) -> Result<(), Reason> {
+    fn place(&mut self, candidate: Candidate<'_>) -> Result<(), RejectionReason> {
         let Candidate { index, number, gateway, .. } = candidate;
         let Some(BoundServer { server, .. }) = self.merged.servers.get(index) else { return Ok(()) };
         let server = server.clone();
@@ -135,10 +135,10 @@ impl Merge {
     }
 
     /// Envoy refuses a listener in which two chains match the same server names.
-    fn claim_hosts(&mut self, number: u32, server: &Server) -> Result<(), Reason> {
+    fn claim_hosts(&mut self, number: u32, server: &Server) -> Result<(), RejectionReason> {
         let known = self.tls_hosts.entry(number).or_default();
         let duplicates = claim(known, &server.hosts, &server.bind);
-        if duplicates.is_empty() { Ok(()) } else { Err(Reason::DuplicateHosts(duplicates)) }
+        if duplicates.is_empty() { Ok(()) } else { Err(RejectionReason::DuplicateHosts(duplicates)) }
     }
 
     /// The first server of a port and address.
@@ -169,14 +169,14 @@ impl Merge {
         server: &Server,
         older: &ServerPort,
         route: &str,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), RejectionReason> {
         let spoken = Protocol::parse(&older.protocol);
         let mine = server_kind::protocol(server);
         if !(spoken.is_http() && (mine.is_http() || mine == spoken)) {
-            return Err(Reason::ProtocolConflict { older: older.protocol.clone() });
+            return Err(RejectionReason::ProtocolConflict { older: older.protocol.clone() });
         }
         if route.is_empty() {
-            return Err(Reason::PortTaken);
+            return Err(RejectionReason::PortTaken);
         }
         if let Some(present) = self.servers_on(older) {
             present.servers.push(candidate.index);
@@ -205,10 +205,10 @@ impl Merge {
         server: &Server,
         port: ServerPort,
         route: &str,
-    ) -> Result<(), Reason> {
+    ) -> Result<(), RejectionReason> {
         if server_kind::is_http(server) {
             if self.merged.routes.contains_key(route) {
-                return Err(Reason::DuplicatePortName);
+                return Err(RejectionReason::DuplicatePortName);
             }
             self.merged.routes.insert(route.to_owned(), vec![candidate.index]);
         }

@@ -19,7 +19,7 @@ pub(super) fn add(
     tls: &ServerTlsSettings,
     identity: Option<&Identity>,
 ) {
-    let Some(identity) = identity.filter(|identity| runs(identity, gateway)) else { return };
+    let Some(identity) = identity.filter(|identity| is_proxy_of(identity, gateway)) else { return };
     let namespace = if gateway.is_listener_set { &*gateway.namespace } else { &*identity.namespace };
     let trusted = gateway.is_listener_set || *gateway.namespace == *identity.namespace;
     let is_near = |resource: &str| match Credential::parse(resource, &identity.namespace) {
@@ -48,7 +48,7 @@ pub(super) fn add(
 }
 
 /// Whether a proxy of this identity is one of the Gateway's.
-fn runs(identity: &Identity, gateway: &GatewayConfig) -> bool {
+fn is_proxy_of(identity: &Identity, gateway: &GatewayConfig) -> bool {
     let account = gateway.service_account.as_deref();
     *identity.namespace == *gateway.parent_namespace
         && account.is_none_or(|account| &*identity.service_account == account)

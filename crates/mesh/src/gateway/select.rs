@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_engine::Ctx;
 use canopus_runtime::flags::{PILOT_ENABLE_STRICT_GATEWAY_MERGING, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
 
-use super::{Attachment, GatewayConfig, Gateways, PortTarget, Reason, Rejection};
+use super::{GatewayConfig, Gateways, PortTarget, ProxyBinding, Rejection, RejectionReason};
 use crate::audience::{GatewayRunner, SelectorLabels};
 use crate::world::settings;
 
@@ -43,15 +43,15 @@ pub(super) fn for_runner(ctx: &Ctx<'_>, runner: &GatewayRunner) -> (Vec<Selected
 
 /// Whether, and by which services, a Gateway is for a proxy of these labels.
 fn attach(gateway: &Arc<GatewayConfig>, labels: &SelectorLabels, targets: &[PortTarget]) -> Option<Selected> {
-    let (targets, by_selector) = match &gateway.attachment {
-        Attachment::Services(hosts) => {
+    let (targets, by_selector) = match &gateway.binding {
+        ProxyBinding::Services(hosts) => {
             let of_gateway = |target: &&PortTarget| {
                 hosts.contains(&*target.host) && *target.namespace == *gateway.parent_namespace
             };
             let targets: Vec<_> = targets.iter().filter(of_gateway).cloned().collect();
             (!targets.is_empty()).then_some((targets, false))?
         }
-        Attachment::Selector => {
+        ProxyBinding::Selector => {
             let picked = labels.are_selected_by(&gateway.spec.selector);
             picked.then(|| (targets.to_vec(), true))?
         }
@@ -77,7 +77,11 @@ fn keep_managed_apart(selected: Vec<Selected>) -> (Vec<Selected>, Vec<Rejection>
     let rejected = foreign.iter().flat_map(|selected| {
         let gateway: Arc<str> = selected.gateway.qualified_name().into();
         let servers = 0..selected.gateway.spec.servers.len();
-        servers.map(move |server| Rejection { gateway: gateway.clone(), server, reason: Reason::Foreign })
+        servers.map(move |server| Rejection {
+            gateway: gateway.clone(),
+            server,
+            reason: RejectionReason::Foreign,
+        })
     });
     (kept, rejected.collect())
 }

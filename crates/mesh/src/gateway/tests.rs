@@ -24,7 +24,7 @@ fn gateway(name: &str, servers: Vec<Server>) -> GatewayConfig {
         namespace: "ns".into(),
         name: name.into(),
         spec: GatewaySpec { servers, ..Default::default() },
-        attachment: Attachment::Selector,
+        binding: ProxyBinding::Selector,
         service_account: None,
         parent_namespace: "ns".into(),
         is_listener_set: false,
@@ -80,7 +80,7 @@ fn oldest_server_keeps_the_port_when_protocols_differ() {
     ]);
     assert_eq!(ports(&merged), [(80, "HTTP", 1)]);
     assert_eq!(merged.rejected.len(), 1);
-    assert_eq!(merged.rejected[0].reason, Reason::ProtocolConflict { older: "HTTP".into() });
+    assert_eq!(merged.rejected[0].reason, RejectionReason::ProtocolConflict { older: "HTTP".into() });
     assert_eq!(
         merged.rejected[0].to_string(),
         "Gateway ns/b server 0: an older server speaks HTTP on the port"
@@ -121,7 +121,7 @@ fn tls_server_is_left_out_when_an_older_one_has_its_host() {
         gateway("b", vec![server(443, "HTTPS", &["a.com", "b.com"], simple)]),
     ]);
     assert_eq!(ports(&merged), [(443, "HTTPS", 1)]);
-    assert_eq!(merged.rejected[0].reason, Reason::DuplicateHosts(vec!["a.com".into()]));
+    assert_eq!(merged.rejected[0].reason, RejectionReason::DuplicateHosts(vec!["a.com".into()]));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_api::labels;
 use canopus_proto::istio::networking::v1alpha3::Server;
 
-use super::world::World;
+use super::world::ClusterObjects;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::service::{Service, ServicesByHost};
 
@@ -15,7 +15,7 @@ const LOAD_BALANCER: &str = "LoadBalancer";
 
 /// Where the proxies of a gateway are reached; every list is sorted.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Reach {
+pub(super) struct GatewayAddresses {
     /// Hosts with ports, within the mesh.
     pub(super) internal: Vec<String>,
     /// The addresses of those hosts.
@@ -31,7 +31,12 @@ pub(super) struct Reach {
 }
 
 /// Where a gateway of a namespace is reached that is bound to services and opens servers.
-pub(super) fn resolve(world: &World<'_>, namespace: &str, services: &[String], servers: &[Server]) -> Reach {
+pub(super) fn resolve(
+    world: &ClusterObjects<'_>,
+    namespace: &str,
+    services: &[String],
+    servers: &[Server],
+) -> GatewayAddresses {
     let ports: BTreeSet<u32> =
         servers.iter().filter_map(|server| server.port.as_ref()).map(|port| port.number).collect();
     let mut search = Search { world, found: Found::default(), warnings: Vec::new(), is_usable: true };
@@ -44,7 +49,7 @@ pub(super) fn resolve(world: &World<'_>, namespace: &str, services: &[String], s
     }
     search.warnings.sort();
     let list = |set: BTreeSet<String>| set.into_iter().collect();
-    Reach {
+    GatewayAddresses {
         internal: list(search.found.internal),
         internal_addresses: list(search.found.addresses),
         external: list(search.found.external),
@@ -63,7 +68,7 @@ struct Found {
 }
 
 struct Search<'a> {
-    world: &'a World<'a>,
+    world: &'a ClusterObjects<'a>,
     found: Found,
     warnings: Vec<String>,
     is_usable: bool,

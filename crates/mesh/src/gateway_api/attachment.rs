@@ -13,9 +13,9 @@ use canopus_runtime::flags::PILOT_GATEWAY_API_CONTROLLER_NAME;
 
 use super::class::MESH_CONTROLLER;
 use super::fault::{Fault, reason};
-use super::gateway::{self, Parent};
+use super::gateway::{self, RouteParent};
 use super::reference::parent_key;
-use super::world::World;
+use super::world::ClusterObjects;
 use crate::virtual_service::MESH;
 
 /// The label value by which an object says that it wants no waypoint.
@@ -26,7 +26,7 @@ const NO_PARENT: &str = "parent not found";
 
 /// One listener, or the mesh, that a route refers to.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Link {
+pub(super) struct ParentLink {
     /// The listener's Gateway, or `mesh`.
     pub(super) internal_name: Arc<str>,
     /// The object that is referred to.
@@ -45,7 +45,7 @@ pub(super) struct Link {
     pub(super) no_waypoint: Option<&'static str>,
 }
 
-impl Link {
+impl ParentLink {
     /// Whether the route is for the mesh rather than for a gateway.
     pub(super) fn is_mesh(&self) -> bool {
         &*self.internal_name == MESH
@@ -66,7 +66,7 @@ impl Link {
 }
 
 /// A route as its parents see it.
-pub(super) struct Applicant<'a> {
+pub(super) struct AttachingRoute<'a> {
     pub(super) kind: Kind,
     pub(super) namespace: &'a str,
     pub(super) parent_refs: &'a [ParentReference],
@@ -74,7 +74,7 @@ pub(super) struct Applicant<'a> {
 }
 
 /// Everything a route refers to as a parent, in the order of the references' texts.
-pub(super) fn links(world: &World<'_>, route: &Applicant<'_>) -> Vec<Link> {
+pub(super) fn links(world: &ClusterObjects<'_>, route: &AttachingRoute<'_>) -> Vec<ParentLink> {
     let mut links = Vec::new();
     for reference in route.parent_refs {
         let Some(key) = parent_key(reference, route.namespace) else { continue };
@@ -91,7 +91,7 @@ pub(super) fn links(world: &World<'_>, route: &Applicant<'_>) -> Vec<Link> {
             let mut other_hostnames: BTreeSet<_> = beside.map(|(_, other)| other.hostname.clone()).collect();
             other_hostnames.remove(&parent.hostname);
             let (denied, no_waypoint) = admit(world, route, parent, &key, reference);
-            links.push(Link {
+            links.push(ParentLink {
                 internal_name: parent.internal_name.clone(),
                 key: key.clone(),
                 section: parent.section.clone(),
@@ -121,10 +121,10 @@ pub(super) fn reference_text(reference: &ParentReference, namespace: &str) -> St
 }
 
 /// What routes of services attach to.
-fn mesh() -> Parent {
+fn mesh() -> RouteParent {
     let kinds = ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"];
     let kind = |kind: &str| RouteGroupKind { group: GROUP.into(), kind: kind.into() };
-    Parent {
+    RouteParent {
         internal_name: MESH.into(),
         kinds: kinds.map(kind).to_vec(),
         hosts: Vec::new(),
@@ -137,15 +137,15 @@ fn mesh() -> Parent {
 
 /// Why a route may not attach to a parent, and why a waypoint would not follow it.
 fn admit(
-    world: &World<'_>,
-    route: &Applicant<'_>,
-    parent: &Parent,
+    world: &ClusterObjects<'_>,
+    route: &AttachingRoute<'_>,
+    parent: &RouteParent,
     key: &ObjectKey,
     reference: &ParentReference,
 ) -> (Option<Fault>, Option<&'static str>) {
     match key.kind {
         Kind::Service | Kind::ServiceEntry => {
-            let Some(labels) = labels_of(world, key) else {
+            let Some(labels) = object_labels(world, key) else {
                 let what = if key.kind == Kind::Service { "service" } else { "service entry" };
                 let message = format!("parent {what}: {:?} not found", key.name);
                 return (Some(Fault::new(reason::NO_MATCHING_PARENT, message)), Some(NO_PARENT));
@@ -170,7 +170,7 @@ fn admit(
 }
 
 /// Why a listener is not the one a route means, or does not share a host with it.
-fn mismatch(route: &Applicant<'_>, parent: &Parent, reference: &ParentReference) -> Option<Fault> {
+fn mismatch(route: &AttachingRoute<'_>, parent: &RouteParent, reference: &ParentReference) -> Option<Fault> {
     if let Some(port) = reference.port.filter(|port| *port != 0 && *port != parent.port) {
         return Some(Fault::new(reason::NO_MATCHING_PARENT, format!("port {port} not found")));
     }
@@ -207,7 +207,7 @@ fn mismatch(route: &Applicant<'_>, parent: &Parent, reference: &ParentReference)
     })
 }
 
-fn labels_of(world: &World<'_>, key: &ObjectKey) -> Option<Labels> {
+fn object_labels(world: &ClusterObjects<'_>, key: &ObjectKey) -> Option<Labels> {
     let of = |meta: &Meta| meta.labels.clone();
     match key.kind {
         Kind::Service => world.object::<Service>(&key.namespace, &key.name).map(|service| of(&service.meta)),
@@ -224,8 +224,8 @@ fn names_waypoint(labels: &Labels) -> bool {
 }
 
 /// Whether the waypoint of a service is made by somebody else, who follows its routes.
-fn has_foreign_waypoint(world: &World<'_>, key: &ObjectKey) -> bool {
-    let Some(mut labels) = labels_of(world, key) else { return false };
+fn has_foreign_waypoint(world: &ClusterObjects<'_>, key: &ObjectKey) -> bool {
+    let Some(mut labels) = object_labels(world, key) else { return false };
     if !labels.contains_key(labels::USE_WAYPOINT.name) {
         let Some(of_namespace) = world.namespace_labels(&key.namespace) else { return false };
         labels = of_namespace;

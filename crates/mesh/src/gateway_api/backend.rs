@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::fault::{Fault, reason};
 use super::grant::is_granted;
-use super::reference::{backend_key, kind_of};
-use super::world::World;
+use super::reference::{backend_key, referenced_kind};
+use super::world::ClusterObjects;
 use crate::service::ServicesByHost;
 
 /// The route that a backend belongs to.
@@ -38,7 +38,7 @@ impl Resolved {
 /// Where the traffic of a rule goes, backends without weight left out. A fault beside it concerns some of them only.
 /// `seen` sees a reference as all kinds of routes do, `make` makes a destination of what it leads to and its weight.
 pub(super) fn destinations<'a, R, D>(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     route: Referrer<'_>,
     references: &'a [R],
     seen: impl Fn(&'a R) -> Backend<'a>,
@@ -64,7 +64,7 @@ pub(super) fn destinations<'a, R, D>(
 pub(super) type Resolution = Result<Resolved, Fault>;
 
 /// Where a backend leads.
-pub(super) fn resolve(world: &World<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Resolution {
+pub(super) fn resolve(world: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Resolution {
     if let Some(fault) = missing_grant(world, route, backend) {
         return Ok(Resolved { destination: Destination::default(), fault: Some(fault) });
     }
@@ -94,7 +94,7 @@ pub(super) fn resolve(world: &World<'_>, route: Referrer<'_>, backend: &Backend<
                 (world.service_host(backend.name, namespace), exists)
             }
         }
-        (group, kind) => match kind_of(group, kind) {
+        (group, kind) => match referenced_kind(group, kind) {
             Some(Kind::ExternalBackend) => return Ok(external(world, namespace, backend)),
             Some(Kind::InferencePool) => return pool(world, namespace, backend),
             _ => {
@@ -116,7 +116,7 @@ fn destination(host: String, port: u32) -> Destination {
     Destination { host, port: Some(PortSelector { number: port }), ..Default::default() }
 }
 
-fn missing_grant(world: &World<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Option<Fault> {
+fn missing_grant(world: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Option<Fault> {
     let namespace = backend.namespace.filter(|namespace| *namespace != route.namespace)?;
     let is_allowed = || {
         let key = backend_key(backend, route.namespace);
@@ -135,7 +135,7 @@ fn missing_grant(world: &World<'_>, route: Referrer<'_>, backend: &Backend<'_>) 
 }
 
 /// A host outside, as an XBackend names it; some ServiceEntry has to know the host too.
-fn external(world: &World<'_>, namespace: &str, backend: &Backend<'_>) -> Resolved {
+fn external(world: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolved {
     let name = backend.name;
     if !world.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API) {
         let message = "The Alpha Gateway API is not enabled, XBackend is invalid. To enable, set \
@@ -162,7 +162,7 @@ fn external(world: &World<'_>, namespace: &str, backend: &Backend<'_>) -> Resolv
 }
 
 /// The service that stands for an inference pool.
-fn pool(world: &World<'_>, namespace: &str, backend: &Backend<'_>) -> Resolution {
+fn pool(world: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolution {
     let name = backend.name;
     if !world.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
         let message = "InferencePool is not enabled. To enable, set ENABLE_GATEWAY_API_INFERENCE_EXTENSION to true in \

@@ -8,7 +8,7 @@ use canopus_api::{Kind, ObjectKey};
 
 use super::fault::reason;
 use super::listener::entry_port;
-use super::world::World;
+use super::world::ClusterObjects;
 
 /// The listeners that lose to others, by the object they are in and by name, with the reason.
 pub(super) type Conflicts = BTreeMap<(Kind, Box<str>, Box<str>, Box<str>), &'static str>;
@@ -16,10 +16,10 @@ pub(super) type Conflicts = BTreeMap<(Kind, Box<str>, Box<str>, Box<str>), &'sta
 /// Which listeners of a gateway and of the sets that add to it lose to earlier ones.
 ///
 /// The gateway's own go first, then those of the sets by age. A listener that lost frees its place.
-pub(super) fn conflicts(world: &World<'_>, gateway: &Gateway) -> Conflicts {
+pub(super) fn conflicts(world: &ClusterObjects<'_>, gateway: &Gateway) -> Conflicts {
     let own =
         gateway.spec.listeners.iter().map(|listener| (Kind::KubernetesGateway, &gateway.meta, listener));
-    let sets = sets_of(world, gateway);
+    let sets = accepted_listener_sets(world, gateway);
     let of_sets = sets
         .iter()
         .flat_map(|set| set.spec.listeners.iter().map(|listener| (Kind::ListenerSet, &set.meta, listener)));
@@ -39,7 +39,7 @@ pub(super) fn conflicts(world: &World<'_>, gateway: &Gateway) -> Conflicts {
 }
 
 /// The listener sets that a gateway takes, oldest first.
-fn sets_of(world: &World<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
+fn accepted_listener_sets(world: &ClusterObjects<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
     let key = ObjectKey::new(Kind::KubernetesGateway, &gateway.meta.namespace, &gateway.meta.name);
     let sets = world.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
     let mut sets: Vec<_> = sets
@@ -57,7 +57,7 @@ fn sets_of(world: &World<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
 }
 
 /// Whether a gateway takes listeners from a namespace.
-pub(super) fn allows(world: &World<'_>, gateway: &Gateway, namespace: &str) -> bool {
+pub(super) fn allows(world: &ClusterObjects<'_>, gateway: &Gateway, namespace: &str) -> bool {
     let Some(allowed) = &gateway.spec.allowed_listeners else { return false };
     match &allowed.namespaces.from {
         FromNamespaces::All => true,

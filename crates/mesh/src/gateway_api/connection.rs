@@ -11,17 +11,17 @@ use canopus_proto::istio::networking::v1alpha3::{
 use super::backend::{self, Referrer};
 use super::fault::Fault;
 use super::route::Converted;
-use super::world::World;
+use super::world::ClusterObjects;
 
 /// The routes of a TCP route's rules.
-pub(super) fn convert_tcp(world: &World<'_>, route: &TcpRoute, for_mesh: bool) -> Converted<Tcp> {
+pub(super) fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute, for_mesh: bool) -> Converted<Tcp> {
     let referrer =
         Referrer { kind: Kind::TcpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     convert(world, referrer, &route.spec.rules, |route, _| Tcp { route, ..Default::default() })
 }
 
 /// The routes of a TLS route's rules.
-pub(super) fn convert_tls(world: &World<'_>, route: &TlsRoute, for_mesh: bool) -> Converted<Tls> {
+pub(super) fn convert_tls(world: &ClusterObjects<'_>, route: &TlsRoute, for_mesh: bool) -> Converted<Tls> {
     let referrer =
         Referrer { kind: Kind::TlsRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     let sni_hosts = super::route::hosts(&route.spec.hostnames);
@@ -32,7 +32,7 @@ pub(super) fn convert_tls(world: &World<'_>, route: &TlsRoute, for_mesh: bool) -
 }
 
 fn convert<R>(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     rules: &[ConnectionRule],
     make: impl Fn(Vec<RouteDestination>, bool) -> R,
@@ -69,7 +69,7 @@ fn nowhere() -> RouteDestination {
 
 /// Where connections go.
 fn destinations(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     backends: &[BackendRef],
 ) -> Result<(Vec<RouteDestination>, Option<Fault>), Fault> {

@@ -9,7 +9,7 @@ use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
 use jiff::Timestamp;
 
 use super::matching;
-use super::route::{RouteOf, Routed};
+use super::route::{DerivedRoute, RouteOf};
 use crate::virtual_service::VirtualService;
 use crate::world::{ObjectIndex, Objects, Origin, settings};
 
@@ -67,10 +67,10 @@ impl Query for DerivedVirtualService {
     type Value = Option<Arc<istio::VirtualService>>;
 
     fn run(ctx: &Ctx<'_>, key: &Arc<str>) -> Self::Value {
-        let mut parts: Vec<Routed> = Vec::new();
+        let mut parts: Vec<DerivedRoute> = Vec::new();
         for origin in ctx.get::<RouteGroup>(key).iter() {
             let facts = ctx.get::<RouteOf>(origin);
-            let of_group = facts.virtual_services.iter().filter(|routed: &&Routed| routed.key == *key);
+            let of_group = facts.virtual_services.iter().filter(|routed: &&DerivedRoute| routed.key == *key);
             parts.extend(of_group.cloned());
         }
         parts.sort_by(|a, b| order(a).cmp(&order(b)));
@@ -79,7 +79,7 @@ impl Query for DerivedVirtualService {
 }
 
 /// By age, then namespace, then name.
-fn order(routed: &Routed) -> (Option<Timestamp>, &str, &str) {
+fn order(routed: &DerivedRoute) -> (Option<Timestamp>, &str, &str) {
     let meta = &routed.object.meta;
     (meta.creation_timestamp, &meta.namespace, &routed.rank)
 }
@@ -89,13 +89,13 @@ fn parents(object: &istio::VirtualService) -> &str {
     object.meta.annotation(annotations::INTERNAL_PARENTS.name).unwrap_or_default()
 }
 
-fn merge(parts: &[Routed]) -> Option<Arc<istio::VirtualService>> {
+fn merge(parts: &[DerivedRoute]) -> Option<Arc<istio::VirtualService>> {
     let (first, others) = parts.split_first()?;
     if others.is_empty() {
         return Some(first.object.clone());
     }
     let mut merged = first.object.as_ref().clone();
-    for Routed { object: other, .. } in others {
+    for DerivedRoute { object: other, .. } in others {
         merged.spec.http.extend(other.spec.http.iter().cloned());
         let names = format!("{},{}", parents(&merged), parents(other));
         merged.meta.annotations.insert(annotations::INTERNAL_PARENTS.name, names);

@@ -18,7 +18,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 
 use super::backend::{self, Referrer};
 use super::fault::{Fault, reason};
-use super::world::World;
+use super::world::ClusterObjects;
 
 /// An origin by RFC 6454: a scheme and a host, with nothing after them.
 const ANY_ORIGIN: &str = r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#]+$";
@@ -75,7 +75,7 @@ fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
 
 /// A copy of requests.
 pub(super) fn mirror(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     route: Referrer<'_>,
     written: &RequestMirror,
 ) -> Result<HttpMirrorPolicy, Fault> {

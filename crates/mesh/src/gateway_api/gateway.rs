@@ -13,12 +13,12 @@ use super::class::{Class, is_managed};
 use super::conflict::{self, Conflicts};
 use super::fault::{Fault, reason};
 use super::listener::{self, Owner};
-use super::world::World;
+use super::world::ClusterObjects;
 use crate::world::{ObjectIndex, Objects, Origin};
 
 /// What routes attach to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Parent {
+pub struct RouteParent {
     /// `namespace/name` of the derived Gateway, or `mesh`.
     pub internal_name: Arc<str>,
     /// The kinds of routes it takes.
@@ -37,9 +37,9 @@ pub struct Parent {
 
 /// A listener as something that routes attach to.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Attachable {
+pub struct AttachableListener {
     /// What routes see of it.
-    pub parent: Parent,
+    pub parent: RouteParent,
     /// The Gateway that stands for it.
     pub gateway: Arc<istio::Gateway>,
     /// Whether that Gateway counts: one that does not still tells routes what is wrong.
@@ -48,11 +48,11 @@ pub struct Attachable {
 
 /// What a gateway or a listener set opens.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Opened {
+pub struct OpenedListeners {
     /// The hosts of the services whose proxies run it.
     pub services: Vec<String>,
     /// The listeners that routes can attach to.
-    pub listeners: Vec<Attachable>,
+    pub listeners: Vec<AttachableListener>,
     /// Every server, whether or not routes can attach to it.
     pub servers: Vec<Server>,
     /// What is said of each listener, routes not yet counted.
@@ -64,16 +64,16 @@ pub struct Opened {
 }
 
 /// What a Gateway or a ListenerSet opens; `None` if it is not ours, or nothing can be opened for it.
-pub struct OpenedBy;
+pub struct ListenersOpenedBy;
 
-impl Query for OpenedBy {
+impl Query for ListenersOpenedBy {
     const NAME: &'static str = "opened_by";
     /// The Gateway or ListenerSet.
     type Key = Origin;
-    type Value = Option<Arc<Opened>>;
+    type Value = Option<Arc<OpenedListeners>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        let world = World::new(ctx);
+        let world = ClusterObjects::new(ctx);
         let opened = match origin.key.kind {
             Kind::KubernetesGateway => {
                 by_gateway(&world, &*world.object(origin.namespace(), origin.name())?)?
@@ -87,7 +87,7 @@ impl Query for OpenedBy {
 
 /// The Gateways that stand for Gateway API listeners.
 pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
-    let world = World::new(ctx);
+    let world = ClusterObjects::new(ctx);
     if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
         return Vec::new();
     }
@@ -97,7 +97,7 @@ pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
             if origin.cluster != world.settings.cluster {
                 continue;
             }
-            let opened = ctx.get::<OpenedBy>(origin);
+            let opened = ctx.get::<ListenersOpenedBy>(origin);
             let listeners = opened.iter().flat_map(|opened| &opened.listeners);
             found.extend(
                 listeners.filter(|listener| listener.is_valid).map(|listener| listener.gateway.clone()),
@@ -107,14 +107,14 @@ pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
     found
 }
 
-fn by_gateway(world: &World<'_>, gateway: &Gateway) -> Option<Opened> {
+fn by_gateway(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<OpenedListeners> {
     let class = Class::named(world, &gateway.spec.gateway_class_name)?;
     if class == Class::Remote {
         return None;
     }
     let (services, fault) = services(world, gateway, class);
     if services.is_empty() && fault.is_some() {
-        return Some(Opened { fault, ..Default::default() });
+        return Some(OpenedListeners { fault, ..Default::default() });
     }
     let opener = Opener {
         world,
@@ -124,18 +124,18 @@ fn by_gateway(world: &World<'_>, gateway: &Gateway) -> Option<Opened> {
         services: &services,
     };
     let opened = opener.open(&gateway.spec.listeners, &gateway.status.listeners);
-    Some(Opened { fault, ..opened })
+    Some(OpenedListeners { fault, ..opened })
 }
 
-fn by_set(world: &World<'_>, set: &ListenerSet) -> Option<Opened> {
-    let gateway = gateway_of(world, set)?;
+fn by_set(world: &ClusterObjects<'_>, set: &ListenerSet) -> Option<OpenedListeners> {
+    let gateway = parent_gateway(world, set)?;
     let class = Class::named(world, &gateway.spec.gateway_class_name)?;
     if !class.takes_listener_sets() || !conflict::allows(world, &gateway, &set.meta.namespace) {
         return None;
     }
     let (services, fault) = services(world, &gateway, class);
     if services.is_empty() && fault.is_some() {
-        return Some(Opened { fault, ..Default::default() });
+        return Some(OpenedListeners { fault, ..Default::default() });
     }
     let opener = Opener {
         world,
@@ -146,20 +146,20 @@ fn by_set(world: &World<'_>, set: &ListenerSet) -> Option<Opened> {
     };
     let mut opened = opener.open(&set.spec.listeners, &set.status.listeners);
     opened.listeners.retain(|listener| listener.is_valid);
-    Some(Opened { fault, ..opened })
+    Some(OpenedListeners { fault, ..opened })
 }
 
 /// The gateway that a listener set adds to.
-pub(super) fn gateway_of(world: &World<'_>, set: &ListenerSet) -> Option<Arc<Gateway>> {
+pub(super) fn parent_gateway(world: &ClusterObjects<'_>, set: &ListenerSet) -> Option<Arc<Gateway>> {
     let parent = &set.spec.parent_ref;
-    if super::reference::kind_of(&parent.group, &parent.kind) != Some(Kind::KubernetesGateway) {
+    if super::reference::referenced_kind(&parent.group, &parent.kind) != Some(Kind::KubernetesGateway) {
         return None;
     }
     world.object::<Gateway>(parent.namespace.as_deref().unwrap_or(&set.meta.namespace), &parent.name)
 }
 
 /// The services whose proxies run a gateway, and what is wrong with the addresses it names.
-fn services(world: &World<'_>, gateway: &Gateway, class: Class) -> (Vec<String>, Option<Fault>) {
+fn services(world: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (Vec<String>, Option<Fault>) {
     if is_managed(world, &gateway.spec) {
         return (vec![class.managed_service(world, gateway)], None);
     }
@@ -191,7 +191,7 @@ fn services(world: &World<'_>, gateway: &Gateway, class: Class) -> (Vec<String>,
 
 /// Opens the listeners of one object.
 struct Opener<'a> {
-    world: &'a World<'a>,
+    world: &'a ClusterObjects<'a>,
     owner: Owner<'a>,
     /// The gateway the listeners belong to, whichever object they are written in.
     gateway: &'a Gateway,
@@ -200,13 +200,13 @@ struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    fn open(&self, listeners: &[Listener], present: &[ListenerStatus]) -> Opened {
+    fn open(&self, listeners: &[Listener], present: &[ListenerStatus]) -> OpenedListeners {
         let conflicts = match self.class {
             Class::Gateway => conflict::conflicts(self.world, self.gateway),
             _ => Conflicts::new(),
         };
         let generation = self.owner.meta.generation;
-        let mut opened = Opened { services: self.services.to_vec(), ..Default::default() };
+        let mut opened = OpenedListeners { services: self.services.to_vec(), ..Default::default() };
         for (position, listener) in listeners.iter().enumerate() {
             let meta = self.owner.meta;
             let key = (self.owner.kind, meta.namespace.clone(), meta.name.clone(), listener.name.clone());
@@ -228,10 +228,10 @@ impl Opener<'_> {
         opened
     }
 
-    fn attachable(&self, listener: &Listener, server: Server, is_valid: bool) -> Attachable {
+    fn attachable(&self, listener: &Listener, server: Server, is_valid: bool) -> AttachableListener {
         let meta = self.owner.meta;
         let name = format!("{}~{GENERATED}~{}", meta.name, listener.name);
-        let parent = Parent {
+        let parent = RouteParent {
             internal_name: format!("{}/{name}", meta.namespace).into(),
             kinds: listener::supported_kinds(listener).0,
             hosts: server.hosts.clone(),
@@ -247,7 +247,7 @@ impl Opener<'_> {
             ..Meta::new(&meta.namespace, &name)
         };
         let gateway = Arc::new(istio::Gateway { meta, spec, status: Default::default() });
-        Attachable { parent, gateway, is_valid }
+        AttachableListener { parent, gateway, is_valid }
     }
 
     fn annotations(&self, listener: &Listener) -> Vec<(String, String)> {
@@ -270,8 +270,9 @@ impl Opener<'_> {
 }
 
 /// What routes can attach to in a Gateway or ListenerSet.
-pub(super) fn parents(world: &World<'_>, key: &ObjectKey) -> Vec<Parent> {
-    let opened = world.ctx.get::<OpenedBy>(&Origin::new(world.settings.cluster.clone(), key.clone()));
+pub(super) fn parents(world: &ClusterObjects<'_>, key: &ObjectKey) -> Vec<RouteParent> {
+    let opened =
+        world.ctx.get::<ListenersOpenedBy>(&Origin::new(world.settings.cluster.clone(), key.clone()));
     let listeners = opened.iter().flat_map(|opened| &opened.listeners);
     listeners.map(|listener| listener.parent.clone()).collect()
 }

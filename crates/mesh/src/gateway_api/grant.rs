@@ -5,8 +5,8 @@ use canopus_api::gateway_api::ReferenceGrant;
 use canopus_api::{Kind, ObjectKey};
 use canopus_engine::Ctx;
 
-use super::reference::kind_of;
-use super::world::World;
+use super::reference::referenced_kind;
+use super::world::ClusterObjects;
 
 /// Whether a ReferenceGrant lets a Gateway or ListenerSet of a namespace use the SDS resource of a name.
 pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &str, resource: &str) -> bool {
@@ -18,11 +18,16 @@ pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &
         Source::ConfigMap => Kind::ConfigMap,
         Source::Secret | Source::GatewaySecret => Kind::Secret,
     };
-    is_granted(&World::new(ctx), from, from_namespace, &ObjectKey { kind, namespace, name })
+    is_granted(&ClusterObjects::new(ctx), from, from_namespace, &ObjectKey { kind, namespace, name })
 }
 
 /// Whether a ReferenceGrant lets objects of a kind and namespace refer to an object.
-pub(super) fn is_granted(world: &World<'_>, from: Kind, from_namespace: &str, to: &ObjectKey) -> bool {
+pub(super) fn is_granted(
+    world: &ClusterObjects<'_>,
+    from: Kind,
+    from_namespace: &str,
+    to: &ObjectKey,
+) -> bool {
     let referable =
         [Kind::ConfigMap, Kind::Secret, Kind::Service, Kind::ExternalBackend, Kind::InferencePool];
     if !referable.contains(&to.kind) {
@@ -31,11 +36,11 @@ pub(super) fn is_granted(world: &World<'_>, from: Kind, from_namespace: &str, to
     let grants = world.objects_in::<ReferenceGrant>(&to.namespace);
     grants.iter().any(|(_, grant)| {
         let from_matches = grant.spec.from.iter().any(|entry| {
-            *entry.namespace == *from_namespace && kind_of(&entry.group, &entry.kind) == Some(from)
+            *entry.namespace == *from_namespace && referenced_kind(&entry.group, &entry.kind) == Some(from)
         });
         let to_matches = || {
             grant.spec.to.iter().any(|entry| {
-                kind_of(&entry.group, &entry.kind) == Some(to.kind)
+                referenced_kind(&entry.group, &entry.kind) == Some(to.kind)
                     && entry.name.as_ref().is_none_or(|name| *name == to.name)
             })
         };

@@ -11,10 +11,10 @@ use super::fault::Fault;
 use super::filter;
 use super::matching;
 use super::route::Converted;
-use super::world::World;
+use super::world::ClusterObjects;
 
 /// The routes of all rules, each with at most one match so that they can be put in order.
-pub(super) fn convert(world: &World<'_>, route: &GrpcRoute, for_mesh: bool) -> Converted<Route> {
+pub(super) fn convert(world: &ClusterObjects<'_>, route: &GrpcRoute, for_mesh: bool) -> Converted<Route> {
     let referrer =
         Referrer { kind: Kind::GrpcRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     let mut converted = Converted::default();
@@ -22,7 +22,7 @@ pub(super) fn convert(world: &World<'_>, route: &GrpcRoute, for_mesh: bool) -> C
         let unnamed = || format!("{}.{}.{position}", route.meta.namespace, route.meta.name);
         let name = rule.name.as_ref().map_or_else(unnamed, ToString::to_string);
         let made = convert_rule(world, referrer, rule).and_then(|(made, fault)| {
-            let matches: Result<Vec<_>, _> = rule.matches.iter().map(matching::of_grpc).collect();
+            let matches: Result<Vec<_>, _> = rule.matches.iter().map(matching::grpc_match).collect();
             Ok((made, fault, matches?))
         });
         let (made, fault, matches) = match made {
@@ -45,7 +45,7 @@ pub(super) fn convert(world: &World<'_>, route: &GrpcRoute, for_mesh: bool) -> C
 
 /// A rule without its matches. A fault beside it concerns some of its backends only.
 fn convert_rule(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     rule: &GrpcRouteRule,
 ) -> Result<(Route, Option<Fault>), Fault> {
@@ -87,7 +87,7 @@ fn change_headers(filter: &GrpcRouteFilter, headers: &mut Option<Headers>) -> Re
 
 /// Where calls go.
 fn destinations(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     backends: &[GrpcBackendRef],
 ) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {

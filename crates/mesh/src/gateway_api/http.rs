@@ -16,7 +16,7 @@ use super::fault::{Fault, reason};
 use super::filter;
 use super::matching;
 use super::route::Converted;
-use super::world::World;
+use super::world::ClusterObjects;
 
 /// When requests are tried again, besides after the answers a rule names.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled";
@@ -24,7 +24,7 @@ const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled";
 const RETRIES: i32 = 2;
 
 /// The routes of all rules, each with at most one match so that they can be put in order.
-pub(super) fn convert(world: &World<'_>, route: &HttpRoute, for_mesh: bool) -> Converted<Route> {
+pub(super) fn convert(world: &ClusterObjects<'_>, route: &HttpRoute, for_mesh: bool) -> Converted<Route> {
     let referrer =
         Referrer { kind: Kind::HttpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     let mut converted = Converted::default();
@@ -55,12 +55,12 @@ fn split(rule: &HttpRouteRule) -> Result<Vec<Option<HttpMatchRequest>>, Fault> {
     if rule.matches.is_empty() {
         return Ok(vec![None]);
     }
-    rule.matches.iter().map(|written: &HttpRouteMatch| matching::of_http(written).map(Some)).collect()
+    rule.matches.iter().map(|written: &HttpRouteMatch| matching::http_match(written).map(Some)).collect()
 }
 
 /// A rule without its matches. A fault beside it concerns some of its backends only.
 fn convert_rule(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     rule: &HttpRouteRule,
 ) -> Result<(Route, Option<Fault>), Fault> {
@@ -87,7 +87,7 @@ fn convert_rule(
 
 /// Applies a filter. The outer error makes the route useless, the inner one only the copies it should send.
 fn apply(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     filter: &HttpRouteFilter,
     route: &mut Route,
@@ -153,7 +153,7 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
 
 /// Where requests go.
 fn destinations(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     backends: &[HttpBackendRef],
 ) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {

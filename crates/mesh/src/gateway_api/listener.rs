@@ -10,7 +10,7 @@ use super::class::Class;
 use super::condition::Conditions;
 use super::fault::{Fault, reason};
 use super::server_tls;
-use super::world::World;
+use super::world::ClusterObjects;
 
 /// The port of waypoints.
 const HBONE_PORT: u16 = 15008;
@@ -48,7 +48,7 @@ pub(super) fn entry_port(listener: &Listener) -> Result<u16, Fault> {
 
 /// Makes a server of a listener of a gateway with this spec.
 pub(super) fn build(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     owner: Owner<'_>,
     gateway: &GatewaySpec,
     listener: &Listener,
@@ -202,7 +202,7 @@ fn unexpected(listener: &Listener, class: Class) -> Option<Fault> {
 }
 
 /// The listener's host for each namespace whose routes may attach; `~` stands for none.
-fn hosts(world: &World<'_>, namespace: &str, listener: &Listener) -> Vec<String> {
+fn hosts(world: &ClusterObjects<'_>, namespace: &str, listener: &Listener) -> Vec<String> {
     let host = listener.hostname.as_deref().unwrap_or("*");
     let namespaces = namespaces(world, namespace, listener);
     if namespaces.is_empty() {
@@ -212,7 +212,7 @@ fn hosts(world: &World<'_>, namespace: &str, listener: &Listener) -> Vec<String>
 }
 
 /// The namespaces whose routes may attach; `*` stands for all.
-fn namespaces(world: &World<'_>, own: &str, listener: &Listener) -> Vec<Box<str>> {
+fn namespaces(world: &ClusterObjects<'_>, own: &str, listener: &Listener) -> Vec<Box<str>> {
     let allowed = &listener.allowed_routes.namespaces;
     match (&allowed.from, &allowed.selector) {
         (FromNamespaces::Same, _) => vec![own.into()],

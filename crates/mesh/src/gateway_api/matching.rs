@@ -10,7 +10,7 @@ use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute, St
 use super::fault::{Fault, reason};
 
 /// The match of an HTTP rule.
-pub(super) fn of_http(written: &HttpRouteMatch) -> Result<HttpMatchRequest, Fault> {
+pub(super) fn http_match(written: &HttpRouteMatch) -> Result<HttpMatchRequest, Fault> {
     let headers = written.headers.iter().map(|header| (&header.r#type, &*header.name, &*header.value));
     let query = written.query_params.iter().map(|param| (&param.r#type, &*param.name, &*param.value));
     Ok(HttpMatchRequest {
@@ -23,7 +23,7 @@ pub(super) fn of_http(written: &HttpRouteMatch) -> Result<HttpMatchRequest, Faul
 }
 
 /// The match of a gRPC rule.
-pub(super) fn of_grpc(written: &GrpcRouteMatch) -> Result<HttpMatchRequest, Fault> {
+pub(super) fn grpc_match(written: &GrpcRouteMatch) -> Result<HttpMatchRequest, Fault> {
     let headers = written.headers.iter().map(|header| (&header.r#type, &*header.name, &*header.value));
     Ok(HttpMatchRequest {
         uri: method(written)?.map(text),

@@ -27,8 +27,8 @@ use super::class::MESH_CONTROLLER;
 use super::condition::Conditions;
 use super::fault::{Fault, reason};
 use super::http::duration;
-use super::reference::{kind_of, parent_key};
-use super::world::World;
+use super::reference::{parent_key, referenced_kind};
+use super::world::ClusterObjects;
 use crate::world::{Origin, any_object};
 
 /// How many ancestors the status of a policy has room for.
@@ -61,7 +61,7 @@ pub struct BackendPolicy {
 
 /// What a policy is turned into.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PolicyFacts {
+pub struct ConvertedPolicy {
     /// What it says, host by host.
     pub policies: Vec<BackendPolicy>,
     /// What is said about it.
@@ -74,18 +74,18 @@ pub struct PolicyOf;
 impl Query for PolicyOf {
     const NAME: &'static str = "policy_of";
     type Key = Origin;
-    type Value = PolicyFacts;
+    type Value = ConvertedPolicy;
 
-    fn run(ctx: &Ctx<'_>, origin: &Origin) -> PolicyFacts {
-        let world = World::new(ctx);
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> ConvertedPolicy {
+        let world = ClusterObjects::new(ctx);
         let has_alpha = world.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API);
         match any_object(ctx, origin).as_deref() {
-            Some(Object::BackendTlsPolicy(policy)) => of_tls_policy(&world, origin, policy),
+            Some(Object::BackendTlsPolicy(policy)) => convert_tls_policy(&world, origin, policy),
             Some(Object::BackendTrafficPolicy(policy)) if has_alpha => {
-                of_traffic_policy(&world, origin, policy)
+                convert_traffic_policy(&world, origin, policy)
             }
-            Some(Object::ExternalBackend(backend)) if has_alpha => of_backend(&world, origin, backend),
-            _ => PolicyFacts::default(),
+            Some(Object::ExternalBackend(backend)) if has_alpha => convert_backend(&world, origin, backend),
+            _ => ConvertedPolicy::default(),
         }
     }
 }
@@ -108,7 +108,7 @@ impl Query for DerivedRules {
     type Value = Vec<Arc<istio::DestinationRule>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let world = World::new(ctx);
+        let world = ClusterObjects::new(ctx);
         if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
             return Vec::new();
         }
@@ -129,20 +129,28 @@ fn conditions(with_references: bool) -> Conditions {
     conditions
 }
 
-fn of_tls_policy(world: &World<'_>, origin: &Origin, policy: &BackendTlsPolicy) -> PolicyFacts {
+fn convert_tls_policy(
+    world: &ClusterObjects<'_>,
+    origin: &Origin,
+    policy: &BackendTlsPolicy,
+) -> ConvertedPolicy {
     let present = &policy.status.ancestors;
     let targets = policy.spec.target_refs.iter();
     if is_ignored(&policy.meta) {
         let references = targets.map(ancestor);
-        return PolicyFacts {
+        return ConvertedPolicy {
             policies: Vec::new(),
             ancestors: ignored(world, &policy.meta, references, present),
         };
     }
     // Parity: what is wrong with one target is said of all that follow it, too.
     let mut conditions = conditions(true);
-    let tls =
-        client_tls::of_validation(world, &policy.meta.namespace, &policy.spec.validation, &mut conditions);
+    let tls = client_tls::tls_from_validation(
+        world,
+        &policy.meta.namespace,
+        &policy.spec.validation,
+        &mut conditions,
+    );
     let mut policies = Vec::new();
     let mut gateways = BTreeSet::new();
     let mut report = Report::new(world, &policy.meta, present);
@@ -180,12 +188,12 @@ fn of_tls_policy(world: &World<'_>, origin: &Origin, policy: &BackendTlsPolicy) 
         let gateway = ParentReference { name, ..ParentReference::default() };
         report.add(gateway, &controller, &conditions);
     }
-    PolicyFacts { policies, ancestors: report.finish(MOST_ANCESTORS) }
+    ConvertedPolicy { policies, ancestors: report.finish(MOST_ANCESTORS) }
 }
 
 /// What a TLS policy is attached to, and the hosts of that.
 fn tls_target(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     namespace: &str,
     target: &PolicyTargetReference,
 ) -> Result<(ObjectKey, Vec<String>), String> {
@@ -217,14 +225,14 @@ fn tls_target(
 
 /// The kind of an object that a policy refers to and that exists.
 fn target_kind(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     group: &str,
     kind: &str,
     namespace: &str,
     name: &str,
 ) -> Result<Kind, String> {
     let known = [Kind::Service, Kind::ServiceEntry, Kind::ConfigMap, Kind::Secret];
-    let Some(found) = kind_of(group, kind).filter(|found| known.contains(found)) else {
+    let Some(found) = referenced_kind(group, kind).filter(|found| known.contains(found)) else {
         return Err(format!("unsupported kind {kind}"));
     };
     if !world.exists(found, namespace, name) {
@@ -235,7 +243,7 @@ fn target_kind(
 
 /// A policy that is older, or as old and before it by name, and is attached to the same.
 fn stronger(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     origin: &Origin,
     policy: &BackendTlsPolicy,
     target: &PolicyTargetReference,
@@ -252,7 +260,7 @@ fn stronger(
 }
 
 /// The gateways that routes lead from to a backend, by namespace and name.
-fn gateways_before(world: &World<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>, Box<str>)> {
+fn gateways_before(world: &ClusterObjects<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>, Box<str>)> {
     let mut gateways = BTreeSet::new();
     for origin in world.referrers(backend) {
         let object = any_object(world.ctx, &origin);
@@ -270,7 +278,11 @@ fn gateways_before(world: &World<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>
     gateways
 }
 
-fn of_traffic_policy(world: &World<'_>, origin: &Origin, policy: &BackendTrafficPolicy) -> PolicyFacts {
+fn convert_traffic_policy(
+    world: &ClusterObjects<'_>,
+    origin: &Origin,
+    policy: &BackendTrafficPolicy,
+) -> ConvertedPolicy {
     let present = &policy.status.ancestors;
     let targets = policy.spec.target_refs.iter();
     let reference = |target: &LocalObjectReference| ParentReference {
@@ -281,7 +293,7 @@ fn of_traffic_policy(world: &World<'_>, origin: &Origin, policy: &BackendTraffic
     };
     if is_ignored(&policy.meta) {
         let ancestors = ignored(world, &policy.meta, targets.map(reference), present);
-        return PolicyFacts { policies: Vec::new(), ancestors };
+        return ConvertedPolicy { policies: Vec::new(), ancestors };
     }
     let mut conditions = conditions(false);
     if policy.spec.session_persistence.is_some() {
@@ -317,7 +329,7 @@ fn of_traffic_policy(world: &World<'_>, origin: &Origin, policy: &BackendTraffic
         }
         report.add(reference(target), MESH_CONTROLLER, &conditions);
     }
-    PolicyFacts { policies, ancestors: report.finish(MOST_ANCESTORS) }
+    ConvertedPolicy { policies, ancestors: report.finish(MOST_ANCESTORS) }
 }
 
 fn retry_budget(written: &RetryConstraint) -> RetryBudget {
@@ -330,7 +342,11 @@ fn retry_budget(written: &RetryConstraint) -> RetryBudget {
 }
 
 /// How TLS is spoken to a backend outside, as the backend itself says it.
-fn of_backend(world: &World<'_>, origin: &Origin, backend: &ExternalBackend) -> PolicyFacts {
+fn convert_backend(
+    world: &ClusterObjects<'_>,
+    origin: &Origin,
+    backend: &ExternalBackend,
+) -> ConvertedPolicy {
     let mut conditions = conditions(true);
     let outside = backend.spec.external_hostname.as_ref();
     let mut policies = Vec::new();
@@ -340,7 +356,7 @@ fn of_backend(world: &World<'_>, origin: &Origin, backend: &ExternalBackend) -> 
             conditions.fail("Accepted", &Fault::new(reason::INVALID, message));
         }
         Some(outside) => {
-            let tls = client_tls::of_backend(world, backend, &outside.hostname, &mut conditions);
+            let tls = client_tls::tls_from_backend(world, backend, &outside.hostname, &mut conditions);
             policies.extend(tls.map(|tls| BackendPolicy {
                 source: origin.key.clone(),
                 created: backend.meta.creation_timestamp,
@@ -368,7 +384,7 @@ fn of_backend(world: &World<'_>, origin: &Origin, backend: &ExternalBackend) -> 
         let gateway = ParentReference { namespace: Some(namespace), name, ..ParentReference::default() };
         report.add(gateway, &controller, &conditions);
     }
-    PolicyFacts { policies, ancestors: report.finish(2 * MOST_ANCESTORS) }
+    ConvertedPolicy { policies, ancestors: report.finish(2 * MOST_ANCESTORS) }
 }
 
 fn is_ignored(meta: &Meta) -> bool {
@@ -377,7 +393,7 @@ fn is_ignored(meta: &Meta) -> bool {
 }
 
 fn ignored(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     meta: &Meta,
     references: impl Iterator<Item = ParentReference>,
     present: &[PolicyAncestorStatus],
@@ -412,7 +428,7 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(world: &World<'_>, meta: &Meta, present: &'a [PolicyAncestorStatus]) -> Self {
+    fn new(world: &ClusterObjects<'_>, meta: &Meta, present: &'a [PolicyAncestorStatus]) -> Self {
         let own = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
         let controllers = [own, MESH_CONTROLLER.to_owned()];
         Self { controllers, generation: meta.generation, present, ancestors: Vec::new() }

@@ -9,7 +9,7 @@ const ISTIO_NETWORKING: &str = "networking.istio.io";
 const INFERENCE: &str = "inference.networking.k8s.io";
 
 /// The kind that a group and a kind name, of those that something here refers to.
-pub(super) fn kind_of(group: &str, kind: &str) -> Option<Kind> {
+pub(super) fn referenced_kind(group: &str, kind: &str) -> Option<Kind> {
     match (group, kind) {
         (GROUP, "Gateway") => Some(Kind::KubernetesGateway),
         (GROUP, "ListenerSet") => Some(Kind::ListenerSet),
@@ -34,22 +34,22 @@ pub(crate) fn references(object: &Object) -> Vec<ObjectKey> {
         Object::HttpRoute(route) => {
             let rules = route.spec.rules.iter();
             let backends = rules.flat_map(|rule| rule.backend_refs.iter().map(|backend| backend.backend()));
-            of_route(namespace, &route.spec.parent_refs, backends)
+            route_references(namespace, &route.spec.parent_refs, backends)
         }
         Object::GrpcRoute(route) => {
             let rules = route.spec.rules.iter();
             let backends = rules.flat_map(|rule| rule.backend_refs.iter().map(|backend| backend.backend()));
-            of_route(namespace, &route.spec.parent_refs, backends)
+            route_references(namespace, &route.spec.parent_refs, backends)
         }
         Object::TcpRoute(route) => {
             let rules = route.spec.rules.iter();
             let backends = rules.flat_map(|rule| rule.backend_refs.iter().map(|backend| backend.backend()));
-            of_route(namespace, &route.spec.parent_refs, backends)
+            route_references(namespace, &route.spec.parent_refs, backends)
         }
         Object::TlsRoute(route) => {
             let rules = route.spec.rules.iter();
             let backends = rules.flat_map(|rule| rule.backend_refs.iter().map(|backend| backend.backend()));
-            of_route(namespace, &route.spec.parent_refs, backends)
+            route_references(namespace, &route.spec.parent_refs, backends)
         }
         Object::ListenerSet(set) => {
             let parent = &set.spec.parent_ref;
@@ -71,7 +71,7 @@ pub(crate) fn references(object: &Object) -> Vec<ObjectKey> {
     found
 }
 
-fn of_route<'a>(
+fn route_references<'a>(
     namespace: &str,
     parents: &[ParentReference],
     backends: impl Iterator<Item = Backend<'a>>,
@@ -93,5 +93,5 @@ pub(super) fn backend_key(backend: &Backend<'_>, namespace: &str) -> Option<Obje
 }
 
 fn key(group: &str, kind: &str, namespace: &str, name: &str) -> Option<ObjectKey> {
-    Some(ObjectKey::new(kind_of(group, kind)?, namespace, name))
+    Some(ObjectKey::new(referenced_kind(group, kind)?, namespace, name))
 }

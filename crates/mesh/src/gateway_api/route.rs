@@ -15,14 +15,14 @@ use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute as 
 use canopus_runtime::flags::{PILOT_ENABLE_AMBIENT, PILOT_GATEWAY_API_CONTROLLER_NAME};
 
 use super::GENERATED;
-use super::attachment::{self, Applicant, Link};
+use super::attachment::{self, AttachingRoute, ParentLink};
 use super::condition::Conditions;
 use super::connection;
 use super::fault::{Fault, reason};
 use super::grpc;
 use super::http;
 use super::matching;
-use super::world::World;
+use super::world::ClusterObjects;
 use crate::world::{Origin, any_object};
 
 /// The routes that the rules of one object become.
@@ -47,7 +47,7 @@ impl<R> Converted<R> {
 
 /// A VirtualService that a route stands for.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Routed {
+pub struct DerivedRoute {
     /// What it shares with VirtualServices of other routes that are merged with it.
     pub key: Arc<str>,
     /// What it is sorted by among those of the same age and namespace.
@@ -58,9 +58,9 @@ pub struct Routed {
 
 /// What a route is turned into.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RouteFacts {
+pub struct ConvertedRoute {
     /// The VirtualServices.
-    pub virtual_services: Vec<Routed>,
+    pub virtual_services: Vec<DerivedRoute>,
     /// What is said about it under each of its parents.
     pub parents: Vec<RouteParentStatus>,
     /// The listeners it is attached to: the Gateway or ListenerSet, and the name.
@@ -73,16 +73,16 @@ pub struct RouteOf;
 impl Query for RouteOf {
     const NAME: &'static str = "route_of";
     type Key = Origin;
-    type Value = RouteFacts;
+    type Value = ConvertedRoute;
 
-    fn run(ctx: &Ctx<'_>, origin: &Origin) -> RouteFacts {
-        let world = World::new(ctx);
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> ConvertedRoute {
+        let world = ClusterObjects::new(ctx);
         match any_object(ctx, origin).as_deref() {
-            Some(Object::HttpRoute(route)) => of_http(&world, route),
-            Some(Object::GrpcRoute(route)) => of_grpc(&world, route),
-            Some(Object::TcpRoute(route)) => of_tcp(&world, route),
-            Some(Object::TlsRoute(route)) => of_tls(&world, route),
-            _ => RouteFacts::default(),
+            Some(Object::HttpRoute(route)) => convert_http(&world, route),
+            Some(Object::GrpcRoute(route)) => convert_grpc(&world, route),
+            Some(Object::TcpRoute(route)) => convert_tcp(&world, route),
+            Some(Object::TlsRoute(route)) => convert_tls(&world, route),
+            _ => ConvertedRoute::default(),
         }
     }
 }
@@ -96,7 +96,7 @@ pub(super) fn hosts(hostnames: &[Box<str>]) -> Vec<String> {
 }
 
 /// What all kinds of routes have.
-struct Common<'a> {
+struct RouteFields<'a> {
     kind: Kind,
     meta: &'a Meta,
     parent_refs: &'a [ParentReference],
@@ -104,35 +104,35 @@ struct Common<'a> {
     status: &'a RouteStatus,
 }
 
-fn of_http(world: &World<'_>, route: &HttpRoute) -> RouteFacts {
-    let common = Common {
+fn convert_http(world: &ClusterObjects<'_>, route: &HttpRoute) -> ConvertedRoute {
+    let common = RouteFields {
         kind: Kind::HttpRoute,
         meta: &route.meta,
         parent_refs: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,
         status: &route.status,
     };
-    of_requests(world, &common, |for_mesh| http::convert(world, route, for_mesh))
+    convert_requests(world, &common, |for_mesh| http::convert(world, route, for_mesh))
 }
 
-fn of_grpc(world: &World<'_>, route: &GrpcRoute) -> RouteFacts {
-    let common = Common {
+fn convert_grpc(world: &ClusterObjects<'_>, route: &GrpcRoute) -> ConvertedRoute {
+    let common = RouteFields {
         kind: Kind::GrpcRoute,
         meta: &route.meta,
         parent_refs: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,
         status: &route.status,
     };
-    of_requests(world, &common, |for_mesh| grpc::convert(world, route, for_mesh))
+    convert_requests(world, &common, |for_mesh| grpc::convert(world, route, for_mesh))
 }
 
 /// One VirtualService for each listener and host, so that those of one host can be merged over routes.
-fn of_requests(
-    world: &World<'_>,
-    common: &Common<'_>,
+fn convert_requests(
+    world: &ClusterObjects<'_>,
+    common: &RouteFields<'_>,
     convert: impl Fn(bool) -> Converted<Route>,
-) -> RouteFacts {
-    let bound = Bound::new(world, common, convert);
+) -> ConvertedRoute {
+    let bound = BoundRoute::new(world, common, convert);
     let mut made = Vec::new();
     for link in bound.admitted() {
         let mut routes = bound.routes(link).to_vec();
@@ -165,15 +165,15 @@ fn of_requests(
     bound.facts(world, made)
 }
 
-fn of_tcp(world: &World<'_>, route: &TcpRoute) -> RouteFacts {
-    let common = Common {
+fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute) -> ConvertedRoute {
+    let common = RouteFields {
         kind: Kind::TcpRoute,
         meta: &route.meta,
         parent_refs: &route.spec.parent_refs,
         hostnames: &[],
         status: &route.status,
     };
-    let bound = Bound::new(world, &common, |for_mesh| connection::convert_tcp(world, route, for_mesh));
+    let bound = BoundRoute::new(world, &common, |for_mesh| connection::convert_tcp(world, route, for_mesh));
     let mut made = Vec::new();
     for link in bound.admitted() {
         let mut routes = bound.routes(link).to_vec();
@@ -197,15 +197,15 @@ fn of_tcp(world: &World<'_>, route: &TcpRoute) -> RouteFacts {
     bound.facts(world, made)
 }
 
-fn of_tls(world: &World<'_>, route: &TlsRoute) -> RouteFacts {
-    let common = Common {
+fn convert_tls(world: &ClusterObjects<'_>, route: &TlsRoute) -> ConvertedRoute {
+    let common = RouteFields {
         kind: Kind::TlsRoute,
         meta: &route.meta,
         parent_refs: &route.spec.parent_refs,
         hostnames: &route.spec.hostnames,
         status: &route.status,
     };
-    let bound = Bound::new(world, &common, |for_mesh| connection::convert_tls(world, route, for_mesh));
+    let bound = BoundRoute::new(world, &common, |for_mesh| connection::convert_tls(world, route, for_mesh));
     let mut made = Vec::new();
     for link in bound.admitted() {
         let mut routes = bound.routes(link).to_vec();
@@ -232,13 +232,19 @@ fn of_tls(world: &World<'_>, route: &TlsRoute) -> RouteFacts {
 }
 
 /// A VirtualService that is merged with no other.
-fn numbered(common: &Common<'_>, kind: &str, number: usize, spec: VirtualService) -> Routed {
+fn numbered(common: &RouteFields<'_>, kind: &str, number: usize, spec: VirtualService) -> DerivedRoute {
     let name = format!("{}~{kind}~{number}~{GENERATED}", common.meta.name);
     let key = format!("{}/{name}", common.meta.namespace);
     routed(common, &name, key, number, spec)
 }
 
-fn routed(common: &Common<'_>, name: &str, key: String, number: usize, spec: VirtualService) -> Routed {
+fn routed(
+    common: &RouteFields<'_>,
+    name: &str,
+    key: String,
+    number: usize,
+    spec: VirtualService,
+) -> DerivedRoute {
     let parents = format!("{}/{}.{}", common.kind.info().kind, common.meta.name, common.meta.namespace);
     let annotations = [
         (annotations::INTERNAL_PARENTS.name, parents.as_str()),
@@ -251,11 +257,11 @@ fn routed(common: &Common<'_>, name: &str, key: String, number: usize, spec: Vir
     };
     let object = istio::VirtualService { meta, spec, status: Default::default() };
     let rank = format!("{}~{number}~{GENERATED}", common.meta.name);
-    Routed { key: key.into(), rank: rank.into(), object: Arc::new(object) }
+    DerivedRoute { key: key.into(), rank: rank.into(), object: Arc::new(object) }
 }
 
 /// The hosts of the service that a route of the mesh is about.
-fn service_hosts(world: &World<'_>, link: &Link) -> Vec<String> {
+fn service_hosts(world: &ClusterObjects<'_>, link: &ParentLink) -> Vec<String> {
     let ObjectKey { kind, namespace, name } = &link.key;
     match kind {
         Kind::ServiceEntry => {
@@ -278,16 +284,20 @@ fn on_port(mut routes: Vec<Route>, port: u16) -> Vec<Route> {
 }
 
 /// A route with its parents and its rules, converted for each sort of them.
-struct Bound<'a, R> {
-    common: &'a Common<'a>,
-    links: Vec<Link>,
+struct BoundRoute<'a, R> {
+    common: &'a RouteFields<'a>,
+    links: Vec<ParentLink>,
     for_mesh: Converted<R>,
     for_gateways: Converted<R>,
 }
 
-impl<'a, R> Bound<'a, R> {
-    fn new(world: &World<'_>, common: &'a Common<'a>, convert: impl Fn(bool) -> Converted<R>) -> Self {
-        let applicant = Applicant {
+impl<'a, R> BoundRoute<'a, R> {
+    fn new(
+        world: &ClusterObjects<'_>,
+        common: &'a RouteFields<'a>,
+        convert: impl Fn(bool) -> Converted<R>,
+    ) -> Self {
+        let applicant = AttachingRoute {
             kind: common.kind,
             namespace: &common.meta.namespace,
             parent_refs: common.parent_refs,
@@ -300,33 +310,33 @@ impl<'a, R> Bound<'a, R> {
         Self { common, links, for_mesh, for_gateways }
     }
 
-    fn converted(&self, link: &Link) -> &Converted<R> {
+    fn converted(&self, link: &ParentLink) -> &Converted<R> {
         if link.is_mesh() { &self.for_mesh } else { &self.for_gateways }
     }
 
-    fn routes(&self, link: &Link) -> &[R] {
+    fn routes(&self, link: &ParentLink) -> &[R] {
         &self.converted(link).routes
     }
 
     /// The parents that take the route, by name.
-    fn admitted(&self) -> Vec<&Link> {
+    fn admitted(&self) -> Vec<&ParentLink> {
         let mut admitted: Vec<_> = self.links.iter().filter(|link| link.denied.is_none()).collect();
         admitted.sort_by(|a, b| a.internal_name.cmp(&b.internal_name));
         admitted
     }
 
-    fn facts(&self, world: &World<'_>, virtual_services: Vec<Routed>) -> RouteFacts {
+    fn facts(&self, world: &ClusterObjects<'_>, virtual_services: Vec<DerivedRoute>) -> ConvertedRoute {
         let admitted = self.admitted().into_iter();
         let gateways = [Kind::KubernetesGateway, Kind::ListenerSet];
         let attached = admitted
             .filter(|link| gateways.contains(&link.key.kind))
             .map(|link| (link.key.clone(), link.section.clone()));
-        RouteFacts { virtual_services, parents: self.status(world), attached: attached.collect() }
+        ConvertedRoute { virtual_services, parents: self.status(world), attached: attached.collect() }
     }
 
     /// The status of the route: one entry for each reference, whichever of its listeners it concerns.
-    fn status(&self, world: &World<'_>) -> Vec<RouteParentStatus> {
-        let mut by_reference: BTreeMap<String, Vec<&Link>> = BTreeMap::new();
+    fn status(&self, world: &ClusterObjects<'_>) -> Vec<RouteParentStatus> {
+        let mut by_reference: BTreeMap<String, Vec<&ParentLink>> = BTreeMap::new();
         let text = |reference| attachment::reference_text(reference, &self.common.meta.namespace);
         for link in &self.links {
             by_reference.entry(text(&link.reference)).or_default().push(link);
@@ -347,7 +357,12 @@ impl<'a, R> Bound<'a, R> {
         parents
     }
 
-    fn parent_status(&self, world: &World<'_>, links: &[&Link], present: &[Condition]) -> RouteParentStatus {
+    fn parent_status(
+        &self,
+        world: &ClusterObjects<'_>,
+        links: &[&ParentLink],
+        present: &[Condition],
+    ) -> RouteParentStatus {
         let bound = links.iter().filter(|link| link.denied.is_none()).count();
         let (link, denied) = most_telling(links);
         let mut conditions = Conditions::default();
@@ -378,8 +393,8 @@ impl<'a, R> Bound<'a, R> {
 
 /// Of several listeners of one reference, the one to report: any that takes the route, else the one that came nearest to it;
 /// those equally near are told together.
-fn most_telling<'a>(links: &[&'a Link]) -> (&'a Link, Option<Fault>) {
-    let rank = |link: &Link| match link.denied.as_ref().map(|fault| fault.reason) {
+fn most_telling<'a>(links: &[&'a ParentLink]) -> (&'a ParentLink, Option<Fault>) {
+    let rank = |link: &ParentLink| match link.denied.as_ref().map(|fault| fault.reason) {
         None => 0,
         Some(reason::NOT_ALLOWED_BY_LISTENERS) => 1,
         Some(reason::NO_MATCHING_LISTENER_HOSTNAME) => 2,

@@ -15,8 +15,8 @@ use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode;
 use super::fault::{Fault, reason};
 use super::grant::is_granted;
 use super::listener::Owner;
-use super::reference::kind_of;
-use super::world::World;
+use super::reference::referenced_kind;
+use super::world::ClusterObjects;
 
 /// The option by which a listener asks for a mode the Gateway API does not have.
 const TERMINATE_MODE: &str = "gateway.istio.io/tls-terminate-mode";
@@ -27,7 +27,7 @@ const LISTENER_MODE: &str = "gateway.istio.io/listener-protocol";
 
 /// The TLS settings of a listener, and what is wrong with them.
 pub(super) fn build(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     owner: Owner<'_>,
     gateway: &GatewaySpec,
     listener: &Listener,
@@ -72,7 +72,7 @@ fn frontend(gateway: &GatewaySpec, port: u16) -> Option<&FrontendTls> {
 }
 
 fn terminate(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     owner: Owner<'_>,
     tls: &ListenerTls,
     frontend: Option<&FrontendTls>,
@@ -136,7 +136,11 @@ fn terminate(
 }
 
 /// The SDS resource of a certificate that the listener shows.
-fn certificate(world: &World<'_>, owner: Owner<'_>, reference: &SecretReference) -> Result<String, Fault> {
+fn certificate(
+    world: &ClusterObjects<'_>,
+    owner: Owner<'_>,
+    reference: &SecretReference,
+) -> Result<String, Fault> {
     let own = &*owner.meta.namespace;
     let namespace = reference.namespace.as_deref().unwrap_or(own);
     // Whether the object exists is told to those who may refer to it, and to nobody else.
@@ -161,7 +165,7 @@ fn certificate(world: &World<'_>, owner: Owner<'_>, reference: &SecretReference)
     let invalid = |why: String| {
         Fault::new(reason::INVALID_CERTIFICATE_REF, format!("invalid certificate reference {said}, {why}"))
     };
-    if kind_of(&reference.group, &reference.kind) != Some(Kind::Secret) {
+    if referenced_kind(&reference.group, &reference.kind) != Some(Kind::Secret) {
         return Err(invalid("only secret is allowed".to_owned()));
     }
     let Some(secret) = world.object::<Secret>(namespace, &reference.name) else {
@@ -204,11 +208,15 @@ fn check_pem(secret: &Secret, key: &str, block: &str, what: &str) -> Result<(), 
 }
 
 /// The SDS resource of what clients are checked against.
-fn client_roots(world: &World<'_>, owner: Owner<'_>, reference: &ObjectReference) -> Result<String, Fault> {
+fn client_roots(
+    world: &ClusterObjects<'_>,
+    owner: Owner<'_>,
+    reference: &ObjectReference,
+) -> Result<String, Fault> {
     let own = &*owner.meta.namespace;
     let namespace = reference.namespace.as_deref().unwrap_or(own);
     let name = &*reference.name;
-    let kind = kind_of(&reference.group, &reference.kind);
+    let kind = referenced_kind(&reference.group, &reference.kind);
     let (source, resource_kind) = match kind {
         Some(Kind::Secret) => (Source::GatewaySecret, Kind::Secret),
         _ => (Source::ConfigMap, Kind::ConfigMap),

@@ -15,18 +15,18 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::Server;
 use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
 
-use super::address::{self, Reach};
+use super::address::{self, GatewayAddresses};
 use super::class::Class;
 use super::condition::Conditions;
 use super::conflict;
 use super::fault::{Fault, reason};
-use super::gateway::{Opened, OpenedBy, gateway_of};
+use super::gateway::{ListenersOpenedBy, OpenedListeners, parent_gateway};
 use super::grant::is_granted;
 use super::policy::PolicyOf;
-use super::reference::kind_of;
+use super::reference::referenced_kind;
 use super::route::RouteOf;
 use super::server_tls::check_certificate;
-use super::world::World;
+use super::world::ClusterObjects;
 use crate::world::{Origin, object};
 
 /// The status of an object, of whichever kind.
@@ -55,28 +55,28 @@ impl Query for StatusOf {
     type Value = Option<Arc<Status>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        let world = World::new(ctx);
+        let world = ClusterObjects::new(ctx);
         if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) || origin.cluster != world.settings.cluster {
             return None;
         }
         let status = match origin.key.kind {
-            Kind::GatewayClass => of_class(&world, &*object(ctx, origin)?)?,
-            Kind::KubernetesGateway => of_gateway(&world, origin, &*object(ctx, origin)?)?,
-            Kind::ListenerSet => of_set(&world, origin, &*object(ctx, origin)?)?,
+            Kind::GatewayClass => class_status(&world, &*object(ctx, origin)?)?,
+            Kind::KubernetesGateway => gateway_status(&world, origin, &*object(ctx, origin)?)?,
+            Kind::ListenerSet => listener_set_status(&world, origin, &*object(ctx, origin)?)?,
             Kind::HttpRoute | Kind::GrpcRoute | Kind::TcpRoute | Kind::TlsRoute => {
                 Status::Route(RouteStatus { parents: ctx.get::<RouteOf>(origin).parents.clone() })
             }
             Kind::BackendTlsPolicy | Kind::BackendTrafficPolicy => {
                 Status::Policy(PolicyStatus { ancestors: ctx.get::<PolicyOf>(origin).ancestors.clone() })
             }
-            Kind::ExternalBackend => of_backend(ctx, origin),
+            Kind::ExternalBackend => backend_status(ctx, origin),
             _ => return None,
         };
         Some(Arc::new(status))
     }
 }
 
-fn of_class(world: &World<'_>, class: &GatewayClass) -> Option<Status> {
+fn class_status(world: &ClusterObjects<'_>, class: &GatewayClass) -> Option<Status> {
     Class::made_by(&class.spec.controller_name, &world.settings.flags)?;
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Handled by Istio controller");
@@ -85,7 +85,7 @@ fn of_class(world: &World<'_>, class: &GatewayClass) -> Option<Status> {
     Some(Status::Class(status))
 }
 
-fn of_backend(ctx: &Ctx<'_>, origin: &Origin) -> Status {
+fn backend_status(ctx: &Ctx<'_>, origin: &Origin) -> Status {
     let facts = ctx.get::<PolicyOf>(origin);
     let parents = facts.ancestors.iter().map(|ancestor| RouteParentStatus {
         parent_ref: ancestor.ancestor_ref.clone(),
@@ -95,12 +95,12 @@ fn of_backend(ctx: &Ctx<'_>, origin: &Origin) -> Status {
     Status::Route(RouteStatus { parents: parents.collect() })
 }
 
-fn of_gateway(world: &World<'_>, origin: &Origin, gateway: &Gateway) -> Option<Status> {
+fn gateway_status(world: &ClusterObjects<'_>, origin: &Origin, gateway: &Gateway) -> Option<Status> {
     let class = Class::named(world, &gateway.spec.gateway_class_name)?;
     if class == Class::Remote {
-        return Some(Status::Gateway(of_remote(gateway)));
+        return Some(Status::Gateway(remote_gateway_status(gateway)));
     }
-    let opened = world.ctx.get::<OpenedBy>(origin);
+    let opened = world.ctx.get::<ListenersOpenedBy>(origin);
     let opened = opened.as_ref().as_ref()?;
     let is_refused = opened.services.is_empty() && opened.fault.is_some();
     let sets = if is_refused { Vec::new() } else { sets_on(world, origin) };
@@ -153,7 +153,7 @@ fn of_gateway(world: &World<'_>, origin: &Origin, gateway: &Gateway) -> Option<S
 const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
 
 /// A gateway that somebody else makes is taken at its word.
-fn of_remote(gateway: &Gateway) -> GatewayStatus {
+fn remote_gateway_status(gateway: &Gateway) -> GatewayStatus {
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Resource accepted");
     conditions.expect("Programmed", "Programmed", "This Gateway is remote; Istio will not program it");
@@ -170,13 +170,13 @@ fn of_remote(gateway: &Gateway) -> GatewayStatus {
 }
 
 /// What the listener sets of a gateway open, of those that open anything.
-fn sets_on(world: &World<'_>, gateway: &Origin) -> Vec<Opened> {
+fn sets_on(world: &ClusterObjects<'_>, gateway: &Origin) -> Vec<OpenedListeners> {
     let sets =
         world.referrers(&gateway.key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
-    let opened = sets.filter_map(|origin| world.ctx.get::<OpenedBy>(&origin).as_ref().clone());
+    let opened = sets.filter_map(|origin| world.ctx.get::<ListenersOpenedBy>(&origin).as_ref().clone());
     let usable = opened.map(|opened| {
         let servers = opened.listeners.iter().flat_map(|listener| listener.gateway.spec.servers.clone());
-        Opened { servers: servers.collect(), ..opened.as_ref().clone() }
+        OpenedListeners { servers: servers.collect(), ..opened.as_ref().clone() }
     });
     usable.filter(|opened| !opened.listeners.is_empty()).collect()
 }
@@ -196,7 +196,7 @@ fn accept(conditions: &mut Conditions, gateway: &Gateway, valid: usize, fault: O
 }
 
 /// Whether the proxies of a gateway can be reached where it says.
-fn program(conditions: &mut Conditions, services: &[String], reach: &Reach) {
+fn program(conditions: &mut Conditions, services: &[String], reach: &GatewayAddresses) {
     let assigned = joined(&reach.internal);
     if !reach.internal.is_empty() {
         let message = format!("Resource programmed, assigned to service(s) {assigned}");
@@ -230,7 +230,7 @@ fn joined(texts: &[String]) -> String {
 }
 
 /// Where a gateway is reached: from outside if anywhere, else within the mesh.
-fn addresses(gateway: &Gateway, class: Class, reach: &Reach) -> Vec<GatewayStatusAddress> {
+fn addresses(gateway: &Gateway, class: Class, reach: &GatewayAddresses) -> Vec<GatewayStatusAddress> {
     let mut found = reach.external.clone();
     if found.is_empty() {
         let asked = gateway.meta.annotation(annotations::ADDRESS_TYPE.name).map(AddressType::from);
@@ -256,7 +256,11 @@ fn addresses(gateway: &Gateway, class: Class, reach: &Reach) -> Vec<GatewayStatu
 }
 
 /// The statuses of listeners with the routes that are attached to each.
-fn counted(world: &World<'_>, owner: &ObjectKey, statuses: &[ListenerStatus]) -> Vec<ListenerStatus> {
+fn counted(
+    world: &ClusterObjects<'_>,
+    owner: &ObjectKey,
+    statuses: &[ListenerStatus],
+) -> Vec<ListenerStatus> {
     let mut counts: BTreeMap<Box<str>, i32> = BTreeMap::new();
     let routes = [Kind::HttpRoute, Kind::GrpcRoute, Kind::TcpRoute, Kind::TlsRoute];
     for origin in world.referrers(owner).iter().filter(|origin| routes.contains(&origin.key.kind)) {
@@ -291,10 +295,10 @@ fn is_lenient(tls: Option<&GatewayTls>) -> Option<bool> {
     }))
 }
 
-fn bad_parameters(world: &World<'_>, gateway: &Gateway) -> Option<Fault> {
+fn bad_parameters(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
     let parameters = gateway.spec.infrastructure.as_ref()?.parameters_ref.as_ref()?;
     let namespace = &gateway.meta.namespace;
-    let message = if kind_of(&parameters.group, &parameters.kind) != Some(Kind::ConfigMap) {
+    let message = if referenced_kind(&parameters.group, &parameters.kind) != Some(Kind::ConfigMap) {
         format!(
             "Unsupported parametersRef group/kind {}/{}, only ConfigMap is supported",
             parameters.group, parameters.kind
@@ -308,7 +312,7 @@ fn bad_parameters(world: &World<'_>, gateway: &Gateway) -> Option<Fault> {
 }
 
 /// What is wrong with the certificate that a gateway is to show to backends.
-fn bad_client_certificate(world: &World<'_>, gateway: &Gateway) -> Option<Fault> {
+fn bad_client_certificate(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
     let reference = gateway.spec.tls.as_ref()?.backend.as_ref()?.client_certificate_ref.as_ref()?;
     let own = &*gateway.meta.namespace;
     let SecretReference { group, kind, namespace, name } = reference;
@@ -318,7 +322,7 @@ fn bad_client_certificate(world: &World<'_>, gateway: &Gateway) -> Option<Fault>
         let message = format!("invalid clientCertificateRef {said}, {why}");
         Some(Fault::new(reason::INVALID_CLIENT_CERTIFICATE_REF, message))
     };
-    if kind_of(group, kind) != Some(Kind::Secret) {
+    if referenced_kind(group, kind) != Some(Kind::Secret) {
         return invalid("only secret is allowed".to_owned());
     }
     let Some(secret) = world.object::<Secret>(of, name) else {
@@ -337,8 +341,8 @@ fn bad_client_certificate(world: &World<'_>, gateway: &Gateway) -> Option<Fault>
     Some(Fault::new(reason::REF_NOT_PERMITTED, message))
 }
 
-fn of_set(world: &World<'_>, origin: &Origin, set: &ListenerSet) -> Option<Status> {
-    let gateway = gateway_of(world, set)?;
+fn listener_set_status(world: &ClusterObjects<'_>, origin: &Origin, set: &ListenerSet) -> Option<Status> {
+    let gateway = parent_gateway(world, set)?;
     let class = Class::named(world, &gateway.spec.gateway_class_name)?;
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Resource accepted");
@@ -362,7 +366,7 @@ fn of_set(world: &World<'_>, origin: &Origin, set: &ListenerSet) -> Option<Statu
         conditions.fail("Programmed", &fault);
         return written(&conditions, Vec::new());
     }
-    let opened = world.ctx.get::<OpenedBy>(origin);
+    let opened = world.ctx.get::<ListenersOpenedBy>(origin);
     let opened = opened.as_ref().as_ref()?;
     let is_refused = opened.services.is_empty() && opened.fault.is_some();
     let reach = address::resolve(world, &gateway.meta.namespace, &opened.services, &opened.servers);

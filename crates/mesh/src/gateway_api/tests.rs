@@ -222,7 +222,7 @@ spec:
   - {name: other, hostname: b.com, port: 80, protocol: HTTP}
 ";
     let world = world(yaml);
-    let opened = world.get::<OpenedBy>(&origin(Kind::KubernetesGateway, "edge", "two")).unwrap();
+    let opened = world.get::<ListenersOpenedBy>(&origin(Kind::KubernetesGateway, "edge", "two")).unwrap();
     let opened = opened.as_ref().as_ref().unwrap();
     let sections: Vec<_> = opened.listeners.iter().map(|listener| &*listener.parent.section).collect();
     assert_eq!(sections, ["first", "other"]);

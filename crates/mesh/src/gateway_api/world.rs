@@ -16,12 +16,12 @@ use crate::world::{
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
 /// The objects of the cluster whose configuration counts.
-pub(super) struct World<'a> {
+pub(super) struct ClusterObjects<'a> {
     pub(super) ctx: &'a Ctx<'a>,
     pub(super) settings: Arc<MeshSettings>,
 }
 
-impl<'a> World<'a> {
+impl<'a> ClusterObjects<'a> {
     pub(super) fn new(ctx: &'a Ctx<'a>) -> Self {
         Self { ctx, settings: settings(ctx) }
     }

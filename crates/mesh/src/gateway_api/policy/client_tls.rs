@@ -10,15 +10,15 @@ use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode;
 use super::super::condition::Conditions;
 use super::super::fault::{Fault, reason};
 use super::super::server_tls::roots;
-use super::super::world::World;
+use super::super::world::ClusterObjects;
 use super::{FINE, target_kind};
 
 /// The SDS resource that never exists.
 const NEVER: &str = "invalid://";
 
 /// TLS as a policy of `namespace` wants backends to be checked.
-pub(super) fn of_validation(
-    world: &World<'_>,
+pub(super) fn tls_from_validation(
+    world: &ClusterObjects<'_>,
     namespace: &str,
     validation: &BackendTlsValidation,
     conditions: &mut Conditions,
@@ -38,8 +38,8 @@ pub(super) fn of_validation(
 }
 
 /// TLS as a backend outside wants it; `None` without TLS, or if it asks for what there is not.
-pub(super) fn of_backend(
-    world: &World<'_>,
+pub(super) fn tls_from_backend(
+    world: &ClusterObjects<'_>,
     backend: &ExternalBackend,
     hostname: &str,
     conditions: &mut Conditions,
@@ -48,7 +48,7 @@ pub(super) fn of_backend(
     let message = match &*tls.mode {
         "ServerOnly" => {
             let validation = tls.validation.clone().unwrap_or_default();
-            let mut settings = of_validation(world, &backend.meta.namespace, &validation, conditions);
+            let mut settings = tls_from_validation(world, &backend.meta.namespace, &validation, conditions);
             if settings.sni.is_empty() {
                 settings.sni = hostname.to_owned();
             }
@@ -68,7 +68,7 @@ pub(super) fn of_backend(
 /// The SDS resource of the roots; empty for those of the system. Without usable roots it is one that never exists, so that
 /// nothing is sent to a backend that cannot be checked.
 fn credential(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     namespace: &str,
     validation: &BackendTlsValidation,
     conditions: &mut Conditions,

@@ -12,11 +12,14 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::super::GENERATED;
-use super::super::world::World;
+use super::super::world::ClusterObjects;
 use super::BackendPolicy;
 
 /// A rule for each target and host, from the policies about it: of several that say the same thing, the oldest counts.
-pub(super) fn rules(world: &World<'_>, mut policies: Vec<BackendPolicy>) -> Vec<Arc<istio::DestinationRule>> {
+pub(super) fn rules(
+    world: &ClusterObjects<'_>,
+    mut policies: Vec<BackendPolicy>,
+) -> Vec<Arc<istio::DestinationRule>> {
     policies.sort_by(|a, b| {
         let order = |policy: &BackendPolicy| {
             (policy.created, policy.source.namespace.clone(), policy.source.name.clone())
@@ -31,7 +34,7 @@ pub(super) fn rules(world: &World<'_>, mut policies: Vec<BackendPolicy>) -> Vec<
 }
 
 fn rule(
-    world: &World<'_>,
+    world: &ClusterObjects<'_>,
     target: &ObjectKey,
     host: &str,
     policies: Vec<BackendPolicy>,
@@ -85,7 +88,7 @@ fn for_port(number: u32, tls: ClientTlsSettings) -> PortTrafficPolicy {
 }
 
 /// The ports of a target by name.
-fn ports(world: &World<'_>, target: &ObjectKey) -> Vec<(String, u32)> {
+fn ports(world: &ClusterObjects<'_>, target: &ObjectKey) -> Vec<(String, u32)> {
     match target.kind {
         Kind::Service => {
             let service = world.object::<Service>(&target.namespace, &target.name);
