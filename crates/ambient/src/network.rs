@@ -144,5 +144,5 @@ pub(crate) fn gateway_of(ctx: &Ctx<'_>, network: &str) -> Option<GatewayAddress>
 
 /// The network of a cluster; empty if it is not said.
 pub(crate) fn of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> String {
-    network::of_cluster(ctx, cluster).unwrap_or_default()
+    network::network_of_cluster(ctx, cluster).unwrap_or_default()
 }

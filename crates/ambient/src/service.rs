@@ -13,7 +13,7 @@ use canopus_base::net::parse_ip;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::service::{ServicesOf, TrafficDistribution};
-use canopus_mesh::waypoint::{Bound, IsGlobal, WaypointsOf, takes_ingress};
+use canopus_mesh::waypoint::{IsGlobal, ServiceWaypoints, WaypointsOf, takes_ingress};
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, object, settings};
 use canopus_proto::istio::networking::v1alpha3::service_entry::Resolution;
 use canopus_proto::istio::workload::load_balancing::{HealthPolicy, Mode, Scope};
@@ -315,7 +315,7 @@ fn of_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Info> {
 
 /// Adds the waypoints in front of a service.
 fn behind_waypoints(ctx: &Ctx<'_>, mut info: Info) -> Info {
-    let Bound { primary, canary } = ctx.get::<WaypointsOf>(&info.origin).as_ref().clone();
+    let ServiceWaypoints { primary, canary } = ctx.get::<WaypointsOf>(&info.origin).as_ref().clone();
     let Some(primary) = primary else { return info };
     info.waypoint = Some((primary.namespace.to_string(), primary.name.to_string()));
     info.service.waypoint = address::of_waypoint(&primary);

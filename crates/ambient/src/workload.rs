@@ -11,7 +11,7 @@ use canopus_base::labels::{Labels, canonical};
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::locality::Locality as Place;
-use canopus_mesh::waypoint::{Attachment, OfWorkload, of_listed};
+use canopus_mesh::waypoint::{WaypointAttachment, WaypointAttachmentOf, listed_endpoint_attachment};
 use canopus_mesh::workload::{EntryWorkload, PodWorkload};
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, indexed_objects, object, settings};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry as Listed;
@@ -108,7 +108,7 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin) -> Option<Workload> {
     let mut services = selecting(ctx, origin, &pod.meta.labels);
     services.retain(|info| by_entries || info.is_kube);
     services.extend(listing(ctx, origin, &pod, &services));
-    let attachment = ctx.get::<OfWorkload>(origin);
+    let attachment = ctx.get::<WaypointAttachmentOf>(origin);
     let ready = pod
         .status
         .conditions
@@ -141,7 +141,7 @@ fn of_entry(ctx: &Ctx<'_>, origin: &Origin) -> Option<Workload> {
     let by_kube = settings(ctx).flags.get(PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES);
     let mut services = selecting(ctx, origin, &labels);
     services.retain(|info| by_kube || !info.is_kube);
-    let attachment = ctx.get::<OfWorkload>(origin);
+    let attachment = ctx.get::<WaypointAttachmentOf>(origin);
     let workload = Workload {
         uid: format!(
             "{}/networking.istio.io/WorkloadEntry/{}/{}",
@@ -163,7 +163,7 @@ fn of_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Workload> {
     // Only what counts for its hosts has workloads.
     let infos = ctx.get::<InfosIn>(&(origin.cluster.clone(), origin.namespace().into()));
     let services: Vec<_> = infos.iter().filter(|info| info.origin == *origin).cloned().collect();
-    let workload = |listed: &Listed, services: &[Arc<Info>], attachment: &Attachment| {
+    let workload = |listed: &Listed, services: &[Arc<Info>], attachment: &WaypointAttachment| {
         let workload = Workload {
             uid: format!(
                 "{}/networking.istio.io/ServiceEntry/{}/{}/{}",
@@ -186,7 +186,7 @@ fn of_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Workload> {
             }
             let listed = Listed { network: network.clone(), ..listed.clone() };
             let labels = listed.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-            workload(&listed, &services, &of_listed(ctx, origin, &labels))
+            workload(&listed, &services, &listed_endpoint_attachment(ctx, origin, &labels))
         };
         return if services.is_empty() {
             Vec::new()
@@ -200,7 +200,7 @@ fn of_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Workload> {
     // What is resolved by name and lists nothing is found under its hosts.
     let of_host = |info: &Arc<Info>| {
         let listed = Listed { address: info.service.hostname.clone(), ..Default::default() };
-        workload(&listed, std::slice::from_ref(info), &Attachment::default())
+        workload(&listed, std::slice::from_ref(info), &WaypointAttachment::default())
     };
     services.iter().map(of_host).collect()
 }
@@ -260,7 +260,7 @@ fn of_slice(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Workload> {
 fn of_object(
     ctx: &Ctx<'_>,
     origin: &Origin,
-    attachment: &Attachment,
+    attachment: &WaypointAttachment,
     labels: &Labels,
     services: &[Arc<Info>],
 ) -> Workload {

@@ -16,7 +16,7 @@ use crate::service::{Port, Registry, ServiceKey};
 use crate::workload::{TLS_DISABLED, Workload};
 use crate::world::{Origin, settings};
 
-pub(crate) use address::at_address;
+pub(crate) use address::entry_endpoints_at;
 
 /// Where one instance of a service listens on one of its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -26,11 +26,11 @@ impl Locality {
     }
 
     /// The locality that a workload's labels say: those of its node, else one label for all of it.
-    pub fn of_labels(labels: &Labels) -> Option<Self> {
+    pub fn from_labels(labels: &Labels) -> Option<Self> {
         let keys = [known::KUBERNETES_REGION.name, known::KUBERNETES_ZONE.name, known::TOPOLOGY_SUBZONE.name];
         let parts = keys.map(|key| labels.get(key));
         if parts.iter().all(Option::is_none) {
-            return label_of(labels).map(|label| Self::parse(&label));
+            return locality_label(labels).map(|label| Self::parse(&label));
         }
         let [region, zone, subzone] = parts.map(|part| part.unwrap_or_default().to_owned());
         Some(Self { region, zone, subzone })
@@ -43,7 +43,7 @@ impl Locality {
 }
 
 /// The one label that gives a whole locality, with slashes put in.
-pub fn label_of(labels: &Labels) -> Option<String> {
+pub fn locality_label(labels: &Labels) -> Option<String> {
     let label = [known::TOPOLOGY_LOCALITY.name, known::LEGACY_LOCALITY.name]
         .into_iter()
         .find_map(|key| labels.get(key).filter(|value| !value.is_empty()))?;

@@ -19,21 +19,21 @@ use crate::world::settings;
 
 /// The network of an address in a cluster: a label says it, or the system namespace's label, or the mesh's networks.
 /// Empty if nothing does.
-pub fn of(ctx: &Ctx<'_>, cluster: &Arc<str>, address: &str, labels: &Labels) -> String {
+pub fn network_of_address(ctx: &Ctx<'_>, cluster: &Arc<str>, address: &str, labels: &Labels) -> String {
     if let Some(said) = labels.get(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty()) {
         return said.to_owned();
     }
-    of_cluster(ctx, cluster).or_else(|| of_mesh_networks(ctx, cluster, address)).unwrap_or_default()
+    network_of_cluster(ctx, cluster).or_else(|| configured_network(ctx, cluster, address)).unwrap_or_default()
 }
 
 /// What the label of the system namespace says.
-pub fn of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> Option<String> {
+pub fn network_of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> Option<String> {
     let system = workload::namespace(ctx, cluster, &settings(ctx).system_namespace)?;
     system.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty()).map(str::to_owned)
 }
 
 /// The network whose endpoints come from this registry, or whose address range has this address.
-fn of_mesh_networks(ctx: &Ctx<'_>, cluster: &str, address: &str) -> Option<String> {
+fn configured_network(ctx: &Ctx<'_>, cluster: &str, address: &str) -> Option<String> {
     let settings = settings(ctx);
     let mut ranges = Vec::new();
     for (name, network) in &settings.networks.networks {

@@ -205,15 +205,15 @@ pub struct Described {
 
 /// The workload of a proxy as its labels describe it.
 pub fn describe(ctx: &Ctx<'_>, proxy: &Proxy) -> Described {
-    let pod = || workload::pod_of(ctx, proxy).map(|pod| pod.labels.clone());
+    let pod = || workload::pod_of_proxy(ctx, proxy).map(|pod| pod.labels.clone());
     let known = || pod().or_else(|| workload::endpoint_labels(ctx, proxy));
     let labels = match (!proxy.is_vm()).then(known).flatten() {
         Some(labels) => proxy.metadata.static_labels.iter().chain(labels.iter()).collect(),
         None => proxy.metadata.labels.clone(),
     };
-    let locality = Locality::of_labels(&labels).unwrap_or_else(|| proxy.locality.clone());
+    let locality = Locality::from_labels(&labels).unwrap_or_else(|| proxy.locality.clone());
     let metadata = &proxy.metadata;
-    let labels = workload::augment(
+    let labels = workload::add_location_labels(
         labels,
         &metadata.cluster_id,
         &locality.to_string(),

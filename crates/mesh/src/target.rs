@@ -10,7 +10,7 @@ use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 
-use crate::endpoint::{Endpoint, Endpoints, at_address, kube::entry_port};
+use crate::endpoint::{Endpoint, Endpoints, entry_endpoints_at, kube::entry_port};
 use crate::proxy::{Proxy, describe};
 use crate::service::{KubernetesService, Port, Resolution, Service};
 use crate::workload::{self, Workload};
@@ -45,17 +45,18 @@ impl Query for Targets {
 }
 
 fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    if let Some(entry) = workload::entry_of(ctx, proxy) {
-        return of_entry(ctx, &entry);
+    if let Some(entry) = workload::entry_of_proxy(ctx, proxy) {
+        return entry_targets(ctx, &entry);
     }
-    if let Some(workload) = workload::pod_of(ctx, proxy).filter(|_| !proxy.is_vm()) {
+    if let Some(workload) = workload::pod_of_proxy(ctx, proxy).filter(|_| !proxy.is_vm()) {
         let Some(pod) = object::<Pod>(ctx, &workload.origin) else { return Vec::new() };
-        let services = selecting(ctx, &workload.namespace, &pod.meta.labels, Some(&workload.cluster));
+        let services =
+            services_selecting(ctx, &workload.namespace, &pod.meta.labels, Some(&workload.cluster));
         if services.is_empty() {
             return from_slices(ctx, proxy);
         }
         let of_service = |(service, object): &(Arc<Service>, Arc<KubeObject>)| {
-            of_ports(service, object, |port| pod_port(port, &pod))
+            service_targets(service, object, |port| pod_port(port, &pod))
         };
         return services.iter().flat_map(of_service).collect();
     }
@@ -63,19 +64,19 @@ fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
 }
 
 /// The Kubernetes services of a namespace that select these labels, as the cluster has them.
-fn selecting(
+fn services_selecting(
     ctx: &Ctx<'_>,
     namespace: &str,
     labels: &Labels,
     cluster: Option<&Arc<str>>,
 ) -> Arc<Vec<(Arc<Service>, Arc<KubeObject>)>> {
-    ctx.get::<Selecting>(&(namespace.into(), labels.clone(), cluster.cloned()))
+    ctx.get::<ServicesSelecting>(&(namespace.into(), labels.clone(), cluster.cloned()))
 }
 
 /// What [`selecting`] finds; pods of one workload share it.
-struct Selecting;
+struct ServicesSelecting;
 
-impl Query for Selecting {
+impl Query for ServicesSelecting {
     const NAME: &'static str = "services_selecting";
     /// Namespace, labels, and the cluster if not all count.
     type Key = (Arc<str>, Labels, Option<Arc<str>>);
@@ -97,7 +98,7 @@ impl Query for Selecting {
 }
 
 /// The targets of one service; ports that lead to the same place with the same protocol are one.
-fn of_ports(
+fn service_targets(
     service: &Arc<Service>,
     object: &KubeObject,
     number: impl Fn(&ServicePort) -> Option<u32>,
@@ -150,8 +151,8 @@ fn from_slices(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
 }
 
 /// The targets of a WorkloadEntry that Kubernetes services select.
-fn of_entry(ctx: &Ctx<'_>, entry: &Workload) -> Vec<Target> {
-    let services = selecting(ctx, &entry.namespace, &entry.labels, None);
+fn entry_targets(ctx: &Ctx<'_>, entry: &Workload) -> Vec<Target> {
+    let services = services_selecting(ctx, &entry.namespace, &entry.labels, None);
     let listed = services.iter().filter(|(service, _)| service.resolution == Resolution::Listed);
     listed
         .flat_map(|(service, object)| {
@@ -190,14 +191,14 @@ fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
         Some(IntOrString::Int(number)) => u32::try_from(*number).ok(),
         None => Some(port.port.into()),
     };
-    let services = selecting(ctx, proxy.namespace(), &described.labels, Some(&cluster));
-    services.iter().flat_map(|(service, object)| of_ports(service, object, number)).collect()
+    let services = services_selecting(ctx, proxy.namespace(), &described.labels, Some(&cluster));
+    services.iter().flat_map(|(service, object)| service_targets(service, object, number)).collect()
 }
 
 /// The ServiceEntries of the proxy's namespace that have one of its addresses among their endpoints.
 fn from_entries(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
     let addresses = proxy.id.addresses.iter().map(ToString::to_string);
-    let found = addresses.flat_map(|address| at_address(ctx, &proxy.metadata.namespace, &address));
+    let found = addresses.flat_map(|address| entry_endpoints_at(ctx, &proxy.metadata.namespace, &address));
     let target = |(service, endpoint): (Arc<Service>, Arc<Endpoint>)| {
         let port = service.port(endpoint.port_number?)?.clone();
         Some(Target { service, port, target_port: endpoint.port })

@@ -29,7 +29,7 @@ use crate::workload::namespace;
 use crate::world::{Origin, object, settings};
 
 pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
-pub use workloads::{Attachment, OfWorkload, WorkloadsBehind, of_listed};
+pub use workloads::{WaypointAttachment, WaypointAttachmentOf, WorkloadsBehind, listed_endpoint_attachment};
 
 /// What waypoints that the control plane deployed are labelled with.
 pub(crate) const MESH_CONTROLLER: &str = "istio.io-mesh-controller";
@@ -177,7 +177,7 @@ fn address(ctx: &Ctx<'_>, origin: &Origin, gateway: &Gateway) -> Option<Waypoint
     }
     let mut ips = addresses.iter().filter(|address| address.r#type == AddressType::IpAddress);
     let ip = ips.find_map(|address| parse_ip(&address.value).ok())?;
-    let network = network::of_cluster(ctx, &origin.cluster).unwrap_or_default();
+    let network = network::network_of_cluster(ctx, &origin.cluster).unwrap_or_default();
     Some(WaypointAddress::Address(network.into(), ip))
 }
 
@@ -195,44 +195,44 @@ fn listener(listeners: &[Listener], binding: Option<Binding>) -> Option<&Listene
 }
 
 /// What an object, or its namespace, says about the waypoint it wants.
-enum Wanted {
+enum WantedWaypoint {
     /// Nothing.
-    Unsaid,
+    Unspecified,
     /// None at all.
-    Nothing,
+    OptedOut,
     /// A Gateway: namespace and name.
     Named(Box<str>, Box<str>),
 }
 
-fn wanted(meta: &Meta, name: &str, override_namespace: &str, fallback: &str) -> Wanted {
+fn wanted(meta: &Meta, name: &str, override_namespace: &str, fallback: &str) -> WantedWaypoint {
     match meta.label(name) {
-        None => Wanted::Unsaid,
-        Some(NO_WAYPOINT) => Wanted::Nothing,
+        None => WantedWaypoint::Unspecified,
+        Some(NO_WAYPOINT) => WantedWaypoint::OptedOut,
         Some(gateway) => {
             let namespace = meta.label(override_namespace).unwrap_or(fallback);
-            Wanted::Named(namespace.into(), gateway.into())
+            WantedWaypoint::Named(namespace.into(), gateway.into())
         }
     }
 }
 
-fn primary(meta: &Meta, fallback: &str) -> Wanted {
+fn primary(meta: &Meta, fallback: &str) -> WantedWaypoint {
     wanted(meta, known::USE_WAYPOINT.name, known::USE_WAYPOINT_NAMESPACE.name, fallback)
 }
 
-fn canary(meta: &Meta, fallback: &str) -> Wanted {
+fn canary(meta: &Meta, fallback: &str) -> WantedWaypoint {
     wanted(meta, known::USE_WAYPOINT_CANARY.name, known::USE_WAYPOINT_CANARY_NAMESPACE.name, fallback)
 }
 
 /// The waypoints in front of a Service or ServiceEntry.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Bound {
+pub struct ServiceWaypoints {
     /// The one that it or its namespace names.
     pub primary: Option<Arc<Waypoint>>,
     /// One that is tried out, and its share of new connections, of a hundred.
     pub canary: Option<(Arc<Waypoint>, u32)>,
 }
 
-impl Bound {
+impl ServiceWaypoints {
     /// All of them, the one that is tried out last.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Waypoint>> {
         self.primary.iter().chain(self.canary.iter().map(|(waypoint, _)| waypoint))
@@ -246,18 +246,18 @@ impl Query for WaypointsOf {
     const NAME: &'static str = "waypoints_of";
     /// The object.
     type Key = Origin;
-    type Value = Bound;
+    type Value = ServiceWaypoints;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
-            return Bound::default();
+            return ServiceWaypoints::default();
         }
         match origin.key.kind {
             Kind::Service => {
-                object::<KubeObject>(ctx, origin).map(|object| of_meta(ctx, origin, &object.meta))
+                object::<KubeObject>(ctx, origin).map(|object| find_waypoints(ctx, origin, &object.meta))
             }
             Kind::ServiceEntry => {
-                object::<ServiceEntry>(ctx, origin).map(|object| of_meta(ctx, origin, &object.meta))
+                object::<ServiceEntry>(ctx, origin).map(|object| find_waypoints(ctx, origin, &object.meta))
             }
             _ => None,
         }
@@ -265,50 +265,55 @@ impl Query for WaypointsOf {
     }
 }
 
-fn of_meta(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Bound {
+fn find_waypoints(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> ServiceWaypoints {
     // What is in front of services itself has nothing in front of it.
     let managed = meta.label(known::GATEWAY_MANAGED.name);
     if matches!(managed, Some(MESH_CONTROLLER | EAST_WEST_CONTROLLER)) {
-        return Bound::default();
+        return ServiceWaypoints::default();
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
-    let place = Place { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
-    let find =
-        |named: Wanted| place.find(named, home.as_deref()).filter(|waypoint| waypoint.traffic.has_services());
+    let place = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
+    let find = |named: WantedWaypoint| {
+        place.find(named, home.as_deref()).filter(|waypoint| waypoint.traffic.has_services())
+    };
     let own = primary(meta, origin.namespace());
-    let inherits = matches!(own, Wanted::Unsaid);
+    let inherits = matches!(own, WantedWaypoint::Unspecified);
     let of_home = home.as_ref().filter(|_| inherits).map(|home| &home.meta);
     let Some(first) = find(inherited(own, home.as_deref(), origin.namespace())) else {
-        return Bound::default();
+        return ServiceWaypoints::default();
     };
     let second = match canary(meta, origin.namespace()) {
-        Wanted::Unsaid => of_home.map_or(Wanted::Unsaid, |home| canary(home, origin.namespace())),
+        WantedWaypoint::Unspecified => {
+            of_home.map_or(WantedWaypoint::Unspecified, |home| canary(home, origin.namespace()))
+        }
         own => own,
     };
     let second = find(second).filter(|second| *second != first);
     let canary = second.and_then(|second| Some((second, canary_weight(meta, of_home)?)));
-    Bound { primary: Some(first), canary }
+    ServiceWaypoints { primary: Some(first), canary }
 }
 
 /// What an object of a namespace says, or else the namespace.
-fn inherited(own: Wanted, home: Option<&Namespace>, namespace: &str) -> Wanted {
+fn inherited(own: WantedWaypoint, home: Option<&Namespace>, namespace: &str) -> WantedWaypoint {
     match own {
-        Wanted::Unsaid => home.map_or(Wanted::Unsaid, |home| primary(&home.meta, namespace)),
+        WantedWaypoint::Unspecified => {
+            home.map_or(WantedWaypoint::Unspecified, |home| primary(&home.meta, namespace))
+        }
         own => own,
     }
 }
 
 /// Where an object is that wants a waypoint.
-struct Place<'a> {
+struct WaypointLookup<'a> {
     ctx: &'a Ctx<'a>,
     cluster: &'a Arc<str>,
     namespace: &'a str,
 }
 
-impl Place<'_> {
+impl WaypointLookup<'_> {
     /// The waypoint that is wanted, if it is there and lets objects of the namespace attach.
-    fn find(&self, wanted: Wanted, home: Option<&Namespace>) -> Option<Arc<Waypoint>> {
-        let Wanted::Named(namespace, name) = wanted else { return None };
+    fn find(&self, wanted: WantedWaypoint, home: Option<&Namespace>) -> Option<Arc<Waypoint>> {
+        let WantedWaypoint::Named(namespace, name) = wanted else { return None };
         let gateway = ObjectKey::new(Kind::KubernetesGateway, &namespace, &name);
         let waypoint =
             self.ctx.get::<Waypoints>(&Origin::new(self.cluster.clone(), gateway)).as_ref().clone()?;
@@ -421,7 +426,7 @@ impl Query for ServicesBehind {
             global_services(ctx)
         } else {
             let attached = ctx.get::<AttachedServices>(&());
-            let places = places(ctx, waypoint);
+            let places = addresses_of_proxy(ctx, waypoint);
             places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect()
         };
         let mut by_host: BTreeMap<Arc<str>, Arc<Service>> = BTreeMap::new();
@@ -439,7 +444,7 @@ impl Query for ServicesBehind {
 }
 
 /// Where a waypoint proxy is found: the hosts and addresses of its own services.
-fn places(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Vec<WaypointAddress> {
+fn addresses_of_proxy(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Vec<WaypointAddress> {
     let mut places = Vec::new();
     for target in &waypoint.port_targets {
         places.push(WaypointAddress::Host(waypoint.namespace.clone(), target.host.clone()));

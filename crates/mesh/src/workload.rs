@@ -16,7 +16,7 @@ use canopus_runtime::flags::{
     AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_PROXY_FIND_POD_BY_IP, PILOT_ENABLE_AMBIENT,
 };
 
-use crate::endpoint::at_address;
+use crate::endpoint::entry_endpoints_at;
 use crate::locality::{self, Locality};
 use crate::network;
 use crate::proxy::Proxy;
@@ -86,15 +86,15 @@ impl Query for PodWorkload {
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         let pod = object::<Pod>(ctx, origin)?;
         let ended = matches!(pod.status.phase, PodPhase::Succeeded | PodPhase::Failed);
-        (!ended).then(|| Arc::new(of_pod(ctx, origin, &pod)))
+        (!ended).then(|| Arc::new(workload_from_pod(ctx, origin, &pod)))
     }
 }
 
-fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
+fn workload_from_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
     let (meta, spec) = (&pod.meta, &pod.spec);
     let settings = settings(ctx);
     let locality = pod_locality(ctx, origin, pod);
-    let network = network::of(ctx, &origin.cluster, &pod.status.pod_ip, &meta.labels);
+    let network = network::network_of_address(ctx, &origin.cluster, &pod.status.pod_ip, &meta.labels);
     let takes_tunnels = has_tunnel_label(&meta.labels) || is_behind_ztunnel(ctx, origin, meta, &network);
     let identity = Identity::new(settings.trust_domain(), &meta.namespace, &spec.service_account_name);
     let host_name = spec.subdomain.as_ref().filter(|subdomain| !subdomain.is_empty()).map(|subdomain| {
@@ -108,10 +108,16 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
     }
     Workload {
         name: Arc::from(&*meta.name),
-        workload_name: name::of_pod(meta).into(),
+        workload_name: name::pod_workload_name(meta).into(),
         namespace: Arc::from(&*meta.namespace),
         cluster: origin.cluster.clone(),
-        labels: augment(meta.labels.clone(), &origin.cluster, &locality, &spec.node_name, &network),
+        labels: add_location_labels(
+            meta.labels.clone(),
+            &origin.cluster,
+            &locality,
+            &spec.node_name,
+            &network,
+        ),
         network: network.into(),
         locality: locality.into(),
         service_account: identity.map(|identity| identity.to_string()).unwrap_or_default().into(),
@@ -132,7 +138,7 @@ fn of_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
 fn is_behind_ztunnel(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta, network: &str) -> bool {
     let settings = settings(ctx);
     let flags = &settings.flags;
-    let own_network = || network::of_cluster(ctx, &settings.cluster).unwrap_or_default() == network;
+    let own_network = || network::network_of_cluster(ctx, &settings.cluster).unwrap_or_default() == network;
     let is_near =
         origin.cluster == settings.cluster || (flags.get(AMBIENT_ENABLE_MULTI_NETWORK) && own_network());
     let redirected = meta.annotation(annotations::AMBIENT_REDIRECTION.name) == Some("enabled");
@@ -151,7 +157,7 @@ pub fn tls_mode(labels: &Labels) -> &str {
 
 /// A label of the pod says it, or those of its node.
 fn pod_locality(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> String {
-    if let Some(label) = locality::label_of(&pod.meta.labels) {
+    if let Some(label) = locality::locality_label(&pod.meta.labels) {
         return label;
     }
     let key = ObjectKey::new(Kind::Node, "", &pod.spec.node_name);
@@ -171,7 +177,13 @@ fn pod_locality(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> String {
 }
 
 /// Adds the labels that say where something runs.
-pub fn augment(mut labels: Labels, cluster: &str, locality: &str, node: &str, network: &str) -> Labels {
+pub fn add_location_labels(
+    mut labels: Labels,
+    cluster: &str,
+    locality: &str,
+    node: &str,
+    network: &str,
+) -> Labels {
     let place = Locality::parse(locality);
     let mut set = |key: &str, value: &str| {
         if !value.is_empty() {
@@ -205,11 +217,11 @@ impl Query for EntryWorkload {
         for (key, value) in entry.meta.labels.iter() {
             labels.insert(key, value);
         }
-        let workload = of_entry(ctx, origin, &entry.meta.name, &entry.spec, labels);
+        let workload = workload_from_entry(ctx, origin, &entry.meta.name, &entry.spec, labels);
         let takes_tunnels =
             workload.takes_tunnels || is_behind_ztunnel(ctx, origin, &entry.meta, &workload.network);
         Some(Arc::new(Workload {
-            workload_name: name::of_entry(&entry.meta).into(),
+            workload_name: name::entry_workload_name(&entry.meta).into(),
             takes_tunnels,
             ..workload
         }))
@@ -217,7 +229,7 @@ impl Query for EntryWorkload {
 }
 
 /// The workload an entry describes, be it an object of its own or written into a ServiceEntry.
-pub fn of_entry(
+pub fn workload_from_entry(
     ctx: &Ctx<'_>,
     origin: &Origin,
     name: &str,
@@ -236,11 +248,11 @@ pub fn of_entry(
         _ => identity().map(|identity| identity.to_string()).unwrap_or_default(),
     };
     let locality = match spec.locality.as_str() {
-        "" => locality::label_of(&labels).unwrap_or_default(),
+        "" => locality::locality_label(&labels).unwrap_or_default(),
         said => said.to_owned(),
     };
     let network = match spec.network.as_str() {
-        "" => network::of(ctx, &settings.cluster, &spec.address, &labels),
+        "" => network::network_of_address(ctx, &settings.cluster, &spec.address, &labels),
         said => said.to_owned(),
     };
     Workload {
@@ -248,7 +260,7 @@ pub fn of_entry(
         workload_name: name.into(),
         namespace: origin.namespace().into(),
         cluster: settings.cluster.clone(),
-        labels: augment(labels.clone(), &settings.cluster, &locality, "", &network),
+        labels: add_location_labels(labels.clone(), &settings.cluster, &locality, "", &network),
         // Parity: only what the entry itself says counts as the network of its endpoint.
         network: spec.network.as_str().into(),
         locality: locality.into(),
@@ -306,7 +318,7 @@ fn by_name(workloads: &mut [Arc<Workload>]) {
 }
 
 /// The pod of a proxy: the one its node id names, else, if that is switched on, the one at its address.
-pub fn pod_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
+pub fn pod_of_proxy(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     let cluster: Arc<str> = match proxy.metadata.cluster_id.as_str() {
         "" => settings(ctx).cluster.clone(),
         cluster => cluster.into(),
@@ -340,12 +352,12 @@ pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
         return None;
     }
     let addresses = proxy.id.addresses.iter().map(ToString::to_string);
-    let mut found = addresses.flat_map(|address| at_address(ctx, &metadata.namespace, &address));
+    let mut found = addresses.flat_map(|address| entry_endpoints_at(ctx, &metadata.namespace, &address));
     found.next().map(|(_, endpoint)| endpoint.workload.labels.clone())
 }
 
 /// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.
-pub fn entry_of(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
+pub fn entry_of_proxy(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
     let address = proxy.id.addresses.first()?.to_string();
     let entries = indexed_objects::<EntryObject>(ctx, &ObjectIndex::WorkloadAddress(address.into()));
     let of_namespace = |origin: &Origin| {

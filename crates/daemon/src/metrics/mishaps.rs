@@ -17,7 +17,7 @@ use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::service::Registry as Definer;
 use canopus_mesh::target::Targets;
-use canopus_mesh::workload::{entry_of, pod_of};
+use canopus_mesh::workload::{entry_of_proxy, pod_of_proxy};
 use canopus_runtime::metrics::catalogue::{
     PILOT_K8S_PROXIES_WITH_NO_SERVICE_TARGETS, PILOT_SDS_CERTIFICATE_ERRORS_TOTAL,
     PILOT_TOTAL_REJECTED_CONFIGS, PROVIDER_LOOKUP_CLUSTER_FAILURES,
@@ -135,10 +135,10 @@ impl Query for WhyIdle {
     type Value = Option<&'static str>;
 
     fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
-        if entry_of(ctx, proxy).is_some() {
+        if entry_of_proxy(ctx, proxy).is_some() {
             return None;
         }
-        let is_pod = pod_of(ctx, proxy).is_some() && !proxy.is_vm();
+        let is_pod = pod_of_proxy(ctx, proxy).is_some() && !proxy.is_vm();
         Some(if is_pod { "no_matching_services" } else { "no_matching_metadata" })
     }
 }

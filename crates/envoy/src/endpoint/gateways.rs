@@ -10,7 +10,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_mesh::audience::is_in_network;
 use canopus_mesh::endpoint::EndpointWorkload;
 use canopus_mesh::network::{NetworkGateway, NetworkGateways};
-use canopus_mesh::workload::{TLS_ISTIO, augment};
+use canopus_mesh::workload::{TLS_ISTIO, add_location_labels};
 use canopus_proto::envoy::config::core::v3::Metadata;
 use canopus_proto::envoy::config::endpoint::v3::lb_endpoint::HostIdentifier;
 use canopus_proto::envoy::config::endpoint::v3::{Endpoint as Target, LbEndpoint};
@@ -182,7 +182,7 @@ fn of_gateway(env: &Env<'_>, destination: &Destination<'_>, gateway: &NetworkGat
             ..Default::default()
         },
         workload: Arc::new(EndpointWorkload {
-            labels: augment(Labels::new(), &gateway.cluster, "", "", &gateway.network),
+            labels: add_location_labels(Labels::new(), &gateway.cluster, "", "", &gateway.network),
             network: Arc::from(gateway.network.as_str()),
             cluster: gateway.cluster.clone(),
             ..Default::default()

@@ -15,7 +15,7 @@ type Instance = (Arc<Service>, Arc<Endpoint>);
 
 /// The endpoints at an address that ServiceEntries of a namespace have, or of all if it is empty; the oldest service's
 /// first.
-pub(crate) fn at_address(ctx: &Ctx<'_>, namespace: &str, address: &str) -> Vec<Instance> {
+pub(crate) fn entry_endpoints_at(ctx: &Ctx<'_>, namespace: &str, address: &str) -> Vec<Instance> {
     let of = |namespace: Arc<str>| ctx.get::<EntryEndpointsAt>(&(namespace, address.into())).to_vec();
     if !namespace.is_empty() {
         return of(namespace.into());

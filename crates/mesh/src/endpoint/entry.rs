@@ -25,7 +25,7 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
         let services = ctx.get::<ServicesOf>(&origin);
         // Parity: a service with several addresses has its endpoints several times.
         for service in services.iter().filter(|service| service.host == key.host) {
-            for endpoint in of_entry(ctx, &origin, &entry, service) {
+            for endpoint in entry_endpoints(ctx, &origin, &entry, service) {
                 // A proxy that uses one address at a time takes one endpoint for each port.
                 let repeated = !round_robin_ports.insert(endpoint.port_number);
                 if service.resolution != Resolution::DnsRoundRobin || !repeated {
@@ -38,7 +38,7 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
 }
 
 /// The endpoints of one entry.
-fn of_entry(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry, service: &Service) -> Vec<Endpoint> {
+fn entry_endpoints(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry, service: &Service) -> Vec<Endpoint> {
     let spec = &entry.spec;
     let for_all_ports = |workload: &Workload| -> Vec<Endpoint> {
         spec.ports.iter().map(|port| at_port(port, workload)).collect()
@@ -53,17 +53,17 @@ fn of_entry(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry, service: &Serv
         return selected.flat_map(|workload| for_all_ports(workload)).collect();
     }
     if spec.endpoints.is_empty() && service.resolution.is_dns() {
-        return spec.ports.iter().map(|port| the_host_itself(ctx, origin, service, port)).collect();
+        return spec.ports.iter().map(|port| host_endpoint(ctx, origin, service, port)).collect();
     }
     let numbered = spec.endpoints.iter().enumerate().map(|(index, listed)| {
         let labels = listed.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        workload::of_entry(ctx, origin, &format!("{}-{index}", origin.name()), listed, labels)
+        workload::workload_from_entry(ctx, origin, &format!("{}-{index}", origin.name()), listed, labels)
     });
     numbered.flat_map(|workload| for_all_ports(&workload)).collect()
 }
 
 /// An entry that is resolved by name and lists nothing is found under its host.
-fn the_host_itself(ctx: &Ctx<'_>, origin: &Origin, service: &Service, port: &ServicePort) -> Endpoint {
+fn host_endpoint(ctx: &Ctx<'_>, origin: &Origin, service: &Service, port: &ServicePort) -> Endpoint {
     let workload = EndpointWorkload {
         name: origin.name().into(),
         namespace: origin.namespace().into(),

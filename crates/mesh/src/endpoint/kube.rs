@@ -16,7 +16,7 @@ use canopus_runtime::flags::{Flags, ISTIO_DUAL_STACK, PILOT_ENABLE_K8S_SELECT_WO
 use super::{Endpoint, EndpointWorkload, Health};
 use crate::network;
 use crate::service::{KubernetesService, Registry, Resolution, Service, ServiceKey, ServicesOf};
-use crate::workload::{EntriesIn, PodWorkload, TLS_DISABLED, Workload, augment};
+use crate::workload::{EntriesIn, PodWorkload, TLS_DISABLED, Workload, add_location_labels};
 use crate::world::{ObjectIndex, Objects, Origin, indexed_objects, object, settings};
 
 /// The endpoints of a Kubernetes service, cluster by cluster.
@@ -30,11 +30,11 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
     };
     let mut clusters: Vec<_> = service.origins.clone();
     clusters.sort_by(|a, b| a.cluster.cmp(&b.cluster));
-    clusters.iter().flat_map(|origin| of_cluster(ctx, origin)).map(Arc::new).collect()
+    clusters.iter().flat_map(|origin| cluster_endpoints(ctx, origin)).map(Arc::new).collect()
 }
 
 /// The endpoints that one cluster has.
-fn of_cluster(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
+fn cluster_endpoints(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
     let Some(object) = object::<KubeObject>(ctx, origin) else { return Vec::new() };
     let services = ctx.get::<ServicesOf>(origin);
     let Some(service) = services.first() else { return Vec::new() };
@@ -46,7 +46,7 @@ fn of_cluster(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
     for (slice_origin, slice) in indexed_objects::<EndpointSlice>(ctx, &shelf) {
-        for endpoint in of_slice(ctx, service, &object, &slice_origin, &slice) {
+        for endpoint in slice_endpoints(ctx, service, &object, &slice_origin, &slice) {
             // While an endpoint moves between slices, both have it.
             if seen.insert((endpoint.addresses[0].clone(), endpoint.port_name.clone())) {
                 found.push(endpoint);
@@ -54,12 +54,12 @@ fn of_cluster(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
         }
     }
     if settings(ctx).flags.get(PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES) {
-        found.extend(of_entries(ctx, service, &object));
+        found.extend(workload_entry_endpoints(ctx, service, &object));
     }
     found
 }
 
-fn of_slice(
+fn slice_endpoints(
     ctx: &Ctx<'_>,
     service: &Service,
     object: &KubeObject,
@@ -144,10 +144,10 @@ fn pod_behind(
 
 /// What is known of an address without a pod.
 fn unknown_workload(ctx: &Ctx<'_>, origin: &Origin, address: &str) -> EndpointWorkload {
-    let network = network::of(ctx, &origin.cluster, address, &Labels::new());
+    let network = network::network_of_address(ctx, &origin.cluster, address, &Labels::new());
     EndpointWorkload {
         cluster: origin.cluster.clone(),
-        labels: augment(Labels::new(), &origin.cluster, "", "", &network),
+        labels: add_location_labels(Labels::new(), &origin.cluster, "", "", &network),
         network: network.into(),
         tls_mode: TLS_DISABLED.into(),
         ..EndpointWorkload::default()
@@ -155,7 +155,7 @@ fn unknown_workload(ctx: &Ctx<'_>, origin: &Origin, address: &str) -> EndpointWo
 }
 
 /// The WorkloadEntries that the selector of a service finds.
-fn of_entries(ctx: &Ctx<'_>, service: &Service, object: &KubeObject) -> Vec<Endpoint> {
+fn workload_entry_endpoints(ctx: &Ctx<'_>, service: &Service, object: &KubeObject) -> Vec<Endpoint> {
     if service.resolution != Resolution::Listed || service.selector.is_empty() {
         return Vec::new();
     }

@@ -52,7 +52,7 @@ impl Query for NetworkGateways {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let mut found = BTreeSet::new();
-        from_settings(ctx, &mut found);
+        add_configured_gateways(ctx, &mut found);
         // Each cluster's service of a name may lead to another network.
         for origin in ctx.members::<Objects>(&ObjectIndex::NetworkGateways).iter() {
             for service in ctx.get::<ServicesOf>(origin).iter() {
@@ -61,12 +61,12 @@ impl Query for NetworkGateways {
                 let has = |port: u32| service.port(port).map_or(0, |port| port.number);
                 let ports = (has(port.unwrap_or(DEFAULT_GATEWAY_PORT)), has(HBONE_PORT));
                 if ports != (0, 0) {
-                    of_service(ctx, origin, service, network, ports, &mut found);
+                    add_service_gateways(ctx, origin, service, network, ports, &mut found);
                 }
             }
         }
         if settings(ctx).flags.get(PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API) {
-            from_gateways(ctx, &mut found);
+            add_gateway_api_gateways(ctx, &mut found);
         }
         found.into_iter().collect()
     }
@@ -78,7 +78,7 @@ fn labelled_network(service: &Service) -> Option<&str> {
 }
 
 /// The gateways that the mesh's networks name.
-fn from_settings(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
+fn add_configured_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
     let settings = settings(ctx);
     for (name, network) in &settings.networks.networks {
         for gateway in &network.gateways {
@@ -100,7 +100,7 @@ fn from_settings(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
                     for origin in origins.filter(|origin| has_registry(network, &origin.cluster)) {
                         for service in ctx.get::<ServicesOf>(origin).iter() {
                             if labelled_network(service).is_none() {
-                                of_service(ctx, origin, service, name, (gateway.port, 0), found);
+                                add_service_gateways(ctx, origin, service, name, (gateway.port, 0), found);
                             }
                         }
                     }
@@ -119,14 +119,18 @@ fn has_registry(network: &Network, cluster: &str) -> bool {
 
 /// The gateways that Gateways of the Gateway API describe by address; those in places the control plane cannot look into
 /// count in its own cluster only.
-fn from_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
+fn add_gateway_api_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
     let here = settings(ctx).cluster.clone();
     for (origin, gateway) in all_objects::<Gateway>(ctx) {
         let network = gateway.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty());
         let is_remote = &*gateway.spec.gateway_class_name == "istio-remote";
         let Some(network) = network.filter(|_| !is_remote || origin.cluster == here) else { continue };
-        let ports: Vec<_> =
-            gateway.spec.listeners.iter().flat_map(|listener| ways_in(&gateway.meta, listener)).collect();
+        let ports: Vec<_> = gateway
+            .spec
+            .listeners
+            .iter()
+            .flat_map(|listener| listener_ports(&gateway.meta, listener))
+            .collect();
         let addresses = gateway.spec.addresses.iter();
         let addresses = addresses
             .filter(|address| matches!(address.r#type, AddressType::IpAddress | AddressType::Hostname));
@@ -144,7 +148,7 @@ fn from_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
 }
 
 /// What others may use a listener for: its port for mutual TLS, and that for HBONE.
-fn ways_in(meta: &Meta, listener: &Listener) -> impl Iterator<Item = (u32, u32)> + use<> {
+fn listener_ports(meta: &Meta, listener: &Listener) -> impl Iterator<Item = (u32, u32)> + use<> {
     let port = u32::from(listener.port);
     let passes = listener.tls.as_ref().is_some_and(|tls| is_auto_passthrough(meta, listener, tls));
     let tunnels = &*listener.protocol == "HBONE";
@@ -153,7 +157,7 @@ fn ways_in(meta: &Meta, listener: &Listener) -> impl Iterator<Item = (u32, u32)>
 }
 
 /// The addresses from outside of a gateway's service in a cluster, with the port or the node port that stands for it.
-fn of_service(
+fn add_service_gateways(
     ctx: &Ctx<'_>,
     origin: &Origin,
     service: &Service,

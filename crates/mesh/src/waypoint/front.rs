@@ -30,7 +30,7 @@ pub fn in_front_of(ctx: &Ctx<'_>, service: &Service) -> Option<Front> {
     let here = settings(ctx).cluster.clone();
     let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
     let bound = ctx.get::<WaypointsOf>(origin);
-    let host = host_of(ctx, bound.primary.as_ref()?)?;
+    let host = waypoint_host(ctx, bound.primary.as_ref()?)?;
     Some(Front { host, takes_ingress: takes_ingress(ctx, origin) })
 }
 
@@ -40,17 +40,17 @@ pub fn ingress_waypoints(ctx: &Ctx<'_>, service: &Service) -> Option<Vec<(Arc<st
     let here = settings(ctx).cluster.clone();
     let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
     let bound = ctx.get::<WaypointsOf>(origin);
-    let primary = host_of(ctx, bound.primary.as_ref()?)?;
+    let primary = waypoint_host(ctx, bound.primary.as_ref()?)?;
     if !takes_ingress(ctx, origin) {
         return None;
     }
     let Some((canary, weight)) = &bound.canary else { return Some(vec![(primary, None)]) };
-    let canary = host_of(ctx, canary).map(|host| (host, Some(*weight)));
+    let canary = waypoint_host(ctx, canary).map(|host| (host, Some(*weight)));
     Some(std::iter::once((primary, Some(100 - weight))).chain(canary).collect())
 }
 
 /// The host of a waypoint: its own, or that of the service at its address.
-pub(super) fn host_of(ctx: &Ctx<'_>, waypoint: &Waypoint) -> Option<Arc<str>> {
+pub(super) fn waypoint_host(ctx: &Ctx<'_>, waypoint: &Waypoint) -> Option<Arc<str>> {
     match waypoint.address.as_ref()? {
         WaypointAddress::Host(_, host) => Some(host.clone()),
         WaypointAddress::Address(_, ip) => {
@@ -93,7 +93,7 @@ pub fn addresses(
         return own.into_iter().collect();
     }
     let in_network = |cluster: &Arc<str>| {
-        let network = network::of_cluster(ctx, cluster).unwrap_or_default();
+        let network = network::network_of_cluster(ctx, cluster).unwrap_or_default();
         own_network.is_empty() || network == own_network
     };
     let clusters = service.cluster_addresses.iter().filter(|(cluster, _)| in_network(cluster));

@@ -13,14 +13,14 @@ use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 use jiff::Timestamp;
 
-use super::{Place, Waypoint, WaypointAddress, Waypoints, inherited, places, primary};
+use super::{Waypoint, WaypointAddress, WaypointLookup, Waypoints, addresses_of_proxy, inherited, primary};
 use crate::audience::WaypointRunner;
 use crate::workload::{EntryWorkload, PodWorkload, namespace};
 use crate::world::{Origin, all_objects, object, settings};
 
 /// What a pod or WorkloadEntry is to waypoints.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Attachment {
+pub struct WaypointAttachment {
     /// The waypoint that it is part of.
     pub instance_of: Option<Arc<Waypoint>>,
     /// The waypoint in front of it.
@@ -28,15 +28,15 @@ pub struct Attachment {
 }
 
 /// What a pod or WorkloadEntry is to waypoints.
-pub struct OfWorkload;
+pub struct WaypointAttachmentOf;
 
-impl Query for OfWorkload {
+impl Query for WaypointAttachmentOf {
     const NAME: &'static str = "waypoint_of_workload";
     /// The object.
     type Key = Origin;
-    type Value = Attachment;
+    type Value = WaypointAttachment;
 
-    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Attachment {
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> WaypointAttachment {
         let meta = match origin.key.kind {
             Kind::Pod => object::<Pod>(ctx, origin).map(|pod| pod.meta.clone()),
             Kind::WorkloadEntry => object::<WorkloadEntry>(ctx, origin).map(|entry| {
@@ -50,13 +50,13 @@ impl Query for OfWorkload {
 }
 
 /// What an endpoint that a ServiceEntry lists is to waypoints.
-pub fn of_listed(ctx: &Ctx<'_>, origin: &Origin, labels: &Labels) -> Attachment {
+pub fn listed_endpoint_attachment(ctx: &Ctx<'_>, origin: &Origin, labels: &Labels) -> WaypointAttachment {
     attachment(ctx, origin, &Meta { labels: labels.clone(), ..Meta::default() })
 }
 
-fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Attachment {
+fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> WaypointAttachment {
     if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
-        return Attachment::default();
+        return WaypointAttachment::default();
     }
     let gateway = meta.label(known::GATEWAY_NAME.name).filter(|name| !name.is_empty());
     let instance_of = gateway.and_then(|name| {
@@ -64,13 +64,13 @@ fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> Attachment {
         ctx.get::<Waypoints>(&Origin::new(origin.cluster.clone(), key)).as_ref().clone()
     });
     if instance_of.is_some() {
-        return Attachment { instance_of, behind: None };
+        return WaypointAttachment { instance_of, behind: None };
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
-    let place = Place { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
+    let place = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
     let wanted = inherited(primary(meta, origin.namespace()), home.as_deref(), origin.namespace());
     let behind = place.find(wanted, home.as_deref()).filter(|waypoint| waypoint.traffic.has_workloads());
-    Attachment { instance_of: None, behind }
+    WaypointAttachment { instance_of: None, behind }
 }
 
 /// A workload behind a waypoint: its age and name, and its addresses.
@@ -94,14 +94,14 @@ impl Query for AttachedWorkloads {
         let parsed = |addresses: &[Arc<str>]| addresses.iter().filter_map(|one| parse_ip(one).ok()).collect();
         for (origin, pod) in all_objects::<Pod>(ctx).into_iter().filter(|(origin, _)| origin.cluster == here)
         {
-            let attachment = ctx.get::<OfWorkload>(&origin);
+            let attachment = ctx.get::<WaypointAttachmentOf>(&origin);
             let Some(workload) = ctx.get::<PodWorkload>(&origin).as_ref().clone() else { continue };
             let name = format!("{here}//Pod/{}/{}", origin.namespace(), origin.name());
             let age = pod.meta.creation_timestamp;
             add(attachment.behind.as_ref(), age, name, parsed(&workload.addresses));
         }
         for (origin, entry) in all_objects::<WorkloadEntry>(ctx) {
-            let attachment = ctx.get::<OfWorkload>(&origin);
+            let attachment = ctx.get::<WaypointAttachmentOf>(&origin);
             let name =
                 format!("{here}/networking.istio.io/WorkloadEntry/{}/{}", origin.namespace(), origin.name());
             let address = parse_ip(&entry.spec.address).ok().into_iter().collect();
@@ -110,7 +110,7 @@ impl Query for AttachedWorkloads {
         for (origin, entry) in all_objects::<ServiceEntry>(ctx) {
             for listed in &entry.spec.endpoints {
                 let labels = listed.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-                let attachment = of_listed(ctx, &origin, &labels);
+                let attachment = listed_endpoint_attachment(ctx, &origin, &labels);
                 let name = format!(
                     "{here}/networking.istio.io/ServiceEntry/{}/{}/{}",
                     origin.namespace(),
@@ -142,7 +142,7 @@ impl Query for WorkloadsBehind {
             return None;
         }
         let attached = ctx.get::<AttachedWorkloads>(&());
-        let places = places(ctx, waypoint);
+        let places = addresses_of_proxy(ctx, waypoint);
         let mut found: Vec<_> =
             places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect();
         found.sort();

@@ -3,7 +3,7 @@
 use canopus_api::{Meta, annotations, labels};
 
 /// The name of what a pod belongs to: a label's value, its Deployment, its controller, or the pod itself.
-pub(super) fn of_pod(meta: &Meta) -> String {
+pub(super) fn pod_workload_name(meta: &Meta) -> String {
     if let Some(said) = meta.label(labels::WORKLOAD_NAME.name) {
         return said.to_owned();
     }
@@ -33,7 +33,7 @@ fn cron_job(job: &str) -> Option<&str> {
 }
 
 /// The name of what a WorkloadEntry belongs to: a label's value, the group it registered for, or the entry itself.
-pub(super) fn of_entry(meta: &Meta) -> String {
+pub(super) fn entry_workload_name(meta: &Meta) -> String {
     let said = meta.label(labels::WORKLOAD_NAME.name);
     let group = || meta.annotation(annotations::AUTO_REGISTRATION_GROUP.name).filter(|name| !name.is_empty());
     said.or_else(group).unwrap_or(&meta.name).to_owned()
