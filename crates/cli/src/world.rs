@@ -9,7 +9,7 @@ use canopus_base::tree::Node;
 use canopus_base::yaml;
 use canopus_engine::{Engine, Options};
 use canopus_envoy::bundle::Bundle;
-use canopus_mesh::dump::{self, Selection};
+use canopus_mesh::dump::{self, DumpSelection};
 use canopus_mesh::proxy::Proxy;
 use clap::ValueEnum;
 use serde_json::Value;
@@ -107,13 +107,13 @@ fn of_files(global: &Global, arguments: &Arguments) -> anyhow::Result<(Value, Ve
         // Only what was evaluated is known to depend on something.
         Bundle::of(&engine.snapshot(), proxy)?;
     }
-    let selection = Selection {
+    let selection = DumpSelection {
         service: arguments.service.clone(),
         namespace: namespace(global).map(str::to_owned),
         proxy,
         dependents: arguments.dependents,
     };
-    Ok((serde_json::to_value(dump::world(&engine, &selection)?)?, world.problems))
+    Ok((serde_json::to_value(dump::dump_mesh(&engine, &selection)?)?, world.problems))
 }
 
 /// What a control plane says.

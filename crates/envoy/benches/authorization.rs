@@ -48,7 +48,7 @@ fn many_principals() -> Duration {
     let protected = PolicyTarget {
         namespace: "ns".into(),
         gateway: None,
-        labels: SelectorLabels::whole(&[("app", "a")].into_iter().collect()),
+        labels: SelectorLabels::unreduced(&[("app", "a")].into_iter().collect()),
         is_waypoint: false,
         service: None,
     };

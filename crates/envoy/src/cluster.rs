@@ -44,7 +44,7 @@ use crate::audience::{AudiencesOf, ClusterAudience, EndpointAudience, Shared};
 use crate::env::Inputs;
 use crate::envoy_filter::Patched;
 use crate::resources::Resources;
-use canopus_mesh::audience::{PositionUse, are_whole};
+use canopus_mesh::audience::{PositionUse, is_reduction_disabled};
 use canopus_mesh::destination_rule::Rule;
 
 /// How many clusters a proxy has, at most, that are of no service.
@@ -146,7 +146,7 @@ fn add_services(
 ) {
     let (ctx, settings) = (env.ctx, &*env.settings);
     let mut requests = Vec::with_capacity(services.len());
-    let of_sidecars = if are_whole(ctx) { traits.clone() } else { traits.gateway_as_sidecar() };
+    let of_sidecars = if is_reduction_disabled(ctx) { traits.clone() } else { traits.gateway_as_sidecar() };
     for service in services {
         let is_reachable = |port: &&Port| outbound::is_reachable(&settings.flags, purpose, service, port);
         let ports: Vec<_> = service.ports.iter().filter(is_reachable).cloned().collect();
@@ -184,9 +184,9 @@ fn is_alike_for_gateways(service: &Service, rule: Option<&Rule>) -> bool {
 
 /// Who the endpoints of a cluster that holds them are listed for.
 fn near(env: &Env<'_>, service: &Service, rule: Option<&Rule>) -> Box<EndpointAudience> {
-    let used = PositionUse::of_destination(env.mesh(), service, rule.map(|rule| &rule.spec));
+    let used = PositionUse::for_destination(env.mesh(), service, rule.map(|rule| &rule.spec));
     let whole = &env.audience.position;
-    let position = if are_whole(env.ctx) { whole.clone() } else { whole.reduced_to(&used) };
+    let position = if is_reduction_disabled(env.ctx) { whole.clone() } else { whole.reduced_to(&used) };
     Box::new(EndpointAudience { position, ..env.audience.endpoints() })
 }
 

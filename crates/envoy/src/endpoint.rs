@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::audience::{PositionUse, are_whole};
+use canopus_mesh::audience::{PositionUse, is_reduction_disabled};
 use canopus_mesh::destination_rule::{self, Rule, RuleId, outbound_rule};
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
 use canopus_mesh::scope::scoped_service;
@@ -122,13 +122,13 @@ impl Target {
 
     /// The audience without what makes no difference to the endpoints of this target.
     fn audience(&self, env: &Env<'_>) -> EndpointAudience {
-        if are_whole(env.ctx) {
+        if is_reduction_disabled(env.ctx) {
             return env.audience.clone();
         }
         let service = service::service(env.ctx, &self.service);
         let rule = self.rule(env.ctx);
         let rule = rule.as_ref().map(|rule| &rule.spec);
-        let used = service.map(|service| PositionUse::of_destination(env.mesh(), &service, rule));
+        let used = service.map(|service| PositionUse::for_destination(env.mesh(), &service, rule));
         let position = used.map(|used| env.audience.position.reduced_to(&used)).unwrap_or_default();
         let audience = EndpointAudience { position, ..env.audience.clone() };
         if waypoint::may_be_in_front(env) { audience } else { audience.without_caller() }

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::authorization::PoliciesOf;
-use canopus_mesh::extension::{Extensions, OfPhases};
+use canopus_mesh::extension::{Extensions, ExtensionsByPhase};
 use canopus_mesh::gateway::{MergedGateway, MergedGateways};
 use canopus_mesh::request_authentication::TokenRules;
 use canopus_mesh::service::{self, Service, ServiceKey};
-use canopus_mesh::telemetry::{Applicable, Telemetries};
+use canopus_mesh::telemetry::{ApplicableTelemetry, TelemetryFor};
 use canopus_mesh::waypoint::{ServicesBehind, WorkloadsBehind};
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
@@ -60,8 +60,8 @@ pub(crate) struct Env<'a> {
     pub(crate) service: Option<&'a Service>,
     /// What was asked for already.
     connections: OnceCell<Shared<ListenerAudience>>,
-    extensions: OnceCell<Arc<OfPhases>>,
-    telemetry: OnceCell<Arc<Applicable>>,
+    extensions: OnceCell<Arc<ExtensionsByPhase>>,
+    telemetry: OnceCell<Arc<ApplicableTelemetry>>,
 }
 
 impl<'a> Env<'a> {
@@ -104,15 +104,15 @@ impl<'a> Env<'a> {
     }
 
     /// The extensions that users bring along, by phase.
-    pub(crate) fn extensions(&self) -> &OfPhases {
+    pub(crate) fn extensions(&self) -> &ExtensionsByPhase {
         let key = || (self.audience.plugins.clone(), self.service.map(Service::key));
         self.extensions.get_or_init(|| self.ctx.get::<Extensions>(&key()))
     }
 
     /// What Telemetry objects say about the proxy, and about the service it handles traffic for.
-    pub(crate) fn telemetry(&self) -> &Applicable {
+    pub(crate) fn telemetry(&self) -> &ApplicableTelemetry {
         let key = || (self.audience.telemetry.clone(), self.service.map(Service::key));
-        self.telemetry.get_or_init(|| self.ctx.get::<Telemetries>(&key()))
+        self.telemetry.get_or_init(|| self.ctx.get::<TelemetryFor>(&key()))
     }
 
     /// Whether the proxy reaches what is in other networks through tunnels within tunnels.
@@ -176,8 +176,8 @@ impl Query for SingledOut {
                 || ctx.get::<TokenRules>(proxy) != ctx.get::<TokenRules>(&guarded)
         };
         let of_service = || Some(key.clone());
-        ctx.get::<Telemetries>(&(telemetry.clone(), None))
-            != ctx.get::<Telemetries>(&(telemetry.clone(), of_service()))
+        ctx.get::<TelemetryFor>(&(telemetry.clone(), None))
+            != ctx.get::<TelemetryFor>(&(telemetry.clone(), of_service()))
             || ctx.get::<Extensions>(&(plugins.clone(), None))
                 != ctx.get::<Extensions>(&(plugins.clone(), of_service()))
             || audience.access.as_ref().is_some_and(differs)

@@ -55,7 +55,8 @@ impl Query for Extensions {
 /// The configuration of a module; `None` if there is none of this name, or it is not the proxy's to ask for.
 fn module(ctx: &Ctx<'_>, audience: &ExtensionAudience, name: &str) -> Option<TypedExtensionConfig> {
     let (namespace, object) = name.strip_prefix(PREFIX)?.split_once('.')?;
-    let extension = extension::named(ctx, &audience.plugins, &fronted(ctx, audience), namespace, object)?;
+    let extension =
+        extension::find_extension(ctx, &audience.plugins, &fronted(ctx, audience), namespace, object)?;
     let typed_config = match extension.blocked_address(ctx) {
         Some(address) => unfetched::in_place_of(&extension, address),
         None => {

@@ -172,7 +172,7 @@ fn keys(ctx: &Ctx<'_>, rule: &JwtRule) -> JwksSourceSpecifier {
 
 /// The keys as the control plane fetched them.
 fn fetched(ctx: &Ctx<'_>, rule: &JwtRule) -> JwksSourceSpecifier {
-    let keys = ctx.read::<Jwks>(&KeySource::of(rule));
+    let keys = ctx.read::<Jwks>(&KeySource::for_rule(rule));
     local(keys.as_deref().map_or(UNKNOWN_KEYS, |keys| keys))
 }
 

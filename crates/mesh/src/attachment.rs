@@ -16,7 +16,7 @@ const WAYPOINT_CLASS: &str = "istio-waypoint";
 
 /// What a policy says about whom it is for.
 #[derive(Clone, Copy, Debug)]
-pub struct Claim<'a> {
+pub struct PolicyAttachment<'a> {
     /// The namespace of the policy.
     pub namespace: &'a str,
     /// The labels its workloads have; `None` if it says nothing about labels.
@@ -76,9 +76,9 @@ impl PolicyTarget {
     }
 
     /// What decides which policies are for it.
-    pub fn subject(&self, ctx: &Ctx<'_>) -> Subject<'_> {
+    pub fn subject(&self, ctx: &Ctx<'_>) -> PolicySubject<'_> {
         let settings = settings(ctx);
-        Subject {
+        PolicySubject {
             namespace: &self.namespace,
             gateway: self.gateway.as_deref(),
             labels: &self.labels,
@@ -104,7 +104,7 @@ impl PolicyTarget {
 
 /// A workload, and the services it answers for, that policies may be for.
 #[derive(Clone, Debug)]
-pub struct Subject<'a> {
+pub struct PolicySubject<'a> {
     namespace: &'a str,
     gateway: Option<&'a str>,
     labels: &'a SelectorLabels,
@@ -114,7 +114,7 @@ pub struct Subject<'a> {
     gateways_by_selector: bool,
 }
 
-impl<'a> Claim<'a> {
+impl<'a> PolicyAttachment<'a> {
     /// What a policy of `namespace` says. The single reference is an older field, which counts only where the list is empty.
     pub fn new(
         namespace: &'a str,
@@ -130,7 +130,7 @@ impl<'a> Claim<'a> {
     }
 }
 
-impl<'a> Subject<'a> {
+impl<'a> PolicySubject<'a> {
     /// The same proxies, answering for these services as well: only waypoints do.
     #[must_use]
     pub fn with_services(mut self, services: impl IntoIterator<Item = Arc<Service>>) -> Self {
@@ -139,7 +139,7 @@ impl<'a> Subject<'a> {
     }
 
     /// Whether a policy is for this workload.
-    pub fn is_meant_by(&self, claim: &Claim<'_>) -> bool {
+    pub fn is_targeted_by(&self, claim: &PolicyAttachment<'_>) -> bool {
         let Some(gateway) = self.gateway else {
             return claim.targets.is_empty() && self.is_selected_by(claim);
         };
@@ -150,11 +150,16 @@ impl<'a> Subject<'a> {
         claim.targets.iter().any(|target| self.is_named_by(claim, target, gateway))
     }
 
-    fn is_selected_by(&self, claim: &Claim<'_>) -> bool {
+    fn is_selected_by(&self, claim: &PolicyAttachment<'_>) -> bool {
         claim.selector.is_none_or(|selector| self.labels.are_selected_by(selector))
     }
 
-    fn is_named_by(&self, claim: &Claim<'_>, target: &PolicyTargetReference, gateway: &str) -> bool {
+    fn is_named_by(
+        &self,
+        claim: &PolicyAttachment<'_>,
+        target: &PolicyTargetReference,
+        gateway: &str,
+    ) -> bool {
         let kind = (target.group.as_str(), target.kind.as_str());
         if self.is_waypoint {
             let registry = match kind {

@@ -54,7 +54,7 @@ impl Input for Unreduced {
 }
 
 /// Whether audiences are to be left whole.
-pub fn are_whole(ctx: &Ctx<'_>) -> bool {
+pub fn is_reduction_disabled(ctx: &Ctx<'_>) -> bool {
     ctx.read::<Unreduced>(&()).is_some()
 }
 
@@ -162,7 +162,7 @@ impl GatewayRunner {
     pub fn new(ctx: &Ctx<'_>, view: &View) -> Self {
         Self {
             namespace: view.namespace.clone(),
-            labels: SelectorLabels::of_gateways(ctx, &view.labels),
+            labels: SelectorLabels::for_gateways(ctx, &view.labels),
             port_targets: view.port_targets.clone(),
             identity: view.proxy.identity.clone(),
         }
@@ -203,7 +203,7 @@ pub fn policy_target(ctx: &Ctx<'_>, view: &View, kinds: &[SelectingKind]) -> Pol
     let is_waypoint = view.role.kind == NodeKind::Waypoint;
     let labels = if is_waypoint && gateway.is_none() {
         // Policies of any namespace that the waypoint has services of may select it.
-        SelectorLabels::whole(&view.labels)
+        SelectorLabels::unreduced(&view.labels)
     } else {
         let root: Arc<str> = settings(ctx).root_namespace().into();
         let namespaces = [view.namespace.clone(), root];

@@ -8,7 +8,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::security::v1beta1::authorization_policy::{Action, ActionDetail};
 use canopus_proto::istio::security::v1beta1::{AuthorizationPolicy as Spec, Rule};
 
-use crate::attachment::{Claim, PolicyTarget};
+use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// One policy.
@@ -83,7 +83,7 @@ impl Query for PoliciesOf {
             let shelf = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
             let mut found = indexed_objects::<AuthorizationPolicy>(ctx, &shelf);
             oldest_first(&mut found);
-            found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
+            found.retain(|(origin, object)| subject.is_targeted_by(&claim(origin.namespace(), &object.spec)));
             for (origin, object) in found {
                 policies.add(Policy { origin, dry_run: is_dry_run(&object), object });
             }
@@ -98,6 +98,6 @@ fn is_dry_run(object: &AuthorizationPolicy) -> bool {
     matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
-fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> Claim<'a> {
-    Claim::new(namespace, spec.selector.as_ref(), &spec.target_ref, &spec.target_refs)
+fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> PolicyAttachment<'a> {
+    PolicyAttachment::new(namespace, spec.selector.as_ref(), &spec.target_ref, &spec.target_refs)
 }

@@ -120,10 +120,10 @@ impl Query for Diagnostics {
             Some(Object::DestinationRule(object)) => destination_rule::check(ctx, object, &mut findings),
             Some(Object::Gateway(_)) => gateway::check(ctx, &mut findings),
             Some(Object::Sidecar(object)) => sidecar::check(ctx, object, &mut findings),
-            Some(Object::AuthorizationPolicy(object)) => provider::of_policy(ctx, object, &mut findings),
-            Some(Object::Telemetry(object)) => provider::of_telemetry(ctx, object, &mut findings),
-            Some(Object::WasmPlugin(object)) => extension::of_plugin(ctx, object, &mut findings),
-            Some(Object::TrafficExtension(object)) => extension::of_extension(ctx, object, &mut findings),
+            Some(Object::AuthorizationPolicy(object)) => provider::check_policy(ctx, object, &mut findings),
+            Some(Object::Telemetry(object)) => provider::check_telemetry(ctx, object, &mut findings),
+            Some(Object::WasmPlugin(object)) => extension::check_plugin(ctx, object, &mut findings),
+            Some(Object::TrafficExtension(object)) => extension::check_extension(ctx, object, &mut findings),
             _ => {}
         }
         findings.found
@@ -131,7 +131,7 @@ impl Query for Diagnostics {
 }
 
 /// What is wrong with any object of a world, by object.
-pub fn all(world: &Snapshot) -> Result<Vec<Diagnostic>, QueryError> {
+pub fn all_diagnostics(world: &Snapshot) -> Result<Vec<Diagnostic>, QueryError> {
     let mut found = Vec::new();
     for kind in KINDS {
         for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {

@@ -15,12 +15,12 @@ use crate::proxy::Proxy;
 use crate::service::{AllServices, Service};
 
 pub use provenance::{Affected, ObjectRef};
-pub use proxy::{BoundRoutes, ProxyFacts, RulesOfHost, SidecarScope, WorkloadPolicies};
+pub use proxy::{BoundRoutes, HostRules, ProxyFacts, SidecarScope, WorkloadPolicies};
 pub use service::{EndpointFacts, PortFacts, ServiceFacts};
 
 /// What is to be looked at; everything if nothing is said.
 #[derive(Clone, Debug, Default)]
-pub struct Selection {
+pub struct DumpSelection {
     /// The host of a service: in full, as a wildcard, or its short name.
     pub service: Option<String>,
     /// The namespace that defines a service.
@@ -31,7 +31,7 @@ pub struct Selection {
     pub dependents: bool,
 }
 
-impl Selection {
+impl DumpSelection {
     fn has(&self, service: &Service) -> bool {
         let of_host = |wanted: &String| {
             let is_short = !wanted.contains('.') && *wanted == *service.name;
@@ -47,7 +47,7 @@ impl Selection {
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct World {
+pub struct MeshDump {
     /// How many batches of changes made this world.
     pub revision: u64,
     /// The services, by host and namespace.
@@ -58,9 +58,9 @@ pub struct World {
 }
 
 /// Looks at a world.
-pub fn world(engine: &Engine, selection: &Selection) -> Result<World, QueryError> {
+pub fn dump_mesh(engine: &Engine, selection: &DumpSelection) -> Result<MeshDump, QueryError> {
     let snapshot = engine.snapshot();
-    let seen = selection.proxy.as_ref().map(|proxy| proxy::seen_by(&snapshot, proxy)).transpose()?;
+    let seen = selection.proxy.as_ref().map(|proxy| proxy::proxy_view(&snapshot, proxy)).transpose()?;
     let all = match &seen {
         Some(seen) => seen.services().to_vec(),
         None => snapshot.get::<AllServices>(&())?.to_vec(),
@@ -73,7 +73,7 @@ pub fn world(engine: &Engine, selection: &Selection) -> Result<World, QueryError
         (Some(proxy), Some(seen)) => Some(proxy::facts(&snapshot, proxy, &seen, selection)?),
         _ => None,
     };
-    let mut world = World { revision: snapshot.revision().number(), services, proxy };
+    let mut world = MeshDump { revision: snapshot.revision().number(), services, proxy };
     if selection.dependents {
         // Asked last, so that what was evaluated for the answer is known by now.
         for service in &mut world.services {

@@ -7,7 +7,7 @@ use canopus_api::Kind;
 use canopus_api::istio::EnvoyFilter;
 use canopus_engine::{Ctx, Query};
 
-use crate::attachment::{Claim, PolicyTarget};
+use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::world::{ObjectIndex, Origin, indexed_objects, settings};
 
 /// The EnvoyFilters of a proxy: those of the root namespace and of its own that are for it, by priority, then the root
@@ -27,7 +27,7 @@ impl Query for EnvoyFilters {
         let mut selected: Vec<_> = namespaces
             .into_iter()
             .flat_map(|namespace| in_namespace(ctx, namespace))
-            .filter(|(origin, filter)| subject.is_meant_by(&claim(origin, filter)))
+            .filter(|(origin, filter)| subject.is_targeted_by(&claim(origin, filter)))
             .collect();
         selected.sort_by_cached_key(|(origin, filter)| {
             let name = format!("{}.{}", origin.name(), origin.namespace());
@@ -42,8 +42,8 @@ fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<EnvoyFilter>
     indexed_objects(ctx, &ObjectIndex::Namespace(Kind::EnvoyFilter, namespace.into()))
 }
 
-fn claim<'a>(origin: &'a Origin, filter: &'a EnvoyFilter) -> Claim<'a> {
-    Claim {
+fn claim<'a>(origin: &'a Origin, filter: &'a EnvoyFilter) -> PolicyAttachment<'a> {
+    PolicyAttachment {
         namespace: origin.namespace(),
         selector: filter.spec.workload_selector.as_ref().map(|selector| &selector.labels),
         targets: &filter.spec.target_refs,

@@ -19,7 +19,7 @@ use canopus_proto::istio::r#type::v1beta1::WorkloadMode;
 use canopus_runtime::flags::BLOCKED_CIDRS_IN_WASM_FETCH;
 use jiff::Timestamp;
 
-use crate::attachment::{Claim, PolicyTarget};
+use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::blocked::Blocked;
 use crate::service::{self, Service, ServiceKey};
 use crate::telemetry::Side;
@@ -128,9 +128,9 @@ fn is_at(selector: &TrafficSelector, side: Side, port: u32) -> bool {
 }
 
 /// The usable extensions of a namespace, oldest first.
-pub struct InNamespace;
+pub struct ExtensionsIn;
 
-impl Query for InNamespace {
+impl Query for ExtensionsIn {
     const NAME: &'static str = "extensions_in_namespace";
     type Key = Arc<str>;
     type Value = Vec<Arc<Extension>>;
@@ -152,7 +152,7 @@ impl Query for InNamespace {
             name: format!("{}{FROM_WASM_PLUGIN}", origin.name()),
             resource_version: object.meta.resource_version.to_string(),
             created: object.meta.creation_timestamp,
-            spec: of_plugin(&object),
+            spec: extension_from_plugin(&object),
             origin,
         });
         let mut all: Vec<_> = own.chain(plugins).filter(Extension::is_usable).map(Arc::new).collect();
@@ -162,7 +162,7 @@ impl Query for InNamespace {
 }
 
 /// Extensions by the phase they run in.
-pub type OfPhases = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
+pub type ExtensionsByPhase = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
 
 /// The extensions of a proxy, by phase, those of the highest priority first; for waypoints, with those of the service they
 /// handle traffic for.
@@ -171,7 +171,7 @@ pub struct Extensions;
 impl Query for Extensions {
     const NAME: &'static str = "extensions_of_proxy";
     type Key = (PolicyTarget, Option<ServiceKey>);
-    type Value = OfPhases;
+    type Value = ExtensionsByPhase;
 
     fn run(ctx: &Ctx<'_>, (target, service): &Self::Key) -> Self::Value {
         let services: Vec<_> = service.iter().filter_map(|key| service::service(ctx, key)).collect();
@@ -179,8 +179,8 @@ impl Query for Extensions {
         let subject = target.subject(ctx).with_services(services);
         let mut found: BTreeMap<_, Vec<Arc<Extension>>> = BTreeMap::new();
         for namespace in namespaces {
-            for extension in ctx.get::<InNamespace>(&namespace).iter() {
-                if subject.is_meant_by(&claim(extension)) {
+            for extension in ctx.get::<ExtensionsIn>(&namespace).iter() {
+                if subject.is_targeted_by(&claim(extension)) {
                     found.entry(extension.phase()).or_default().push(extension.clone());
                 }
             }
@@ -195,7 +195,7 @@ impl Query for Extensions {
 }
 
 /// An extension that a proxy may ask for, which stands in front of services if it is a waypoint.
-pub fn named(
+pub fn find_extension(
     ctx: &Ctx<'_>,
     target: &PolicyTarget,
     fronted: &[Arc<Service>],
@@ -203,12 +203,12 @@ pub fn named(
     name: &str,
 ) -> Option<Arc<Extension>> {
     let namespace = namespaces(ctx, target, fronted).into_iter().find(|own| **own == *namespace)?;
-    ctx.get::<InNamespace>(&namespace).iter().find(|extension| extension.name == name).cloned()
+    ctx.get::<ExtensionsIn>(&namespace).iter().find(|extension| extension.name == name).cloned()
 }
 
 /// Whether an extension is for a proxy, which stands in front of services if it is a waypoint.
 pub fn is_for(ctx: &Ctx<'_>, target: &PolicyTarget, fronted: &[Arc<Service>], extension: &Extension) -> bool {
-    target.subject(ctx).with_services(fronted.iter().cloned()).is_meant_by(&claim(extension))
+    target.subject(ctx).with_services(fronted.iter().cloned()).is_targeted_by(&claim(extension))
 }
 
 /// The namespaces whose extensions a proxy may have: its own, then the mesh's, then those of services it stands in front
@@ -224,8 +224,8 @@ fn namespaces(ctx: &Ctx<'_>, target: &PolicyTarget, fronted: &[Arc<Service>]) ->
     namespaces
 }
 
-fn claim(extension: &Extension) -> Claim<'_> {
-    Claim {
+fn claim(extension: &Extension) -> PolicyAttachment<'_> {
+    PolicyAttachment {
         namespace: &extension.namespace,
         selector: extension.spec.selector.as_ref().map(|selector| &selector.match_labels),
         targets: &extension.spec.target_refs,
@@ -233,7 +233,7 @@ fn claim(extension: &Extension) -> Claim<'_> {
 }
 
 /// What a WasmPlugin says, as a TrafficExtension says it.
-fn of_plugin(plugin: &WasmPlugin) -> Spec {
+fn extension_from_plugin(plugin: &WasmPlugin) -> Spec {
     let plugin = plugin.spec.clone();
     let targets = match plugin.target_refs {
         targets if targets.is_empty() => plugin.target_ref.into_iter().collect(),

@@ -28,7 +28,7 @@ pub enum MutualTls {
 
 impl MutualTls {
     /// What an object says; `None` if it leaves it to a wider policy.
-    fn of(written: Option<&Written>) -> Option<Self> {
+    fn from_spec(written: Option<&Written>) -> Option<Self> {
         match written?.mode() {
             Mode::Unset => None,
             Mode::Disable => Some(Self::Disable),
@@ -49,7 +49,7 @@ pub struct PeerPolicy {
 
 impl PeerPolicy {
     /// The mode of a port of the workload.
-    pub fn of_port(&self, port: u32) -> MutualTls {
+    pub fn mode_on_port(&self, port: u32) -> MutualTls {
         self.ports.get(&port).copied().unwrap_or(self.mode)
     }
 }
@@ -81,12 +81,12 @@ impl Query for NamespaceMode {
 }
 
 /// The policy of a workload of a namespace with these labels.
-pub fn policy_of(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> Arc<PeerPolicy> {
-    ctx.get::<WorkloadPolicy>(&(namespace.clone(), selecting(ctx, namespace, labels)))
+pub fn workload_policy(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> Arc<PeerPolicy> {
+    ctx.get::<WorkloadPolicy>(&(namespace.clone(), selector_labels(ctx, namespace, labels)))
 }
 
 /// The labels that policies of the namespace select a workload by.
-pub fn selecting(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> SelectorLabels {
+pub fn selector_labels(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> SelectorLabels {
     SelectorLabels::reduce(ctx, labels, &[(SelectingKind::PeerAuthentication, namespace.clone())])
 }
 
@@ -103,18 +103,18 @@ impl Query for WorkloadPolicy {
 
     fn run(ctx: &Ctx<'_>, (namespace, labels): &Self::Key) -> Self::Value {
         let inherited = ctx.get::<NamespaceMode>(namespace).unwrap_or(MutualTls::Permissive);
-        let Some((_, policy)) = of_labels(ctx, namespace, labels) else {
+        let Some((_, policy)) = selecting_policy(ctx, namespace, labels) else {
             return PeerPolicy { mode: inherited, ports: BTreeMap::new() };
         };
         let mode = mode(&policy).unwrap_or(inherited);
         let ports = policy.spec.port_level_mtls.iter();
-        let ports = ports.map(|(port, written)| (*port, MutualTls::of(Some(written)).unwrap_or(mode)));
+        let ports = ports.map(|(port, written)| (*port, MutualTls::from_spec(Some(written)).unwrap_or(mode)));
         PeerPolicy { mode, ports: ports.collect() }
     }
 }
 
 /// The policy that selects workloads by some of their labels.
-fn of_labels(
+fn selecting_policy(
     ctx: &Ctx<'_>,
     namespace: &str,
     labels: &SelectorLabels,
@@ -125,7 +125,7 @@ fn of_labels(
 }
 
 /// The policies that decide about a workload, the narrowest first: of its labels, its namespace, the mesh.
-pub(crate) fn deciding(ctx: &Ctx<'_>, namespace: &str, labels: &SelectorLabels) -> Vec<Origin> {
+pub(crate) fn deciding_policies(ctx: &Ctx<'_>, namespace: &str, labels: &SelectorLabels) -> Vec<Origin> {
     let settings = settings(ctx);
     let root = settings.root_namespace();
     let wide = |namespace: &str| {
@@ -133,7 +133,7 @@ pub(crate) fn deciding(ctx: &Ctx<'_>, namespace: &str, labels: &SelectorLabels) 
         policies.find(|(_, policy)| selector(policy).is_empty())
     };
     let of_namespace = (*namespace != *root).then(|| wide(namespace)).flatten();
-    let deciding = [of_labels(ctx, namespace, labels), of_namespace, wide(root)];
+    let deciding = [selecting_policy(ctx, namespace, labels), of_namespace, wide(root)];
     deciding.into_iter().flatten().map(|(origin, _)| origin).collect()
 }
 
@@ -151,5 +151,5 @@ fn selector(policy: &PeerAuthentication) -> Labels {
 }
 
 fn mode(policy: &PeerAuthentication) -> Option<MutualTls> {
-    MutualTls::of(policy.spec.mtls.as_ref())
+    MutualTls::from_spec(policy.spec.mtls.as_ref())
 }

@@ -10,7 +10,7 @@ use canopus_engine::{Ctx, Input, Query};
 use canopus_proto::istio::security::v1beta1::{JwtRule, RequestAuthentication as Spec};
 use canopus_runtime::flags::PILOT_JWT_ENABLE_REMOTE_JWKS;
 
-use crate::attachment::{Claim, PolicyTarget};
+use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::world::{ObjectIndex, Origin, all_objects, indexed_objects, oldest_first, settings};
 
 /// Where a set of keys is fetched from.
@@ -24,7 +24,7 @@ pub enum KeySource {
 
 impl KeySource {
     /// Where the keys of a rule come from that does not have them in it.
-    pub fn of(rule: &JwtRule) -> Self {
+    pub fn for_rule(rule: &JwtRule) -> Self {
         match rule.jwks_uri.as_str() {
             "" => Self::Issuer(rule.issuer.as_str().into()),
             uri => Self::Uri(uri.into()),
@@ -84,7 +84,7 @@ impl Query for WantedKeys {
         let rules = objects.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
         let mut sources = BTreeMap::new();
         for rule in rules.filter(wanted) {
-            let patience = sources.entry(KeySource::of(rule)).or_default();
+            let patience = sources.entry(KeySource::for_rule(rule)).or_default();
             *patience = timeout(rule).max(*patience);
         }
         sources
@@ -108,7 +108,7 @@ impl Query for TokenRules {
     type Value = Vec<Arc<JwtRule>>;
 
     fn run(ctx: &Ctx<'_>, target: &PolicyTarget) -> Self::Value {
-        let selected = selected(ctx, target);
+        let selected = selected_policies(ctx, target);
         let rules = selected.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
         let mut rules: Vec<_> = rules.cloned().map(Arc::new).collect();
         rules.sort_by(|a, b| a.issuer.cmp(&b.issuer));
@@ -117,7 +117,10 @@ impl Query for TokenRules {
 }
 
 /// The objects that are for a workload: those of its namespace, then the mesh's; each oldest first.
-pub(crate) fn selected(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<(Origin, Arc<RequestAuthentication>)> {
+pub(crate) fn selected_policies(
+    ctx: &Ctx<'_>,
+    target: &PolicyTarget,
+) -> Vec<(Origin, Arc<RequestAuthentication>)> {
     let settings = settings(ctx);
     let subject = target.subject(ctx);
     let mut selected = Vec::new();
@@ -125,12 +128,12 @@ pub(crate) fn selected(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<(Origin, Arc
         let shelf = ObjectIndex::Namespace(Kind::RequestAuthentication, namespace.into());
         let mut found = indexed_objects::<RequestAuthentication>(ctx, &shelf);
         oldest_first(&mut found);
-        found.retain(|(origin, object)| subject.is_meant_by(&claim(origin.namespace(), &object.spec)));
+        found.retain(|(origin, object)| subject.is_targeted_by(&claim(origin.namespace(), &object.spec)));
         selected.append(&mut found);
     }
     selected
 }
 
-fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> Claim<'a> {
-    Claim::new(namespace, spec.selector.as_ref(), &spec.target_ref, &spec.target_refs)
+fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> PolicyAttachment<'a> {
+    PolicyAttachment::new(namespace, spec.selector.as_ref(), &spec.target_ref, &spec.target_refs)
 }

@@ -12,7 +12,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::telemetry::v1alpha1::{AccessLogging, Metrics, ProviderRef, Tracing};
 use canopus_proto::istio::r#type::v1beta1::PolicyTargetReference;
 
-use crate::attachment::{Claim, PolicyTarget};
+use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::service::{ServiceKey, ServicesByHost};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
@@ -27,7 +27,7 @@ pub enum Side {
 
 /// Everything that Telemetry objects say about a workload; what is wider comes first and yields to what follows.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Applicable {
+pub struct ApplicableTelemetry {
     /// About metrics.
     pub metrics: Vec<Metrics>,
     /// About access logs, object by object.
@@ -36,7 +36,7 @@ pub struct Applicable {
     pub tracing: Vec<Tracing>,
 }
 
-impl Applicable {
+impl ApplicableTelemetry {
     fn add(&mut self, telemetry: &Telemetry) {
         let spec = &telemetry.spec;
         self.metrics.extend(spec.metrics.iter().cloned());
@@ -48,16 +48,16 @@ impl Applicable {
 }
 
 /// What applies to a proxy; for waypoints, to one of the services they answer for.
-pub struct Telemetries;
+pub struct TelemetryFor;
 
-impl Query for Telemetries {
+impl Query for TelemetryFor {
     const NAME: &'static str = "telemetries";
     type Key = (PolicyTarget, Option<ServiceKey>);
-    type Value = Applicable;
+    type Value = ApplicableTelemetry;
 
-    fn run(ctx: &Ctx<'_>, (target, service): &Self::Key) -> Applicable {
-        let mut found = Applicable::default();
-        for (_, telemetry) in selected(ctx, target, service.as_ref()) {
+    fn run(ctx: &Ctx<'_>, (target, service): &Self::Key) -> ApplicableTelemetry {
+        let mut found = ApplicableTelemetry::default();
+        for (_, telemetry) in selected_telemetry(ctx, target, service.as_ref()) {
             found.add(&telemetry);
         }
         found
@@ -65,7 +65,7 @@ impl Query for Telemetries {
 }
 
 /// The objects that apply to a proxy; what is wider comes first.
-pub(crate) fn selected(
+pub(crate) fn selected_telemetry(
     ctx: &Ctx<'_>,
     target: &PolicyTarget,
     service: Option<&ServiceKey>,
@@ -87,7 +87,7 @@ pub(crate) fn selected(
     let services = service.and_then(|key| ctx.get::<ServicesByHost>(&key.host).get(&*key.namespace).cloned());
     let subject = target.subject(ctx).with_services(services);
     let narrow = in_namespace(ctx, own).into_iter().filter(|(_, one)| !is_wide(one));
-    found.extend(narrow.filter(|(origin, telemetry)| subject.is_meant_by(&claim(origin, telemetry))));
+    found.extend(narrow.filter(|(origin, telemetry)| subject.is_targeted_by(&claim(origin, telemetry))));
     found
 }
 
@@ -104,8 +104,8 @@ fn is_wide(telemetry: &Telemetry) -> bool {
     selector.is_none_or(|selector| selector.match_labels.is_empty()) && targets(telemetry).is_empty()
 }
 
-fn claim<'a>(origin: &'a Origin, telemetry: &'a Telemetry) -> Claim<'a> {
-    Claim {
+fn claim<'a>(origin: &'a Origin, telemetry: &'a Telemetry) -> PolicyAttachment<'a> {
+    PolicyAttachment {
         namespace: origin.namespace(),
         selector: telemetry.spec.selector.as_ref().map(|selector| &selector.match_labels),
         targets: targets(telemetry),

@@ -30,7 +30,7 @@ impl TrustDomains {
     }
 
     /// Those of a mesh.
-    pub fn of(mesh: &MeshConfig) -> Self {
+    pub fn from_mesh_config(mesh: &MeshConfig) -> Self {
         Self::new(&mesh.trust_domain, &mesh.trust_domain_aliases)
     }
 
@@ -38,7 +38,7 @@ impl TrustDomains {
     pub fn principals(&self, written: &[String]) -> Vec<String> {
         let mut all = Vec::with_capacity(written.len());
         for principal in written {
-            match domain_asked_for(principal).filter(|domain| self.knows(domain)) {
+            match specific_domain(principal).filter(|domain| self.knows(domain)) {
                 Some(domain) => self.add_aliases(&mut all, principal, domain),
                 None => all.push(principal.clone()),
             }
@@ -85,13 +85,13 @@ fn split(principal: &str) -> Option<(&str, &str)> {
 }
 
 /// The domain of a principal; `None` if it is not a whole one.
-pub fn domain_of(principal: &str) -> Option<&str> {
+pub fn principal_domain(principal: &str) -> Option<&str> {
     split(principal).map(|(domain, _)| domain)
 }
 
 /// The domain of a principal for which not every domain will do.
-pub fn domain_asked_for(principal: &str) -> Option<&str> {
-    domain_of(principal).filter(|domain| *domain != ANY)
+pub fn specific_domain(principal: &str) -> Option<&str> {
+    principal_domain(principal).filter(|domain| *domain != ANY)
 }
 
 /// A principal with another domain; `None` if it is not a whole one.

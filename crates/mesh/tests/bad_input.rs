@@ -8,7 +8,7 @@ use canopus_api::kube::{Endpoint as SliceEndpoint, EndpointPort, EndpointSlice, 
 use canopus_api::{Object, Options, decode_documents, labels};
 use canopus_base::tree::Limits;
 use canopus_engine::{Batch, Engine};
-use canopus_mesh::dump::{self, Selection, World};
+use canopus_mesh::dump::{self, DumpSelection, MeshDump};
 use canopus_mesh::endpoint::Endpoints;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::service::{AllServices, Service, ServiceKey, ServicesByHost};
@@ -71,7 +71,7 @@ fn virtual_services(engine: &Engine) -> Vec<Arc<VirtualService>> {
 }
 
 /// What a sidecar of the namespace sees.
-fn seen(engine: &Engine) -> World {
+fn seen(engine: &Engine) -> MeshDump {
     let fields = [("NAMESPACE", "ns"), ("CLUSTER_ID", "Kubernetes"), ("INSTANCE_IPS", "10.0.0.1")];
     let fields: BTreeMap<_, _> =
         fields.into_iter().map(|(key, value)| (key.to_owned(), Value::from(value))).collect();
@@ -81,7 +81,7 @@ fn seen(engine: &Engine) -> World {
         ..Node::default()
     };
     let proxy = Some(Proxy::new(&node, None).unwrap());
-    dump::world(engine, &Selection { proxy, ..Selection::default() }).unwrap()
+    dump::dump_mesh(engine, &DumpSelection { proxy, ..DumpSelection::default() }).unwrap()
 }
 
 fn service(name: &str, spec: &str) -> String {

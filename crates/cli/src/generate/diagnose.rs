@@ -24,7 +24,7 @@ pub(super) fn objects(inputs: &[Input], global: &Global) -> Vec<Word> {
 
 /// What is wrong with the objects together.
 pub(super) fn world(world: &Snapshot) -> Result<Vec<Word>, QueryError> {
-    let found = diagnostic::all(world)?;
+    let found = diagnostic::all_diagnostics(world)?;
     Ok(found
         .iter()
         .map(|found| Word { text: format!("{found}\n"), is_error: found.severity == Severity::Error })

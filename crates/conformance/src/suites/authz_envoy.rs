@@ -88,7 +88,7 @@ fn protected(case: &Case) -> anyhow::Result<PolicyTarget> {
     Ok(PolicyTarget {
         namespace: namespace.into(),
         gateway: None,
-        labels: SelectorLabels::whole(&labels),
+        labels: SelectorLabels::unreduced(&labels),
         is_waypoint: false,
         service: None,
     })

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use canopus_api::istio::{AuthorizationPolicy, Telemetry};
 use canopus_api::{Kind, Object, Typed};
 use canopus_engine::{Ctx, Query, QueryError};
-use canopus_mesh::attachment::Claim;
+use canopus_mesh::attachment::PolicyAttachment;
 use canopus_mesh::audience::{SelectingKind, policy_target};
 use canopus_mesh::proxy::{Proxy, View};
-use canopus_mesh::telemetry::Telemetries;
+use canopus_mesh::telemetry::TelemetryFor;
 use canopus_mesh::world::{
     ObjectIndex, Objects, Origin, all_objects, indexed_objects, oldest_first, qualified_host, settings,
 };
@@ -153,7 +153,7 @@ impl Query for ApplicableTelemetries {
         let target = policy_target(ctx, &View::new(ctx, proxy), &[SelectingKind::Telemetry]);
         let settings = settings(ctx);
         let root = settings.root_namespace();
-        let found = ctx.get::<Telemetries>(&(target.clone(), None));
+        let found = ctx.get::<TelemetryFor>(&(target.clone(), None));
         let wide =
             |namespace: &str| in_namespace(ctx, namespace).into_iter().find(|(_, one)| is_wide(&one.spec));
         let of_root = wide(root);
@@ -161,7 +161,7 @@ impl Query for ApplicableTelemetries {
         let subject = target.subject(ctx);
         let own = in_namespace(ctx, &target.namespace)
             .into_iter()
-            .rfind(|(origin, one)| !is_wide(&one.spec) && subject.is_meant_by(&claim(origin, &one.spec)));
+            .rfind(|(origin, one)| !is_wide(&one.spec) && subject.is_targeted_by(&claim(origin, &one.spec)));
         let mut logging = Vec::new();
         for (level, one) in [("Root", &of_root), ("Proxy", &of_namespace), ("Workload", &own)] {
             let Some((origin, one)) = one.as_ref().filter(|(_, one)| !one.spec.access_logging.is_empty())
@@ -220,11 +220,11 @@ fn is_wide(spec: &TelemetrySpec) -> bool {
     selector && spec.target_refs.is_empty() && spec.target_ref.is_none()
 }
 
-fn claim<'a>(origin: &'a Origin, spec: &'a TelemetrySpec) -> Claim<'a> {
+fn claim<'a>(origin: &'a Origin, spec: &'a TelemetrySpec) -> PolicyAttachment<'a> {
     let targets = match spec.target_refs.as_slice() {
         [] => spec.target_ref.as_slice(),
         several => several,
     };
     let selector = spec.selector.as_ref().map(|selector| &selector.match_labels);
-    Claim { namespace: origin.namespace(), selector, targets }
+    PolicyAttachment { namespace: origin.namespace(), selector, targets }
 }

@@ -8,7 +8,7 @@ use canopus_engine::{Ctx, Engine, Query, QueryError};
 use canopus_mesh::audience::Caller;
 use canopus_mesh::destination_rule::{Rule, RulesFor};
 use canopus_mesh::diagnostic;
-use canopus_mesh::dump::{self, Selection};
+use canopus_mesh::dump::{self, DumpSelection};
 use canopus_mesh::list::List;
 use canopus_mesh::proxy::{Proxy, View};
 use canopus_mesh::scope::{Scope, scope};
@@ -32,19 +32,19 @@ impl Debug {
             Err(answer) => return Ok(answer),
         };
         let given = |key| question.parameters.get(key).filter(|text| !text.is_empty()).map(str::to_owned);
-        let selection = Selection {
+        let selection = DumpSelection {
             service: given("service"),
             namespace: given("namespace"),
             proxy: client.map(|client| client.proxy.clone()),
             dependents: question.parameters.has("dependents"),
         };
-        let world = dump::world(self.engine(), &selection)?;
+        let world = dump::dump_mesh(self.engine(), &selection)?;
         Ok(Answer::json(question, &serde_json::to_value(world).unwrap_or_default()))
     }
 
     /// What is wrong with objects that are valid by themselves; `namespace` and `severity` narrow it.
     pub(super) fn diagnostics(&self, question: &Question) -> Result<Answer, QueryError> {
-        let mut found = diagnostic::all(&self.engine().snapshot())?;
+        let mut found = diagnostic::all_diagnostics(&self.engine().snapshot())?;
         found.extend(self.held());
         found.extend(self.expiring());
         found.sort();

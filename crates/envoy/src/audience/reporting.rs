@@ -9,7 +9,7 @@ use canopus_api::Kind;
 use canopus_api::istio::Telemetry;
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::audience::are_whole;
+use canopus_mesh::audience::is_reduction_disabled;
 use canopus_mesh::proxy::View;
 use canopus_mesh::world::{ObjectIndex, indexed_objects, settings};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
@@ -75,7 +75,7 @@ impl Reporter {
 
 /// What spans of a proxy can say of its workload.
 pub(super) fn spans(ctx: &Ctx<'_>, view: &View, config: &Config) -> Spans {
-    let used = if are_whole(ctx) { Traced::IN_EVERY_WAY } else { *ctx.get::<Tracing>(&()) };
+    let used = if is_reduction_disabled(ctx) { Traced::IN_EVERY_WAY } else { *ctx.get::<Tracing>(&()) };
     let by_default = config.tracing.as_ref().and_then(|tracing| tracing.enable_istio_tags);
     let tags_by_default = used.by_bootstrap && by_default.is_none_or(|wanted| wanted.value);
     Spans {

@@ -31,7 +31,7 @@ const REFUSED: &str = "-deny-due-to-bad-CUSTOM-action";
 /// For each authorizer a filter that notes what its policies match, and one that asks it about that.
 pub(super) fn filters(ctx: &Ctx<'_>, guard: &Guard, policies: &[Policy]) -> Vec<Built> {
     let settings = settings(ctx);
-    let domains = TrustDomains::of(&settings.mesh);
+    let domains = TrustDomains::from_mesh_config(&settings.mesh);
     let writer = Writer { guard, domains: &domains };
     let mut by_provider: BTreeMap<&str, Vec<Policy>> = BTreeMap::new();
     for policy in policies {

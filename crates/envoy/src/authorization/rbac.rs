@@ -41,7 +41,7 @@ const USUAL_REST: usize = 16;
 
 /// The filters of the policies that audit, deny and allow, in this order.
 pub(super) fn filters(ctx: &Ctx<'_>, guard: &Guard, policies: &Policies) -> Vec<Built> {
-    let domains = TrustDomains::of(&settings(ctx).mesh);
+    let domains = TrustDomains::from_mesh_config(&settings(ctx).mesh);
     let writer = Writer { guard, domains: &domains };
     let lists =
         [(Action::Log, &policies.audit), (Action::Deny, &policies.deny), (Action::Allow, &policies.allow)];

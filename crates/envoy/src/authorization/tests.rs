@@ -36,7 +36,7 @@ fn filters_in(settings: MeshSettings, objects: &str, stage: Stage, layer: Layer)
     let protected = PolicyTarget {
         namespace: "ns".into(),
         gateway: None,
-        labels: SelectorLabels::whole(&[("app", "a")].into_iter().collect()),
+        labels: SelectorLabels::unreduced(&[("app", "a")].into_iter().collect()),
         is_waypoint: false,
         service: None,
     };

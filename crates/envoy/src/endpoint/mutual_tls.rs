@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use canopus_mesh::endpoint::{Endpoint, EndpointWorkload};
-use canopus_mesh::peer_authentication::{MutualTls, PeerPolicy, policy_of};
+use canopus_mesh::peer_authentication::{MutualTls, PeerPolicy, workload_policy};
 use canopus_mesh::workload::TLS_ISTIO;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
@@ -34,7 +34,7 @@ impl<'a> UseOfTls<'a> {
             return mode == Mode::IstioMutual;
         }
         *endpoint.workload.tls_mode == *TLS_ISTIO
-            && self.policy(&endpoint.workload).of_port(endpoint.port) != MutualTls::Disable
+            && self.policy(&endpoint.workload).mode_on_port(endpoint.port) != MutualTls::Disable
     }
 
     fn policy(&mut self, workload: &Arc<EndpointWorkload>) -> &PeerPolicy {
@@ -45,7 +45,7 @@ impl<'a> UseOfTls<'a> {
         let position = known.unwrap_or_else(|| {
             // Looking for them must not take longer than asking again.
             self.known.truncate(MOST_KNOWN - 1);
-            let policy = policy_of(self.env.ctx, &workload.namespace, &workload.labels);
+            let policy = workload_policy(self.env.ctx, &workload.namespace, &workload.labels);
             self.known.push((workload.clone(), policy));
             self.known.len() - 1
         });

@@ -66,7 +66,7 @@ fn mode(ctx: &Ctx<'_>, proxy: &Proxy, audience: &ListenerAudience, port: u32) ->
     let policy = ctx.get::<WorkloadPolicy>(&(audience.caller.namespace.clone(), peers));
     let labels = describe(ctx, proxy).labels;
     let announced = labels.get(known::SECURITY_TLS_MODE.name) == Some(TLS_ISTIO);
-    match policy.of_port(port) {
+    match policy.mode_on_port(port) {
         MutualTls::Permissive if announced => MutualTls::Strict,
         mode => mode,
     }

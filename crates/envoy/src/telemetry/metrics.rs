@@ -8,7 +8,7 @@ use std::sync::Arc;
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::service::{self, Service, ServiceKey};
-use canopus_mesh::telemetry::metrics::{self, Override, Reported};
+use canopus_mesh::telemetry::metrics::{self, Override, ReportedMetrics};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpFilter;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
 use canopus_proto::stats::{MetricConfig, PluginConfig, Reporter};
@@ -56,7 +56,7 @@ impl Query for Configurations {
 }
 
 /// What the providers get that take metrics from the proxies, by their names.
-fn reported(env: &Env<'_>) -> BTreeMap<String, Reported> {
+fn reported(env: &Env<'_>) -> BTreeMap<String, ReportedMetrics> {
     let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.metrics);
     let mut merged = metrics::merge(&env.telemetry().metrics, defaults);
     merged.retain(|name, _| counts(env, name));
@@ -70,7 +70,7 @@ fn counts(env: &Env<'_>, name: &str) -> bool {
 }
 
 /// What is counted; `None` if nothing is.
-fn config(env: &Env<'_>, class: Class, reported: &Reported) -> Option<PluginConfig> {
+fn config(env: &Env<'_>, class: Class, reported: &ReportedMetrics) -> Option<PluginConfig> {
     let overrides = reported.overrides(super::side(class))?;
     let reporter = match env.audience.role.kind {
         NodeKind::Waypoint => Reporter::ServerGateway,

@@ -14,7 +14,7 @@ use canopus_proto::istio::networking::v1alpha3::{
     ZoneAwareLoadBalancerSetting,
 };
 
-use super::are_whole;
+use super::is_reduction_disabled;
 use crate::locality::Locality;
 use crate::namespaces::NamespacesWith;
 use crate::proxy::View;
@@ -43,7 +43,7 @@ impl Position {
             labels: view.labels.clone(),
             has_labels: !view.labels.is_empty(),
         };
-        if are_whole(ctx) {
+        if is_reduction_disabled(ctx) {
             return whole;
         }
         whole.reduced_to(&ctx.get::<MeshPositionUse>(&()))
@@ -76,7 +76,7 @@ pub struct PositionUse {
 
 impl PositionUse {
     /// What the endpoints of a service depend on, given the rule for it. At most more than they do.
-    pub fn of_destination(mesh: &MeshConfig, service: &Service, rule: Option<&RuleSpec>) -> Self {
+    pub fn for_destination(mesh: &MeshConfig, service: &Service, rule: Option<&RuleSpec>) -> Self {
         let mut used = Self::default();
         used.add_service(service);
         rule.into_iter().for_each(|rule| used.add_rule(rule));

@@ -11,7 +11,7 @@ use canopus_api::istio::{
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 
-use super::are_whole;
+use super::is_reduction_disabled;
 use crate::gateway::{Gateways, ProxyBinding};
 use crate::namespaces::NamespacesWith;
 use crate::world::{ObjectIndex, indexed_objects};
@@ -27,8 +27,8 @@ pub struct SelectorLabels(Labels);
 impl SelectorLabels {
     /// Reduces labels to what objects of these kinds and namespaces select by.
     pub fn reduce(ctx: &Ctx<'_>, labels: &Labels, sources: &[(SelectingKind, Arc<str>)]) -> Self {
-        if are_whole(ctx) {
-            return Self::whole(labels);
+        if is_reduction_disabled(ctx) {
+            return Self::unreduced(labels);
         }
         let mut reduced = Self::default();
         for source in sources {
@@ -38,9 +38,9 @@ impl SelectorLabels {
     }
 
     /// Reduces labels to what Gateways of the whole mesh select by.
-    pub fn of_gateways(ctx: &Ctx<'_>, labels: &Labels) -> Self {
-        if are_whole(ctx) {
-            return Self::whole(labels);
+    pub fn for_gateways(ctx: &Ctx<'_>, labels: &Labels) -> Self {
+        if is_reduction_disabled(ctx) {
+            return Self::unreduced(labels);
         }
         let mut reduced = Self::default();
         reduced.keep(labels, &ctx.get::<GatewaySelectors>(&()));
@@ -48,9 +48,9 @@ impl SelectorLabels {
     }
 
     /// Reduces labels to what routes of VirtualServices match sources by.
-    pub fn of_sources(ctx: &Ctx<'_>, labels: &Labels) -> Self {
-        if are_whole(ctx) {
-            return Self::whole(labels);
+    pub fn for_route_sources(ctx: &Ctx<'_>, labels: &Labels) -> Self {
+        if is_reduction_disabled(ctx) {
+            return Self::unreduced(labels);
         }
         let mut reduced = Self::default();
         reduced.keep(labels, &ctx.get::<SourceSelectors>(&()));
@@ -58,7 +58,7 @@ impl SelectorLabels {
     }
 
     /// All labels, for where any selector may be asked.
-    pub fn whole(labels: &Labels) -> Self {
+    pub fn unreduced(labels: &Labels) -> Self {
         Self(labels.clone())
     }
 
@@ -110,7 +110,7 @@ impl Query for Selectors {
         let shelf = |kind| ObjectIndex::Namespace(kind, namespace.as_ref().into());
         let mut found = BTreeSet::new();
         let mut add = |selector: Option<&BTreeMap<String, String>>| {
-            found.extend(selector.filter(|labels| !labels.is_empty()).map(labels_of));
+            found.extend(selector.filter(|labels| !labels.is_empty()).map(to_labels));
         };
         match kind {
             SelectingKind::DestinationRule => {
@@ -172,7 +172,7 @@ impl Query for GatewaySelectors {
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let all = ctx.get::<Gateways>(&());
         let by_labels = all.iter().filter(|gateway| gateway.binding == ProxyBinding::Selector);
-        by_labels.map(|gateway| labels_of(&gateway.spec.selector)).collect()
+        by_labels.map(|gateway| to_labels(&gateway.spec.selector)).collect()
     }
 }
 
@@ -208,12 +208,12 @@ impl Query for SourceSelectorsIn {
             let tls = spec.tls.iter().flat_map(|route| &route.r#match).map(|found| &found.source_labels);
             let tcp = spec.tcp.iter().flat_map(|route| &route.r#match).map(|found| &found.source_labels);
             let written = http.chain(tls).chain(tcp).filter(|labels| !labels.is_empty());
-            found.extend(written.map(labels_of));
+            found.extend(written.map(to_labels));
         }
         found
     }
 }
 
-fn labels_of(labels: &BTreeMap<String, String>) -> Labels {
+fn to_labels(labels: &BTreeMap<String, String>) -> Labels {
     labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }

@@ -13,11 +13,11 @@ const BLOCKED: Problem = (
     "serve the module from another address; BLOCKED_CIDRS_IN_WASM_FETCH adds to those that are never asked",
 );
 
-pub(super) fn of_plugin(ctx: &Ctx<'_>, plugin: &WasmPlugin, findings: &mut Findings<'_>) {
+pub(super) fn check_plugin(ctx: &Ctx<'_>, plugin: &WasmPlugin, findings: &mut Findings<'_>) {
     url(ctx, "spec.url", &plugin.spec.url, findings);
 }
 
-pub(super) fn of_extension(ctx: &Ctx<'_>, extension: &TrafficExtension, findings: &mut Findings<'_>) {
+pub(super) fn check_extension(ctx: &Ctx<'_>, extension: &TrafficExtension, findings: &mut Findings<'_>) {
     if let Some(FilterConfig::Wasm(wasm)) = &extension.spec.filter_config {
         url(ctx, "spec.wasm.url", &wasm.url, findings);
     }

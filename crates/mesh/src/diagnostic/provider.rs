@@ -18,7 +18,7 @@ const NO_SUCH_PROVIDER: Problem = (
     "add the provider to extensionProviders of the mesh config, or correct its name",
 );
 
-pub(super) fn of_policy(ctx: &Ctx<'_>, policy: &AuthorizationPolicy, findings: &mut Findings<'_>) {
+pub(super) fn check_policy(ctx: &Ctx<'_>, policy: &AuthorizationPolicy, findings: &mut Findings<'_>) {
     if policy.spec.action() != Action::Custom {
         return;
     }
@@ -32,7 +32,7 @@ pub(super) fn of_policy(ctx: &Ctx<'_>, policy: &AuthorizationPolicy, findings: &
     }
 }
 
-pub(super) fn of_telemetry(ctx: &Ctx<'_>, telemetry: &Telemetry, findings: &mut Findings<'_>) {
+pub(super) fn check_telemetry(ctx: &Ctx<'_>, telemetry: &Telemetry, findings: &mut Findings<'_>) {
     let spec = &telemetry.spec;
     let metrics = spec.metrics.iter().map(|metrics| &metrics.providers);
     let tracing = spec.tracing.iter().map(|tracing| &tracing.providers);

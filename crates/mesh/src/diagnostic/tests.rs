@@ -29,7 +29,7 @@ spec: {host: cart, subsets: [{name: v1, labels: {version: v1}}]}
 
 fn found_with(objects: &str, settings: MeshSettings) -> Vec<String> {
     let engine = testing::world(settings, &format!("{SHOP}---\n{objects}"));
-    let found = all(&engine.snapshot()).unwrap();
+    let found = all_diagnostics(&engine.snapshot()).unwrap();
     found.iter().map(|one| format!("{} {}: {}", one.code, one.object, one.field)).collect()
 }
 

@@ -10,9 +10,9 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
 use serde::Serialize;
 
-use super::Selection;
+use super::DumpSelection;
 use super::provenance::{ObjectRef, objects};
-use crate::attachment::{Claim, PolicyTarget};
+use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::audience::{Caller, GatewayRunner, SelectorLabels};
 use crate::authorization::PoliciesOf;
 use crate::destination_rule::outbound_rule;
@@ -61,7 +61,7 @@ pub struct SidecarScope {
     /// The VirtualServices, in the order in which they count.
     pub virtual_services: Vec<BoundRoutes>,
     /// The DestinationRules, by host.
-    pub destination_rules: Vec<RulesOfHost>,
+    pub destination_rules: Vec<HostRules>,
 }
 
 /// A VirtualService with its delegates.
@@ -81,7 +81,7 @@ pub struct BoundRoutes {
 /// The rule for connections to a host.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct RulesOfHost {
+pub struct HostRules {
     /// The host.
     pub host: Arc<str>,
     /// The objects that were merged into it, the one it is named after first.
@@ -104,7 +104,7 @@ pub struct WorkloadPolicies {
 
 /// What a proxy sees, as queries found it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct ProxyView {
     scope: Arc<Scope>,
     sidecar: Option<Origin>,
     gateways: Vec<Origin>,
@@ -112,7 +112,7 @@ pub(super) struct Seen {
     rules: Vec<(Arc<str>, Vec<Origin>)>,
 }
 
-impl Seen {
+impl ProxyView {
     /// The services in scope.
     pub(super) fn services(&self) -> &List<Service> {
         self.scope.services()
@@ -120,14 +120,14 @@ impl Seen {
 }
 
 /// What a proxy sees.
-struct SeenBy;
+struct ProxyViewOf;
 
-impl Query for SeenBy {
+impl Query for ProxyViewOf {
     const NAME: &'static str = "seen_by";
     type Key = Proxy;
-    type Value = Seen;
+    type Value = ProxyView;
 
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Seen {
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> ProxyView {
         let view = &View::new(ctx, proxy);
         let caller = Caller::new(ctx, view);
         let scope = scope(ctx, &caller.scope);
@@ -143,7 +143,7 @@ impl Query for SeenBy {
             let key: ServiceKey = service.key();
             Some((service.host.clone(), outbound_rule(ctx, &caller, &key)?.from.clone()))
         };
-        Seen {
+        ProxyView {
             rules: scope.services().iter().filter_map(rule).collect(),
             sidecar: caller.scope.sidecar().cloned(),
             gateways: gateways.into_iter().flat_map(|(_, origins)| origins).collect(),
@@ -184,10 +184,12 @@ impl Query for PoliciesFor {
         let target = whole_target(view);
         let access = ctx.get::<PoliciesOf>(&target);
         let access = [&access.custom, &access.deny, &access.allow, &access.audit].into_iter().flatten();
-        let mut found = peer_authentication::deciding(ctx, &view.namespace, &target.labels);
-        found.extend(request_authentication::selected(ctx, &target).into_iter().map(|(origin, _)| origin));
+        let mut found = peer_authentication::deciding_policies(ctx, &view.namespace, &target.labels);
+        found.extend(
+            request_authentication::selected_policies(ctx, &target).into_iter().map(|(origin, _)| origin),
+        );
         found.extend(access.map(|policy| policy.origin.clone()));
-        found.extend(telemetry::selected(ctx, &target, None).into_iter().map(|(origin, _)| origin));
+        found.extend(telemetry::selected_telemetry(ctx, &target, None).into_iter().map(|(origin, _)| origin));
         found.extend(ctx.get::<EnvoyFilters>(&target).iter().map(|(origin, _)| origin.clone()));
         let extensions = ctx.get::<Extensions>(&(target.clone(), None));
         found.extend(extensions.values().flatten().map(|extension| extension.origin.clone()));
@@ -202,7 +204,7 @@ fn whole_target(view: &View) -> PolicyTarget {
     PolicyTarget {
         namespace: view.namespace.clone(),
         gateway: view.labels.get(known::GATEWAY_NAME.name).map(Arc::from),
-        labels: SelectorLabels::whole(&view.labels),
+        labels: SelectorLabels::unreduced(&view.labels),
         is_waypoint: view.role.kind == NodeKind::Waypoint,
         service: None,
     }
@@ -221,7 +223,7 @@ fn proxy_configs(ctx: &Ctx<'_>, target: &PolicyTarget) -> Vec<Origin> {
     let all = namespaces.into_iter().flat_map(in_namespace);
     let is_meant = |(origin, object): &(Origin, Arc<ProxyConfig>)| {
         let selector = object.spec.selector.as_ref().map(|selector| &selector.match_labels);
-        subject.is_meant_by(&Claim { namespace: origin.namespace(), selector, targets: &[] })
+        subject.is_targeted_by(&PolicyAttachment { namespace: origin.namespace(), selector, targets: &[] })
     };
     all.filter(is_meant).map(|(origin, _)| origin).collect()
 }
@@ -240,16 +242,16 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// What a proxy sees.
-pub(super) fn seen_by(world: &Snapshot, proxy: &Proxy) -> Result<Arc<Seen>, QueryError> {
-    world.get::<SeenBy>(proxy)
+pub(super) fn proxy_view(world: &Snapshot, proxy: &Proxy) -> Result<Arc<ProxyView>, QueryError> {
+    world.get::<ProxyViewOf>(proxy)
 }
 
 /// The facts about a proxy.
 pub(super) fn facts(
     world: &Snapshot,
     proxy: &Proxy,
-    seen: &Seen,
-    selection: &Selection,
+    seen: &ProxyView,
+    selection: &DumpSelection,
 ) -> Result<ProxyFacts, QueryError> {
     let described = world.get::<DescriptionOf>(proxy)?;
     let hosts: BTreeSet<&str> = seen
@@ -265,7 +267,7 @@ pub(super) fn facts(
         objects: objects::<ResolvedVirtualService>(world, &routes.origin),
     });
     let rules = seen.rules.iter().filter(|(host, _)| hosts.contains(&**host));
-    let rules = rules.map(|(host, from)| RulesOfHost {
+    let rules = rules.map(|(host, from)| HostRules {
         host: host.clone(),
         objects: from.iter().map(ObjectRef::from).collect(),
     });
@@ -287,7 +289,8 @@ pub(super) fn facts(
 }
 
 fn policies(world: &Snapshot, proxy: &Proxy, labels: &Labels) -> Result<WorkloadPolicies, QueryError> {
-    let peers = world.get::<WorkloadPolicy>(&(proxy.namespace().into(), SelectorLabels::whole(labels)))?;
+    let peers =
+        world.get::<WorkloadPolicy>(&(proxy.namespace().into(), SelectorLabels::unreduced(labels)))?;
     let mut objects: BTreeMap<_, Vec<ObjectRef>> =
         KINDS.into_iter().map(|kind| (kind.info().kind, Vec::new())).collect();
     for origin in world.get::<PoliciesFor>(proxy)?.iter() {

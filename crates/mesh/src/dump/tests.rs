@@ -90,7 +90,9 @@ fn named<'a>(objects: impl IntoIterator<Item = &'a ObjectRef>) -> Vec<String> {
 
 #[test]
 fn services_have_the_objects_behind_them_and_their_endpoints() {
-    let found = world(&engine(), &Selection { service: Some("a".into()), ..Selection::default() }).unwrap();
+    let found =
+        dump_mesh(&engine(), &DumpSelection { service: Some("a".into()), ..DumpSelection::default() })
+            .unwrap();
     let [service] = found.services.as_slice() else { panic!("{found:?}") };
     assert_eq!(&*service.host, "a.ns.svc.cluster.local");
     assert_eq!((service.registry, service.resolution), ("Kubernetes", "STATIC"));
@@ -107,25 +109,26 @@ fn services_have_the_objects_behind_them_and_their_endpoints() {
 
 #[test]
 fn selection_is_by_namespace_and_by_wildcard() {
-    let hosts = |selection: Selection| {
-        let found = world(&engine(), &selection).unwrap();
+    let hosts = |selection: DumpSelection| {
+        let found = dump_mesh(&engine(), &selection).unwrap();
         found.services.into_iter().map(|service| service.host.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(hosts(Selection::default()).len(), 2);
+    assert_eq!(hosts(DumpSelection::default()).len(), 2);
     assert_eq!(
-        hosts(Selection { namespace: Some("other".into()), ..Selection::default() }),
+        hosts(DumpSelection { namespace: Some("other".into()), ..DumpSelection::default() }),
         ["b.example.com"]
     );
     assert_eq!(
-        hosts(Selection { service: Some("*.example.com".into()), ..Selection::default() }),
+        hosts(DumpSelection { service: Some("*.example.com".into()), ..DumpSelection::default() }),
         ["b.example.com"]
     );
-    assert_eq!(hosts(Selection { service: Some("b".into()), ..Selection::default() }), [""; 0]);
+    assert_eq!(hosts(DumpSelection { service: Some("b".into()), ..DumpSelection::default() }), [""; 0]);
 }
 
 #[test]
 fn proxy_has_its_scope_and_its_policies() {
-    let found = world(&engine(), &Selection { proxy: Some(proxy()), ..Selection::default() }).unwrap();
+    let found =
+        dump_mesh(&engine(), &DumpSelection { proxy: Some(proxy()), ..DumpSelection::default() }).unwrap();
     let facts = found.proxy.unwrap();
     assert_eq!(facts.scope.hosts, ["a.ns.svc.cluster.local".into()]);
     assert_eq!(found.services.len(), 1);
@@ -144,8 +147,8 @@ fn proxy_has_its_scope_and_its_policies() {
 fn dependents_are_the_queries_that_read_the_object() {
     let engine = engine();
     let watched = engine.watch::<AllServices>(());
-    let selection = Selection { service: Some("a".into()), dependents: true, ..Selection::default() };
-    let found = world(&engine, &selection).unwrap();
+    let selection = DumpSelection { service: Some("a".into()), dependents: true, ..DumpSelection::default() };
+    let found = dump_mesh(&engine, &selection).unwrap();
     let affected = found.services[0].dependents.as_ref().unwrap();
     let of = |query: &str| affected.iter().find(|affected| affected.query == query).unwrap();
     assert_eq!(of("all_services").watched, ["all_services(())"]);

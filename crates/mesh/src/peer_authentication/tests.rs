@@ -13,7 +13,7 @@ fn policy(namespace: &str, minute: u8, spec: &str) -> String {
 /// The policy of a workload of `ns` with label `app: a`.
 fn effective(policies: &[String]) -> PeerPolicy {
     let engine = testing::world(MeshSettings::default(), &policies.join("\n---\n"));
-    let labels = SelectorLabels::whole(&[("app", "a")].into_iter().collect());
+    let labels = SelectorLabels::unreduced(&[("app", "a")].into_iter().collect());
     engine.get::<WorkloadPolicy>(&("ns".into(), labels)).unwrap().as_ref().clone()
 }
 
@@ -52,9 +52,9 @@ fn ports_have_modes_of_their_own_or_that_of_the_workload() {
          portLevelMtls: {8080: {mode: DISABLE}, 9090: {mode: UNSET}}",
     );
     let effective = effective(&[policy]);
-    assert_eq!(effective.of_port(8080), MutualTls::Disable);
-    assert_eq!(effective.of_port(9090), MutualTls::Strict);
-    assert_eq!(effective.of_port(1), MutualTls::Strict);
+    assert_eq!(effective.mode_on_port(8080), MutualTls::Disable);
+    assert_eq!(effective.mode_on_port(9090), MutualTls::Strict);
+    assert_eq!(effective.mode_on_port(1), MutualTls::Strict);
     assert_eq!(effective.ports.len(), 2);
 }
 

@@ -25,7 +25,7 @@ const ALL: [IstioMetric; 10] = [
 
 /// What a provider gets.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Reported {
+pub struct ReportedMetrics {
     /// How one metric differs, by its name in the API; only for sides that something is reported of.
     sides: BTreeMap<Side, BTreeMap<String, Override>>,
     /// The sides nothing is reported of.
@@ -34,7 +34,7 @@ pub struct Reported {
     pub interval: Option<Duration>,
 }
 
-impl Reported {
+impl ReportedMetrics {
     /// How the metrics of one side differ from the standard; `None` if there are none.
     pub fn overrides(&self, side: Side) -> Option<Vec<(&str, &Override)>> {
         let overrides = self.sides.get(&side).into_iter().flatten();
@@ -74,13 +74,13 @@ pub struct Override {
 }
 
 /// The providers of metrics, given what objects say and whom the mesh uses by default.
-pub fn merge(written: &[Metrics], defaults: &[String]) -> BTreeMap<String, Reported> {
+pub fn merge(written: &[Metrics], defaults: &[String]) -> BTreeMap<String, ReportedMetrics> {
     if written.is_empty() {
-        return defaults.iter().map(|name| (name.clone(), Reported::default())).collect();
+        return defaults.iter().map(|name| (name.clone(), ReportedMetrics::default())).collect();
     }
     let last = written.iter().rev().find(|metrics| !metrics.providers.is_empty());
     let in_scope = last.map_or_else(|| defaults.to_vec(), |metrics| names(&metrics.providers));
-    let mut merged: BTreeMap<String, Reported> = BTreeMap::new();
+    let mut merged: BTreeMap<String, ReportedMetrics> = BTreeMap::new();
     let mut inherited = defaults.to_vec();
     for metrics in written {
         if !metrics.providers.is_empty() {

@@ -1,6 +1,6 @@
 //! Trust domains that stand for each other in the principals of policies.
 
-use canopus_mesh::trust_domain::{TrustDomains, domain_asked_for, domain_of, overlap, with_domain};
+use canopus_mesh::trust_domain::{TrustDomains, overlap, principal_domain, specific_domain, with_domain};
 
 use super::Check;
 use super::row::{Row, equal};
@@ -34,12 +34,12 @@ fn replaced(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
 }
 
 fn domain(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
-    let got = domain_of(row.text("principal")?).unwrap_or_default();
+    let got = principal_domain(row.text("principal")?).unwrap_or_default();
     Ok(equal("out", &row.text("out")?, &got))
 }
 
 fn asked_for(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
-    let got = domain_asked_for(row.text("principal")?).is_some();
+    let got = specific_domain(row.text("principal")?).is_some();
     Ok(equal("want", &row.truth("want")?, &got))
 }
 

@@ -57,7 +57,7 @@ pub(super) fn add(all: &mut Chains, env: &Env<'_>, port: &InboundPort, mutual: &
     let site = Site::of(port);
     match &port.tls {
         // Only where the mesh does not terminate TLS can the user do so.
-        Some(settings) if mutual.policy.of_port(port.target) == MutualTls::Disable => {
+        Some(settings) if mutual.policy.mode_on_port(port.target) == MutualTls::Disable => {
             let handling = Handling::of(port.protocol.after_tls_termination());
             let sort = matching::of_own_tls(handling);
             site.add_chain(all, env, &sort, Some(tls::of_sidecar(env, settings)));
@@ -67,7 +67,7 @@ pub(super) fn add(all: &mut Chains, env: &Env<'_>, port: &InboundPort, mutual: &
 }
 
 fn add_of_mode(all: &mut Chains, env: &Env<'_>, site: &Site, mutual: &Mutual<'_>) {
-    for sort in matching::of(env, mutual.policy.of_port(site.target), Handling::of(site.protocol)) {
+    for sort in matching::of(env, mutual.policy.mode_on_port(site.target), Handling::of(site.protocol)) {
         site.add_chain(all, env, &sort, sort.terminated.then(|| mutual.socket(sort.http)));
     }
 }
