@@ -25,11 +25,12 @@ use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::listener::Listeners;
 use canopus_envoy::name_table::NameTables;
 use canopus_envoy::route_config::Routes;
-use canopus_mesh::audience::{Caller, GatewayRunner, WaypointRunner};
+use canopus_mesh::audience::Caller;
+use canopus_mesh::audience::View;
 use canopus_mesh::destination_rule::outbound_rule;
 use canopus_mesh::endpoint::{Endpoints, ServersOf};
 use canopus_mesh::gateway::MergedGateways;
-use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::service::ServicesByHost;
 use canopus_mesh::target::Targets;
 use canopus_mesh::waypoint::ServicesBehind;
@@ -62,7 +63,7 @@ impl Query for Facts {
         ctx.get::<AudiencesOf>(proxy);
         ctx.get::<Targets>(proxy);
         let view = View::new(ctx, proxy);
-        if let Some(waypoint) = WaypointRunner::new(&view) {
+        if let Some(waypoint) = view.waypoint_runner() {
             ctx.get::<ServicesBehind>(&waypoint);
         }
         let caller = Caller::new(ctx, &view);
@@ -74,8 +75,7 @@ impl Query for Facts {
             ctx.get::<ServersOf>(&key);
             outbound_rule(ctx, &caller, &key);
         }
-        let of_gateways =
-            ctx.get::<MergedGateways>(&GatewayRunner::new(ctx, &view)).gateway_names().into_iter();
+        let of_gateways = ctx.get::<MergedGateways>(&view.gateway_runner(ctx)).gateway_names().into_iter();
         let of_gateways = of_gateways
             .flat_map(|gateway| virtual_service::for_gateway(ctx, &view.namespace, &gateway).to_vec());
         let of_mesh = scope.listeners.iter().flat_map(|listener| listener.virtual_services.iter().cloned());

@@ -7,7 +7,7 @@ use canopus_engine::Ctx;
 use canopus_proto::istio::r#type::v1beta1::{PolicyTargetReference, WorkloadSelector};
 use canopus_runtime::flags::ENABLE_SELECTOR_BASED_K8S_GATEWAY_POLICY;
 
-use crate::audience::SelectorLabels;
+use crate::selector::SelectorLabels;
 use crate::service::{Registry, Service};
 use crate::world::settings;
 

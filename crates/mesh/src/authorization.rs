@@ -80,8 +80,8 @@ impl Query for PoliciesOf {
         let subject = target.subject(ctx);
         let mut policies = Policies::default();
         for namespace in target.namespaces(settings.root_namespace(), &target.namespace) {
-            let shelf = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
-            let mut found = indexed_objects::<AuthorizationPolicy>(ctx, &shelf);
+            let index = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
+            let mut found = indexed_objects::<AuthorizationPolicy>(ctx, &index);
             oldest_first(&mut found);
             found.retain(|(origin, object)| subject.is_targeted_by(&claim(origin.namespace(), &object.spec)));
             for (origin, object) in found {

@@ -176,12 +176,12 @@ impl Query for RulesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> NamespaceRules {
         let settings = settings(ctx);
-        let shelf = ObjectIndex::InCluster(
+        let index = ObjectIndex::InCluster(
             Kind::DestinationRule,
             settings.cluster.clone(),
             namespace.as_ref().into(),
         );
-        let mut objects = indexed_objects::<istio::DestinationRule>(ctx, &shelf);
+        let mut objects = indexed_objects::<istio::DestinationRule>(ctx, &index);
         objects.extend(gateway_api::destination_rules(ctx, namespace).iter().map(|rule| {
             let key = ObjectKey::new(Kind::DestinationRule, &rule.meta.namespace, &rule.meta.name);
             (Origin::new(settings.cluster.clone(), key), rule.clone())

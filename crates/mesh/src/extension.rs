@@ -131,13 +131,13 @@ fn is_at(selector: &TrafficSelector, side: Side, port: u32) -> bool {
 pub struct ExtensionsIn;
 
 impl Query for ExtensionsIn {
-    const NAME: &'static str = "extensions_in_namespace";
+    const NAME: &'static str = "extensions_in";
     type Key = Arc<str>;
     type Value = Vec<Arc<Extension>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = |kind| ObjectIndex::Namespace(kind, (**namespace).into());
-        let own = indexed_objects::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)).into_iter();
+        let index = |kind| ObjectIndex::Namespace(kind, (**namespace).into());
+        let own = indexed_objects::<TrafficExtension>(ctx, &index(Kind::TrafficExtension)).into_iter();
         let own = own.map(|(origin, object)| Extension {
             namespace: namespace.to_string(),
             name: origin.name().to_owned(),
@@ -146,7 +146,7 @@ impl Query for ExtensionsIn {
             spec: object.spec.clone(),
             origin,
         });
-        let plugins = indexed_objects::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)).into_iter();
+        let plugins = indexed_objects::<WasmPlugin>(ctx, &index(Kind::WasmPlugin)).into_iter();
         let plugins = plugins.map(|(origin, object)| Extension {
             namespace: namespace.to_string(),
             name: format!("{}{FROM_WASM_PLUGIN}", origin.name()),

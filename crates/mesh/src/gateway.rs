@@ -12,17 +12,18 @@ use std::sync::Arc;
 
 use canopus_api::istio::Gateway;
 use canopus_api::{Kind, annotations, gateway_protocol};
+use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
+use canopus_base::spiffe::Identity;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as TlsMode;
 use canopus_proto::istio::networking::v1alpha3::{Gateway as GatewaySpec, Server, ServerTlsSettings};
 use jiff::Timestamp;
 
-use crate::audience::GatewayRunner;
 use crate::gateway_api;
 use crate::ingress;
-use crate::proxy::Proxy;
-use crate::target::{Target, Targets};
+use crate::selector::{SelectorLabels, is_reduction_disabled, to_labels};
+use crate::target::PortTarget;
 use crate::world::{all_objects, settings};
 
 use select::Selected;
@@ -117,38 +118,40 @@ impl Query for Gateways {
     }
 }
 
-/// Where the port of a service leads on a proxy's workload.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PortTarget {
-    /// The service.
-    pub host: Arc<str>,
-    /// The namespace of the service.
+/// A proxy as Gateways see it: the key of [`MergedGateways`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GatewayRunner {
+    /// The namespace of the proxy.
     pub namespace: Arc<str>,
-    /// The port of the service.
-    pub port: u32,
-    /// The port on the workload.
-    pub target_port: u32,
-    /// What is spoken there.
-    pub protocol: Protocol,
-    /// Whether the service asks for its ports not to be translated.
-    pub untranslated: bool,
+    /// The labels that Gateways select the proxy by.
+    pub labels: SelectorLabels,
+    /// The service ports that lead to the proxy.
+    pub port_targets: Vec<PortTarget>,
+    /// The authenticated identity of the proxy. It decides which credentials the proxy may use.
+    pub identity: Option<Identity>,
 }
 
-/// A service with this label has its ports taken as they are: several services of one port would be ambiguous.
-const UNTRANSLATED: &str = "experimental.istio.io/disable-gateway-port-translation";
+/// Keeps the labels that selectors of Gateways match.
+pub(crate) fn selector_labels(ctx: &Ctx<'_>, labels: &Labels) -> SelectorLabels {
+    if is_reduction_disabled(ctx) {
+        return SelectorLabels::unreduced(labels);
+    }
+    SelectorLabels::matched_by(labels, &ctx.get::<GatewaySelectors>(&()))
+}
 
-/// Where the ports of the services lead that a proxy stands for, the oldest service first.
-pub fn port_targets(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<PortTarget> {
-    let targets = ctx.get::<Targets>(proxy);
-    let port_target = |target: &Target| PortTarget {
-        host: target.service.host.clone(),
-        namespace: target.service.namespace.clone(),
-        port: target.port.number,
-        target_port: target.target_port,
-        protocol: target.port.protocol,
-        untranslated: target.service.labels.contains_key(UNTRANSLATED),
-    };
-    targets.iter().map(port_target).collect()
+/// The distinct selectors of all Gateways.
+struct GatewaySelectors;
+
+impl Query for GatewaySelectors {
+    const NAME: &'static str = "gateway_selectors";
+    type Key = ();
+    type Value = BTreeSet<Labels>;
+
+    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+        let all = ctx.get::<Gateways>(&());
+        let by_labels = all.iter().filter(|gateway| gateway.binding == ProxyBinding::Selector);
+        by_labels.map(|gateway| to_labels(&gateway.spec.selector)).collect()
+    }
 }
 
 /// What one or more servers listen on together.

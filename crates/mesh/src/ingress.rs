@@ -19,7 +19,6 @@ use canopus_proto::istio::networking::v1alpha3::{
 use canopus_runtime::flags::K8S_INGRESS_NS;
 use jiff::Timestamp;
 
-use crate::virtual_service::VirtualService;
 use crate::world::{MeshSettings, ObjectIndex, Objects, Origin, object, settings};
 
 /// What names of derived objects contain.
@@ -215,24 +214,4 @@ impl Query for DerivedVirtualService {
 
 fn order(ingress: &Ingress) -> (Option<Timestamp>, &str, &str) {
     (ingress.meta.creation_timestamp, &ingress.meta.name, &ingress.meta.namespace)
-}
-
-/// The VirtualServices that stand for Ingresses.
-pub(crate) fn virtual_services(ctx: &Ctx<'_>) -> Vec<Arc<VirtualService>> {
-    let hosts = ctx.get::<IngressHosts>(&());
-    hosts.keys().filter_map(|host| ctx.get::<Resolved>(host).as_ref().clone()).collect()
-}
-
-/// The VirtualService of a host as the mesh sees it.
-struct Resolved;
-
-impl Query for Resolved {
-    const NAME: &'static str = "ingress_route";
-    type Key = Arc<str>;
-    type Value = Option<Arc<VirtualService>>;
-
-    fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
-        let object = ctx.get::<DerivedVirtualService>(host);
-        object.as_ref().as_ref().map(|object| Arc::new(VirtualService::derived(ctx, object)))
-    }
 }

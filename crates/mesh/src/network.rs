@@ -13,9 +13,9 @@ use canopus_base::net::{parse_ip, parse_prefix};
 use canopus_engine::Ctx;
 use canopus_proto::istio::mesh::v1alpha1::network::network_endpoints::Ne;
 
+pub(crate) use self::gateways::is_auto_passthrough;
 pub use self::gateways::{DEFAULT_GATEWAY_PORT, HBONE_PORT, NetworkGateway, NetworkGateways};
-use crate::workload;
-use crate::world::settings;
+use crate::world::{namespace, settings};
 
 /// The network of an address in a cluster: a label says it, or the system namespace's label, or the mesh's networks.
 /// Empty if nothing does.
@@ -28,7 +28,7 @@ pub fn network_of_address(ctx: &Ctx<'_>, cluster: &Arc<str>, address: &str, labe
 
 /// What the label of the system namespace says.
 pub fn network_of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> Option<String> {
-    let system = workload::namespace(ctx, cluster, &settings(ctx).system_namespace)?;
+    let system = namespace(ctx, cluster, &settings(ctx).system_namespace)?;
     system.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty()).map(str::to_owned)
 }
 

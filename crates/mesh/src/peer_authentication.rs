@@ -12,7 +12,7 @@ use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::security::v1beta1::peer_authentication::{MutualTls as Written, mutual_tls::Mode};
 
-use crate::audience::{SelectingKind, SelectorLabels};
+use crate::selector::{SelectingKind, SelectorLabels};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// What a workload does about mutual TLS.
@@ -139,8 +139,8 @@ pub(crate) fn deciding_policies(ctx: &Ctx<'_>, namespace: &str, labels: &Selecto
 
 /// The policies of a namespace, oldest first.
 fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<PeerAuthentication>)> {
-    let shelf = ObjectIndex::Namespace(Kind::PeerAuthentication, namespace.into());
-    let mut found = indexed_objects::<PeerAuthentication>(ctx, &shelf);
+    let index = ObjectIndex::Namespace(Kind::PeerAuthentication, namespace.into());
+    let mut found = indexed_objects::<PeerAuthentication>(ctx, &index);
     oldest_first(&mut found);
     found
 }

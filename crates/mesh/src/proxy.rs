@@ -1,41 +1,41 @@
-//! Who is asking: a proxy as it introduces itself, and what the world adds to that.
+//! A connected proxy: what it says about itself in its xDS node and the identity it proved. Nothing here reads the mesh;
+//! [`proxy_workload`](crate::proxy_workload) finds the workload behind a proxy.
 
+mod addressing;
 mod builds;
+mod role;
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::hash::{Hash, Hasher as StdHasher};
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use canopus_api::node::{MetadataError, NodeId, NodeIdError, NodeKind, NodeMetadata};
 use canopus_base::hash::{ContentHash, Hasher};
-use canopus_base::labels::Labels;
 use canopus_base::spiffe::Identity;
-use canopus_engine::{Ctx, Query};
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::Node;
-use canopus_runtime::flags::{Flags, PILOT_ENABLE_IP_AUTOALLOCATE};
 
-use crate::audience::{Addressing, Role};
-use crate::gateway::{self, PortTarget};
 use crate::locality::Locality;
-use crate::workload;
 
-/// Why a node cannot be served.
+pub use addressing::{Addressing, is_in_network};
+pub use role::Role;
+pub(crate) use role::{EAST_WEST_CONTROLLER, MESH_CONTROLLER};
+
+/// Why a node was rejected.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum NodeError {
-    /// Its id cannot be read.
+    /// The node id is malformed.
     #[error(transparent)]
     Id(#[from] NodeIdError),
-    /// Its metadata cannot be read.
+    /// The node metadata is malformed.
     #[error(transparent)]
     Metadata(#[from] MetadataError),
 }
 
-/// A connected proxy: what it said about itself, and who it proved to be.
+/// A connected proxy: its xDS node and the identity it proved.
 ///
-/// Two proxies are equal if they said the same. Cheap to clone.
+/// Equal if both are equal. Cheap to clone: the content is shared.
 #[derive(Clone)]
 pub struct Proxy {
     facts: Arc<ProxyFacts>,
@@ -47,22 +47,22 @@ pub struct Proxy {
 pub struct ProxyFacts {
     /// The whole node id.
     pub node_id: String,
-    /// The parts of the node id, and all addresses of the proxy.
+    /// The parsed node id, with all addresses of the proxy.
     pub id: NodeId,
-    /// Everything it said.
+    /// The node metadata.
     pub metadata: NodeMetadata,
-    /// Where it says it is.
+    /// The locality the proxy reports.
     pub locality: Locality,
-    /// The message types that configure the extensions it was built with; `None` if it did not say.
+    /// The configuration types of the extensions it was built with; `None` if the node lists none.
     pub extensions: Option<Arc<BTreeSet<String>>>,
-    /// The name its workload has in traces.
+    /// The service name in traces.
     pub service_cluster: Arc<str>,
-    /// The identity it proved, if it did.
+    /// The authenticated identity, if there is one.
     pub identity: Option<Identity>,
 }
 
 impl Proxy {
-    /// Reads how a proxy introduces itself; `identity` is what its credentials prove.
+    /// Reads an xDS node; `identity` is what the proxy's credentials prove.
     pub fn new(node: &Node, identity: Option<Identity>) -> Result<Self, NodeError> {
         let empty = Default::default();
         let metadata = NodeMetadata::of_struct(node.metadata.as_ref().unwrap_or(&empty))?;
@@ -87,7 +87,7 @@ impl Proxy {
         Ok(Self { facts: Arc::new(facts), hash: hasher.finish() })
     }
 
-    /// The namespace whose configuration applies: that of the metadata, else of the node's domain, else of its id.
+    /// The namespace whose configuration applies: from the metadata, else from the domain of the node id.
     pub fn namespace(&self) -> &str {
         let of_domain = || self.id.domain.split_once(".svc.").map(|(namespace, _)| namespace);
         match self.metadata.namespace.as_str() {
@@ -97,19 +97,19 @@ impl Proxy {
     }
 }
 
-/// An extension is known by the messages that configure it. Names are not reliable: one extension may have several.
+/// Extensions are identified by their configuration types. Names are not reliable: one extension may have several.
 fn extensions(node: &Node) -> Option<Arc<BTreeSet<String>>> {
     let types = || node.extensions.iter().flat_map(|extension| extension.type_urls.iter().cloned());
     (!node.extensions.is_empty()).then(|| builds::shared(types().collect()))
 }
 
 impl Proxy {
-    /// Whether it is a gRPC library rather than an Envoy.
+    /// Whether it is a proxyless gRPC client rather than an Envoy.
     pub fn is_proxyless(&self) -> bool {
         self.metadata.generator == "grpc"
     }
 
-    /// Whether it is a gateway of any sort: everything but a sidecar.
+    /// Whether it is anything but a sidecar: a gateway or a waypoint.
     pub fn is_gateway(&self) -> bool {
         self.id.kind != NodeKind::Sidecar
     }
@@ -145,93 +145,5 @@ impl Hash for Proxy {
 impl fmt::Debug for Proxy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.node_id)
-    }
-}
-
-/// A proxy with everything that the world around it says about it. Audiences are made of it; generators never see it.
-#[derive(Clone)]
-pub struct View {
-    /// What the proxy said about itself.
-    pub proxy: Proxy,
-    /// What it is there for.
-    pub role: Role,
-    /// The namespace whose configuration applies.
-    pub namespace: Arc<str>,
-    /// The labels of the workload, with those that say where it is.
-    pub labels: Labels,
-    /// Where it is.
-    pub locality: Locality,
-    /// Where the ports of services lead that a gateway or waypoint stands for; none for sidecars.
-    pub port_targets: Vec<PortTarget>,
-}
-
-impl View {
-    /// Looks at a proxy.
-    pub fn new(ctx: &Ctx<'_>, proxy: &Proxy) -> Self {
-        let Described { labels, locality } = describe(ctx, proxy);
-        let is_gateway = matches!(proxy.id.kind, NodeKind::Router | NodeKind::Waypoint);
-        Self {
-            proxy: proxy.clone(),
-            role: Role::new(proxy.id.kind, &labels),
-            namespace: proxy.namespace().into(),
-            labels,
-            locality,
-            port_targets: if is_gateway { gateway::port_targets(ctx, proxy) } else { Vec::new() },
-        }
-    }
-
-    /// Which addresses it can use.
-    pub fn addressing(&self, flags: &Flags) -> Addressing {
-        let metadata = &self.proxy.metadata;
-        let is_allocated = metadata.dns_auto_allocate.0 || flags.get(PILOT_ENABLE_IP_AUTOALLOCATE);
-        let asks_agent = metadata.dns_capture.0 || self.role.kind == NodeKind::Waypoint;
-        Addressing {
-            ipv4: self.proxy.id.addresses.iter().any(IpAddr::is_ipv4),
-            ipv6: self.proxy.id.addresses.iter().any(IpAddr::is_ipv6),
-            cluster: metadata.cluster_id.as_str().into(),
-            uses_allocated: is_allocated && asks_agent,
-        }
-    }
-}
-
-/// What the registries and the proxy itself say about its workload.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Described {
-    /// The labels of the workload, with those that say where it is.
-    pub labels: Labels,
-    /// Where it is.
-    pub locality: Locality,
-}
-
-/// The workload of a proxy as its labels describe it.
-pub fn describe(ctx: &Ctx<'_>, proxy: &Proxy) -> Described {
-    let pod = || workload::pod_of_proxy(ctx, proxy).map(|pod| pod.labels.clone());
-    let known = || pod().or_else(|| workload::endpoint_labels(ctx, proxy));
-    let labels = match (!proxy.is_vm()).then(known).flatten() {
-        Some(labels) => proxy.metadata.static_labels.iter().chain(labels.iter()).collect(),
-        None => proxy.metadata.labels.clone(),
-    };
-    let locality = Locality::from_labels(&labels).unwrap_or_else(|| proxy.locality.clone());
-    let metadata = &proxy.metadata;
-    let labels = workload::add_location_labels(
-        labels,
-        &metadata.cluster_id,
-        &locality.to_string(),
-        &metadata.node_name,
-        &metadata.network,
-    );
-    Described { labels, locality }
-}
-
-/// [`describe`], for those who are not queries.
-pub struct DescriptionOf;
-
-impl Query for DescriptionOf {
-    const NAME: &'static str = "description_of";
-    type Key = Proxy;
-    type Value = Described;
-
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Described {
-        describe(ctx, proxy)
     }
 }

@@ -125,8 +125,8 @@ pub(crate) fn selected_policies(
     let subject = target.subject(ctx);
     let mut selected = Vec::new();
     for namespace in target.namespaces(&target.namespace, settings.root_namespace()) {
-        let shelf = ObjectIndex::Namespace(Kind::RequestAuthentication, namespace.into());
-        let mut found = indexed_objects::<RequestAuthentication>(ctx, &shelf);
+        let index = ObjectIndex::Namespace(Kind::RequestAuthentication, namespace.into());
+        let mut found = indexed_objects::<RequestAuthentication>(ctx, &index);
         oldest_first(&mut found);
         found.retain(|(origin, object)| subject.is_targeted_by(&claim(origin.namespace(), &object.spec)));
         selected.append(&mut found);

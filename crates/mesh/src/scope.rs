@@ -1,13 +1,13 @@
 //! What a proxy sees: the services and routes its namespace may use, narrowed by the Sidecar that applies to it.
 
 mod choice;
-mod common;
-mod imported;
-mod imports;
-mod sight;
-mod strays;
+mod host_filter;
+mod import;
+mod public_services;
 #[cfg(test)]
 mod tests;
+mod unlisted_hosts;
+mod visible_services;
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -20,8 +20,8 @@ use canopus_proto::istio::networking::v1alpha3::{
     ConnectionPoolSettings, IstioEgressListener, OutboundTrafficPolicy, Sidecar as SidecarSpec,
 };
 
-use self::imported::{EgressHosts, Import, ImportedRoutes, ImportedServices};
-use self::sight::{VisibilityKey, VisibleServices, VisibleServicesFor};
+use self::import::{EgressHosts, Import, ImportedRoutes, ImportedServices};
+use self::visible_services::{VisibilityKey, VisibleServices, VisibleServicesFor};
 use crate::list::List;
 use crate::service::{HostDefinitions, Service, is_visible};
 use crate::virtual_service::{self, VirtualService};
@@ -229,9 +229,7 @@ impl Query for Scopes {
                 virtual_services: virtual_service::mesh_routes_for_gateways(ctx, namespace),
                 ..EgressListener::default()
             }],
-            ScopeKey::Sidecars(..) => {
-                terms.egress.iter().map(|egress| listener(ctx, egress)).collect()
-            }
+            ScopeKey::Sidecars(..) => terms.egress.iter().map(|egress| listener(ctx, egress)).collect(),
         };
         Scope {
             listeners,
@@ -253,7 +251,7 @@ fn listener(ctx: &Ctx<'_>, (written, import): &(Arc<IstioEgressListener>, Import
 struct ScopeSettingsFor;
 
 impl Query for ScopeSettingsFor {
-    const NAME: &'static str = "scope_terms";
+    const NAME: &'static str = "scope_settings";
     type Key = ScopeKey;
     type Value = ScopeSettings;
 

@@ -23,7 +23,7 @@ use canopus_runtime::flags::{
 };
 use jiff::Timestamp;
 
-use crate::audience::Addressing;
+use crate::proxy::Addressing;
 use crate::world::{self, MeshSettings, ObjectIndex, Objects, Origin, settings};
 
 pub use all::{AllServices, ServicesVisibleTo};
@@ -295,9 +295,9 @@ impl Query for KubernetesService {
     type Value = Option<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (namespace, name): &Self::Key) -> Self::Value {
-        let shelf = ObjectIndex::ServiceName(Kind::Service, namespace.as_ref().into(), name.as_ref().into());
+        let index = ObjectIndex::ServiceName(Kind::Service, namespace.as_ref().into(), name.as_ref().into());
         let here = settings(ctx).cluster.clone();
-        let mut origins = ctx.members::<Objects>(&shelf).to_vec();
+        let mut origins = ctx.members::<Objects>(&index).to_vec();
         origins.sort_by_key(|origin| (origin.cluster != here, origin.cluster.clone()));
         let services = origins.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
         kube::merge(services)

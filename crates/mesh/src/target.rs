@@ -1,4 +1,4 @@
-//! Which services a proxy stands for, and on which of its ports.
+//! Targets: the services whose endpoints a proxy's workload is, and the ports they lead to.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,23 +11,24 @@ use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 
 use crate::endpoint::{Endpoint, Endpoints, entry_endpoints_at, kube::entry_port};
-use crate::proxy::{Proxy, describe};
+use crate::proxy::Proxy;
+use crate::proxy_workload::{describe, entry_of_proxy, pod_of_proxy};
 use crate::service::{KubernetesService, Port, Resolution, Service};
-use crate::workload::{self, Workload};
+use crate::workload::Workload;
 use crate::world::{ObjectIndex, indexed_objects, object, settings};
 
-/// A port of a service that a proxy stands for.
+/// A port of a service that has the proxy's workload as an endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// The service.
     pub service: Arc<Service>,
-    /// The port callers use.
+    /// The service port, which callers use.
     pub port: Port,
-    /// The port the workload listens on.
+    /// The workload port.
     pub target_port: u32,
 }
 
-/// The targets of a proxy, in the order of the services' age and host.
+/// The targets of a proxy, sorted by the age and host of the service.
 pub struct Targets;
 
 impl Query for Targets {
@@ -45,10 +46,10 @@ impl Query for Targets {
 }
 
 fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    if let Some(entry) = workload::entry_of_proxy(ctx, proxy) {
+    if let Some(entry) = entry_of_proxy(ctx, proxy) {
         return entry_targets(ctx, &entry);
     }
-    if let Some(workload) = workload::pod_of_proxy(ctx, proxy).filter(|_| !proxy.is_vm()) {
+    if let Some(workload) = pod_of_proxy(ctx, proxy).filter(|_| !proxy.is_vm()) {
         let Some(pod) = object::<Pod>(ctx, &workload.origin) else { return Vec::new() };
         let services =
             services_selecting(ctx, &workload.namespace, &pod.meta.labels, Some(&workload.cluster));
@@ -73,7 +74,7 @@ fn services_selecting(
     ctx.get::<ServicesSelecting>(&(namespace.into(), labels.clone(), cluster.cloned()))
 }
 
-/// What [`selecting`] finds; pods of one workload share it.
+/// [`services_selecting`] as a query, which pods of one workload share.
 struct ServicesSelecting;
 
 impl Query for ServicesSelecting {
@@ -83,8 +84,8 @@ impl Query for ServicesSelecting {
     type Value = Vec<(Arc<Service>, Arc<KubeObject>)>;
 
     fn run(ctx: &Ctx<'_>, (namespace, labels, cluster): &Self::Key) -> Self::Value {
-        let shelf = ObjectIndex::Namespace(Kind::Service, namespace.as_ref().into());
-        let objects = indexed_objects::<KubeObject>(ctx, &shelf).into_iter();
+        let index = ObjectIndex::Namespace(Kind::Service, namespace.as_ref().into());
+        let objects = indexed_objects::<KubeObject>(ctx, &index).into_iter();
         let here =
             objects.filter(|(origin, _)| cluster.as_ref().is_none_or(|cluster| *cluster == origin.cluster));
         let selecting = here.filter(|(_, object)| object.spec.selector.selects(labels));
@@ -97,7 +98,7 @@ impl Query for ServicesSelecting {
     }
 }
 
-/// The targets of one service; ports that lead to the same place with the same protocol are one.
+/// The targets of one service. Of ports with the same target port and protocol, the first wins.
 fn service_targets(
     service: &Arc<Service>,
     object: &KubeObject,
@@ -132,12 +133,12 @@ fn pod_port(port: &ServicePort, pod: &Pod) -> Option<u32> {
     }
 }
 
-/// A service without a selector is known to stand for a pod only by its endpoints.
+/// A service without a selector has a pod as endpoint only if its EndpointSlices say so.
 fn from_slices(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
     let Some(address) = proxy.id.addresses.first().map(ToString::to_string) else { return Vec::new() };
-    let shelf = ObjectIndex::Namespace(Kind::Service, proxy.namespace().into());
+    let index = ObjectIndex::Namespace(Kind::Service, proxy.namespace().into());
     let mut targets = Vec::new();
-    for (origin, _) in indexed_objects::<KubeObject>(ctx, &shelf) {
+    for (origin, _) in indexed_objects::<KubeObject>(ctx, &index) {
         let key = (Arc::from(origin.namespace()), Arc::from(origin.name()));
         let Some(service) = ctx.get::<KubernetesService>(&key).as_ref().clone() else { continue };
         for endpoint in ctx.get::<Endpoints>(&service.key()).iter().filter(|e| e.address() == address) {
@@ -170,7 +171,7 @@ fn entry_targets(ctx: &Ctx<'_>, entry: &Workload) -> Vec<Target> {
         .collect()
 }
 
-/// A pod that the registry does not know yet says enough about itself to be found.
+/// A pod that the API server has not reported yet is matched by the labels in its node metadata.
 fn from_metadata(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
     let described = describe(ctx, proxy);
     if described.labels.is_empty() {
@@ -204,4 +205,39 @@ fn from_entries(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
         Some(Target { service, port, target_port: endpoint.port })
     };
     found.filter_map(target).collect()
+}
+
+/// A service port and the port of the proxy's workload that it leads to: [`Target`] without the service itself, for use in
+/// keys.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PortTarget {
+    /// The host of the service.
+    pub host: Arc<str>,
+    /// The namespace of the service.
+    pub namespace: Arc<str>,
+    /// The port of the service.
+    pub port: u32,
+    /// The port on the workload.
+    pub target_port: u32,
+    /// The protocol of the port.
+    pub protocol: Protocol,
+    /// Whether the service opts out of port translation.
+    pub untranslated: bool,
+}
+
+/// The label by which a service opts out of port translation, where several services of one port would be ambiguous.
+const UNTRANSLATED: &str = "experimental.istio.io/disable-gateway-port-translation";
+
+/// The service ports that lead to a proxy, those of the oldest service first.
+pub fn port_targets(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<PortTarget> {
+    let targets = ctx.get::<Targets>(proxy);
+    let port_target = |target: &Target| PortTarget {
+        host: target.service.host.clone(),
+        namespace: target.service.namespace.clone(),
+        port: target.port.number,
+        target_port: target.target_port,
+        protocol: target.port.protocol,
+        untranslated: target.service.labels.contains_key(UNTRANSLATED),
+    };
+    targets.iter().map(port_target).collect()
 }

@@ -51,7 +51,7 @@ impl ApplicableTelemetry {
 pub struct TelemetryFor;
 
 impl Query for TelemetryFor {
-    const NAME: &'static str = "telemetries";
+    const NAME: &'static str = "telemetry_for";
     type Key = (PolicyTarget, Option<ServiceKey>);
     type Value = ApplicableTelemetry;
 

@@ -3,16 +3,16 @@
 mod all;
 mod bound;
 mod delegate;
+mod derived;
 mod destinations;
 mod names;
 mod specific;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use canopus_api::annotations::INTERNAL_ROUTE_SEMANTICS;
 use canopus_api::istio::VirtualService as Object;
 use canopus_api::visibility::Visibility;
 use canopus_api::{Kind, ObjectKey};
@@ -20,33 +20,21 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3 as proto;
 use jiff::Timestamp;
 
-use crate::gateway_api;
-use crate::ingress;
+use crate::reference::semantics;
 use crate::world::{MeshSettings, ObjectIndex, Objects, Origin, object, settings};
 
 pub use all::AllVirtualServices;
-pub(crate) use all::{RouteLocator as RoutePlace, RouteNamespaces, locators_in};
+pub(crate) use all::{RouteLocator, RouteNamespaces, locators_in};
 pub use bound::for_gateway;
 pub(crate) use bound::{for_sidecars, for_sidecars_from, mesh_routes_for_gateways};
 pub use delegate::merge as merge_delegate;
 pub use destinations::{Destinations, destinations};
 pub(crate) use destinations::{destination_hosts, targets};
-pub use names::gateway_name;
 pub use specific::HostOwners;
 
-/// The gateway name that stands for all sidecars.
-pub const MESH: &str = "mesh";
+pub use crate::reference::{MESH, Semantics, gateway_name};
 
-/// Whose rules a VirtualService follows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Semantics {
-    /// Istio's own: a user wrote it.
-    Istio,
-    /// It stands for a Kubernetes Ingress.
-    Ingress,
-    /// It stands for a route of the Gateway API.
-    GatewayApi,
-}
+use derived::{DerivedVirtualServices, DerivedVirtualServicesAt, DerivedVirtualServicesIn};
 
 /// A VirtualService with hosts: short names resolved, delegates merged in.
 #[derive(Clone, Debug, PartialEq)]
@@ -116,14 +104,6 @@ impl VirtualService {
     /// A Gateway API route that the consumer of a service wrote in its own namespace.
     fn is_consumer_override(&self, namespace: &str) -> bool {
         self.is_gateway_api() && self.namespace() == namespace
-    }
-}
-
-fn semantics(object: &Object) -> Semantics {
-    match object.meta.annotation(INTERNAL_ROUTE_SEMANTICS.name) {
-        Some("ingress") => Semantics::Ingress,
-        Some("gateway") => Semantics::GatewayApi,
-        _ => Semantics::Istio,
     }
 }
 
@@ -227,68 +207,15 @@ impl Query for VirtualServicesIn {
     }
 }
 
-/// The VirtualServices on a shelf that have hosts, oldest first.
-fn resolved(ctx: &Ctx<'_>, shelf: &ObjectIndex) -> Vec<Arc<VirtualService>> {
-    let origins = ctx.members::<Objects>(shelf);
+/// The VirtualServices on a index that have hosts, oldest first.
+fn resolved(ctx: &Ctx<'_>, index: &ObjectIndex) -> Vec<Arc<VirtualService>> {
+    let origins = ctx.members::<Objects>(index);
     let mut services: Vec<_> = origins
         .iter()
         .filter_map(|origin| ctx.get::<ResolvedVirtualService>(origin).as_ref().clone())
         .collect();
     oldest_first(&mut services);
     services
-}
-
-/// The VirtualServices that stand for objects of other kinds, by where they are looked for.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct DerivedIndex {
-    by_namespace: BTreeMap<Arc<str>, Vec<Arc<VirtualService>>>,
-    by_gateway: BTreeMap<Arc<str>, Vec<Arc<VirtualService>>>,
-}
-
-/// All of [`DerivedIndex`].
-struct DerivedVirtualServices;
-
-impl Query for DerivedVirtualServices {
-    const NAME: &'static str = "derived_virtual_services";
-    type Key = ();
-    type Value = DerivedIndex;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> DerivedIndex {
-        let mut index = DerivedIndex::default();
-        for service in gateway_api::virtual_services(ctx).into_iter().chain(ingress::virtual_services(ctx)) {
-            for gateway in service.gateways() {
-                index.by_gateway.entry(gateway.into()).or_default().push(service.clone());
-            }
-            index.by_namespace.entry(service.namespace().into()).or_default().push(service);
-        }
-        index
-    }
-}
-
-/// Those of a namespace.
-struct DerivedVirtualServicesIn;
-
-impl Query for DerivedVirtualServicesIn {
-    const NAME: &'static str = "derived_virtual_services_in";
-    type Key = Arc<str>;
-    type Value = Vec<Arc<VirtualService>>;
-
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        ctx.get::<DerivedVirtualServices>(&()).by_namespace.get(namespace).cloned().unwrap_or_default()
-    }
-}
-
-/// Those of a gateway.
-struct DerivedVirtualServicesAt;
-
-impl Query for DerivedVirtualServicesAt {
-    const NAME: &'static str = "derived_virtual_services_at";
-    type Key = Arc<str>;
-    type Value = Vec<Arc<VirtualService>>;
-
-    fn run(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Self::Value {
-        ctx.get::<DerivedVirtualServices>(&()).by_gateway.get(gateway).cloned().unwrap_or_default()
-    }
 }
 
 /// Both, oldest first.
@@ -327,18 +254,5 @@ impl Query for VirtualServicesByGateway {
         }
         let written = resolved(ctx, &ObjectIndex::BoundToGateway(gateway.as_ref().into()));
         with_derived(written, &ctx.get::<DerivedVirtualServicesAt>(gateway))
-    }
-}
-
-/// The gateways that an object is bound to, each `namespace/name`; sidecars are not among them.
-pub(crate) fn bound_gateways(object: &Object) -> Vec<String> {
-    if object.spec.hosts.is_empty() {
-        return Vec::new();
-    }
-    let written = object.spec.gateways.iter().filter(|gateway| *gateway != MESH);
-    match semantics(object) {
-        // Written by the control plane itself, with full names.
-        Semantics::GatewayApi => written.cloned().collect(),
-        _ => written.map(|gateway| gateway_name(gateway, &object.meta.namespace)).collect(),
     }
 }

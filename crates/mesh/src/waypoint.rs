@@ -22,19 +22,15 @@ use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::service_scope_configs::Scope;
 use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT};
 
-use crate::audience::WaypointRunner;
 use crate::network::{self, HBONE_PORT};
+use crate::proxy::{EAST_WEST_CONTROLLER, MESH_CONTROLLER};
 use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost, oldest_first};
-use crate::workload::namespace;
-use crate::world::{Origin, object, settings};
+use crate::target::PortTarget;
+use crate::world::{Origin, namespace, object, settings};
 
 pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
 pub use workloads::{WaypointAttachment, WaypointAttachmentOf, WorkloadsBehind, listed_endpoint_attachment};
 
-/// What waypoints that the control plane deployed are labelled with.
-pub(crate) const MESH_CONTROLLER: &str = "istio.io-mesh-controller";
-/// What gateways between networks are labelled with.
-pub(crate) const EAST_WEST_CONTROLLER: &str = "istio.io-eastwest-controller";
 /// The label value by which an object says that it wants no waypoint.
 const NO_WAYPOINT: &str = "none";
 
@@ -409,6 +405,21 @@ fn global_services(ctx: &Ctx<'_>) -> Vec<ServiceKey> {
         .filter(|service| is_global(service) || leads_to_global(service))
         .map(|service| service.key())
         .collect()
+}
+
+/// A waypoint proxy as the objects attached to it see it: the key of [`ServicesBehind`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct WaypointRunner {
+    /// The namespace of the proxy.
+    pub namespace: Arc<str>,
+    /// Whether it is a gateway between networks.
+    pub is_east_west_gateway: bool,
+    /// The cluster it runs in.
+    pub cluster: Arc<str>,
+    /// The network it is in.
+    pub network: Arc<str>,
+    /// The service ports that lead to the proxy.
+    pub port_targets: Vec<PortTarget>,
 }
 
 /// The services a waypoint proxy stands in front of, oldest first, one for each host. A gateway

@@ -6,21 +6,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_api::istio::WorkloadEntry as EntryObject;
-use canopus_api::kube::{Namespace, Node, Pod, PodPhase};
+use canopus_api::kube::{Node, Pod, PodPhase};
 use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
 use canopus_base::labels::Labels;
 use canopus_base::spiffe::Identity;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry;
-use canopus_runtime::flags::{
-    AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_PROXY_FIND_POD_BY_IP, PILOT_ENABLE_AMBIENT,
-};
+use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT};
 
-use crate::endpoint::entry_endpoints_at;
 use crate::locality::{self, Locality};
 use crate::network;
-use crate::proxy::Proxy;
-use crate::world::{ObjectIndex, Objects, Origin, indexed_objects, object, settings};
+use crate::world::{ObjectIndex, Objects, Origin, object, settings};
 
 /// Something that runs: a pod, or what a WorkloadEntry describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -304,8 +300,8 @@ impl Query for EntriesIn {
     type Value = Vec<Arc<Workload>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = ObjectIndex::Namespace(Kind::WorkloadEntry, namespace.as_ref().into());
-        let entries = ctx.members::<Objects>(&shelf);
+        let index = ObjectIndex::Namespace(Kind::WorkloadEntry, namespace.as_ref().into());
+        let entries = ctx.members::<Objects>(&index);
         let mut workloads: Vec<_> =
             entries.iter().filter_map(|origin| ctx.get::<EntryWorkload>(origin).as_ref().clone()).collect();
         by_name(&mut workloads);
@@ -315,65 +311,4 @@ impl Query for EntriesIn {
 
 fn by_name(workloads: &mut [Arc<Workload>]) {
     workloads.sort_by(|a, b| (&a.name, &a.cluster).cmp(&(&b.name, &b.cluster)));
-}
-
-/// The pod of a proxy: the one its node id names, else, if that is switched on, the one at its address.
-pub fn pod_of_proxy(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
-    let cluster: Arc<str> = match proxy.metadata.cluster_id.as_str() {
-        "" => settings(ctx).cluster.clone(),
-        cluster => cluster.into(),
-    };
-    if let Some((name, namespace)) = proxy.id.id.split_once('.') {
-        let origin = Origin::new(cluster.clone(), ObjectKey::new(Kind::Pod, namespace, name));
-        if let Some(pod) = ctx.get::<PodWorkload>(&origin).as_ref() {
-            return Some(pod.clone());
-        }
-    }
-    if !settings(ctx).flags.get(ENABLE_PROXY_FIND_POD_BY_IP) {
-        return None;
-    }
-    let shelf = ObjectIndex::WorkloadAddress(proxy.id.addresses.first()?.to_string().into());
-    let pods = indexed_objects::<Pod>(ctx, &shelf);
-    // Pods on the network of their node share its address and cannot be told apart by it.
-    let own = pods.into_iter().filter(|(origin, pod)| origin.cluster == cluster && !pod.spec.host_network);
-    let mut own: Vec<_> =
-        own.filter_map(|(origin, _)| ctx.get::<PodWorkload>(&origin).as_ref().clone()).collect();
-    if own.len() > 1 {
-        own.retain(|pod| *pod.namespace == *proxy.metadata.namespace);
-    }
-    own.into_iter().next()
-}
-
-/// The labels of the endpoint at the address of a proxy that a ServiceEntry of its namespace has: all that the registry
-/// knows of a proxy that is no pod.
-pub fn endpoint_labels(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Labels> {
-    let metadata = &proxy.metadata;
-    if !(metadata.cluster_id.is_empty() || *metadata.cluster_id == *settings(ctx).cluster) {
-        return None;
-    }
-    let addresses = proxy.id.addresses.iter().map(ToString::to_string);
-    let mut found = addresses.flat_map(|address| entry_endpoints_at(ctx, &metadata.namespace, &address));
-    found.next().map(|(_, endpoint)| endpoint.workload.labels.clone())
-}
-
-/// The WorkloadEntry at the address of a proxy, of its namespace; of several, the one its id names.
-pub fn entry_of_proxy(ctx: &Ctx<'_>, proxy: &Proxy) -> Option<Arc<Workload>> {
-    let address = proxy.id.addresses.first()?.to_string();
-    let entries = indexed_objects::<EntryObject>(ctx, &ObjectIndex::WorkloadAddress(address.into()));
-    let of_namespace = |origin: &Origin| {
-        proxy.metadata.namespace.is_empty() || *origin.namespace() == *proxy.metadata.namespace
-    };
-    let mut found: Vec<_> = entries
-        .into_iter()
-        .filter(|(origin, _)| of_namespace(origin))
-        .filter_map(|(origin, _)| ctx.get::<EntryWorkload>(&origin).as_ref().clone())
-        .collect();
-    let named =
-        found.iter().position(|workload| proxy.id.id == format!("{}.{}", workload.name, workload.namespace));
-    if found.is_empty() { None } else { Some(found.swap_remove(named.unwrap_or(0))) }
-}
-
-/// The annotations and labels of a namespace in a cluster.
-pub fn namespace(ctx: &Ctx<'_>, cluster: &Arc<str>, name: &str) -> Option<Arc<Namespace>> {
-    object(ctx, &Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", name)))
 }

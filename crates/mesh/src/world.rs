@@ -1,22 +1,35 @@
-//! The inputs every fact is derived from.
+//! The input layer: the objects and settings that every other module derives its facts from.
+//!
+//! [`Objects`] holds every decoded object of every cluster, [`Settings`] the mesh-wide configuration. Both are engine inputs:
+//! a query that reads one is run again when it changes. Queries look objects up by [`Origin`] ([`object`]) or through an
+//! [`ObjectIndex`] ([`indexed_objects`]), never by scanning.
+//!
+//! Two filters sit between the raw input and its readers. Discovery selectors hide whole namespaces, and `relevance` hides
+//! changes that no query could observe, such as managed fields. [`object`] applies both, so read objects through it.
+//!
+//! This module knows no kind's logic. What an object refers to by name comes from [`reference`](crate::reference); what an
+//! object *means* is decided above.
 
+mod discovery;
+mod index;
+mod namespaces;
 mod relevance;
+mod settings;
 
 use std::fmt;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use canopus_api::kube::ServiceType;
-use canopus_api::{Kind, Object, ObjectKey, Typed, labels, mesh_config};
+use canopus_api::kube::Namespace;
+use canopus_api::{Kind, Object, ObjectKey, Typed};
 use canopus_base::net::parse_ip;
-use canopus_engine::{Ctx, Input};
-use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
-use canopus_runtime::flags::Flags;
+use canopus_engine::Ctx;
 
-pub use crate::discovery::is_namespace_discovered;
-use crate::virtual_service::bound_gateways;
-use crate::{gateway_api, namespaces};
+pub use discovery::is_namespace_discovered;
+pub use index::{ObjectIndex, Objects};
+pub(crate) use namespaces::NamespacesWith;
+pub use settings::{MeshSettings, Settings, settings};
 
-/// Which object, of which cluster: what provenance ends in.
+/// Identifies an object: its key and the cluster it was read from. Provenance is reported as a list of these.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
     /// The cluster the object was read from.
@@ -26,7 +39,7 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// An object of a cluster.
+    /// Creates the origin of an object in a cluster.
     pub fn new(cluster: impl Into<Arc<str>>, key: ObjectKey) -> Self {
         Self { cluster: cluster.into(), key }
     }
@@ -48,120 +61,31 @@ impl fmt::Display for Origin {
     }
 }
 
-/// Every object of the mesh, whichever source it came from.
-pub struct Objects;
-
-/// The ways objects are looked up together.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum ObjectIndex {
-    /// All objects of a kind, in all clusters.
-    Kind(Kind),
-    /// The objects of a kind in one namespace, in all clusters.
-    Namespace(Kind, Box<str>),
-    /// The objects of a kind in the namespaces of one part, of kinds that are looked for in all namespaces.
-    NamespaceGroup(Kind, u8),
-    /// The Services of one name in all clusters: kind, namespace, name.
-    ServiceName(Kind, Box<str>, Box<str>),
-    /// The Services that are other names of something.
-    ExternalNames,
-    /// The Services that lead to a network.
-    NetworkGateways,
-    /// The VirtualServices bound to a gateway, which is `namespace/name`.
-    BoundToGateway(Box<str>),
-    /// The ServiceEntries that define a host.
-    ServiceEntryHost(Box<str>),
-    /// The EndpointSlices of a Kubernetes service: cluster, namespace, service.
-    EndpointSlices(Arc<str>, Box<str>, Box<str>),
-    /// The pods and WorkloadEntries at an address.
-    WorkloadAddress(Box<str>),
-    /// The Secrets, ConfigMaps and nodes of one cluster, by kind and namespace.
-    InCluster(Kind, Arc<str>, Box<str>),
-    /// The Gateway API objects that refer to an object: its routes, its listener sets, its policies.
-    ReferringTo(ObjectKey),
-}
-
-impl Input for Objects {
-    const NAME: &'static str = "objects";
-    type Key = Origin;
-    type Value = Object;
-    type Index = ObjectIndex;
-
-    fn index(origin: &Origin, object: &Object) -> Vec<ObjectIndex> {
-        let key = &origin.key;
-        let mut shelves = vec![
-            ObjectIndex::Kind(key.kind),
-            ObjectIndex::Namespace(key.kind, key.namespace.clone()),
-            ObjectIndex::InCluster(key.kind, origin.cluster.clone(), key.namespace.clone()),
-        ];
-        if namespaces::is_grouped(key.kind) {
-            shelves.push(ObjectIndex::NamespaceGroup(key.kind, namespaces::namespace_group(&key.namespace)));
-        }
-        match object {
-            Object::Service(service) => {
-                shelves.push(ObjectIndex::ServiceName(key.kind, key.namespace.clone(), key.name.clone()));
-                if service.spec.r#type == ServiceType::ExternalName {
-                    shelves.push(ObjectIndex::ExternalNames);
-                }
-                if service.meta.label(labels::TOPOLOGY_NETWORK.name).is_some() {
-                    shelves.push(ObjectIndex::NetworkGateways);
-                }
-            }
-            Object::VirtualService(service) => {
-                shelves.extend(
-                    bound_gateways(service)
-                        .into_iter()
-                        .map(|gateway| ObjectIndex::BoundToGateway(gateway.into())),
-                );
-            }
-            Object::ServiceEntry(entry) => {
-                shelves.extend(
-                    entry.spec.hosts.iter().map(|host| ObjectIndex::ServiceEntryHost(host.as_str().into())),
-                );
-            }
-            Object::EndpointSlice(slice) => {
-                if let Some(service) = slice.meta.label(labels::KUBERNETES_SERVICE_NAME.name) {
-                    shelves.push(ObjectIndex::EndpointSlices(
-                        origin.cluster.clone(),
-                        key.namespace.clone(),
-                        service.into(),
-                    ));
-                }
-            }
-            Object::Pod(pod) => {
-                let mut addresses: Vec<_> = pod.status.pod_ips.iter().map(|ip| ip.ip.clone()).collect();
-                if addresses.is_empty() && !pod.status.pod_ip.is_empty() {
-                    addresses.push(pod.status.pod_ip.clone());
-                }
-                shelves.extend(addresses.into_iter().map(ObjectIndex::WorkloadAddress));
-            }
-            Object::WorkloadEntry(entry) if !entry.spec.address.is_empty() => {
-                shelves.push(ObjectIndex::WorkloadAddress(entry.spec.address.as_str().into()));
-            }
-            other => shelves.extend(gateway_api::references(other).into_iter().map(ObjectIndex::ReferringTo)),
-        }
-        shelves
-    }
-}
-
-/// The objects of one type on a shelf, with where they come from, in the order of their keys.
-pub fn indexed_objects<T: Typed>(ctx: &Ctx<'_>, shelf: &ObjectIndex) -> Vec<(Origin, Arc<T>)> {
-    let origins = ctx.members::<Objects>(shelf);
+/// Returns the objects of one type that an index lists, sorted by origin.
+pub fn indexed_objects<T: Typed>(ctx: &Ctx<'_>, index: &ObjectIndex) -> Vec<(Origin, Arc<T>)> {
+    let origins = ctx.members::<Objects>(index);
     origins.iter().filter_map(|origin| Some((origin.clone(), object::<T>(ctx, origin)?))).collect()
 }
 
-/// All objects of one type, in the order of their keys.
+/// Returns all objects of one type, sorted by origin.
 pub fn all_objects<T: Typed>(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<T>)> {
     indexed_objects(ctx, &ObjectIndex::Kind(T::KIND))
 }
 
-/// One object, if it is there, of this type, and in a namespace the mesh looks at.
+/// Reads one object. Returns `None` if it does not exist, is of another type, or is in a namespace that discovery selectors
+/// exclude.
 pub fn object<T: Typed>(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<T>> {
     any_object(ctx, origin)?.get::<T>().cloned()
 }
 
-/// One object of any type, if it is there and in a namespace the mesh looks at.
+/// Reads one object of any type; see [`object`].
 pub(crate) fn any_object(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<Object>> {
     ctx.get::<relevance::ObjectAt>(origin).as_ref().clone()
+}
+
+/// Reads a namespace object of a cluster, for its labels and annotations.
+pub fn namespace(ctx: &Ctx<'_>, cluster: &Arc<str>, name: &str) -> Option<Arc<Namespace>> {
+    object(ctx, &Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", name)))
 }
 
 /// Sorts objects as Istio does wherever the older one wins: by age, then name, then namespace.
@@ -175,69 +99,8 @@ pub fn oldest_first<T: Typed>(objects: &mut [(Origin, Arc<T>)]) {
     });
 }
 
-/// What the mesh as a whole is told: one value.
-pub struct Settings;
-
-/// The value of [`Settings`].
-#[derive(Clone, PartialEq)]
-pub struct MeshSettings {
-    /// Mesh configuration with defaults applied.
-    pub mesh: MeshConfig,
-    /// The networks of the mesh and their gateways.
-    pub networks: MeshNetworks,
-    /// DNS suffix of services that live in a namespace.
-    pub domain: Arc<str>,
-    /// The name of the cluster this control plane belongs to, whose Istio objects count.
-    pub cluster: Arc<str>,
-    /// The namespace the control plane runs in.
-    pub system_namespace: Arc<str>,
-    /// The revision this control plane is.
-    pub revision: Arc<str>,
-    /// The settings of the process.
-    pub flags: Arc<Flags>,
-}
-
-impl MeshSettings {
-    /// The namespace whose policies apply to the whole mesh.
-    pub fn root_namespace(&self) -> &str {
-        &self.mesh.root_namespace
-    }
-
-    /// The trust domain of the mesh's identities.
-    pub fn trust_domain(&self) -> &str {
-        &self.mesh.trust_domain
-    }
-}
-
-impl Default for MeshSettings {
-    fn default() -> Self {
-        Self {
-            mesh: mesh_config::default_mesh_config(),
-            networks: mesh_config::default_networks(),
-            domain: "cluster.local".into(),
-            cluster: "Kubernetes".into(),
-            system_namespace: "istio-system".into(),
-            revision: "default".into(),
-            flags: Arc::new(Flags::defaults()),
-        }
-    }
-}
-
-impl Input for Settings {
-    const NAME: &'static str = "settings";
-    type Key = ();
-    type Value = MeshSettings;
-    type Index = ();
-}
-
-/// The settings in force; Istio's defaults until some are given.
-pub fn settings(ctx: &Ctx<'_>) -> Arc<MeshSettings> {
-    static DEFAULTS: LazyLock<Arc<MeshSettings>> = LazyLock::new(Arc::default);
-    ctx.read::<Settings>(&()).unwrap_or_else(|| DEFAULTS.clone())
-}
-
-/// The name of a host as written in namespace `namespace`: a name without dots is a service of that namespace. Addresses
-/// and `*` stand for themselves.
+/// Expands a host written in `namespace` to its full name. A name without dots is a service of that namespace; addresses
+/// and `*` are returned as they are.
 pub fn qualified_host(host: &str, namespace: &str, domain: &str) -> String {
     if host.is_empty() || host == "*" || host.contains('.') || parse_ip(host).is_ok() {
         host.to_owned()

@@ -146,9 +146,9 @@ fn changed_objects_are_imported_once_for_all_sidecars_that_import_the_same() {
     let (applied, ran) = mesh.apply(&route("b", 2, 2));
     assert_eq!(applied.changed, scopes);
     assert_eq!((ran["imported_routes"], ran["scopes"]), (1, 3), "{ran:?}");
-    assert!(!ran.contains_key("services_in_sight"), "{ran:?}");
+    assert!(!ran.contains_key("visible_services_for"), "{ran:?}");
     let (_, ran) = mesh.apply(&service("b", 81, ""));
-    assert_eq!((ran["imported_services"], ran["services_in_sight"], ran["scopes"]), (1, 1, 3), "{ran:?}");
+    assert_eq!((ran["imported_services"], ran["visible_services_for"], ran["scopes"]), (1, 1, 3), "{ran:?}");
 }
 
 #[test]
@@ -160,10 +160,10 @@ fn namespaces_that_see_what_everybody_sees_share_it() {
     assert!(edges.iter().all(|edge| applied.changed.contains(&edge.id())));
     for settled in [
         "virtual_service_order",
-        "services_in_stretch",
-        "common_services",
-        "services_in_sight",
-        "stray_hosts",
+        "services_in_chunk",
+        "public_services",
+        "visible_services_for",
+        "unlisted_hosts",
     ] {
         assert!(!ran.contains_key(settled), "{settled} of {ran:?}");
     }
@@ -173,8 +173,8 @@ fn namespaces_that_see_what_everybody_sees_share_it() {
     assert!(x.services().is_same(y.services()));
     assert!(x.listeners[0].virtual_services.is_same(&y.listeners[0].virtual_services));
     let (_, ran) = mesh.apply(&service("b", 81, ""));
-    assert_eq!((ran["services_in_stretch"], ran["common_services"]), (1, 1), "{ran:?}");
-    for settled in ["service_order", "virtual_services_in_stretch", "stray_hosts"] {
+    assert_eq!((ran["services_in_chunk"], ran["public_services"]), (1, 1), "{ran:?}");
+    for settled in ["service_order", "virtual_services_in_chunk", "unlisted_hosts"] {
         assert!(!ran.contains_key(settled), "{settled} of {ran:?}");
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use canopus_engine::{Batch, QueryError};
-use canopus_mesh::proxy::DescriptionOf;
+use canopus_mesh::proxy_workload::DescriptionOf;
 use canopus_mesh::target::Targets;
 use canopus_xds::types;
 use jiff::Timestamp;

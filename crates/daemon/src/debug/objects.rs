@@ -7,8 +7,9 @@ use canopus_api::istio::{AuthorizationPolicy, Telemetry};
 use canopus_api::{Kind, Object, Typed};
 use canopus_engine::{Ctx, Query, QueryError};
 use canopus_mesh::attachment::PolicyAttachment;
+use canopus_mesh::audience::View;
 use canopus_mesh::audience::{SelectingKind, policy_target};
-use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::telemetry::TelemetryFor;
 use canopus_mesh::world::{
     ObjectIndex, Objects, Origin, all_objects, indexed_objects, oldest_first, qualified_host, settings,

@@ -15,9 +15,9 @@ use canopus_envoy::secret::Secrets;
 use canopus_mesh::credential::{SecretAccess, account};
 use canopus_mesh::gateway::MergedGateways;
 use canopus_mesh::proxy::Proxy;
+use canopus_mesh::proxy_workload::{entry_of_proxy, pod_of_proxy};
 use canopus_mesh::service::Registry as Definer;
 use canopus_mesh::target::Targets;
-use canopus_mesh::workload::{entry_of_proxy, pod_of_proxy};
 use canopus_runtime::metrics::catalogue::{
     PILOT_K8S_PROXIES_WITH_NO_SERVICE_TARGETS, PILOT_SDS_CERTIFICATE_ERRORS_TOTAL,
     PILOT_TOTAL_REJECTED_CONFIGS, PROVIDER_LOOKUP_CLUSTER_FAILURES,

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use canopus_api::node::{NodeMetadata, Version};
 use canopus_engine::Ctx;
 use canopus_mesh::attachment::PolicyTarget;
+use canopus_mesh::audience::View;
 use canopus_mesh::audience::{
     Addressing, Caller, GatewayRunner, Position, Role, SelectingKind, SelectorLabels, WaypointRunner,
     policy_target,
 };
 use canopus_mesh::credential::SecretReader;
 use canopus_mesh::peer_authentication;
-use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
 
@@ -107,7 +108,7 @@ impl Facts {
         let metadata = &proxy.metadata;
         let cluster: Arc<str> = metadata.cluster_id.as_str().into();
         let target = |kinds: &[SelectingKind]| policy_target(ctx, view, kinds);
-        let gateway = GatewayRunner::new(ctx, view);
+        let gateway = view.gateway_runner(ctx);
         let config = Config::new(proxy_config(settings, metadata));
         let build = Build::new(proxy.extensions.clone());
         let PatchSets { clusters, listeners, routes, extensions } = patches::of(ctx, view);
@@ -140,7 +141,7 @@ impl Facts {
             },
             certificates: Certificates::new(metadata),
             resolver: Resolver(metadata.dns_capture.0.then(|| metadata.dns_proxy_addr.as_str().into())),
-            waypoint: WaypointRunner::new(view),
+            waypoint: view.waypoint_runner(),
             secrets: SecretReader { cluster, gateway: gateway.clone() },
             gateway: if proxy.is_gateway() { gateway } else { GatewayRunner::default() },
             cluster_patches: clusters,

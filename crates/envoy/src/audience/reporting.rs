@@ -9,8 +9,8 @@ use canopus_api::Kind;
 use canopus_api::istio::Telemetry;
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
+use canopus_mesh::audience::View;
 use canopus_mesh::audience::is_reduction_disabled;
-use canopus_mesh::proxy::View;
 use canopus_mesh::world::{ObjectIndex, indexed_objects, settings};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{

@@ -1,9 +1,10 @@
 //! What became of every patch that is for a proxy's workload, for users to see.
 
 use canopus_engine::{Ctx, Query};
+use canopus_mesh::audience::View;
 use canopus_mesh::audience::{SelectingKind, policy_target};
 use canopus_mesh::envoy_filter::EnvoyFilters;
-use canopus_mesh::proxy::{Proxy, View};
+use canopus_mesh::proxy::Proxy;
 
 use super::compile;
 use super::effect::{Count, Effects};

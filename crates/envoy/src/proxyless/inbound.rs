@@ -24,7 +24,7 @@ use crate::audience::{AudiencesOf, ListenerAudience};
 use crate::authorization::proxyless;
 use crate::endpoint::address;
 use crate::http::filters;
-use canopus_mesh::proxy::describe;
+use canopus_mesh::proxy_workload::describe;
 
 /// The listener of a server that listens on `text`, an address with a port that one of its services leads to.
 pub(super) fn listener(ctx: &Ctx<'_>, proxy: &Proxy, name: &str, text: &str) -> Option<Listener> {

@@ -14,12 +14,11 @@ use canopus_proto::istio::networking::v1alpha3::{
     ZoneAwareLoadBalancerSetting,
 };
 
-use super::is_reduction_disabled;
+use super::View;
 use crate::locality::Locality;
-use crate::namespaces::NamespacesWith;
-use crate::proxy::View;
+use crate::selector::is_reduction_disabled;
 use crate::service::{Service, ServicesIn};
-use crate::world::{ObjectIndex, indexed_objects, settings};
+use crate::world::{NamespacesWith, ObjectIndex, indexed_objects, settings};
 
 /// Where a proxy is. What nothing looks at is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,8 +179,8 @@ impl Query for PositionUseIn {
         let mut used = PositionUse::default();
         match kind {
             Kind::DestinationRule => {
-                let shelf = ObjectIndex::Namespace(*kind, namespace.as_ref().into());
-                for (_, rule) in indexed_objects::<DestinationRule>(ctx, &shelf) {
+                let index = ObjectIndex::Namespace(*kind, namespace.as_ref().into());
+                for (_, rule) in indexed_objects::<DestinationRule>(ctx, &index) {
                     used.add_rule(&rule.spec);
                 }
             }

@@ -7,7 +7,8 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
 use super::*;
-use crate::proxy::{Proxy, View};
+use crate::audience::View;
+use crate::proxy::Proxy;
 use crate::world::Objects;
 
 /// What a proxy gets for a name, in short.
@@ -20,7 +21,7 @@ impl Query for Got {
 
     fn run(ctx: &Ctx<'_>, (proxy, name): &Self::Key) -> Self::Value {
         let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
-        let gateway = GatewayRunner::new(ctx, &View::new(ctx, proxy));
+        let gateway = View::new(ctx, proxy).gateway_runner(ctx);
         let reader = SecretReader { cluster: proxy.metadata.cluster_id.as_str().into(), gateway };
         Some(match material(ctx, &reader, name)? {
             Material::Certificate { chain, key, .. } => format!("{}+{}", text(&chain), text(&key)),

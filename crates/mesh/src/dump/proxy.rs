@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::DumpSelection;
 use super::provenance::{ObjectRef, objects};
 use crate::attachment::{PolicyAttachment, PolicyTarget};
-use crate::audience::{Caller, GatewayRunner, SelectorLabels};
+use crate::audience::{Caller, SelectorLabels, View};
 use crate::authorization::PoliciesOf;
 use crate::destination_rule::outbound_rule;
 use crate::envoy_filter::EnvoyFilters;
@@ -21,7 +21,8 @@ use crate::extension::Extensions;
 use crate::gateway::MergedGateways;
 use crate::list::List;
 use crate::peer_authentication::{self, MutualTls, WorkloadPolicy};
-use crate::proxy::{DescriptionOf, Proxy, View};
+use crate::proxy::Proxy;
+use crate::proxy_workload::DescriptionOf;
 use crate::scope::{Scope, scope};
 use crate::service::{Service, ServiceKey};
 use crate::virtual_service::{ResolvedVirtualService, VirtualService, for_gateway};
@@ -123,7 +124,7 @@ impl ProxyView {
 struct ProxyViewOf;
 
 impl Query for ProxyViewOf {
-    const NAME: &'static str = "seen_by";
+    const NAME: &'static str = "proxy_view";
     type Key = Proxy;
     type Value = ProxyView;
 
@@ -155,7 +156,7 @@ impl Query for ProxyViewOf {
 
 /// The Gateways a proxy runs: `namespace/name`, and the objects of that name.
 fn gateways(ctx: &Ctx<'_>, view: &View) -> Vec<(Arc<str>, Vec<Origin>)> {
-    let names = ctx.get::<MergedGateways>(&GatewayRunner::new(ctx, view)).gateway_names();
+    let names = ctx.get::<MergedGateways>(&view.gateway_runner(ctx)).gateway_names();
     let objects = all_objects::<Gateway>(ctx);
     let of_name = |name: Arc<str>| {
         let is_named = |origin: &&Origin| *name == format!("{}/{}", origin.namespace(), origin.name());

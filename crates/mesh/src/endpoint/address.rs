@@ -7,8 +7,8 @@ use canopus_api::Kind;
 use canopus_engine::{Ctx, Query};
 
 use super::{Endpoint, Endpoints};
-use crate::namespaces::NamespacesWith;
 use crate::service::{Service, ServicesIn};
+use crate::world::NamespacesWith;
 
 /// An endpoint, and the service it is one of.
 type Instance = (Arc<Service>, Arc<Endpoint>);

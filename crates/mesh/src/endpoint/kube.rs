@@ -38,14 +38,14 @@ fn cluster_endpoints(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
     let Some(object) = object::<KubeObject>(ctx, origin) else { return Vec::new() };
     let services = ctx.get::<ServicesOf>(origin);
     let Some(service) = services.first() else { return Vec::new() };
-    let shelf = ObjectIndex::EndpointSlices(
+    let index = ObjectIndex::EndpointSlices(
         origin.cluster.clone(),
         object.meta.namespace.clone(),
         object.meta.name.clone(),
     );
     let mut found = Vec::new();
     let mut seen = BTreeSet::new();
-    for (slice_origin, slice) in indexed_objects::<EndpointSlice>(ctx, &shelf) {
+    for (slice_origin, slice) in indexed_objects::<EndpointSlice>(ctx, &index) {
         for endpoint in slice_endpoints(ctx, service, &object, &slice_origin, &slice) {
             // While an endpoint moves between slices, both have it.
             if seen.insert((endpoint.addresses[0].clone(), endpoint.port_name.clone())) {

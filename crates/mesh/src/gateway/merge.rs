@@ -14,9 +14,9 @@ use canopus_runtime::flags::{Flags, PILOT_ENABLE_QUIC_LISTENERS};
 
 use super::select::Selected;
 use super::{
-    BoundServer, GatewayConfig, MergedGateway, PortServers, PortTarget, Rejection, RejectionReason,
-    ServerPort, reference,
+    BoundServer, GatewayConfig, MergedGateway, PortServers, Rejection, RejectionReason, ServerPort, reference,
 };
+use crate::target::PortTarget;
 
 /// Merges the Gateways of one proxy, given oldest first.
 pub(super) fn merge(selected: &[Selected], identity: Option<&Identity>, flags: &Flags) -> MergedGateway {

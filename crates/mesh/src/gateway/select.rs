@@ -6,8 +6,9 @@ use std::sync::Arc;
 use canopus_engine::Ctx;
 use canopus_runtime::flags::{PILOT_ENABLE_STRICT_GATEWAY_MERGING, PILOT_SCOPE_GATEWAY_TO_NAMESPACE};
 
-use super::{GatewayConfig, Gateways, PortTarget, ProxyBinding, Rejection, RejectionReason};
-use crate::audience::{GatewayRunner, SelectorLabels};
+use super::{GatewayConfig, GatewayRunner, Gateways, ProxyBinding, Rejection, RejectionReason};
+use crate::selector::SelectorLabels;
+use crate::target::PortTarget;
 use crate::world::settings;
 
 /// A Gateway that a proxy runs.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_api::labels;
 use canopus_proto::istio::networking::v1alpha3::Server;
 
-use super::world::ClusterObjects;
+use super::cluster_objects::ClusterObjects;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::service::{Service, ServicesByHost};
 
@@ -32,16 +32,16 @@ pub(super) struct GatewayAddresses {
 
 /// Where a gateway of a namespace is reached that is bound to services and opens servers.
 pub(super) fn resolve(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     namespace: &str,
     services: &[String],
     servers: &[Server],
 ) -> GatewayAddresses {
     let ports: BTreeSet<u32> =
         servers.iter().filter_map(|server| server.port.as_ref()).map(|port| port.number).collect();
-    let mut search = Search { world, found: Found::default(), warnings: Vec::new(), is_usable: true };
+    let mut search = Search { cluster, found: Found::default(), warnings: Vec::new(), is_usable: true };
     for host in services {
-        let by_namespace = world.ctx.get::<ServicesByHost>(&host.as_str().into());
+        let by_namespace = cluster.ctx.get::<ServicesByHost>(&host.as_str().into());
         match by_namespace.get(namespace) {
             Some(service) => ports.iter().for_each(|port| search.look(host, service, *port)),
             None => search.miss(host, namespace, by_namespace.keys().map(|namespace| &**namespace)),
@@ -68,7 +68,7 @@ struct Found {
 }
 
 struct Search<'a> {
-    world: &'a ClusterObjects<'a>,
+    cluster: &'a ClusterObjects<'a>,
     found: Found,
     warnings: Vec<String>,
     is_usable: bool,
@@ -89,7 +89,7 @@ impl Search<'_> {
     }
 
     fn look(&mut self, host: &str, service: &Service, number: u32) {
-        let endpoints = self.world.ctx.get::<Endpoints>(&service.key());
+        let endpoints = self.cluster.ctx.get::<Endpoints>(&service.key());
         let port = service.port(number);
         let serves = |endpoint: &Endpoint| port.is_some_and(|port| endpoint.is_for(&port.name, port.number));
         if endpoints.iter().any(|endpoint| serves(endpoint)) {
@@ -103,7 +103,7 @@ impl Search<'_> {
 
     fn hit(&mut self, host: &str, service: &Service, number: u32) {
         self.found.internal.insert(format!("{host}:{number}"));
-        let own = service.cluster_addresses.get(&self.world.settings.cluster);
+        let own = service.cluster_addresses.get(&self.cluster.settings.cluster);
         match own.filter(|addresses| !addresses.is_empty()) {
             Some(addresses) => self.found.addresses.extend(addresses.iter().cloned()),
             None if service.address.is_empty() => {}

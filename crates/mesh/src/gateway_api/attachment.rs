@@ -12,11 +12,11 @@ use canopus_base::labels::Labels;
 use canopus_runtime::flags::PILOT_GATEWAY_API_CONTROLLER_NAME;
 
 use super::class::MESH_CONTROLLER;
+use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
 use super::gateway::{self, RouteParent};
-use super::reference::parent_key;
-use super::world::ClusterObjects;
-use crate::virtual_service::MESH;
+use crate::reference::MESH;
+use crate::reference::gateway_api::parent_key;
 
 /// The label value by which an object says that it wants no waypoint.
 const NO_WAYPOINT: &str = "none";
@@ -74,14 +74,14 @@ pub(super) struct AttachingRoute<'a> {
 }
 
 /// Everything a route refers to as a parent, in the order of the references' texts.
-pub(super) fn links(world: &ClusterObjects<'_>, route: &AttachingRoute<'_>) -> Vec<ParentLink> {
+pub(super) fn links(cluster: &ClusterObjects<'_>, route: &AttachingRoute<'_>) -> Vec<ParentLink> {
     let mut links = Vec::new();
     for reference in route.parent_refs {
         let Some(key) = parent_key(reference, route.namespace) else { continue };
         let parents = match key.kind {
-            Kind::Service | Kind::ServiceEntry if has_foreign_waypoint(world, &key) => continue,
+            Kind::Service | Kind::ServiceEntry if has_foreign_waypoint(cluster, &key) => continue,
             Kind::Service | Kind::ServiceEntry => vec![mesh()],
-            Kind::KubernetesGateway | Kind::ListenerSet => gateway::parents(world, &key),
+            Kind::KubernetesGateway | Kind::ListenerSet => gateway::parents(cluster, &key),
             _ => continue,
         };
         for (position, parent) in parents.iter().enumerate() {
@@ -90,7 +90,7 @@ pub(super) fn links(world: &ClusterObjects<'_>, route: &AttachingRoute<'_>) -> V
             });
             let mut other_hostnames: BTreeSet<_> = beside.map(|(_, other)| other.hostname.clone()).collect();
             other_hostnames.remove(&parent.hostname);
-            let (denied, no_waypoint) = admit(world, route, parent, &key, reference);
+            let (denied, no_waypoint) = admit(cluster, route, parent, &key, reference);
             links.push(ParentLink {
                 internal_name: parent.internal_name.clone(),
                 key: key.clone(),
@@ -137,7 +137,7 @@ fn mesh() -> RouteParent {
 
 /// Why a route may not attach to a parent, and why a waypoint would not follow it.
 fn admit(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     route: &AttachingRoute<'_>,
     parent: &RouteParent,
     key: &ObjectKey,
@@ -145,12 +145,12 @@ fn admit(
 ) -> (Option<Fault>, Option<&'static str>) {
     match key.kind {
         Kind::Service | Kind::ServiceEntry => {
-            let Some(labels) = object_labels(world, key) else {
+            let Some(labels) = object_labels(cluster, key) else {
                 let what = if key.kind == Kind::Service { "service" } else { "service entry" };
                 let message = format!("parent {what}: {:?} not found", key.name);
                 return (Some(Fault::new(reason::NO_MATCHING_PARENT, message)), Some(NO_PARENT));
             };
-            let of_namespace = || world.namespace_labels(&key.namespace);
+            let of_namespace = || cluster.namespace_labels(&key.namespace);
             if !names_waypoint(&labels) && of_namespace().is_some_and(|labels| !names_waypoint(&labels)) {
                 return (None, Some(NO_LABEL));
             }
@@ -207,12 +207,14 @@ fn mismatch(route: &AttachingRoute<'_>, parent: &RouteParent, reference: &Parent
     })
 }
 
-fn object_labels(world: &ClusterObjects<'_>, key: &ObjectKey) -> Option<Labels> {
+fn object_labels(cluster: &ClusterObjects<'_>, key: &ObjectKey) -> Option<Labels> {
     let of = |meta: &Meta| meta.labels.clone();
     match key.kind {
-        Kind::Service => world.object::<Service>(&key.namespace, &key.name).map(|service| of(&service.meta)),
+        Kind::Service => {
+            cluster.object::<Service>(&key.namespace, &key.name).map(|service| of(&service.meta))
+        }
         Kind::ServiceEntry => {
-            world.object::<ServiceEntry>(&key.namespace, &key.name).map(|entry| of(&entry.meta))
+            cluster.object::<ServiceEntry>(&key.namespace, &key.name).map(|entry| of(&entry.meta))
         }
         _ => None,
     }
@@ -224,10 +226,10 @@ fn names_waypoint(labels: &Labels) -> bool {
 }
 
 /// Whether the waypoint of a service is made by somebody else, who follows its routes.
-fn has_foreign_waypoint(world: &ClusterObjects<'_>, key: &ObjectKey) -> bool {
-    let Some(mut labels) = object_labels(world, key) else { return false };
+fn has_foreign_waypoint(cluster: &ClusterObjects<'_>, key: &ObjectKey) -> bool {
+    let Some(mut labels) = object_labels(cluster, key) else { return false };
     if !labels.contains_key(labels::USE_WAYPOINT.name) {
-        let Some(of_namespace) = world.namespace_labels(&key.namespace) else { return false };
+        let Some(of_namespace) = cluster.namespace_labels(&key.namespace) else { return false };
         labels = of_namespace;
     }
     if !names_waypoint(&labels) {
@@ -235,12 +237,13 @@ fn has_foreign_waypoint(world: &ClusterObjects<'_>, key: &ObjectKey) -> bool {
     }
     let name = labels.get(labels::USE_WAYPOINT.name).unwrap_or_default();
     let namespace = labels.get(labels::USE_WAYPOINT_NAMESPACE.name).filter(|namespace| !namespace.is_empty());
-    let Some(waypoint) = world.object::<Gateway>(namespace.unwrap_or(&key.namespace), name) else {
+    let Some(waypoint) = cluster.object::<Gateway>(namespace.unwrap_or(&key.namespace), name) else {
         return false;
     };
-    let Some(class) = world.object::<GatewayClass>("", &waypoint.spec.gateway_class_name) else {
+    let Some(class) = cluster.object::<GatewayClass>("", &waypoint.spec.gateway_class_name) else {
         return false;
     };
     let controller = &*class.spec.controller_name;
-    controller != MESH_CONTROLLER && controller != world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME)
+    controller != MESH_CONTROLLER
+        && controller != cluster.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME)
 }

@@ -8,10 +8,10 @@ use canopus_runtime::flags::{
 };
 use sha2::{Digest, Sha256};
 
+use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
 use super::grant::is_granted;
-use super::reference::{backend_key, referenced_kind};
-use super::world::ClusterObjects;
+use crate::reference::gateway_api::{backend_key, referenced_kind};
 use crate::service::ServicesByHost;
 
 /// The route that a backend belongs to.
@@ -38,7 +38,7 @@ impl Resolved {
 /// Where the traffic of a rule goes, backends without weight left out. A fault beside it concerns some of them only.
 /// `seen` sees a reference as all kinds of routes do, `make` makes a destination of what it leads to and its weight.
 pub(super) fn destinations<'a, R, D>(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     route: Referrer<'_>,
     references: &'a [R],
     seen: impl Fn(&'a R) -> Backend<'a>,
@@ -53,7 +53,7 @@ pub(super) fn destinations<'a, R, D>(
     let mut found = Vec::with_capacity(used.len());
     let mut fault = None;
     for (reference, backend) in used {
-        let resolved = resolve(world, route, &backend)?;
+        let resolved = resolve(cluster, route, &backend)?;
         fault = resolved.fault.or(fault);
         found.push(make(reference, resolved.destination, if is_single { 0 } else { backend.weight })?);
     }
@@ -64,11 +64,15 @@ pub(super) fn destinations<'a, R, D>(
 pub(super) type Resolution = Result<Resolved, Fault>;
 
 /// Where a backend leads.
-pub(super) fn resolve(world: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Resolution {
-    if let Some(fault) = missing_grant(world, route, backend) {
+pub(super) fn resolve(
+    cluster: &ClusterObjects<'_>,
+    route: Referrer<'_>,
+    backend: &Backend<'_>,
+) -> Resolution {
+    if let Some(fault) = missing_grant(cluster, route, backend) {
         return Ok(Resolved { destination: Destination::default(), fault: Some(fault) });
     }
-    let flags = &world.settings.flags;
+    let flags = &cluster.settings.flags;
     let namespace = backend.namespace.unwrap_or(route.namespace);
     let invalid = |message: &str| Fault::new(reason::INVALID_DESTINATION, message);
     let (host, exists) = match (backend.group, backend.kind) {
@@ -77,26 +81,26 @@ pub(super) fn resolve(world: &ClusterObjects<'_>, route: Referrer<'_>, backend: 
                 let message = "service name invalid; the name of the Service must be used, not the hostname.";
                 return Err(invalid(message));
             }
-            let exists = world.exists(Kind::Service, namespace, backend.name);
-            (world.service_host(backend.name, namespace), exists)
+            let exists = cluster.exists(Kind::Service, namespace, backend.name);
+            (cluster.service_host(backend.name, namespace), exists)
         }
         ("networking.istio.io", "Hostname") => {
             if backend.namespace.is_some() {
                 return Err(invalid("namespace may not be set with Hostname type"));
             }
-            (backend.name.to_owned(), world.host_exists(backend.name, namespace))
+            (backend.name.to_owned(), cluster.host_exists(backend.name, namespace))
         }
         (group, "ServiceImport") if group == flags.get(MCS_API_GROUP) => {
-            let exists = world.exists(Kind::Service, namespace, backend.name);
+            let exists = cluster.exists(Kind::Service, namespace, backend.name);
             if flags.get(ENABLE_MCS_HOST) {
                 (format!("{}.{namespace}.svc.clusterset.local", backend.name), exists)
             } else {
-                (world.service_host(backend.name, namespace), exists)
+                (cluster.service_host(backend.name, namespace), exists)
             }
         }
         (group, kind) => match referenced_kind(group, kind) {
-            Some(Kind::ExternalBackend) => return Ok(external(world, namespace, backend)),
-            Some(Kind::InferencePool) => return pool(world, namespace, backend),
+            Some(Kind::ExternalBackend) => return Ok(external(cluster, namespace, backend)),
+            Some(Kind::InferencePool) => return pool(cluster, namespace, backend),
             _ => {
                 let message = format!("referencing unsupported backendRef: group {group:?} kind {kind:?}");
                 return Ok(Resolved::nowhere(reason::INVALID_KIND, message));
@@ -116,11 +120,11 @@ fn destination(host: String, port: u32) -> Destination {
     Destination { host, port: Some(PortSelector { number: port }), ..Default::default() }
 }
 
-fn missing_grant(world: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Option<Fault> {
+fn missing_grant(cluster: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Backend<'_>) -> Option<Fault> {
     let namespace = backend.namespace.filter(|namespace| *namespace != route.namespace)?;
     let is_allowed = || {
         let key = backend_key(backend, route.namespace);
-        key.is_some_and(|key: ObjectKey| is_granted(world, route.kind, route.namespace, &key))
+        key.is_some_and(|key: ObjectKey| is_granted(cluster, route.kind, route.namespace, &key))
     };
     if !route.needs_grant || is_allowed() {
         return None;
@@ -135,14 +139,14 @@ fn missing_grant(world: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Back
 }
 
 /// A host outside, as an XBackend names it; some ServiceEntry has to know the host too.
-fn external(world: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolved {
+fn external(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolved {
     let name = backend.name;
-    if !world.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API) {
+    if !cluster.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API) {
         let message = "The Alpha Gateway API is not enabled, XBackend is invalid. To enable, set \
                        PILOT_ENABLE_ALPHA_GATEWAY_API to true in istiod.";
         return Resolved::nowhere(reason::INVALID_KIND, message);
     }
-    let Some(object) = world.object::<ExternalBackend>(namespace, name) else {
+    let Some(object) = cluster.object::<ExternalBackend>(namespace, name) else {
         return Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({name}) not found"));
     };
     let outside =
@@ -157,14 +161,14 @@ fn external(world: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) 
         return Resolved::nowhere(reason::BACKEND_NOT_FOUND, message);
     }
     let host = outside.hostname.to_string();
-    let fault = (!world.host_exists(&host, namespace)).then(|| not_found(&host));
+    let fault = (!cluster.host_exists(&host, namespace)).then(|| not_found(&host));
     Resolved { destination: destination(host, port.into()), fault }
 }
 
 /// The service that stands for an inference pool.
-fn pool(world: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolution {
+fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolution {
     let name = backend.name;
-    if !world.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
+    if !cluster.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
         let message = "InferencePool is not enabled. To enable, set ENABLE_GATEWAY_API_INFERENCE_EXTENSION to true in \
                        istiod";
         return Ok(Resolved::nowhere(reason::INVALID_KIND, message));
@@ -174,11 +178,11 @@ fn pool(world: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> R
             "InferencePool.Name invalid; the name of the InferencePool must be used, not the hostname.";
         return Err(Fault::new(reason::INVALID_DESTINATION, message));
     }
-    if !world.exists(Kind::InferencePool, namespace, name) {
+    if !cluster.exists(Kind::InferencePool, namespace, name) {
         return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({name}) not found")));
     }
-    let host = world.service_host(&pool_service(name), namespace);
-    let services = world.ctx.get::<ServicesByHost>(&host.as_str().into());
+    let host = cluster.service_host(&pool_service(name), namespace);
+    let services = cluster.ctx.get::<ServicesByHost>(&host.as_str().into());
     let Some(service) = services.get(namespace) else {
         return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({host}) not found")));
     };

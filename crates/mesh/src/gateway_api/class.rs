@@ -8,7 +8,7 @@ use canopus_runtime::flags::{
     PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME, PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API,
 };
 
-use super::world::ClusterObjects;
+use super::cluster_objects::ClusterObjects;
 
 /// What gateways of a class are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +30,9 @@ const EAST_WEST_CONTROLLER: &str = "istio.io/eastwest-controller";
 
 impl Class {
     /// The class of a name: as its object says, else one of those that exist without an object.
-    pub(super) fn named(world: &ClusterObjects<'_>, name: &str) -> Option<Self> {
-        let flags = &world.settings.flags;
-        let object = world.object::<GatewayClass>("", name);
+    pub(super) fn named(cluster: &ClusterObjects<'_>, name: &str) -> Option<Self> {
+        let flags = &cluster.settings.flags;
+        let object = cluster.object::<GatewayClass>("", name);
         let controller = object.and_then(|class| Self::made_by(&class.spec.controller_name, flags));
         controller.or_else(|| {
             let built_in = match name {
@@ -100,15 +100,15 @@ impl Class {
     }
 
     /// The host of the service that a managed gateway gets.
-    pub(super) fn managed_service(self, world: &ClusterObjects<'_>, gateway: &Gateway) -> String {
+    pub(super) fn managed_service(self, cluster: &ClusterObjects<'_>, gateway: &Gateway) -> String {
         let named = overridden(&gateway.meta, annotations::GATEWAY_NAME_OVERRIDE.name);
         let name = named.unwrap_or_else(|| self.deployed_name(&gateway.meta, &gateway.spec));
-        world.service_host(&name, &gateway.meta.namespace)
+        cluster.service_host(&name, &gateway.meta.namespace)
     }
 
     /// The service account that the proxies of a managed gateway run as; for others it is not known.
-    pub(super) fn service_account(self, world: &ClusterObjects<'_>, gateway: &Gateway) -> String {
-        if !is_managed(world, &gateway.spec) {
+    pub(super) fn service_account(self, cluster: &ClusterObjects<'_>, gateway: &Gateway) -> String {
+        if !is_managed(cluster, &gateway.spec) {
             return String::new();
         }
         overridden(&gateway.meta, annotations::GATEWAY_SERVICE_ACCOUNT.name)
@@ -121,8 +121,8 @@ fn overridden(meta: &Meta, annotation: &str) -> Option<String> {
 }
 
 /// Whether a gateway is deployed for the user, rather than bound to a service that is there.
-pub(super) fn is_managed(world: &ClusterObjects<'_>, spec: &GatewaySpec) -> bool {
-    if !world.settings.flags.get(ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT) {
+pub(super) fn is_managed(cluster: &ClusterObjects<'_>, spec: &GatewaySpec) -> bool {
+    if !cluster.settings.flags.get(ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT) {
         return true;
     }
     match spec.addresses.as_slice() {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use canopus_api::gateway_api::{FromNamespaces, Gateway, Listener, ListenerSet};
 use canopus_api::{Kind, ObjectKey};
 
+use super::cluster_objects::ClusterObjects;
 use super::fault::reason;
 use super::listener::entry_port;
-use super::world::ClusterObjects;
 
 /// The listeners that lose to others, by the object they are in and by name, with the reason.
 pub(super) type Conflicts = BTreeMap<(Kind, Box<str>, Box<str>, Box<str>), &'static str>;
@@ -16,10 +16,10 @@ pub(super) type Conflicts = BTreeMap<(Kind, Box<str>, Box<str>, Box<str>), &'sta
 /// Which listeners of a gateway and of the sets that add to it lose to earlier ones.
 ///
 /// The gateway's own go first, then those of the sets by age. A listener that lost frees its place.
-pub(super) fn conflicts(world: &ClusterObjects<'_>, gateway: &Gateway) -> Conflicts {
+pub(super) fn conflicts(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Conflicts {
     let own =
         gateway.spec.listeners.iter().map(|listener| (Kind::KubernetesGateway, &gateway.meta, listener));
-    let sets = accepted_listener_sets(world, gateway);
+    let sets = accepted_listener_sets(cluster, gateway);
     let of_sets = sets
         .iter()
         .flat_map(|set| set.spec.listeners.iter().map(|listener| (Kind::ListenerSet, &set.meta, listener)));
@@ -39,12 +39,12 @@ pub(super) fn conflicts(world: &ClusterObjects<'_>, gateway: &Gateway) -> Confli
 }
 
 /// The listener sets that a gateway takes, oldest first.
-fn accepted_listener_sets(world: &ClusterObjects<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
+fn accepted_listener_sets(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
     let key = ObjectKey::new(Kind::KubernetesGateway, &gateway.meta.namespace, &gateway.meta.name);
-    let sets = world.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
+    let sets = cluster.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
     let mut sets: Vec<_> = sets
-        .filter_map(|origin| world.object::<ListenerSet>(origin.namespace(), origin.name()))
-        .filter(|set| allows(world, gateway, &set.meta.namespace))
+        .filter_map(|origin| cluster.object::<ListenerSet>(origin.namespace(), origin.name()))
+        .filter(|set| allows(cluster, gateway, &set.meta.namespace))
         .collect();
     sets.sort_by(|a, b| {
         (a.meta.creation_timestamp, &a.meta.namespace, &a.meta.name).cmp(&(
@@ -57,14 +57,14 @@ fn accepted_listener_sets(world: &ClusterObjects<'_>, gateway: &Gateway) -> Vec<
 }
 
 /// Whether a gateway takes listeners from a namespace.
-pub(super) fn allows(world: &ClusterObjects<'_>, gateway: &Gateway, namespace: &str) -> bool {
+pub(super) fn allows(cluster: &ClusterObjects<'_>, gateway: &Gateway, namespace: &str) -> bool {
     let Some(allowed) = &gateway.spec.allowed_listeners else { return false };
     match &allowed.namespaces.from {
         FromNamespaces::All => true,
         FromNamespaces::Same => *gateway.meta.namespace == *namespace,
         FromNamespaces::Selector => {
             let selector = allowed.namespaces.selector.as_ref().and_then(|selector| selector.compile().ok());
-            let labels = world.namespace_labels(namespace);
+            let labels = cluster.namespace_labels(namespace);
             selector.zip(labels).is_some_and(|(selector, labels)| selector.matches(&labels))
         }
         FromNamespaces::None | FromNamespaces::Other(_) => false,

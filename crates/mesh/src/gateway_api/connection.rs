@@ -9,30 +9,30 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::backend::{self, Referrer};
+use super::cluster_objects::ClusterObjects;
 use super::fault::Fault;
 use super::route::Converted;
-use super::world::ClusterObjects;
 
 /// The routes of a TCP route's rules.
-pub(super) fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute, for_mesh: bool) -> Converted<Tcp> {
+pub(super) fn convert_tcp(cluster: &ClusterObjects<'_>, route: &TcpRoute, for_mesh: bool) -> Converted<Tcp> {
     let referrer =
         Referrer { kind: Kind::TcpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
-    convert(world, referrer, &route.spec.rules, |route, _| Tcp { route, ..Default::default() })
+    convert(cluster, referrer, &route.spec.rules, |route, _| Tcp { route, ..Default::default() })
 }
 
 /// The routes of a TLS route's rules.
-pub(super) fn convert_tls(world: &ClusterObjects<'_>, route: &TlsRoute, for_mesh: bool) -> Converted<Tls> {
+pub(super) fn convert_tls(cluster: &ClusterObjects<'_>, route: &TlsRoute, for_mesh: bool) -> Converted<Tls> {
     let referrer =
         Referrer { kind: Kind::TlsRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     let sni_hosts = super::route::hosts(&route.spec.hostnames);
-    convert(world, referrer, &route.spec.rules, |route, leads_somewhere| {
+    convert(cluster, referrer, &route.spec.rules, |route, leads_somewhere| {
         let found = TlsMatchAttributes { sni_hosts: sni_hosts.clone(), ..Default::default() };
         Tls { route, r#match: if leads_somewhere { vec![found] } else { Vec::new() } }
     })
 }
 
 fn convert<R>(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     rules: &[ConnectionRule],
     make: impl Fn(Vec<RouteDestination>, bool) -> R,
@@ -44,7 +44,7 @@ fn convert<R>(
             converted.routes.push(make(vec![nowhere()], false));
             continue;
         }
-        match destinations(world, referrer, &rule.backend_refs) {
+        match destinations(cluster, referrer, &rule.backend_refs) {
             Ok((destinations, fault)) => {
                 converted.fault = fault.or(converted.fault);
                 converted.routes.push(make(destinations, true));
@@ -69,11 +69,11 @@ fn nowhere() -> RouteDestination {
 
 /// Where connections go.
 fn destinations(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     backends: &[BackendRef],
 ) -> Result<(Vec<RouteDestination>, Option<Fault>), Fault> {
-    backend::destinations(world, referrer, backends, BackendRef::backend, |_, destination, weight| {
+    backend::destinations(cluster, referrer, backends, BackendRef::backend, |_, destination, weight| {
         Ok(RouteDestination { destination: Some(destination), weight })
     })
 }

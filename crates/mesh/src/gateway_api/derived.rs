@@ -10,7 +10,6 @@ use jiff::Timestamp;
 
 use super::matching;
 use super::route::{DerivedRoute, RouteOf};
-use crate::virtual_service::VirtualService;
 use crate::world::{ObjectIndex, Objects, Origin, settings};
 
 /// Which routes share a VirtualService, by the key of [`Routed`].
@@ -102,24 +101,4 @@ fn merge(parts: &[DerivedRoute]) -> Option<Arc<istio::VirtualService>> {
     }
     matching::sort(&mut merged.spec.http);
     Some(Arc::new(merged))
-}
-
-/// The VirtualServices that stand for routes.
-pub(crate) fn virtual_services(ctx: &Ctx<'_>) -> Vec<Arc<VirtualService>> {
-    let groups = ctx.get::<RouteGroups>(&());
-    groups.keys().filter_map(|key| ctx.get::<Resolved>(key).as_ref().clone()).collect()
-}
-
-/// The VirtualService of a group as the mesh sees it.
-struct Resolved;
-
-impl Query for Resolved {
-    const NAME: &'static str = "derived_route";
-    type Key = Arc<str>;
-    type Value = Option<Arc<VirtualService>>;
-
-    fn run(ctx: &Ctx<'_>, key: &Arc<str>) -> Self::Value {
-        let object = ctx.get::<DerivedVirtualService>(key);
-        object.as_ref().as_ref().map(|object| Arc::new(VirtualService::derived(ctx, object)))
-    }
 }

@@ -17,8 +17,8 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::backend::{self, Referrer};
+use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
-use super::world::ClusterObjects;
 
 /// An origin by RFC 6454: a scheme and a host, with nothing after them.
 const ANY_ORIGIN: &str = r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#]+$";
@@ -75,11 +75,11 @@ fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
 
 /// A copy of requests.
 pub(super) fn mirror(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     route: Referrer<'_>,
     written: &RequestMirror,
 ) -> Result<HttpMirrorPolicy, Fault> {
-    let resolved = backend::resolve(world, route, &written.backend_ref.backend())?;
+    let resolved = backend::resolve(cluster, route, &written.backend_ref.backend())?;
     if let Some(fault) = resolved.fault {
         return Err(fault);
     }

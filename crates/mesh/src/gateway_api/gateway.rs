@@ -10,10 +10,10 @@ use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
 
 use super::GENERATED;
 use super::class::{Class, is_managed};
+use super::cluster_objects::ClusterObjects;
 use super::conflict::{self, Conflicts};
 use super::fault::{Fault, reason};
 use super::listener::{self, Owner};
-use super::world::ClusterObjects;
 use crate::world::{ObjectIndex, Objects, Origin};
 
 /// What routes attach to.
@@ -67,18 +67,18 @@ pub struct OpenedListeners {
 pub struct ListenersOpenedBy;
 
 impl Query for ListenersOpenedBy {
-    const NAME: &'static str = "opened_by";
+    const NAME: &'static str = "listeners_opened_by";
     /// The Gateway or ListenerSet.
     type Key = Origin;
     type Value = Option<Arc<OpenedListeners>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        let world = ClusterObjects::new(ctx);
+        let cluster = ClusterObjects::new(ctx);
         let opened = match origin.key.kind {
             Kind::KubernetesGateway => {
-                by_gateway(&world, &*world.object(origin.namespace(), origin.name())?)?
+                by_gateway(&cluster, &*cluster.object(origin.namespace(), origin.name())?)?
             }
-            Kind::ListenerSet => by_set(&world, &*world.object(origin.namespace(), origin.name())?)?,
+            Kind::ListenerSet => by_set(&cluster, &*cluster.object(origin.namespace(), origin.name())?)?,
             _ => return None,
         };
         Some(Arc::new(opened))
@@ -87,14 +87,14 @@ impl Query for ListenersOpenedBy {
 
 /// The Gateways that stand for Gateway API listeners.
 pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
-    let world = ClusterObjects::new(ctx);
-    if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
+    let cluster = ClusterObjects::new(ctx);
+    if !cluster.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
         return Vec::new();
     }
     let mut found = Vec::new();
     for kind in [Kind::KubernetesGateway, Kind::ListenerSet] {
         for origin in ctx.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
-            if origin.cluster != world.settings.cluster {
+            if origin.cluster != cluster.settings.cluster {
                 continue;
             }
             let opened = ctx.get::<ListenersOpenedBy>(origin);
@@ -107,17 +107,17 @@ pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
     found
 }
 
-fn by_gateway(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<OpenedListeners> {
-    let class = Class::named(world, &gateway.spec.gateway_class_name)?;
+fn by_gateway(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<OpenedListeners> {
+    let class = Class::named(cluster, &gateway.spec.gateway_class_name)?;
     if class == Class::Remote {
         return None;
     }
-    let (services, fault) = services(world, gateway, class);
+    let (services, fault) = services(cluster, gateway, class);
     if services.is_empty() && fault.is_some() {
         return Some(OpenedListeners { fault, ..Default::default() });
     }
     let opener = Opener {
-        world,
+        cluster,
         owner: Owner { kind: Kind::KubernetesGateway, meta: &gateway.meta },
         gateway,
         class,
@@ -127,18 +127,18 @@ fn by_gateway(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<OpenedLis
     Some(OpenedListeners { fault, ..opened })
 }
 
-fn by_set(world: &ClusterObjects<'_>, set: &ListenerSet) -> Option<OpenedListeners> {
-    let gateway = parent_gateway(world, set)?;
-    let class = Class::named(world, &gateway.spec.gateway_class_name)?;
-    if !class.takes_listener_sets() || !conflict::allows(world, &gateway, &set.meta.namespace) {
+fn by_set(cluster: &ClusterObjects<'_>, set: &ListenerSet) -> Option<OpenedListeners> {
+    let gateway = parent_gateway(cluster, set)?;
+    let class = Class::named(cluster, &gateway.spec.gateway_class_name)?;
+    if !class.takes_listener_sets() || !conflict::allows(cluster, &gateway, &set.meta.namespace) {
         return None;
     }
-    let (services, fault) = services(world, &gateway, class);
+    let (services, fault) = services(cluster, &gateway, class);
     if services.is_empty() && fault.is_some() {
         return Some(OpenedListeners { fault, ..Default::default() });
     }
     let opener = Opener {
-        world,
+        cluster,
         owner: Owner { kind: Kind::ListenerSet, meta: &set.meta },
         gateway: &gateway,
         class,
@@ -150,18 +150,20 @@ fn by_set(world: &ClusterObjects<'_>, set: &ListenerSet) -> Option<OpenedListene
 }
 
 /// The gateway that a listener set adds to.
-pub(super) fn parent_gateway(world: &ClusterObjects<'_>, set: &ListenerSet) -> Option<Arc<Gateway>> {
+pub(super) fn parent_gateway(cluster: &ClusterObjects<'_>, set: &ListenerSet) -> Option<Arc<Gateway>> {
     let parent = &set.spec.parent_ref;
-    if super::reference::referenced_kind(&parent.group, &parent.kind) != Some(Kind::KubernetesGateway) {
+    if crate::reference::gateway_api::referenced_kind(&parent.group, &parent.kind)
+        != Some(Kind::KubernetesGateway)
+    {
         return None;
     }
-    world.object::<Gateway>(parent.namespace.as_deref().unwrap_or(&set.meta.namespace), &parent.name)
+    cluster.object::<Gateway>(parent.namespace.as_deref().unwrap_or(&set.meta.namespace), &parent.name)
 }
 
 /// The services whose proxies run a gateway, and what is wrong with the addresses it names.
-fn services(world: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (Vec<String>, Option<Fault>) {
-    if is_managed(world, &gateway.spec) {
-        return (vec![class.managed_service(world, gateway)], None);
+fn services(cluster: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (Vec<String>, Option<Fault>) {
+    if is_managed(cluster, &gateway.spec) {
+        return (vec![class.managed_service(cluster, gateway)], None);
     }
     let (mut services, mut skipped) = (Vec::new(), Vec::new());
     for address in &gateway.spec.addresses {
@@ -171,7 +173,7 @@ fn services(world: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (Vec
         } else if value.contains('.') {
             services.push(value.to_owned());
         } else {
-            services.push(world.service_host(value, &gateway.meta.namespace));
+            services.push(cluster.service_host(value, &gateway.meta.namespace));
         }
     }
     let fault = if !skipped.is_empty() {
@@ -191,7 +193,7 @@ fn services(world: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (Vec
 
 /// Opens the listeners of one object.
 struct Opener<'a> {
-    world: &'a ClusterObjects<'a>,
+    cluster: &'a ClusterObjects<'a>,
     owner: Owner<'a>,
     /// The gateway the listeners belong to, whichever object they are written in.
     gateway: &'a Gateway,
@@ -202,7 +204,7 @@ struct Opener<'a> {
 impl Opener<'_> {
     fn open(&self, listeners: &[Listener], present: &[ListenerStatus]) -> OpenedListeners {
         let conflicts = match self.class {
-            Class::Gateway => conflict::conflicts(self.world, self.gateway),
+            Class::Gateway => conflict::conflicts(self.cluster, self.gateway),
             _ => Conflicts::new(),
         };
         let generation = self.owner.meta.generation;
@@ -216,7 +218,7 @@ impl Opener<'_> {
                 opened.statuses.push(listener::status(listener, conditions, generation, present));
                 continue;
             }
-            let built = listener::build(self.world, self.owner, &self.gateway.spec, listener, self.class);
+            let built = listener::build(self.cluster, self.owner, &self.gateway.spec, listener, self.class);
             opened.statuses.push(listener::status(listener, built.conditions, generation, present));
             opened.valid += usize::from(built.is_valid);
             let Some(server) = built.server else { continue };
@@ -253,7 +255,7 @@ impl Opener<'_> {
     fn annotations(&self, listener: &Listener) -> Vec<(String, String)> {
         let meta = self.owner.meta;
         let kind = self.owner.kind.info().kind;
-        let account = self.class.service_account(self.world, self.gateway);
+        let account = self.class.service_account(self.cluster, self.gateway);
         let parents = format!("{kind}/{}/{}.{}", meta.name, listener.name, meta.namespace);
         let mut annotations = vec![
             (annotations::INTERNAL_PARENTS.name.to_owned(), parents),
@@ -270,9 +272,9 @@ impl Opener<'_> {
 }
 
 /// What routes can attach to in a Gateway or ListenerSet.
-pub(super) fn parents(world: &ClusterObjects<'_>, key: &ObjectKey) -> Vec<RouteParent> {
+pub(super) fn parents(cluster: &ClusterObjects<'_>, key: &ObjectKey) -> Vec<RouteParent> {
     let opened =
-        world.ctx.get::<ListenersOpenedBy>(&Origin::new(world.settings.cluster.clone(), key.clone()));
+        cluster.ctx.get::<ListenersOpenedBy>(&Origin::new(cluster.settings.cluster.clone(), key.clone()));
     let listeners = opened.iter().flat_map(|opened| &opened.listeners);
     listeners.map(|listener| listener.parent.clone()).collect()
 }

@@ -5,8 +5,8 @@ use canopus_api::gateway_api::ReferenceGrant;
 use canopus_api::{Kind, ObjectKey};
 use canopus_engine::Ctx;
 
-use super::reference::referenced_kind;
-use super::world::ClusterObjects;
+use super::cluster_objects::ClusterObjects;
+use crate::reference::gateway_api::referenced_kind;
 
 /// Whether a ReferenceGrant lets a Gateway or ListenerSet of a namespace use the SDS resource of a name.
 pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &str, resource: &str) -> bool {
@@ -23,7 +23,7 @@ pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &
 
 /// Whether a ReferenceGrant lets objects of a kind and namespace refer to an object.
 pub(super) fn is_granted(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     from: Kind,
     from_namespace: &str,
     to: &ObjectKey,
@@ -33,7 +33,7 @@ pub(super) fn is_granted(
     if !referable.contains(&to.kind) {
         return false;
     }
-    let grants = world.objects_in::<ReferenceGrant>(&to.namespace);
+    let grants = cluster.objects_in::<ReferenceGrant>(&to.namespace);
     grants.iter().any(|(_, grant)| {
         let from_matches = grant.spec.from.iter().any(|entry| {
             *entry.namespace == *from_namespace && referenced_kind(&entry.group, &entry.kind) == Some(from)

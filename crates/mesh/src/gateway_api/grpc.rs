@@ -7,21 +7,21 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::backend::{self, Referrer};
+use super::cluster_objects::ClusterObjects;
 use super::fault::Fault;
 use super::filter;
 use super::matching;
 use super::route::Converted;
-use super::world::ClusterObjects;
 
 /// The routes of all rules, each with at most one match so that they can be put in order.
-pub(super) fn convert(world: &ClusterObjects<'_>, route: &GrpcRoute, for_mesh: bool) -> Converted<Route> {
+pub(super) fn convert(cluster: &ClusterObjects<'_>, route: &GrpcRoute, for_mesh: bool) -> Converted<Route> {
     let referrer =
         Referrer { kind: Kind::GrpcRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     let mut converted = Converted::default();
     for (position, rule) in route.spec.rules.iter().enumerate() {
         let unnamed = || format!("{}.{}.{position}", route.meta.namespace, route.meta.name);
         let name = rule.name.as_ref().map_or_else(unnamed, ToString::to_string);
-        let made = convert_rule(world, referrer, rule).and_then(|(made, fault)| {
+        let made = convert_rule(cluster, referrer, rule).and_then(|(made, fault)| {
             let matches: Result<Vec<_>, _> = rule.matches.iter().map(matching::grpc_match).collect();
             Ok((made, fault, matches?))
         });
@@ -45,7 +45,7 @@ pub(super) fn convert(world: &ClusterObjects<'_>, route: &GrpcRoute, for_mesh: b
 
 /// A rule without its matches. A fault beside it concerns some of its backends only.
 fn convert_rule(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     rule: &GrpcRouteRule,
 ) -> Result<(Route, Option<Fault>), Fault> {
@@ -54,7 +54,7 @@ fn convert_rule(
         if !change_headers(filter, &mut route.headers)? {
             match (&filter.r#type, &filter.request_mirror) {
                 (GrpcFilterType::RequestMirror, Some(written)) => {
-                    route.mirrors.push(filter::mirror(world, referrer, written)?);
+                    route.mirrors.push(filter::mirror(cluster, referrer, written)?);
                 }
                 (GrpcFilterType::RequestMirror, None) => {}
                 (other, _) => return Err(filter::unsupported(other.as_str())),
@@ -66,7 +66,7 @@ fn convert_rule(
         route.direct_response = Some(HttpDirectResponse { status: 500, body: None });
         return Ok((route, None));
     }
-    let (destinations, fault) = destinations(world, referrer, &rule.backend_refs)?;
+    let (destinations, fault) = destinations(cluster, referrer, &rule.backend_refs)?;
     route.route = destinations;
     Ok((route, fault))
 }
@@ -87,12 +87,12 @@ fn change_headers(filter: &GrpcRouteFilter, headers: &mut Option<Headers>) -> Re
 
 /// Where calls go.
 fn destinations(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     backends: &[GrpcBackendRef],
 ) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {
     backend::destinations(
-        world,
+        cluster,
         referrer,
         backends,
         GrpcBackendRef::backend,

@@ -12,11 +12,11 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::backend::{self, Referrer};
+use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
 use super::filter;
 use super::matching;
 use super::route::Converted;
-use super::world::ClusterObjects;
 
 /// When requests are tried again, besides after the answers a rule names.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled";
@@ -24,14 +24,14 @@ const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled";
 const RETRIES: i32 = 2;
 
 /// The routes of all rules, each with at most one match so that they can be put in order.
-pub(super) fn convert(world: &ClusterObjects<'_>, route: &HttpRoute, for_mesh: bool) -> Converted<Route> {
+pub(super) fn convert(cluster: &ClusterObjects<'_>, route: &HttpRoute, for_mesh: bool) -> Converted<Route> {
     let referrer =
         Referrer { kind: Kind::HttpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     let mut converted = Converted::default();
     for (position, rule) in route.spec.rules.iter().enumerate() {
         let unnamed = || format!("{}.{}.{position}", route.meta.namespace, route.meta.name);
         let name = rule.name.as_ref().map_or_else(unnamed, ToString::to_string);
-        match convert_rule(world, referrer, rule) {
+        match convert_rule(cluster, referrer, rule) {
             Ok((made, fault)) => {
                 converted.fault = fault.or(converted.fault);
                 let matches = match split(rule) {
@@ -60,14 +60,14 @@ fn split(rule: &HttpRouteRule) -> Result<Vec<Option<HttpMatchRequest>>, Fault> {
 
 /// A rule without its matches. A fault beside it concerns some of its backends only.
 fn convert_rule(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     rule: &HttpRouteRule,
 ) -> Result<(Route, Option<Fault>), Fault> {
     let mut route = Route::default();
     let mut mirror_fault = None;
     for filter in &rule.filters {
-        if let Err(fault) = apply(world, referrer, filter, &mut route)? {
+        if let Err(fault) = apply(cluster, referrer, filter, &mut route)? {
             mirror_fault = Some(fault);
         }
     }
@@ -80,14 +80,14 @@ fn convert_rule(
         route.direct_response = Some(HttpDirectResponse { status: 500, body: None });
         return Ok((route, mirror_fault));
     }
-    let (destinations, fault) = destinations(world, referrer, &rule.backend_refs)?;
+    let (destinations, fault) = destinations(cluster, referrer, &rule.backend_refs)?;
     route.route = destinations;
     Ok((route, Fault::join(fault, mirror_fault)))
 }
 
 /// Applies a filter. The outer error makes the route useless, the inner one only the copies it should send.
 fn apply(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     filter: &HttpRouteFilter,
     route: &mut Route,
@@ -104,7 +104,7 @@ fn apply(
         }
         HttpFilterType::RequestMirror => {
             if let Some(written) = &filter.request_mirror {
-                match filter::mirror(world, referrer, written) {
+                match filter::mirror(cluster, referrer, written) {
                     Ok(mirror) => route.mirrors.push(mirror),
                     Err(fault) => return Ok(Err(fault)),
                 }
@@ -153,12 +153,12 @@ pub(super) fn duration(text: &str) -> Option<Duration> {
 
 /// Where requests go.
 fn destinations(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
     backends: &[HttpBackendRef],
 ) -> Result<(Vec<HttpRouteDestination>, Option<Fault>), Fault> {
     backend::destinations(
-        world,
+        cluster,
         referrer,
         backends,
         HttpBackendRef::backend,

@@ -7,10 +7,10 @@ use canopus_api::{Kind, Meta};
 use canopus_proto::istio::networking::v1alpha3::{Port, Server};
 
 use super::class::Class;
+use super::cluster_objects::ClusterObjects;
 use super::condition::Conditions;
 use super::fault::{Fault, reason};
 use super::server_tls;
-use super::world::ClusterObjects;
 
 /// The port of waypoints.
 const HBONE_PORT: u16 = 15008;
@@ -48,7 +48,7 @@ pub(super) fn entry_port(listener: &Listener) -> Result<u16, Fault> {
 
 /// Makes a server of a listener of a gateway with this spec.
 pub(super) fn build(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
     gateway: &GatewaySpec,
     listener: &Listener,
@@ -61,7 +61,7 @@ pub(super) fn build(
     conditions.expect("ResolvedRefs", "ResolvedRefs", FINE);
     let mut is_valid = true;
 
-    let (tls, fault) = server_tls::build(world, owner, gateway, listener);
+    let (tls, fault) = server_tls::build(cluster, owner, gateway, listener);
     if let Some(fault) = fault {
         is_valid = false;
         conditions.fail("ResolvedRefs", &fault);
@@ -102,7 +102,7 @@ pub(super) fn build(
             protocol: protocol.to_owned(),
             ..Default::default()
         }),
-        hosts: hosts(world, &owner.meta.namespace, listener),
+        hosts: hosts(cluster, &owner.meta.namespace, listener),
         tls,
         ..Default::default()
     });
@@ -202,9 +202,9 @@ fn unexpected(listener: &Listener, class: Class) -> Option<Fault> {
 }
 
 /// The listener's host for each namespace whose routes may attach; `~` stands for none.
-fn hosts(world: &ClusterObjects<'_>, namespace: &str, listener: &Listener) -> Vec<String> {
+fn hosts(cluster: &ClusterObjects<'_>, namespace: &str, listener: &Listener) -> Vec<String> {
     let host = listener.hostname.as_deref().unwrap_or("*");
-    let namespaces = namespaces(world, namespace, listener);
+    let namespaces = namespaces(cluster, namespace, listener);
     if namespaces.is_empty() {
         return vec![format!("~/{host}")];
     }
@@ -212,14 +212,14 @@ fn hosts(world: &ClusterObjects<'_>, namespace: &str, listener: &Listener) -> Ve
 }
 
 /// The namespaces whose routes may attach; `*` stands for all.
-fn namespaces(world: &ClusterObjects<'_>, own: &str, listener: &Listener) -> Vec<Box<str>> {
+fn namespaces(cluster: &ClusterObjects<'_>, own: &str, listener: &Listener) -> Vec<Box<str>> {
     let allowed = &listener.allowed_routes.namespaces;
     match (&allowed.from, &allowed.selector) {
         (FromNamespaces::Same, _) => vec![own.into()],
         (FromNamespaces::All, _) | (_, None) => vec!["*".into()],
         (_, Some(selector)) => {
             let Ok(selector) = selector.compile() else { return Vec::new() };
-            let all = world.namespaces().into_iter();
+            let all = cluster.namespaces().into_iter();
             all.filter(|(_, labels)| selector.matches(labels)).map(|(name, _)| name).collect()
         }
     }

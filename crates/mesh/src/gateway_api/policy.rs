@@ -24,11 +24,11 @@ use canopus_runtime::flags::{
 use jiff::Timestamp;
 
 use super::class::MESH_CONTROLLER;
+use super::cluster_objects::ClusterObjects;
 use super::condition::Conditions;
 use super::fault::{Fault, reason};
 use super::http::duration;
-use super::reference::{parent_key, referenced_kind};
-use super::world::ClusterObjects;
+use crate::reference::gateway_api::{parent_key, referenced_kind};
 use crate::world::{Origin, any_object};
 
 /// How many ancestors the status of a policy has room for.
@@ -77,14 +77,14 @@ impl Query for PolicyOf {
     type Value = ConvertedPolicy;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> ConvertedPolicy {
-        let world = ClusterObjects::new(ctx);
-        let has_alpha = world.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API);
+        let cluster = ClusterObjects::new(ctx);
+        let has_alpha = cluster.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API);
         match any_object(ctx, origin).as_deref() {
-            Some(Object::BackendTlsPolicy(policy)) => convert_tls_policy(&world, origin, policy),
+            Some(Object::BackendTlsPolicy(policy)) => convert_tls_policy(&cluster, origin, policy),
             Some(Object::BackendTrafficPolicy(policy)) if has_alpha => {
-                convert_traffic_policy(&world, origin, policy)
+                convert_traffic_policy(&cluster, origin, policy)
             }
-            Some(Object::ExternalBackend(backend)) if has_alpha => convert_backend(&world, origin, backend),
+            Some(Object::ExternalBackend(backend)) if has_alpha => convert_backend(&cluster, origin, backend),
             _ => ConvertedPolicy::default(),
         }
     }
@@ -108,14 +108,14 @@ impl Query for DerivedRules {
     type Value = Vec<Arc<istio::DestinationRule>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let world = ClusterObjects::new(ctx);
-        if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
+        let cluster = ClusterObjects::new(ctx);
+        if !cluster.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
             return Vec::new();
         }
         let kinds = [Kind::BackendTrafficPolicy, Kind::BackendTlsPolicy, Kind::ExternalBackend];
-        let origins = kinds.into_iter().flat_map(|kind| world.origins_in(kind, namespace));
+        let origins = kinds.into_iter().flat_map(|kind| cluster.origins_in(kind, namespace));
         let policies = origins.flat_map(|origin| ctx.get::<PolicyOf>(&origin).policies.clone());
-        merge::rules(&world, policies.collect())
+        merge::rules(&cluster, policies.collect())
     }
 }
 
@@ -130,7 +130,7 @@ fn conditions(with_references: bool) -> Conditions {
 }
 
 fn convert_tls_policy(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     origin: &Origin,
     policy: &BackendTlsPolicy,
 ) -> ConvertedPolicy {
@@ -140,24 +140,24 @@ fn convert_tls_policy(
         let references = targets.map(ancestor);
         return ConvertedPolicy {
             policies: Vec::new(),
-            ancestors: ignored(world, &policy.meta, references, present),
+            ancestors: ignored(cluster, &policy.meta, references, present),
         };
     }
     // Parity: what is wrong with one target is said of all that follow it, too.
     let mut conditions = conditions(true);
     let tls = client_tls::tls_from_validation(
-        world,
+        cluster,
         &policy.meta.namespace,
         &policy.spec.validation,
         &mut conditions,
     );
     let mut policies = Vec::new();
     let mut gateways = BTreeSet::new();
-    let mut report = Report::new(world, &policy.meta, present);
+    let mut report = Report::new(cluster, &policy.meta, present);
     for target in targets {
-        match tls_target(world, &policy.meta.namespace, target) {
+        match tls_target(cluster, &policy.meta.namespace, target) {
             Ok((key, hosts)) => {
-                if let Some(other) = stronger(world, origin, policy, target, &key) {
+                if let Some(other) = stronger(cluster, origin, policy, target, &key) {
                     let message =
                         format!("Conflicts with BackendTLSPolicy {other:?} targeting the same backend");
                     conditions.fail("Accepted", &Fault::new(reason::CONFLICTED, message));
@@ -174,7 +174,7 @@ fn convert_tls_policy(
                         retry_budget: None,
                     }));
                 }
-                gateways.extend(gateways_before(world, &key));
+                gateways.extend(gateways_before(cluster, &key));
             }
             Err(message) => {
                 let message = format!("targetRefs invalid: {message}");
@@ -183,7 +183,7 @@ fn convert_tls_policy(
         }
         report.add(ancestor(target), MESH_CONTROLLER, &conditions);
     }
-    let controller = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
+    let controller = cluster.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
     for (_, name) in gateways {
         let gateway = ParentReference { name, ..ParentReference::default() };
         report.add(gateway, &controller, &conditions);
@@ -193,22 +193,22 @@ fn convert_tls_policy(
 
 /// What a TLS policy is attached to, and the hosts of that.
 fn tls_target(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     namespace: &str,
     target: &PolicyTargetReference,
 ) -> Result<(ObjectKey, Vec<String>), String> {
-    let kind = target_kind(world, &target.group, &target.kind, namespace, &target.name)?;
+    let kind = target_kind(cluster, &target.group, &target.kind, namespace, &target.name)?;
     let (hosts, ports): (Vec<String>, Vec<String>) = match kind {
         Kind::Service => {
-            let service = world.object::<Service>(namespace, &target.name);
+            let service = cluster.object::<Service>(namespace, &target.name);
             let ports = service.iter().flat_map(|service| &service.spec.ports);
             (
-                vec![world.service_host(&target.name, namespace)],
+                vec![cluster.service_host(&target.name, namespace)],
                 ports.map(|port| port.name.to_string()).collect(),
             )
         }
         Kind::ServiceEntry => {
-            let entry = world.object::<ServiceEntry>(namespace, &target.name);
+            let entry = cluster.object::<ServiceEntry>(namespace, &target.name);
             let spec = entry.map(|entry| entry.spec.clone()).unwrap_or_default();
             (spec.hosts, spec.ports.into_iter().map(|port| port.name).collect())
         }
@@ -225,7 +225,7 @@ fn tls_target(
 
 /// The kind of an object that a policy refers to and that exists.
 fn target_kind(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     group: &str,
     kind: &str,
     namespace: &str,
@@ -235,7 +235,7 @@ fn target_kind(
     let Some(found) = referenced_kind(group, kind).filter(|found| known.contains(found)) else {
         return Err(format!("unsupported kind {kind}"));
     };
-    if !world.exists(found, namespace, name) {
+    if !cluster.exists(found, namespace, name) {
         return Err(format!("reference {namespace}/{name} (of kind {kind}) not found"));
     }
     Ok(found)
@@ -243,27 +243,27 @@ fn target_kind(
 
 /// A policy that is older, or as old and before it by name, and is attached to the same.
 fn stronger(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     origin: &Origin,
     policy: &BackendTlsPolicy,
     target: &PolicyTargetReference,
     key: &ObjectKey,
 ) -> Option<Box<str>> {
     let age = |policy: &BackendTlsPolicy| (policy.meta.creation_timestamp, policy.meta.name.clone());
-    let others = world.referrers(key).into_iter().filter(|other| other != origin);
+    let others = cluster.referrers(key).into_iter().filter(|other| other != origin);
     others
         .filter(|other| other.key.kind == Kind::BackendTlsPolicy)
-        .filter_map(|other| world.object::<BackendTlsPolicy>(other.namespace(), other.name()))
+        .filter_map(|other| cluster.object::<BackendTlsPolicy>(other.namespace(), other.name()))
         .filter(|other| !is_ignored(&other.meta) && other.spec.target_refs.contains(target))
         .find(|other| age(other) < age(policy))
         .map(|other| other.meta.name.clone())
 }
 
 /// The gateways that routes lead from to a backend, by namespace and name.
-fn gateways_before(world: &ClusterObjects<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>, Box<str>)> {
+fn gateways_before(cluster: &ClusterObjects<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>, Box<str>)> {
     let mut gateways = BTreeSet::new();
-    for origin in world.referrers(backend) {
-        let object = any_object(world.ctx, &origin);
+    for origin in cluster.referrers(backend) {
+        let object = any_object(cluster.ctx, &origin);
         let parents = match object.as_deref() {
             Some(Object::HttpRoute(route)) => &route.spec.parent_refs,
             Some(Object::GrpcRoute(route)) => &route.spec.parent_refs,
@@ -279,7 +279,7 @@ fn gateways_before(world: &ClusterObjects<'_>, backend: &ObjectKey) -> BTreeSet<
 }
 
 fn convert_traffic_policy(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     origin: &Origin,
     policy: &BackendTrafficPolicy,
 ) -> ConvertedPolicy {
@@ -292,7 +292,7 @@ fn convert_traffic_policy(
         ..ParentReference::default()
     };
     if is_ignored(&policy.meta) {
-        let ancestors = ignored(world, &policy.meta, targets.map(reference), present);
+        let ancestors = ignored(cluster, &policy.meta, targets.map(reference), present);
         return ConvertedPolicy { policies: Vec::new(), ancestors };
     }
     let mut conditions = conditions(false);
@@ -303,9 +303,9 @@ fn convert_traffic_policy(
     }
     let namespace = &*policy.meta.namespace;
     let mut policies = Vec::new();
-    let mut report = Report::new(world, &policy.meta, present);
+    let mut report = Report::new(cluster, &policy.meta, present);
     for target in targets {
-        let kind = target_kind(world, &target.group, &target.kind, namespace, &target.name);
+        let kind = target_kind(cluster, &target.group, &target.kind, namespace, &target.name);
         let kind = kind.and_then(|kind| match kind {
             Kind::Service => Ok(kind),
             _ => Err(format!("unsupported reference kind: {}", target.kind)),
@@ -315,7 +315,7 @@ fn convert_traffic_policy(
                 source: origin.key.clone(),
                 created: policy.meta.creation_timestamp,
                 target: ObjectKey::new(kind, namespace, &target.name),
-                host: world.service_host(&target.name, namespace),
+                host: cluster.service_host(&target.name, namespace),
                 section: None,
                 port: None,
                 tls: None,
@@ -343,7 +343,7 @@ fn retry_budget(written: &RetryConstraint) -> RetryBudget {
 
 /// How TLS is spoken to a backend outside, as the backend itself says it.
 fn convert_backend(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     origin: &Origin,
     backend: &ExternalBackend,
 ) -> ConvertedPolicy {
@@ -356,7 +356,7 @@ fn convert_backend(
             conditions.fail("Accepted", &Fault::new(reason::INVALID, message));
         }
         Some(outside) => {
-            let tls = client_tls::tls_from_backend(world, backend, &outside.hostname, &mut conditions);
+            let tls = client_tls::tls_from_backend(cluster, backend, &outside.hostname, &mut conditions);
             policies.extend(tls.map(|tls| BackendPolicy {
                 source: origin.key.clone(),
                 created: backend.meta.creation_timestamp,
@@ -370,7 +370,7 @@ fn convert_backend(
             }));
         }
     }
-    let mut report = Report::new(world, &backend.meta, &[]);
+    let mut report = Report::new(cluster, &backend.meta, &[]);
     let own = origin.key.kind.info();
     let reference = ParentReference {
         group: own.group.into(),
@@ -379,8 +379,8 @@ fn convert_backend(
         ..ParentReference::default()
     };
     report.add(reference, MESH_CONTROLLER, &conditions);
-    let controller = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
-    for (namespace, name) in gateways_before(world, &origin.key) {
+    let controller = cluster.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
+    for (namespace, name) in gateways_before(cluster, &origin.key) {
         let gateway = ParentReference { namespace: Some(namespace), name, ..ParentReference::default() };
         report.add(gateway, &controller, &conditions);
     }
@@ -393,7 +393,7 @@ fn is_ignored(meta: &Meta) -> bool {
 }
 
 fn ignored(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     meta: &Meta,
     references: impl Iterator<Item = ParentReference>,
     present: &[PolicyAncestorStatus],
@@ -402,7 +402,7 @@ fn ignored(
     let message =
         format!("Ignored by Istio due to annotation {}=true", annotations::IGNORE_POLICY_ATTACHMENT.name);
     conditions.fail("Accepted", &Fault::new(reason::IGNORED, message));
-    let mut report = Report::new(world, meta, present);
+    let mut report = Report::new(cluster, meta, present);
     for reference in references {
         report.add(reference, MESH_CONTROLLER, &conditions);
     }
@@ -428,8 +428,8 @@ struct Report<'a> {
 }
 
 impl<'a> Report<'a> {
-    fn new(world: &ClusterObjects<'_>, meta: &Meta, present: &'a [PolicyAncestorStatus]) -> Self {
-        let own = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
+    fn new(cluster: &ClusterObjects<'_>, meta: &Meta, present: &'a [PolicyAncestorStatus]) -> Self {
+        let own = cluster.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME).to_owned();
         let controllers = [own, MESH_CONTROLLER.to_owned()];
         Self { controllers, generation: meta.generation, present, ancestors: Vec::new() }
     }

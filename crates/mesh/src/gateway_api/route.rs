@@ -16,13 +16,13 @@ use canopus_runtime::flags::{PILOT_ENABLE_AMBIENT, PILOT_GATEWAY_API_CONTROLLER_
 
 use super::GENERATED;
 use super::attachment::{self, AttachingRoute, ParentLink};
+use super::cluster_objects::ClusterObjects;
 use super::condition::Conditions;
 use super::connection;
 use super::fault::{Fault, reason};
 use super::grpc;
 use super::http;
 use super::matching;
-use super::world::ClusterObjects;
 use crate::world::{Origin, any_object};
 
 /// The routes that the rules of one object become.
@@ -76,12 +76,12 @@ impl Query for RouteOf {
     type Value = ConvertedRoute;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> ConvertedRoute {
-        let world = ClusterObjects::new(ctx);
+        let cluster = ClusterObjects::new(ctx);
         match any_object(ctx, origin).as_deref() {
-            Some(Object::HttpRoute(route)) => convert_http(&world, route),
-            Some(Object::GrpcRoute(route)) => convert_grpc(&world, route),
-            Some(Object::TcpRoute(route)) => convert_tcp(&world, route),
-            Some(Object::TlsRoute(route)) => convert_tls(&world, route),
+            Some(Object::HttpRoute(route)) => convert_http(&cluster, route),
+            Some(Object::GrpcRoute(route)) => convert_grpc(&cluster, route),
+            Some(Object::TcpRoute(route)) => convert_tcp(&cluster, route),
+            Some(Object::TlsRoute(route)) => convert_tls(&cluster, route),
             _ => ConvertedRoute::default(),
         }
     }
@@ -104,7 +104,7 @@ struct RouteFields<'a> {
     status: &'a RouteStatus,
 }
 
-fn convert_http(world: &ClusterObjects<'_>, route: &HttpRoute) -> ConvertedRoute {
+fn convert_http(cluster: &ClusterObjects<'_>, route: &HttpRoute) -> ConvertedRoute {
     let common = RouteFields {
         kind: Kind::HttpRoute,
         meta: &route.meta,
@@ -112,10 +112,10 @@ fn convert_http(world: &ClusterObjects<'_>, route: &HttpRoute) -> ConvertedRoute
         hostnames: &route.spec.hostnames,
         status: &route.status,
     };
-    convert_requests(world, &common, |for_mesh| http::convert(world, route, for_mesh))
+    convert_requests(cluster, &common, |for_mesh| http::convert(cluster, route, for_mesh))
 }
 
-fn convert_grpc(world: &ClusterObjects<'_>, route: &GrpcRoute) -> ConvertedRoute {
+fn convert_grpc(cluster: &ClusterObjects<'_>, route: &GrpcRoute) -> ConvertedRoute {
     let common = RouteFields {
         kind: Kind::GrpcRoute,
         meta: &route.meta,
@@ -123,16 +123,16 @@ fn convert_grpc(world: &ClusterObjects<'_>, route: &GrpcRoute) -> ConvertedRoute
         hostnames: &route.spec.hostnames,
         status: &route.status,
     };
-    convert_requests(world, &common, |for_mesh| grpc::convert(world, route, for_mesh))
+    convert_requests(cluster, &common, |for_mesh| grpc::convert(cluster, route, for_mesh))
 }
 
 /// One VirtualService for each listener and host, so that those of one host can be merged over routes.
 fn convert_requests(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     common: &RouteFields<'_>,
     convert: impl Fn(bool) -> Converted<Route>,
 ) -> ConvertedRoute {
-    let bound = BoundRoute::new(world, common, convert);
+    let bound = BoundRoute::new(cluster, common, convert);
     let mut made = Vec::new();
     for link in bound.admitted() {
         let mut routes = bound.routes(link).to_vec();
@@ -145,7 +145,7 @@ fn convert_requests(
                 routes = on_port(routes, port);
                 key = format!("{key}/{port}");
             }
-            hosts = service_hosts(world, link);
+            hosts = service_hosts(cluster, link);
         }
         if routes.is_empty() {
             continue;
@@ -162,10 +162,10 @@ fn convert_requests(
             made.push(routed(common, &name, key, made.len(), spec));
         }
     }
-    bound.facts(world, made)
+    bound.facts(cluster, made)
 }
 
-fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute) -> ConvertedRoute {
+fn convert_tcp(cluster: &ClusterObjects<'_>, route: &TcpRoute) -> ConvertedRoute {
     let common = RouteFields {
         kind: Kind::TcpRoute,
         meta: &route.meta,
@@ -173,7 +173,8 @@ fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute) -> ConvertedRoute {
         hostnames: &[],
         status: &route.status,
     };
-    let bound = BoundRoute::new(world, &common, |for_mesh| connection::convert_tcp(world, route, for_mesh));
+    let bound =
+        BoundRoute::new(cluster, &common, |for_mesh| connection::convert_tcp(cluster, route, for_mesh));
     let mut made = Vec::new();
     for link in bound.admitted() {
         let mut routes = bound.routes(link).to_vec();
@@ -182,7 +183,7 @@ fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute) -> ConvertedRoute {
             if let Some(port) = link.reference.port {
                 routes = connection::tcp_on_port(&routes, port);
             }
-            hosts = service_hosts(world, link);
+            hosts = service_hosts(cluster, link);
         }
         for host in hosts {
             let spec = VirtualService {
@@ -194,10 +195,10 @@ fn convert_tcp(world: &ClusterObjects<'_>, route: &TcpRoute) -> ConvertedRoute {
             made.push(numbered(&common, "tcp", made.len(), spec));
         }
     }
-    bound.facts(world, made)
+    bound.facts(cluster, made)
 }
 
-fn convert_tls(world: &ClusterObjects<'_>, route: &TlsRoute) -> ConvertedRoute {
+fn convert_tls(cluster: &ClusterObjects<'_>, route: &TlsRoute) -> ConvertedRoute {
     let common = RouteFields {
         kind: Kind::TlsRoute,
         meta: &route.meta,
@@ -205,13 +206,14 @@ fn convert_tls(world: &ClusterObjects<'_>, route: &TlsRoute) -> ConvertedRoute {
         hostnames: &route.spec.hostnames,
         status: &route.status,
     };
-    let bound = BoundRoute::new(world, &common, |for_mesh| connection::convert_tls(world, route, for_mesh));
+    let bound =
+        BoundRoute::new(cluster, &common, |for_mesh| connection::convert_tls(cluster, route, for_mesh));
     let mut made = Vec::new();
     for link in bound.admitted() {
         let mut routes = bound.routes(link).to_vec();
         let mut hosts = hosts(common.hostnames);
         if link.is_mesh() {
-            hosts = service_hosts(world, link);
+            hosts = service_hosts(cluster, link);
             routes = connection::tls_in_mesh(&routes, link.reference.port, &hosts);
         } else if !link.hostname.is_empty() {
             hosts = connection::common_hosts(&hosts, &link.hostname);
@@ -228,7 +230,7 @@ fn convert_tls(world: &ClusterObjects<'_>, route: &TlsRoute) -> ConvertedRoute {
             made.push(numbered(&common, "tls", made.len(), spec));
         }
     }
-    bound.facts(world, made)
+    bound.facts(cluster, made)
 }
 
 /// A VirtualService that is merged with no other.
@@ -261,14 +263,14 @@ fn routed(
 }
 
 /// The hosts of the service that a route of the mesh is about.
-fn service_hosts(world: &ClusterObjects<'_>, link: &ParentLink) -> Vec<String> {
+fn service_hosts(cluster: &ClusterObjects<'_>, link: &ParentLink) -> Vec<String> {
     let ObjectKey { kind, namespace, name } = &link.key;
     match kind {
         Kind::ServiceEntry => {
-            let entry = world.object::<ServiceEntry>(namespace, name);
+            let entry = cluster.object::<ServiceEntry>(namespace, name);
             entry.map(|entry| entry.spec.hosts.clone()).unwrap_or_default()
         }
-        _ => vec![world.service_host(name, namespace)],
+        _ => vec![cluster.service_host(name, namespace)],
     }
 }
 
@@ -293,7 +295,7 @@ struct BoundRoute<'a, R> {
 
 impl<'a, R> BoundRoute<'a, R> {
     fn new(
-        world: &ClusterObjects<'_>,
+        cluster: &ClusterObjects<'_>,
         common: &'a RouteFields<'a>,
         convert: impl Fn(bool) -> Converted<R>,
     ) -> Self {
@@ -303,7 +305,7 @@ impl<'a, R> BoundRoute<'a, R> {
             parent_refs: common.parent_refs,
             hostnames: common.hostnames,
         };
-        let links = attachment::links(world, &applicant);
+        let links = attachment::links(cluster, &applicant);
         let some = |mesh: bool| links.iter().any(|link| link.is_mesh() == mesh);
         let for_mesh = if some(true) { convert(true) } else { Converted::default() };
         let for_gateways = if some(false) { convert(false) } else { Converted::default() };
@@ -325,41 +327,41 @@ impl<'a, R> BoundRoute<'a, R> {
         admitted
     }
 
-    fn facts(&self, world: &ClusterObjects<'_>, virtual_services: Vec<DerivedRoute>) -> ConvertedRoute {
+    fn facts(&self, cluster: &ClusterObjects<'_>, virtual_services: Vec<DerivedRoute>) -> ConvertedRoute {
         let admitted = self.admitted().into_iter();
         let gateways = [Kind::KubernetesGateway, Kind::ListenerSet];
         let attached = admitted
             .filter(|link| gateways.contains(&link.key.kind))
             .map(|link| (link.key.clone(), link.section.clone()));
-        ConvertedRoute { virtual_services, parents: self.status(world), attached: attached.collect() }
+        ConvertedRoute { virtual_services, parents: self.status(cluster), attached: attached.collect() }
     }
 
     /// The status of the route: one entry for each reference, whichever of its listeners it concerns.
-    fn status(&self, world: &ClusterObjects<'_>) -> Vec<RouteParentStatus> {
+    fn status(&self, cluster: &ClusterObjects<'_>) -> Vec<RouteParentStatus> {
         let mut by_reference: BTreeMap<String, Vec<&ParentLink>> = BTreeMap::new();
         let text = |reference| attachment::reference_text(reference, &self.common.meta.namespace);
         for link in &self.links {
             by_reference.entry(text(&link.reference)).or_default().push(link);
         }
-        let controller = world.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME);
+        let controller = cluster.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME);
         let mut parents = Vec::new();
         for present in &self.common.status.parents {
             if &*present.controller_name != controller {
                 parents.push(present.clone());
             } else if let Some(links) = by_reference.remove(&text(&present.parent_ref)) {
-                parents.push(self.parent_status(world, &links, &present.conditions));
+                parents.push(self.parent_status(cluster, &links, &present.conditions));
             }
         }
         // Parity: what is new is added in descending order.
         for links in by_reference.values().rev() {
-            parents.push(self.parent_status(world, links, &[]));
+            parents.push(self.parent_status(cluster, links, &[]));
         }
         parents
     }
 
     fn parent_status(
         &self,
-        world: &ClusterObjects<'_>,
+        cluster: &ClusterObjects<'_>,
         links: &[&ParentLink],
         present: &[Condition],
     ) -> RouteParentStatus {
@@ -378,7 +380,7 @@ impl<'a, R> BoundRoute<'a, R> {
         if let Some(fault) = &denied {
             conditions.fail("Accepted", fault);
         }
-        let flags = &world.settings.flags;
+        let flags = &cluster.settings.flags;
         if flags.get(PILOT_ENABLE_AMBIENT) {
             let message = link.no_waypoint.unwrap_or("All waypoints resolved");
             conditions.expect("ResolvedWaypoints", "ResolvedWaypoints", message);

@@ -7,27 +7,26 @@ use canopus_api::gateway_api::{
 };
 use canopus_api::kube::{ConfigMap, Secret};
 use canopus_api::validate::tls::is_cipher_suite;
-use canopus_api::{Kind, Meta, ObjectKey, labels};
+use canopus_api::{Kind, ObjectKey};
 use canopus_proto::google::protobuf::BoolValue;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode;
 
+use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
 use super::grant::is_granted;
 use super::listener::Owner;
-use super::reference::referenced_kind;
-use super::world::ClusterObjects;
+use crate::network::is_auto_passthrough;
+use crate::reference::gateway_api::referenced_kind;
 
 /// The option by which a listener asks for a mode the Gateway API does not have.
 const TERMINATE_MODE: &str = "gateway.istio.io/tls-terminate-mode";
 /// The option by which a listener names its cipher suites.
 const CIPHER_SUITES: &str = "gateway.istio.io/tls-cipher-suites";
-/// The option by which a listener says that connections go where their SNI says.
-const LISTENER_MODE: &str = "gateway.istio.io/listener-protocol";
 
 /// The TLS settings of a listener, and what is wrong with them.
 pub(super) fn build(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
     gateway: &GatewaySpec,
     listener: &Listener,
@@ -37,7 +36,7 @@ pub(super) fn build(
     match &tls.mode {
         TlsMode::Terminate => {
             let validation = frontend(gateway, listener.port);
-            match terminate(world, owner, tls, validation, &mut settings) {
+            match terminate(cluster, owner, tls, validation, &mut settings) {
                 Ok(Done::Finished) => return (Some(settings), None),
                 Ok(Done::Continue) => {}
                 Err(fault) => return (Some(settings), Some(fault)),
@@ -72,7 +71,7 @@ fn frontend(gateway: &GatewaySpec, port: u16) -> Option<&FrontendTls> {
 }
 
 fn terminate(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
     tls: &ListenerTls,
     frontend: Option<&FrontendTls>,
@@ -101,7 +100,7 @@ fn terminate(
     let mut valid = 0;
     let mut faults = None;
     for (name, reference) in names.iter_mut().zip(&tls.certificate_refs) {
-        match certificate(world, owner, reference) {
+        match certificate(cluster, owner, reference) {
             Ok(resource) => {
                 *name = resource;
                 valid += 1;
@@ -121,7 +120,7 @@ fn terminate(
             let message = "only one caCertificateRef is supported";
             return Err(Fault::new(reason::INVALID_CA_CERTIFICATE_REF, message));
         };
-        settings.ca_cert_credential_name = client_roots(world, owner, reference)?;
+        settings.ca_cert_credential_name = client_roots(cluster, owner, reference)?;
         let is_lenient = validation.mode == FrontendValidationMode::AllowInsecureFallback;
         let (mode, skips) = match asked {
             Some("MUTUAL") => (TlSmode::Mutual, false),
@@ -137,7 +136,7 @@ fn terminate(
 
 /// The SDS resource of a certificate that the listener shows.
 fn certificate(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
     reference: &SecretReference,
 ) -> Result<String, Fault> {
@@ -146,7 +145,7 @@ fn certificate(
     // Whether the object exists is told to those who may refer to it, and to nobody else.
     if namespace != own {
         let key = ObjectKey::new(Kind::Secret, namespace, &reference.name);
-        if !is_granted(world, owner.kind, own, &key) {
+        if !is_granted(cluster, owner.kind, own, &key) {
             let message = format!(
                 "certificateRef {}/{namespace} not accessible to a Gateway in namespace {own:?} \
                  (missing a ReferenceGrant?)",
@@ -168,7 +167,7 @@ fn certificate(
     if referenced_kind(&reference.group, &reference.kind) != Some(Kind::Secret) {
         return Err(invalid("only secret is allowed".to_owned()));
     }
-    let Some(secret) = world.object::<Secret>(namespace, &reference.name) else {
+    let Some(secret) = cluster.object::<Secret>(namespace, &reference.name) else {
         return Err(invalid(format!("secret {namespace}/{} not found", reference.name)));
     };
     check_certificate(&secret).map_err(invalid)?;
@@ -209,7 +208,7 @@ fn check_pem(secret: &Secret, key: &str, block: &str, what: &str) -> Result<(), 
 
 /// The SDS resource of what clients are checked against.
 fn client_roots(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
     reference: &ObjectReference,
 ) -> Result<String, Fault> {
@@ -225,7 +224,7 @@ fn client_roots(
     if namespace != own {
         // Parity: a grant for one object has to name it with the suffix of the SDS resource.
         let key = ObjectKey::new(resource_kind, namespace, &format!("{name}{CA_SUFFIX}"));
-        if !is_granted(world, owner.kind, own, &key) {
+        if !is_granted(cluster, owner.kind, own, &key) {
             let message = format!(
                 "caCertificateRef {namespace}/{name} not accessible to a Gateway in namespace {own:?} \
                  (missing a ReferenceGrant?)"
@@ -247,14 +246,14 @@ fn client_roots(
     };
     let roots = match kind {
         Some(Kind::ConfigMap) => {
-            let Some(map) = world.object::<ConfigMap>(namespace, name) else {
+            let Some(map) = cluster.object::<ConfigMap>(namespace, name) else {
                 return Err(invalid(format!("configmap {namespace}/{name} not found")));
             };
             let value = |key: &str| map.spec.get(key).map(|text| text.as_bytes().to_vec());
             roots(value, map.spec.data.keys().map(|key| &**key))
         }
         Some(Kind::Secret) => {
-            let Some(secret) = world.object::<Secret>(namespace, name) else {
+            let Some(secret) = cluster.object::<Secret>(namespace, name) else {
                 return Err(invalid(format!("secret {namespace}/{name} not found")));
             };
             let value = |key: &str| secret.spec.get(key).map(|bytes| bytes.to_vec());
@@ -296,16 +295,4 @@ fn first_keys<'k>(keys: impl Iterator<Item = &'k str>) -> String {
         return keys.join(", ");
     }
     format!("{}, and {} more...", keys[..3].join(", "), keys.len() - 3)
-}
-
-/// Whether a listener of a gateway between networks sends connections where their SNI says.
-pub(crate) fn is_auto_passthrough(meta: &Meta, listener: &Listener, tls: &ListenerTls) -> bool {
-    if tls.options.get(LISTENER_MODE) == Some("auto-passthrough") {
-        return true;
-    }
-    if meta.label(labels::TOPOLOGY_NETWORK.name).is_none() {
-        return false;
-    }
-    let expected = meta.label(labels::GATEWAY_PORT.name).unwrap_or("15443");
-    listener.port.to_string() == expected
 }

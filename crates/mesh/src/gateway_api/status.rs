@@ -17,16 +17,16 @@ use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
 
 use super::address::{self, GatewayAddresses};
 use super::class::Class;
+use super::cluster_objects::ClusterObjects;
 use super::condition::Conditions;
 use super::conflict;
 use super::fault::{Fault, reason};
 use super::gateway::{ListenersOpenedBy, OpenedListeners, parent_gateway};
 use super::grant::is_granted;
 use super::policy::PolicyOf;
-use super::reference::referenced_kind;
 use super::route::RouteOf;
 use super::server_tls::check_certificate;
-use super::world::ClusterObjects;
+use crate::reference::gateway_api::referenced_kind;
 use crate::world::{Origin, object};
 
 /// The status of an object, of whichever kind.
@@ -55,14 +55,15 @@ impl Query for StatusOf {
     type Value = Option<Arc<Status>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
-        let world = ClusterObjects::new(ctx);
-        if !world.settings.flags.get(PILOT_ENABLE_GATEWAY_API) || origin.cluster != world.settings.cluster {
+        let cluster = ClusterObjects::new(ctx);
+        if !cluster.settings.flags.get(PILOT_ENABLE_GATEWAY_API) || origin.cluster != cluster.settings.cluster
+        {
             return None;
         }
         let status = match origin.key.kind {
-            Kind::GatewayClass => class_status(&world, &*object(ctx, origin)?)?,
-            Kind::KubernetesGateway => gateway_status(&world, origin, &*object(ctx, origin)?)?,
-            Kind::ListenerSet => listener_set_status(&world, origin, &*object(ctx, origin)?)?,
+            Kind::GatewayClass => class_status(&cluster, &*object(ctx, origin)?)?,
+            Kind::KubernetesGateway => gateway_status(&cluster, origin, &*object(ctx, origin)?)?,
+            Kind::ListenerSet => listener_set_status(&cluster, origin, &*object(ctx, origin)?)?,
             Kind::HttpRoute | Kind::GrpcRoute | Kind::TcpRoute | Kind::TlsRoute => {
                 Status::Route(RouteStatus { parents: ctx.get::<RouteOf>(origin).parents.clone() })
             }
@@ -76,8 +77,8 @@ impl Query for StatusOf {
     }
 }
 
-fn class_status(world: &ClusterObjects<'_>, class: &GatewayClass) -> Option<Status> {
-    Class::made_by(&class.spec.controller_name, &world.settings.flags)?;
+fn class_status(cluster: &ClusterObjects<'_>, class: &GatewayClass) -> Option<Status> {
+    Class::made_by(&class.spec.controller_name, &cluster.settings.flags)?;
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Handled by Istio controller");
     let mut status = class.status.clone();
@@ -95,26 +96,26 @@ fn backend_status(ctx: &Ctx<'_>, origin: &Origin) -> Status {
     Status::Route(RouteStatus { parents: parents.collect() })
 }
 
-fn gateway_status(world: &ClusterObjects<'_>, origin: &Origin, gateway: &Gateway) -> Option<Status> {
-    let class = Class::named(world, &gateway.spec.gateway_class_name)?;
+fn gateway_status(cluster: &ClusterObjects<'_>, origin: &Origin, gateway: &Gateway) -> Option<Status> {
+    let class = Class::named(cluster, &gateway.spec.gateway_class_name)?;
     if class == Class::Remote {
         return Some(Status::Gateway(remote_gateway_status(gateway)));
     }
-    let opened = world.ctx.get::<ListenersOpenedBy>(origin);
+    let opened = cluster.ctx.get::<ListenersOpenedBy>(origin);
     let opened = opened.as_ref().as_ref()?;
     let is_refused = opened.services.is_empty() && opened.fault.is_some();
-    let sets = if is_refused { Vec::new() } else { sets_on(world, origin) };
+    let sets = if is_refused { Vec::new() } else { sets_on(cluster, origin) };
     let servers: Vec<Server> =
         opened.servers.iter().chain(sets.iter().flat_map(|set| &set.servers)).cloned().collect();
-    let reach = address::resolve(world, &gateway.meta.namespace, &opened.services, &servers);
+    let reach = address::resolve(cluster, &gateway.meta.namespace, &opened.services, &servers);
 
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Resource accepted");
     conditions.expect("Programmed", "Programmed", "Resource programmed");
     conditions.expect("ResolvedRefs", "ResolvedRefs", "All references resolved");
-    let fault = opened.fault.clone().or_else(|| bad_parameters(world, gateway));
+    let fault = opened.fault.clone().or_else(|| bad_parameters(cluster, gateway));
     accept(&mut conditions, gateway, opened.valid, fault.as_ref());
-    if let Some(fault) = bad_client_certificate(world, gateway) {
+    if let Some(fault) = bad_client_certificate(cluster, gateway) {
         conditions.fail("ResolvedRefs", &fault);
     }
     let mut present = gateway.status.conditions.clone();
@@ -143,7 +144,7 @@ fn gateway_status(world: &ClusterObjects<'_>, origin: &Origin, gateway: &Gateway
         };
         gateway.status.listeners.iter().filter(known).cloned().collect()
     } else {
-        counted(world, &origin.key, &opened.statuses)
+        counted(cluster, &origin.key, &opened.statuses)
     };
     status.conditions = conditions.write(gateway.meta.generation, &present);
     Some(Status::Gateway(status))
@@ -170,10 +171,10 @@ fn remote_gateway_status(gateway: &Gateway) -> GatewayStatus {
 }
 
 /// What the listener sets of a gateway open, of those that open anything.
-fn sets_on(world: &ClusterObjects<'_>, gateway: &Origin) -> Vec<OpenedListeners> {
+fn sets_on(cluster: &ClusterObjects<'_>, gateway: &Origin) -> Vec<OpenedListeners> {
     let sets =
-        world.referrers(&gateway.key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
-    let opened = sets.filter_map(|origin| world.ctx.get::<ListenersOpenedBy>(&origin).as_ref().clone());
+        cluster.referrers(&gateway.key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
+    let opened = sets.filter_map(|origin| cluster.ctx.get::<ListenersOpenedBy>(&origin).as_ref().clone());
     let usable = opened.map(|opened| {
         let servers = opened.listeners.iter().flat_map(|listener| listener.gateway.spec.servers.clone());
         OpenedListeners { servers: servers.collect(), ..opened.as_ref().clone() }
@@ -257,14 +258,14 @@ fn addresses(gateway: &Gateway, class: Class, reach: &GatewayAddresses) -> Vec<G
 
 /// The statuses of listeners with the routes that are attached to each.
 fn counted(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     owner: &ObjectKey,
     statuses: &[ListenerStatus],
 ) -> Vec<ListenerStatus> {
     let mut counts: BTreeMap<Box<str>, i32> = BTreeMap::new();
     let routes = [Kind::HttpRoute, Kind::GrpcRoute, Kind::TcpRoute, Kind::TlsRoute];
-    for origin in world.referrers(owner).iter().filter(|origin| routes.contains(&origin.key.kind)) {
-        let facts = world.ctx.get::<RouteOf>(origin);
+    for origin in cluster.referrers(owner).iter().filter(|origin| routes.contains(&origin.key.kind)) {
+        let facts = cluster.ctx.get::<RouteOf>(origin);
         let mut sections: Vec<_> = facts
             .attached
             .iter()
@@ -295,7 +296,7 @@ fn is_lenient(tls: Option<&GatewayTls>) -> Option<bool> {
     }))
 }
 
-fn bad_parameters(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
+fn bad_parameters(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
     let parameters = gateway.spec.infrastructure.as_ref()?.parameters_ref.as_ref()?;
     let namespace = &gateway.meta.namespace;
     let message = if referenced_kind(&parameters.group, &parameters.kind) != Some(Kind::ConfigMap) {
@@ -303,7 +304,7 @@ fn bad_parameters(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault
             "Unsupported parametersRef group/kind {}/{}, only ConfigMap is supported",
             parameters.group, parameters.kind
         )
-    } else if !world.exists(Kind::ConfigMap, namespace, &parameters.name) {
+    } else if !cluster.exists(Kind::ConfigMap, namespace, &parameters.name) {
         format!("parametersRef ConfigMap {namespace}/{} does not exist", parameters.name)
     } else {
         return None;
@@ -312,7 +313,7 @@ fn bad_parameters(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault
 }
 
 /// What is wrong with the certificate that a gateway is to show to backends.
-fn bad_client_certificate(world: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
+fn bad_client_certificate(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
     let reference = gateway.spec.tls.as_ref()?.backend.as_ref()?.client_certificate_ref.as_ref()?;
     let own = &*gateway.meta.namespace;
     let SecretReference { group, kind, namespace, name } = reference;
@@ -325,14 +326,14 @@ fn bad_client_certificate(world: &ClusterObjects<'_>, gateway: &Gateway) -> Opti
     if referenced_kind(group, kind) != Some(Kind::Secret) {
         return invalid("only secret is allowed".to_owned());
     }
-    let Some(secret) = world.object::<Secret>(of, name) else {
+    let Some(secret) = cluster.object::<Secret>(of, name) else {
         return invalid(format!("secret {of}/{name} not found"));
     };
     if let Err(why) = check_certificate(&secret) {
         return invalid(why);
     }
     let key = ObjectKey::new(Kind::Secret, of, name);
-    if of == own || is_granted(world, Kind::KubernetesGateway, own, &key) {
+    if of == own || is_granted(cluster, Kind::KubernetesGateway, own, &key) {
         return None;
     }
     let message = format!(
@@ -341,9 +342,9 @@ fn bad_client_certificate(world: &ClusterObjects<'_>, gateway: &Gateway) -> Opti
     Some(Fault::new(reason::REF_NOT_PERMITTED, message))
 }
 
-fn listener_set_status(world: &ClusterObjects<'_>, origin: &Origin, set: &ListenerSet) -> Option<Status> {
-    let gateway = parent_gateway(world, set)?;
-    let class = Class::named(world, &gateway.spec.gateway_class_name)?;
+fn listener_set_status(cluster: &ClusterObjects<'_>, origin: &Origin, set: &ListenerSet) -> Option<Status> {
+    let gateway = parent_gateway(cluster, set)?;
+    let class = Class::named(cluster, &gateway.spec.gateway_class_name)?;
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Resource accepted");
     conditions.expect("Programmed", "Programmed", "Resource programmed");
@@ -354,7 +355,7 @@ fn listener_set_status(world: &ClusterObjects<'_>, origin: &Origin, set: &Listen
     let refusal = if !class.takes_listener_sets() {
         let class = &gateway.spec.gateway_class_name;
         Some(format!("The {class:?} GatewayClass does not support ListenerSet"))
-    } else if !conflict::allows(world, &gateway, &set.meta.namespace) {
+    } else if !conflict::allows(cluster, &gateway, &set.meta.namespace) {
         let message = "The parent Gateway does not allow this reference; check the 'spec.allowedRoutes'";
         Some(message.to_owned())
     } else {
@@ -366,10 +367,10 @@ fn listener_set_status(world: &ClusterObjects<'_>, origin: &Origin, set: &Listen
         conditions.fail("Programmed", &fault);
         return written(&conditions, Vec::new());
     }
-    let opened = world.ctx.get::<ListenersOpenedBy>(origin);
+    let opened = cluster.ctx.get::<ListenersOpenedBy>(origin);
     let opened = opened.as_ref().as_ref()?;
     let is_refused = opened.services.is_empty() && opened.fault.is_some();
-    let reach = address::resolve(world, &gateway.meta.namespace, &opened.services, &opened.servers);
+    let reach = address::resolve(cluster, &gateway.meta.namespace, &opened.services, &opened.servers);
     let none_valid = (opened.valid == 0 && !is_refused)
         .then(|| Fault::new(reason::LISTENERS_NOT_VALID, "None of the ListenerSet's listeners are valid"));
     if let Some(fault) = &opened.fault {
@@ -382,5 +383,5 @@ fn listener_set_status(world: &ClusterObjects<'_>, origin: &Origin, set: &Listen
     if let Some(fault) = &none_valid {
         conditions.fail("Programmed", fault);
     }
-    written(&conditions, counted(world, &origin.key, &opened.statuses))
+    written(&conditions, counted(cluster, &origin.key, &opened.statuses))
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use canopus_api::gateway_api::{AddressType, Gateway, Listener};
+use canopus_api::gateway_api::{AddressType, Gateway, Listener, ListenerTls};
 use canopus_api::kube::{Node, Service as KubeObject};
 use canopus_api::{Meta, annotations, labels as known};
 use canopus_base::json;
@@ -16,9 +16,11 @@ use canopus_proto::istio::mesh::v1alpha1::network::istio_network_gateway::Gw;
 use canopus_proto::istio::mesh::v1alpha1::network::network_endpoints::Ne;
 use canopus_runtime::flags::PILOT_MULTI_NETWORK_DISCOVER_GATEWAY_API;
 
-use crate::gateway_api::is_auto_passthrough;
 use crate::service::{Service, ServicesByHost, ServicesOf};
 use crate::world::{ObjectIndex, Objects, Origin, all_objects, object, settings};
+
+/// The listener option that requests forwarding by SNI.
+const LISTENER_MODE: &str = "gateway.istio.io/listener-protocol";
 
 /// The port of a network gateway that does not say otherwise.
 pub const DEFAULT_GATEWAY_PORT: u32 = 15443;
@@ -210,4 +212,16 @@ fn selector(text: &str) -> Labels {
         labels.insert(key, value);
         labels
     })
+}
+
+/// Whether a listener forwards connections to the cluster that their SNI names, as gateways between networks do.
+pub(crate) fn is_auto_passthrough(meta: &Meta, listener: &Listener, tls: &ListenerTls) -> bool {
+    if tls.options.get(LISTENER_MODE) == Some("auto-passthrough") {
+        return true;
+    }
+    if meta.label(known::TOPOLOGY_NETWORK.name).is_none() {
+        return false;
+    }
+    let expected = meta.label(known::GATEWAY_PORT.name).unwrap_or("15443");
+    listener.port.to_string() == expected
 }

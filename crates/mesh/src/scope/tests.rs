@@ -3,10 +3,11 @@ use std::collections::BTreeMap;
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::{Struct, Value};
 
-use super::imports::one_namespace_per_host;
+use super::host_filter::one_namespace_per_host;
 use super::*;
 use crate::audience::Caller;
-use crate::proxy::{Proxy, View};
+use crate::audience::View;
+use crate::proxy::Proxy;
 use crate::service::ServicesVisibleTo;
 use crate::testing;
 use crate::world::MeshSettings;
@@ -234,7 +235,7 @@ impl Query for Gathered {
             _ => (visible.clone(), visible),
         };
         let seen = ctx.get::<VisibleServicesFor>(&terms.visibility_key).services.to_vec();
-        [imported, gathered, seen, sight::collect_services(ctx, &terms.visibility_key)]
+        [imported, gathered, seen, visible_services::collect_services(ctx, &terms.visibility_key)]
     }
 }
 

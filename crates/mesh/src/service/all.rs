@@ -11,8 +11,8 @@ use canopus_engine::{Ctx, Query};
 use super::index::{CrossServiceFacts, HostDefinitions, entries_in, kubernetes_names_in};
 use super::{Exposure, KubernetesService, Service, ServicesOf, exposure, is_public};
 use crate::list::List;
-use crate::namespaces::NamespacesWith;
 use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
+use crate::world::NamespacesWith;
 use crate::world::{Origin, settings};
 
 /// Where a service is found.
@@ -60,7 +60,7 @@ impl ServiceLocator {
 struct SortEntriesIn;
 
 impl Query for SortEntriesIn {
-    const NAME: &'static str = "service_ranks_in";
+    const NAME: &'static str = "service_sort_entries_in";
     type Key = Arc<str>;
     type Value = SortEntries;
 
@@ -89,7 +89,7 @@ fn sort_entry(service: &Service, definition: Definition) -> Arc<SortEntry<Servic
 struct KubernetesSortEntry;
 
 impl Query for KubernetesSortEntry {
-    const NAME: &'static str = "kubernetes_service_rank";
+    const NAME: &'static str = "kubernetes_service_sort_entry";
     /// Namespace and name.
     type Key = (Arc<str>, Arc<str>);
     type Value = SortEntries;
@@ -105,7 +105,7 @@ impl Query for KubernetesSortEntry {
 struct ServiceEntrySortEntries;
 
 impl Query for ServiceEntrySortEntries {
-    const NAME: &'static str = "service_entry_ranks";
+    const NAME: &'static str = "service_entry_sort_entries";
     type Key = Origin;
     type Value = SortEntries;
 
@@ -166,7 +166,7 @@ impl ServicesByExposure {
 pub(crate) struct ServicesInChunk;
 
 impl Query for ServicesInChunk {
-    const NAME: &'static str = "services_in_stretch";
+    const NAME: &'static str = "services_in_chunk";
     type Key = Chunk<ServiceLocator>;
     type Value = ServicesByExposure;
 
@@ -192,7 +192,7 @@ impl Query for ServicesInChunk {
 pub(crate) struct ServicesInChunkGroup;
 
 impl Query for ServicesInChunkGroup {
-    const NAME: &'static str = "services_in_section";
+    const NAME: &'static str = "services_in_chunk_group";
     type Key = ChunkGroup<ServiceLocator>;
     type Value = ServicesByExposure;
 
@@ -206,7 +206,7 @@ impl Query for ServicesInChunkGroup {
 struct AllServicesByExposure;
 
 impl Query for AllServicesByExposure {
-    const NAME: &'static str = "services_by_reach";
+    const NAME: &'static str = "services_by_exposure";
     type Key = ();
     type Value = ServicesByExposure;
 
@@ -264,7 +264,7 @@ impl Query for ServicesExportedTo {
 pub struct ServicesVisibleTo;
 
 impl Query for ServicesVisibleTo {
-    const NAME: &'static str = "visible_services";
+    const NAME: &'static str = "services_visible_to";
     type Key = Arc<str>;
     type Value = List<Service>;
 

@@ -11,8 +11,8 @@ use canopus_engine::{Ctx, Query};
 
 use super::{DerivedVirtualServices, DerivedVirtualServicesIn, ResolvedVirtualService, VirtualService};
 use crate::list::List;
-use crate::namespaces::NamespacesWith;
 use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
+use crate::world::NamespacesWith;
 use crate::world::{ObjectIndex, Objects, Origin};
 
 /// Where a VirtualService comes from.
@@ -54,8 +54,8 @@ impl Query for RouteNamespaces {
 
 /// Where the VirtualServices of a namespace come from: those that are written, then those that are derived.
 pub(crate) fn locators_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<RouteLocator> {
-    let shelf = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
-    let written = ctx.members::<Objects>(&shelf);
+    let index = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
+    let written = ctx.members::<Objects>(&index);
     let written = written.iter().map(|origin| RouteLocator::Written(origin.clone()));
     let derived = 0..*ctx.get::<DerivedCount>(namespace);
     written.chain(derived.map(|at| RouteLocator::Derived(namespace.clone(), at))).collect()
@@ -78,7 +78,7 @@ impl Query for DerivedCount {
 struct SortEntriesIn;
 
 impl Query for SortEntriesIn {
-    const NAME: &'static str = "virtual_service_ranks_in";
+    const NAME: &'static str = "virtual_service_sort_entries_in";
     type Key = Arc<str>;
     type Value = Vec<Arc<SortEntry<RouteLocator>>>;
 
@@ -95,7 +95,7 @@ impl Query for SortEntriesIn {
 struct SortEntryOf;
 
 impl Query for SortEntryOf {
-    const NAME: &'static str = "virtual_service_rank";
+    const NAME: &'static str = "virtual_service_sort_entry";
     type Key = RouteLocator;
     type Value = Option<Arc<SortEntry<RouteLocator>>>;
 
@@ -150,7 +150,7 @@ impl VirtualServiceLists {
 struct VirtualServicesInChunk;
 
 impl Query for VirtualServicesInChunk {
-    const NAME: &'static str = "virtual_services_in_stretch";
+    const NAME: &'static str = "virtual_services_in_chunk";
     type Key = Chunk<RouteLocator>;
     type Value = VirtualServiceLists;
 
@@ -171,7 +171,7 @@ impl Query for VirtualServicesInChunk {
 struct VirtualServicesInChunkGroup;
 
 impl Query for VirtualServicesInChunkGroup {
-    const NAME: &'static str = "virtual_services_in_section";
+    const NAME: &'static str = "virtual_services_in_chunk_group";
     type Key = ChunkGroup<RouteLocator>;
     type Value = VirtualServiceLists;
 

@@ -2,7 +2,7 @@
 
 use canopus_proto::istio::networking::v1alpha3::{Destination, VirtualService};
 
-use super::MESH;
+use crate::reference::{MESH, gateway_name};
 use crate::world::qualified_host;
 
 /// The same VirtualService with full host names and gateways as `namespace/name`.
@@ -37,17 +37,5 @@ pub(super) fn resolve(written: &VirtualService, namespace: &str, domain: &str) -
 fn resolve_gateways(gateways: &mut [String], namespace: &str) {
     for gateway in gateways.iter_mut().filter(|gateway| *gateway != MESH) {
         *gateway = gateway_name(gateway, namespace);
-    }
-}
-
-/// `namespace/name` of a gateway as written in an object of `namespace`: `name`, `./name`, `other/name`, or the old form
-/// `name.other.svc.cluster.local`.
-pub fn gateway_name(written: &str, namespace: &str) -> String {
-    if let Some((of, name)) = written.split_once('/') {
-        return if of == "." { format!("{namespace}/{name}") } else { written.to_owned() };
-    }
-    match written.split_once('.') {
-        None => format!("{namespace}/{written}"),
-        Some((name, rest)) => format!("{}/{name}", rest.split('.').next().unwrap_or(rest)),
     }
 }

@@ -10,11 +10,10 @@ use canopus_engine::Ctx;
 use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
 
 use super::{IsGlobal, Waypoint, WaypointAddress, WaypointsOf};
-use crate::audience::Addressing;
 use crate::network;
+use crate::proxy::Addressing;
 use crate::service::{AllServices, Service, addresses_for};
-use crate::workload::namespace;
-use crate::world::{Origin, object, settings};
+use crate::world::{Origin, namespace, object, settings};
 
 /// The waypoint in front of a service.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -13,10 +13,12 @@ use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 use jiff::Timestamp;
 
-use super::{Waypoint, WaypointAddress, WaypointLookup, Waypoints, addresses_of_proxy, inherited, primary};
-use crate::audience::WaypointRunner;
-use crate::workload::{EntryWorkload, PodWorkload, namespace};
-use crate::world::{Origin, all_objects, object, settings};
+use super::{
+    Waypoint, WaypointAddress, WaypointLookup, WaypointRunner, Waypoints, addresses_of_proxy, inherited,
+    primary,
+};
+use crate::workload::{EntryWorkload, PodWorkload};
+use crate::world::{Origin, all_objects, namespace, object, settings};
 
 /// What a pod or WorkloadEntry is to waypoints.
 #[derive(Clone, Debug, Default, PartialEq)]

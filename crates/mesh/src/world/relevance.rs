@@ -9,8 +9,7 @@ use std::sync::Arc;
 use canopus_api::{Kind, Object, Relevance, annotations};
 use canopus_engine::{Ctx, Query};
 
-use super::{Objects, Origin};
-use crate::discovery;
+use super::{Objects, Origin, discovery};
 
 /// An object, if it is there and in a namespace the mesh looks at, as it was when it last changed in a way that counts.
 pub(super) struct ObjectAt;

@@ -7,10 +7,10 @@ use canopus_api::kube::ConfigMap;
 use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode;
 
+use super::super::cluster_objects::ClusterObjects;
 use super::super::condition::Conditions;
 use super::super::fault::{Fault, reason};
 use super::super::server_tls::roots;
-use super::super::world::ClusterObjects;
 use super::{FINE, target_kind};
 
 /// The SDS resource that never exists.
@@ -18,7 +18,7 @@ const NEVER: &str = "invalid://";
 
 /// TLS as a policy of `namespace` wants backends to be checked.
 pub(super) fn tls_from_validation(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     namespace: &str,
     validation: &BackendTlsValidation,
     conditions: &mut Conditions,
@@ -32,14 +32,14 @@ pub(super) fn tls_from_validation(
         mode: TlSmode::Simple as i32,
         sni: validation.hostname.to_string(),
         subject_alt_names: names.collect(),
-        credential_name: credential(world, namespace, validation, conditions),
+        credential_name: credential(cluster, namespace, validation, conditions),
         ..Default::default()
     }
 }
 
 /// TLS as a backend outside wants it; `None` without TLS, or if it asks for what there is not.
 pub(super) fn tls_from_backend(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     backend: &ExternalBackend,
     hostname: &str,
     conditions: &mut Conditions,
@@ -48,7 +48,7 @@ pub(super) fn tls_from_backend(
     let message = match &*tls.mode {
         "ServerOnly" => {
             let validation = tls.validation.clone().unwrap_or_default();
-            let mut settings = tls_from_validation(world, &backend.meta.namespace, &validation, conditions);
+            let mut settings = tls_from_validation(cluster, &backend.meta.namespace, &validation, conditions);
             if settings.sni.is_empty() {
                 settings.sni = hostname.to_owned();
             }
@@ -68,7 +68,7 @@ pub(super) fn tls_from_backend(
 /// The SDS resource of the roots; empty for those of the system. Without usable roots it is one that never exists, so that
 /// nothing is sent to a backend that cannot be checked.
 fn credential(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     namespace: &str,
     validation: &BackendTlsValidation,
     conditions: &mut Conditions,
@@ -85,10 +85,10 @@ fn credential(
         let message = format!("{FINE}; warning: only the first caCertificateRefs will be used");
         conditions.expect("Accepted", "Accepted", message);
     }
-    let kind = target_kind(world, &reference.group, &reference.kind, namespace, &reference.name);
+    let kind = target_kind(cluster, &reference.group, &reference.kind, namespace, &reference.name);
     let (reason, prefix, message) = match kind {
         Ok(Kind::ConfigMap) => {
-            let map = world.object::<ConfigMap>(namespace, &reference.name);
+            let map = cluster.object::<ConfigMap>(namespace, &reference.name);
             let data = map.map(|map| map.spec.data.clone()).unwrap_or_default();
             let value = |key: &str| data.get(key).map(|text| text.as_bytes().to_vec());
             match roots(value, data.keys().map(|key| &**key)) {

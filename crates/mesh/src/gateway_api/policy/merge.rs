@@ -12,12 +12,12 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::super::GENERATED;
-use super::super::world::ClusterObjects;
+use super::super::cluster_objects::ClusterObjects;
 use super::BackendPolicy;
 
 /// A rule for each target and host, from the policies about it: of several that say the same thing, the oldest counts.
 pub(super) fn rules(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     mut policies: Vec<BackendPolicy>,
 ) -> Vec<Arc<istio::DestinationRule>> {
     policies.sort_by(|a, b| {
@@ -30,11 +30,11 @@ pub(super) fn rules(
     for policy in policies {
         groups.entry((policy.target.clone(), policy.host.clone())).or_default().push(policy);
     }
-    groups.into_iter().map(|((target, host), policies)| rule(world, &target, &host, policies)).collect()
+    groups.into_iter().map(|((target, host), policies)| rule(cluster, &target, &host, policies)).collect()
 }
 
 fn rule(
-    world: &ClusterObjects<'_>,
+    cluster: &ClusterObjects<'_>,
     target: &ObjectKey,
     host: &str,
     policies: Vec<BackendPolicy>,
@@ -70,7 +70,7 @@ fn rule(
             parents.push(parent);
         }
     }
-    let ports = ports(world, target);
+    let ports = ports(cluster, target);
     let named = by_name.into_iter().map(|(name, tls)| {
         let number = ports.iter().find(|(other, _)| **other == *name).map_or(0, |(_, number)| *number);
         (number, tls)
@@ -88,15 +88,15 @@ fn for_port(number: u32, tls: ClientTlsSettings) -> PortTrafficPolicy {
 }
 
 /// The ports of a target by name.
-fn ports(world: &ClusterObjects<'_>, target: &ObjectKey) -> Vec<(String, u32)> {
+fn ports(cluster: &ClusterObjects<'_>, target: &ObjectKey) -> Vec<(String, u32)> {
     match target.kind {
         Kind::Service => {
-            let service = world.object::<Service>(&target.namespace, &target.name);
+            let service = cluster.object::<Service>(&target.namespace, &target.name);
             let ports = service.iter().flat_map(|service| &service.spec.ports);
             ports.map(|port| (port.name.to_string(), u32::from(port.port))).collect()
         }
         Kind::ServiceEntry => {
-            let entry = world.object::<ServiceEntry>(&target.namespace, &target.name);
+            let entry = cluster.object::<ServiceEntry>(&target.namespace, &target.name);
             let ports = entry.iter().flat_map(|entry| &entry.spec.ports);
             ports.map(|port| (port.name.clone(), port.number)).collect()
         }

@@ -1,4 +1,4 @@
-//! Which objects a Gateway API object refers to.
+//! References between Gateway API objects: parents, backends and policy targets.
 
 use canopus_api::gateway_api::{Backend, EXPERIMENTAL_GROUP, GROUP, ParentReference};
 use canopus_api::{Kind, Object, ObjectKey};
@@ -8,8 +8,8 @@ const ISTIO_NETWORKING: &str = "networking.istio.io";
 /// The group of inference pools.
 const INFERENCE: &str = "inference.networking.k8s.io";
 
-/// The kind that a group and a kind name, of those that something here refers to.
-pub(super) fn referenced_kind(group: &str, kind: &str) -> Option<Kind> {
+/// Resolves the group and kind of a reference. Returns `None` for kinds that no supported reference may name.
+pub(crate) fn referenced_kind(group: &str, kind: &str) -> Option<Kind> {
     match (group, kind) {
         (GROUP, "Gateway") => Some(Kind::KubernetesGateway),
         (GROUP, "ListenerSet") => Some(Kind::ListenerSet),
@@ -27,7 +27,7 @@ pub(super) fn referenced_kind(group: &str, kind: &str) -> Option<Kind> {
     }
 }
 
-/// What an object of the Gateway API refers to: its parents, its backends, its targets.
+/// Lists the objects that a Gateway API object refers to: its parents, its backends, or the targets of a policy.
 pub(crate) fn references(object: &Object) -> Vec<ObjectKey> {
     let namespace = &*object.meta().namespace;
     let mut found = match object {
@@ -53,8 +53,8 @@ pub(crate) fn references(object: &Object) -> Vec<ObjectKey> {
         }
         Object::ListenerSet(set) => {
             let parent = &set.spec.parent_ref;
-            let of = parent.namespace.as_deref().unwrap_or(namespace);
-            key(&parent.group, &parent.kind, of, &parent.name).into_iter().collect()
+            let owner = parent.namespace.as_deref().unwrap_or(namespace);
+            key(&parent.group, &parent.kind, owner, &parent.name).into_iter().collect()
         }
         Object::BackendTlsPolicy(policy) => {
             let targets = policy.spec.target_refs.iter();
@@ -81,14 +81,14 @@ fn route_references<'a>(
     parents.chain(backends).collect()
 }
 
-/// What a route of `namespace` is attached to.
-pub(super) fn parent_key(parent: &ParentReference, namespace: &str) -> Option<ObjectKey> {
-    let of = parent.namespace.as_deref().unwrap_or(namespace);
-    key(&parent.group, &parent.kind, of, &parent.name)
+/// The object that a route of `namespace` names as its parent.
+pub(crate) fn parent_key(parent: &ParentReference, namespace: &str) -> Option<ObjectKey> {
+    let owner = parent.namespace.as_deref().unwrap_or(namespace);
+    key(&parent.group, &parent.kind, owner, &parent.name)
 }
 
-/// Where a route of `namespace` leads.
-pub(super) fn backend_key(backend: &Backend<'_>, namespace: &str) -> Option<ObjectKey> {
+/// The object that a route of `namespace` names as its backend.
+pub(crate) fn backend_key(backend: &Backend<'_>, namespace: &str) -> Option<ObjectKey> {
     key(backend.group, backend.kind, backend.namespace.unwrap_or(namespace), backend.name)
 }
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 
-use super::common::{PublicServices, also_exported};
-use super::imports::{HostFilter, one_namespace_per_host};
+use super::host_filter::{HostFilter, one_namespace_per_host};
+use super::public_services::{PublicServices, also_exported};
 use crate::list::List;
 use crate::service::{self, Service, ServicesByHost, ServicesVisibleTo, is_visible, visible_in};
 use crate::virtual_service::{self, VirtualService, targets};

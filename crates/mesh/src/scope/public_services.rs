@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use canopus_engine::{Ctx, Query};
 
-use super::imports::one_namespace_per_host;
-use super::sight::{ServiceSet, VisibleServices};
+use super::host_filter::one_namespace_per_host;
+use super::visible_services::{ServiceSet, VisibleServices};
 use crate::list::List;
 use crate::order::{Chunk, ChunkGroup};
 use crate::service::{
@@ -45,7 +45,7 @@ impl From<ChosenDefinitions> for PublicServiceLists {
 pub(super) struct PublicServices;
 
 impl Query for PublicServices {
-    const NAME: &'static str = "common_services";
+    const NAME: &'static str = "public_services";
     type Key = ();
     type Value = PublicServiceLists;
 
@@ -94,7 +94,7 @@ impl ChosenDefinitions {
 struct ChosenInChunkGroup;
 
 impl Query for ChosenInChunkGroup {
-    const NAME: &'static str = "common_services_in_section";
+    const NAME: &'static str = "public_services_in_chunk_group";
     type Key = ChunkGroup<ServiceLocator>;
     type Value = ChosenDefinitions;
 
@@ -112,7 +112,7 @@ impl Query for ChosenInChunkGroup {
 struct ChosenInChunk;
 
 impl Query for ChosenInChunk {
-    const NAME: &'static str = "common_services_in_stretch";
+    const NAME: &'static str = "public_services_in_chunk";
     type Key = Chunk<ServiceLocator>;
     type Value = ChosenDefinitions;
 

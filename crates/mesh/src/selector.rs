@@ -1,4 +1,9 @@
-//! Labels, reduced to those that selectors pick a workload by.
+//! Workload labels, reduced to those that selectors match.
+//!
+//! Pods of one workload differ in labels such as their template hash. If such labels were part of a query key, nothing would
+//! be shared between pods. [`SelectorLabels`] keeps only the labels of those selectors that match the workload, so workloads
+//! that the same selectors match have equal keys. The set of selectors is itself a query: a new selector changes the keys of
+//! the workloads it matches and of no others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,23 +14,37 @@ use canopus_api::istio::{
     TrafficExtension, VirtualService, WasmPlugin,
 };
 use canopus_base::labels::Labels;
-use canopus_engine::{Ctx, Query};
+use canopus_engine::{Ctx, Input, Query};
 
-use super::is_reduction_disabled;
-use crate::gateway::{Gateways, ProxyBinding};
-use crate::namespaces::NamespacesWith;
-use crate::world::{ObjectIndex, indexed_objects};
+use crate::world::{NamespacesWith, ObjectIndex, indexed_objects};
 
-/// The labels of a workload that some selector picks it by.
+/// An input that tests set to disable reduction: audiences then keep every fact.
 ///
-/// They answer for every selector that was considered as all labels of the workload do. A selector that picks the workload
-/// has all its labels among them; one that does not lacks a label that the workload does not have either. Workloads that
-/// the same selectors pick have equal labels, whatever else they are labelled with.
+/// Tests compare what is generated from reduced audiences with what is generated from complete ones.
+pub struct Unreduced;
+
+impl Input for Unreduced {
+    const NAME: &'static str = "unreduced_audiences";
+    type Key = ();
+    type Value = ();
+    type Index = ();
+}
+
+/// Whether reduction is disabled; see [`Unreduced`].
+pub fn is_reduction_disabled(ctx: &Ctx<'_>) -> bool {
+    ctx.read::<Unreduced>(&()).is_some()
+}
+
+/// The labels of a workload that some selector matches.
+///
+/// Invariant: every selector that was considered matches these labels exactly if it matches all labels of the workload. A
+/// matching selector has all its labels in the reduced set. One that does not match requires a label that the workload
+/// lacks, and the reduced set lacks it too.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SelectorLabels(Labels);
 
 impl SelectorLabels {
-    /// Reduces labels to what objects of these kinds and namespaces select by.
+    /// Keeps the labels that selectors of these kinds and namespaces match.
     pub fn reduce(ctx: &Ctx<'_>, labels: &Labels, sources: &[(SelectingKind, Arc<str>)]) -> Self {
         if is_reduction_disabled(ctx) {
             return Self::unreduced(labels);
@@ -37,32 +56,27 @@ impl SelectorLabels {
         reduced
     }
 
-    /// Reduces labels to what Gateways of the whole mesh select by.
-    pub fn for_gateways(ctx: &Ctx<'_>, labels: &Labels) -> Self {
-        if is_reduction_disabled(ctx) {
-            return Self::unreduced(labels);
-        }
-        let mut reduced = Self::default();
-        reduced.keep(labels, &ctx.get::<GatewaySelectors>(&()));
-        reduced
-    }
-
-    /// Reduces labels to what routes of VirtualServices match sources by.
+    /// Keeps the labels that `sourceLabels` of VirtualService routes match.
     pub fn for_route_sources(ctx: &Ctx<'_>, labels: &Labels) -> Self {
         if is_reduction_disabled(ctx) {
             return Self::unreduced(labels);
         }
+        Self::matched_by(labels, &ctx.get::<SourceSelectors>(&()))
+    }
+
+    /// Keeps the labels that these selectors match.
+    pub(crate) fn matched_by(labels: &Labels, selectors: &BTreeSet<Labels>) -> Self {
         let mut reduced = Self::default();
-        reduced.keep(labels, &ctx.get::<SourceSelectors>(&()));
+        reduced.keep(labels, selectors);
         reduced
     }
 
-    /// All labels, for where any selector may be asked.
+    /// Keeps all labels, for keys that any selector may be matched against.
     pub fn unreduced(labels: &Labels) -> Self {
         Self(labels.clone())
     }
 
-    /// Whether a selector picks the workload; one without labels does.
+    /// Whether a selector matches the workload. An empty selector matches all.
     pub fn are_selected_by<'a>(&self, selector: impl IntoIterator<Item = (&'a String, &'a String)>) -> bool {
         selector.into_iter().all(|(key, value)| self.0.get(key) == Some(value.as_str()))
     }
@@ -79,26 +93,26 @@ impl SelectorLabels {
     }
 }
 
-/// The kinds of objects that select workloads by their labels, within a namespace or from the root namespace.
+/// The kinds of objects that select workloads by label, in their namespace or from the root namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SelectingKind {
-    /// Rules for the calls of some workloads.
+    /// DestinationRule.
     DestinationRule,
-    /// Patches.
+    /// EnvoyFilter.
     EnvoyFilter,
-    /// Metrics, logs and traces.
+    /// Telemetry.
     Telemetry,
     /// WasmPlugins and TrafficExtensions.
     Extension,
-    /// Who may call.
+    /// AuthorizationPolicy.
     AuthorizationPolicy,
-    /// Which tokens are taken.
+    /// RequestAuthentication.
     RequestAuthentication,
-    /// Whether callers must use mutual TLS.
+    /// PeerAuthentication.
     PeerAuthentication,
 }
 
-/// The distinct selectors of the objects of a kind in a namespace, but for those that select everything.
+/// The distinct selectors of the objects of a kind in a namespace. Empty selectors are left out.
 struct Selectors;
 
 impl Query for Selectors {
@@ -107,51 +121,51 @@ impl Query for Selectors {
     type Value = BTreeSet<Labels>;
 
     fn run(ctx: &Ctx<'_>, (kind, namespace): &Self::Key) -> Self::Value {
-        let shelf = |kind| ObjectIndex::Namespace(kind, namespace.as_ref().into());
+        let index = |kind| ObjectIndex::Namespace(kind, namespace.as_ref().into());
         let mut found = BTreeSet::new();
         let mut add = |selector: Option<&BTreeMap<String, String>>| {
             found.extend(selector.filter(|labels| !labels.is_empty()).map(to_labels));
         };
         match kind {
             SelectingKind::DestinationRule => {
-                for (_, object) in indexed_objects::<DestinationRule>(ctx, &shelf(Kind::DestinationRule)) {
+                for (_, object) in indexed_objects::<DestinationRule>(ctx, &index(Kind::DestinationRule)) {
                     add(object.spec.workload_selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::EnvoyFilter => {
-                for (_, object) in indexed_objects::<EnvoyFilter>(ctx, &shelf(Kind::EnvoyFilter)) {
+                for (_, object) in indexed_objects::<EnvoyFilter>(ctx, &index(Kind::EnvoyFilter)) {
                     add(object.spec.workload_selector.as_ref().map(|selector| &selector.labels));
                 }
             }
             SelectingKind::Telemetry => {
-                for (_, object) in indexed_objects::<Telemetry>(ctx, &shelf(Kind::Telemetry)) {
+                for (_, object) in indexed_objects::<Telemetry>(ctx, &index(Kind::Telemetry)) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::Extension => {
-                for (_, object) in indexed_objects::<WasmPlugin>(ctx, &shelf(Kind::WasmPlugin)) {
+                for (_, object) in indexed_objects::<WasmPlugin>(ctx, &index(Kind::WasmPlugin)) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
-                for (_, object) in indexed_objects::<TrafficExtension>(ctx, &shelf(Kind::TrafficExtension)) {
+                for (_, object) in indexed_objects::<TrafficExtension>(ctx, &index(Kind::TrafficExtension)) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::AuthorizationPolicy => {
                 for (_, object) in
-                    indexed_objects::<AuthorizationPolicy>(ctx, &shelf(Kind::AuthorizationPolicy))
+                    indexed_objects::<AuthorizationPolicy>(ctx, &index(Kind::AuthorizationPolicy))
                 {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::RequestAuthentication => {
-                let shelf = shelf(Kind::RequestAuthentication);
-                for (_, object) in indexed_objects::<RequestAuthentication>(ctx, &shelf) {
+                let index = index(Kind::RequestAuthentication);
+                for (_, object) in indexed_objects::<RequestAuthentication>(ctx, &index) {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
             }
             SelectingKind::PeerAuthentication => {
                 for (_, object) in
-                    indexed_objects::<PeerAuthentication>(ctx, &shelf(Kind::PeerAuthentication))
+                    indexed_objects::<PeerAuthentication>(ctx, &index(Kind::PeerAuthentication))
                 {
                     add(object.spec.selector.as_ref().map(|selector| &selector.match_labels));
                 }
@@ -161,22 +175,7 @@ impl Query for Selectors {
     }
 }
 
-/// The distinct selectors of all Gateways.
-struct GatewaySelectors;
-
-impl Query for GatewaySelectors {
-    const NAME: &'static str = "gateway_selectors";
-    type Key = ();
-    type Value = BTreeSet<Labels>;
-
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
-        let all = ctx.get::<Gateways>(&());
-        let by_labels = all.iter().filter(|gateway| gateway.binding == ProxyBinding::Selector);
-        by_labels.map(|gateway| to_labels(&gateway.spec.selector)).collect()
-    }
-}
-
-/// The distinct labels of callers that routes of the whole mesh ask for.
+/// The distinct `sourceLabels` of all VirtualService routes.
 struct SourceSelectors;
 
 impl Query for SourceSelectors {
@@ -191,7 +190,7 @@ impl Query for SourceSelectors {
     }
 }
 
-/// The same for the routes of one namespace.
+/// The distinct `sourceLabels` of the VirtualService routes of a namespace.
 struct SourceSelectorsIn;
 
 impl Query for SourceSelectorsIn {
@@ -200,9 +199,9 @@ impl Query for SourceSelectorsIn {
     type Value = BTreeSet<Labels>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let shelf = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
+        let index = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
         let mut found = BTreeSet::new();
-        for (_, object) in indexed_objects::<VirtualService>(ctx, &shelf) {
+        for (_, object) in indexed_objects::<VirtualService>(ctx, &index) {
             let spec = &object.spec;
             let http = spec.http.iter().flat_map(|route| &route.r#match).map(|found| &found.source_labels);
             let tls = spec.tls.iter().flat_map(|route| &route.r#match).map(|found| &found.source_labels);
@@ -214,6 +213,7 @@ impl Query for SourceSelectorsIn {
     }
 }
 
-fn to_labels(labels: &BTreeMap<String, String>) -> Labels {
+/// Converts a selector of the API.
+pub(crate) fn to_labels(labels: &BTreeMap<String, String>) -> Labels {
     labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }

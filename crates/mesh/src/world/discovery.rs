@@ -1,4 +1,4 @@
-//! Which namespaces the mesh looks at: all, or those that its discovery selectors pick.
+//! Discovery selectors: which namespaces are part of the mesh.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use canopus_base::labels::{Labels, Selector};
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
 
-use crate::world::{Objects, Origin, settings};
+use super::{Objects, Origin, settings};
 
-/// Whether an object counts: its namespace is looked at, or it is in none.
+/// Whether an object is part of the mesh: discovery selectors match its namespace, or it is cluster-scoped.
 pub(crate) fn is_discovered(ctx: &Ctx<'_>, origin: &Origin) -> bool {
     let namespace = origin.namespace();
     namespace.is_empty() || is_namespace_discovered(ctx, &origin.cluster, namespace)
@@ -21,18 +21,18 @@ pub fn is_namespace_discovered(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &st
         || *ctx.get::<NamespaceDiscovered>(&(cluster.clone(), namespace.into()))
 }
 
-/// Whether a namespace of a cluster is looked at.
+/// Whether discovery selectors match a namespace of a cluster.
 struct NamespaceDiscovered;
 
 impl Query for NamespaceDiscovered {
-    const NAME: &'static str = "discovered";
+    const NAME: &'static str = "namespace_discovered";
     type Key = (Arc<str>, Box<str>);
     type Value = bool;
 
     fn run(ctx: &Ctx<'_>, (cluster, namespace): &Self::Key) -> bool {
         let settings = settings(ctx);
         let selectors: Result<Vec<_>, _> = settings.mesh.discovery_selectors.iter().map(selector).collect();
-        // Selectors that cannot be read are as good as none.
+        // Parity: one invalid selector disables all of them.
         let Ok(selectors) = selectors else { return true };
         let origin = Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", namespace));
         let labels = match ctx.read::<Objects>(&origin).as_deref() {

@@ -6,10 +6,10 @@ use canopus_base::{FastMap, FastSet};
 use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_SIDECAR_PICK_BEST_SERVICE_NAMESPACE;
 
-use super::common::{PublicServices, also_exported, public_service};
-use super::imported::{Import, ImportedRouteTargets, ImportedRoutes, ImportedServices};
-use super::imports::one_namespace_per_host;
-use super::strays::UnlistedHosts;
+use super::host_filter::one_namespace_per_host;
+use super::import::{Import, ImportedRouteTargets, ImportedRoutes, ImportedServices};
+use super::public_services::{PublicServices, also_exported, public_service};
+use super::unlisted_hosts::UnlistedHosts;
 use crate::list::List;
 use crate::service::{Service, ServicesByHost, ServicesVisibleTo, is_visible};
 use crate::virtual_service::{VirtualService, destination_hosts, targets};
@@ -60,7 +60,7 @@ impl VisibleServices {
 pub(super) struct VisibleServicesFor;
 
 impl Query for VisibleServicesFor {
-    const NAME: &'static str = "services_in_sight";
+    const NAME: &'static str = "visible_services_for";
     type Key = VisibilityKey;
     type Value = Arc<VisibleServices>;
 

@@ -44,8 +44,8 @@ impl<'a> ClusterObjects<'a> {
 
     /// Where the objects of a kind in a namespace are.
     pub(super) fn origins_in(&self, kind: Kind, namespace: &str) -> Vec<Origin> {
-        let shelf = ObjectIndex::InCluster(kind, self.settings.cluster.clone(), namespace.into());
-        self.ctx.members::<Objects>(&shelf).to_vec()
+        let index = ObjectIndex::InCluster(kind, self.settings.cluster.clone(), namespace.into());
+        self.ctx.members::<Objects>(&index).to_vec()
     }
 
     /// The objects that refer to another one.

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use canopus_engine::{Ctx, Query};
 
 use crate::service::{HostDefinitions, is_public};
-use crate::virtual_service::{self, RouteNamespaces, RoutePlace, destination_hosts};
+use crate::virtual_service::{self, RouteLocator, RouteNamespaces, destination_hosts};
 
 /// The hosts that routes of the mesh lead to and that are defined, but not just once and for everybody: who sees them
 /// through a route depends on who looks.
 pub(super) struct UnlistedHosts;
 
 impl Query for UnlistedHosts {
-    const NAME: &'static str = "stray_hosts";
+    const NAME: &'static str = "unlisted_hosts";
     type Key = ();
     type Value = BTreeSet<Arc<str>>;
 
@@ -27,7 +27,7 @@ impl Query for UnlistedHosts {
 struct UnlistedHostsIn;
 
 impl Query for UnlistedHostsIn {
-    const NAME: &'static str = "stray_hosts_in";
+    const NAME: &'static str = "unlisted_hosts_in";
     type Key = Arc<str>;
     type Value = Vec<Arc<str>>;
 
@@ -60,10 +60,10 @@ struct RouteTargetsOf;
 
 impl Query for RouteTargetsOf {
     const NAME: &'static str = "route_targets_of";
-    type Key = RoutePlace;
+    type Key = RouteLocator;
     type Value = Vec<Arc<str>>;
 
-    fn run(ctx: &Ctx<'_>, place: &RoutePlace) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, place: &RouteLocator) -> Self::Value {
         let route = place.route(ctx);
         route.iter().flat_map(|route| destination_hosts(&route.spec)).map(Arc::from).collect()
     }
