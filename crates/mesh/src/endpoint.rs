@@ -1,4 +1,4 @@
-//! Endpoints: where the instances of a service listen.
+//! Endpoints: the addresses and ports of the instances of a service.
 
 mod address;
 mod entry;
@@ -18,28 +18,28 @@ use crate::world::{Origin, settings};
 
 pub(crate) use address::entry_endpoints_at;
 
-/// Where one instance of a service listens on one of its ports.
+/// An instance of a service on one of its ports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// IP addresses, a host name, or the path of a socket; more than one for dual-stack instances.
+    /// IP addresses, a host name, or the path of a Unix socket. Dual-stack instances have several.
     pub addresses: Vec<Arc<str>>,
-    /// Port number; 0 for the path of a socket.
+    /// The port; 0 for a Unix socket.
     pub port: u32,
-    /// The service's port it stands for, by name.
+    /// The name of the service port.
     pub port_name: Arc<str>,
-    /// The service's port it stands for, by number, if it comes from a ServiceEntry.
+    /// The number of the service port, for endpoints of ServiceEntries.
     pub port_number: Option<u32>,
-    /// Share of the load; 0 if not said.
+    /// The load balancing weight; 0 if unset.
     pub weight: u32,
-    /// Whether it can take traffic.
+    /// The health of the instance.
     pub health: Health,
-    /// What runs there.
+    /// The workload that listens there.
     pub workload: Arc<EndpointWorkload>,
-    /// Who knows of it.
+    /// The registry that reports it.
     pub registry: Registry,
 }
 
-/// What runs at an endpoint. The endpoints of all ports share it.
+/// The workload at an endpoint. Endpoints of all its ports share the value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EndpointWorkload {
     /// The name in telemetry.
@@ -50,21 +50,21 @@ pub struct EndpointWorkload {
     pub cluster: Arc<str>,
     /// The network; empty if none is known.
     pub network: Arc<str>,
-    /// Labels by which subsets choose.
+    /// The labels that subsets select by.
     pub labels: Labels,
-    /// `region/zone/subzone`, as the registry has it.
+    /// `region/zone/subzone` as the registry reports it.
     pub locality: Arc<str>,
     /// The SPIFFE identity; empty if none is known.
     pub service_account: Arc<str>,
-    /// How connections are taken: `istio`, `disabled`.
+    /// The TLS mode: `istio` or `disabled`.
     pub tls_mode: Arc<str>,
-    /// Whether it takes HBONE tunnels.
+    /// Whether it accepts HBONE tunnels.
     pub takes_tunnels: bool,
     /// The Kubernetes node.
     pub node: Arc<str>,
-    /// The name below a headless service, and that service.
+    /// The host name below a headless service, and the name of that service.
     pub host_name: Option<(Arc<str>, Arc<str>)>,
-    /// The object behind it, if there is one.
+    /// The object that describes the workload, if there is one.
     pub origin: Option<Origin>,
 }
 
@@ -87,19 +87,19 @@ impl From<&Workload> for EndpointWorkload {
     }
 }
 
-/// Whether an endpoint can take traffic.
+/// The health of an endpoint.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Health {
-    /// Nobody looks after it.
+    /// Not reported.
     #[default]
     Unknown,
-    /// It can.
+    /// Ready.
     Healthy,
-    /// It cannot.
+    /// Not ready.
     Unhealthy,
-    /// It keeps the sessions it has.
+    /// Terminating, but still serving persistent sessions.
     Draining,
-    /// It is about to go.
+    /// Terminating.
     Terminating,
 }
 
@@ -109,7 +109,7 @@ impl Endpoint {
         self.addresses.first().map_or("", |address| address)
     }
 
-    /// Whether it stands for this port of its service.
+    /// Whether it is an endpoint of this service port.
     pub fn is_for(&self, name: &str, number: u32) -> bool {
         match self.port_number {
             Some(own) => own == number,
@@ -118,7 +118,7 @@ impl Endpoint {
     }
 }
 
-/// All endpoints of a service, of all its ports: those of ServiceEntries first, then cluster by cluster.
+/// All endpoints of a service on all ports: those of ServiceEntries first, then cluster by cluster.
 pub struct Endpoints;
 
 impl Query for Endpoints {
@@ -133,16 +133,16 @@ impl Query for Endpoints {
     }
 }
 
-/// What all endpoints of a port have in common. It changes far less often than they do.
+/// Properties that all endpoints of a port share. They change far less often than the endpoints do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CommonTraits {
-    /// Whether there are endpoints, and none takes plain connections only.
+    /// Whether there are endpoints and all accept mutual TLS.
     pub mutual_tls: bool,
-    /// Whether there are endpoints, and all take HBONE tunnels.
+    /// Whether there are endpoints and all accept HBONE tunnels.
     pub tunnels: bool,
 }
 
-/// What all endpoints of a port have in common.
+/// The [`CommonTraits`] of a service port.
 pub struct CommonTraitsOf;
 
 impl Query for CommonTraitsOf {
@@ -165,18 +165,18 @@ impl Query for CommonTraitsOf {
     }
 }
 
-/// What clients have to know of all endpoints of a service together. It changes far less often than they do.
+/// What clients need to know about all endpoints of a service. It changes far less often than the endpoints do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Servers {
-    /// Their identities, with those the service itself names, in every alias of the trust domain; sorted.
+    /// The identities of the endpoints and those that the service names, in every alias of the trust domain; sorted.
     pub accounts: Arc<Vec<String>>,
-    /// Whether some of them take HBONE tunnels.
+    /// Whether some endpoint accepts HBONE tunnels.
     pub tunnels: bool,
-    /// Whether they take mutual TLS, as far as policies of their namespace and of the mesh say.
+    /// The mutual TLS mode that policies of the namespace and the mesh set.
     pub mutual_tls: MutualTls,
 }
 
-/// What clients have to know of all endpoints of a service together.
+/// The [`Servers`] of a service.
 pub struct ServersOf;
 
 impl Query for ServersOf {
@@ -186,10 +186,10 @@ impl Query for ServersOf {
 
     fn run(ctx: &Ctx<'_>, key: &ServiceKey) -> Servers {
         let endpoints = ctx.get::<Endpoints>(key);
-        let of_endpoints = endpoints.iter().map(|endpoint| endpoint.workload.service_account.to_string());
+        let presented = endpoints.iter().map(|endpoint| endpoint.workload.service_account.to_string());
         let named = crate::service::service(ctx, key).map(|service| service.service_accounts.clone());
         let accounts: BTreeSet<_> =
-            of_endpoints.filter(|account| !account.is_empty()).chain(named.unwrap_or_default()).collect();
+            presented.filter(|account| !account.is_empty()).chain(named.unwrap_or_default()).collect();
         let aliases = &settings(ctx).mesh.trust_domain_aliases;
         let accounts = spiffe::expand(accounts.iter().map(String::as_str), aliases);
         Servers {

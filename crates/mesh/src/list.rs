@@ -1,27 +1,31 @@
-//! Lists put together from parts that other lists share.
+//! Immutable lists made of segments that other lists share.
 //!
-//! What a mesh has many of is kept as parts of a few dozen each: where one thing changes, one part is made anew, and a list
-//! of all is as many pointers as there are parts.
+//! A mesh has many services and routes, and nearly every namespace sees nearly all of them. A `Vec` for each namespace would
+//! copy tens of thousands of pointers on every change. A [`List`] is a sequence of shared segments of a few dozen items: a
+//! changed item replaces one segment, and lists with the same segments share them.
+//!
+//! Equality compares items, not segments, and skips the leading segments that both lists share. Two lists of the same items
+//! are therefore equal however they are divided, which lets the engine cut off changes that moved a segment boundary only.
 
 use std::iter::FusedIterator;
 use std::sync::Arc;
 
-/// Things in order, in parts that other lists may share.
+/// An immutable sequence of items, stored in segments that other lists may share.
 #[derive(Debug)]
 pub struct List<T> {
     segments: Arc<[Segment<T>]>,
 }
 
-/// Some of the things of a list.
+/// A run of consecutive items of a list.
 pub type Segment<T> = Arc<Vec<Arc<T>>>;
 
 impl<T> List<T> {
-    /// The things of these parts, one part after the other.
-    pub fn from_segments(parts: impl IntoIterator<Item = Segment<T>>) -> Self {
-        Self { segments: parts.into_iter().filter(|part| !part.is_empty()).collect() }
+    /// Concatenates segments. Empty ones are dropped.
+    pub fn from_segments(segments: impl IntoIterator<Item = Segment<T>>) -> Self {
+        Self { segments: segments.into_iter().filter(|segment| !segment.is_empty()).collect() }
     }
 
-    /// All of some lists, one after the other.
+    /// Concatenates lists, sharing their segments.
     pub(crate) fn concat<'a>(lists: impl IntoIterator<Item = &'a Self>) -> Self
     where
         T: 'a,
@@ -29,7 +33,7 @@ impl<T> List<T> {
         Self { segments: lists.into_iter().flat_map(|list| list.segments.iter().cloned()).collect() }
     }
 
-    /// A part, and then all of another list.
+    /// Puts a segment in front of a list.
     pub(crate) fn prepend(first: Segment<T>, rest: &Self) -> Self {
         if first.is_empty() {
             return rest.clone();
@@ -37,42 +41,42 @@ impl<T> List<T> {
         Self::from_segments(std::iter::once(first).chain(rest.segments.iter().cloned()))
     }
 
-    /// How many there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
-        self.segments.iter().map(|part| part.len()).sum()
+        self.segments.iter().map(|segment| segment.len()).sum()
     }
 
-    /// Whether there are none.
+    /// Whether the list has no items.
     pub fn is_empty(&self) -> bool {
         self.segments.is_empty()
     }
 
-    /// The things in order.
+    /// Iterates over the items in order.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter { segments: self.segments.iter(), segment: [].iter() }
     }
 
-    /// A copy in one piece.
+    /// Copies the items into one vector.
     pub fn to_vec(&self) -> Vec<Arc<T>> {
         let mut all = Vec::with_capacity(self.len());
-        self.segments.iter().for_each(|part| all.extend_from_slice(part));
+        self.segments.iter().for_each(|segment| all.extend_from_slice(segment));
         all
     }
 
-    /// Whether both are the very same list, not merely equal ones.
+    /// Whether both are the same allocation, rather than equal lists.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.segments, &other.segments)
     }
 
-    /// Those after the first `parts` parts.
-    fn after_segments(&self, parts: usize) -> impl Iterator<Item = &Arc<T>> {
-        self.segments[parts..].iter().flat_map(|part| part.iter())
+    /// The items after the first `segments` segments.
+    fn after_segments(&self, segments: usize) -> impl Iterator<Item = &Arc<T>> {
+        self.segments[segments..].iter().flat_map(|segment| segment.iter())
     }
 }
 
 impl<T> From<Vec<Arc<T>>> for List<T> {
-    fn from(things: Vec<Arc<T>>) -> Self {
-        Self::from_segments([Arc::new(things)])
+    fn from(items: Vec<Arc<T>>) -> Self {
+        Self::from_segments([Arc::new(items)])
     }
 }
 
@@ -89,7 +93,7 @@ impl<T> Default for List<T> {
 }
 
 impl<T: Eq> PartialEq for List<T> {
-    /// Whether they are of the same things, however these are parted. What both share is not looked at.
+    /// Compares items, however they are divided into segments. Shared leading segments are not compared.
     fn eq(&self, other: &Self) -> bool {
         if self.is_same(other) {
             return true;
@@ -112,7 +116,7 @@ impl<'a, T> IntoIterator for &'a List<T> {
     }
 }
 
-/// The things of a [`List`] in order.
+/// Iterator over the items of a [`List`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a, T> {
     segments: std::slice::Iter<'a, Segment<T>>,
@@ -138,35 +142,38 @@ impl<T> FusedIterator for Iter<'_, T> {}
 mod tests {
     use super::*;
 
-    fn part(numbers: &[u32]) -> Segment<u32> {
+    fn segment(numbers: &[u32]) -> Segment<u32> {
         Arc::new(numbers.iter().copied().map(Arc::new).collect())
     }
 
     #[test]
-    fn things_come_in_the_order_of_their_parts() {
-        let list = List::prepend(part(&[1]), &List::from_segments([part(&[]), part(&[2, 3]), part(&[4])]));
+    fn items_come_in_the_order_of_their_segments() {
+        let list = List::prepend(
+            segment(&[1]),
+            &List::from_segments([segment(&[]), segment(&[2, 3]), segment(&[4])]),
+        );
         assert_eq!(list.iter().map(|number| **number).collect::<Vec<_>>(), [1, 2, 3, 4]);
         assert_eq!((list.len(), list.to_vec().len(), list.is_empty()), (4, 4, false));
-        assert!(List::from_segments([part(&[])]).is_empty());
+        assert!(List::from_segments([segment(&[])]).is_empty());
     }
 
     #[test]
-    fn lists_are_equal_when_they_have_the_same_things() {
-        let shared = part(&[1, 2]);
-        let list = List::from_segments([shared.clone(), part(&[3, 4])]);
-        assert_eq!(list, List::from_segments([shared.clone(), part(&[3]), part(&[4])]));
+    fn lists_are_equal_when_they_have_the_same_items() {
+        let shared = segment(&[1, 2]);
+        let list = List::from_segments([shared.clone(), segment(&[3, 4])]);
+        assert_eq!(list, List::from_segments([shared.clone(), segment(&[3]), segment(&[4])]));
         assert_eq!(list, List::from(vec![1.into(), 2.into(), 3.into(), 4.into()]));
-        assert_ne!(list, List::from_segments([shared.clone(), part(&[3, 5])]));
+        assert_ne!(list, List::from_segments([shared.clone(), segment(&[3, 5])]));
         assert_ne!(list, List::from_segments([shared.clone()]));
         assert_ne!(List::from_segments([shared]), list);
     }
 
     #[test]
-    fn joined_lists_share_their_parts() {
+    fn concatenated_lists_share_their_segments() {
         let lists = [
-            List::from_segments([part(&[1]), part(&[2])]),
+            List::from_segments([segment(&[1]), segment(&[2])]),
             List::default(),
-            List::from_segments([part(&[3])]),
+            List::from_segments([segment(&[3])]),
         ];
         let joined = List::concat(&lists);
         assert_eq!(joined.iter().map(|number| **number).collect::<Vec<_>>(), [1, 2, 3]);
@@ -174,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_put_before_a_list_when_the_part_is_empty() {
-        let list = List::from_segments([part(&[1])]);
-        assert!(List::prepend(part(&[]), &list).is_same(&list));
+    fn list_is_unchanged_when_an_empty_segment_is_prepended() {
+        let list = List::from_segments([segment(&[1])]);
+        assert!(List::prepend(segment(&[]), &list).is_same(&list));
     }
 }

@@ -1,4 +1,4 @@
-//! Where something runs.
+//! Localities: region, zone and subzone.
 
 use std::fmt;
 
@@ -6,26 +6,26 @@ use canopus_api::labels as known;
 use canopus_api::node::locality_of_label;
 use canopus_base::labels::Labels;
 
-/// Region, zone and subzone, as far as known.
+/// A region, zone and subzone; unknown parts are empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Locality {
     /// The region.
     pub region: String,
     /// The zone of the region.
     pub zone: String,
-    /// The part of the zone.
+    /// The subzone of the zone.
     pub subzone: String,
 }
 
 impl Locality {
-    /// Reads `region/zone/subzone`, of which later parts may be missing.
+    /// Parses `region/zone/subzone`; later parts may be missing.
     pub fn parse(text: &str) -> Self {
         let mut parts = text.split('/').map(str::to_owned);
         let mut next = || parts.next().unwrap_or_default();
         Self { region: next(), zone: next(), subzone: next() }
     }
 
-    /// The locality that a workload's labels say: those of its node, else one label for all of it.
+    /// Reads the locality from a workload's labels: those of its node, else the one label with all three parts.
     pub fn from_labels(labels: &Labels) -> Option<Self> {
         let keys = [known::KUBERNETES_REGION.name, known::KUBERNETES_ZONE.name, known::TOPOLOGY_SUBZONE.name];
         let parts = keys.map(|key| labels.get(key));
@@ -42,7 +42,7 @@ impl Locality {
     }
 }
 
-/// The one label that gives a whole locality, with slashes put in.
+/// Reads the one label that has all three parts, with dots replaced by slashes.
 pub fn locality_label(labels: &Labels) -> Option<String> {
     let label = [known::TOPOLOGY_LOCALITY.name, known::LEGACY_LOCALITY.name]
         .into_iter()

@@ -1,4 +1,4 @@
-//! Networks: where an address can be reached directly, and through which gateways otherwise.
+//! Networks: which network an address is in, and the gateways that lead into other networks.
 
 mod gateways;
 #[cfg(test)]
@@ -17,22 +17,22 @@ pub(crate) use self::gateways::is_auto_passthrough;
 pub use self::gateways::{DEFAULT_GATEWAY_PORT, HBONE_PORT, NetworkGateway, NetworkGateways};
 use crate::world::{namespace, settings};
 
-/// The network of an address in a cluster: a label says it, or the system namespace's label, or the mesh's networks.
-/// Empty if nothing does.
+/// The network of an address in a cluster: from a label of the workload, else from the label of the system namespace, else
+/// from `meshNetworks`. Empty if none applies.
 pub fn network_of_address(ctx: &Ctx<'_>, cluster: &Arc<str>, address: &str, labels: &Labels) -> String {
-    if let Some(said) = labels.get(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty()) {
-        return said.to_owned();
+    if let Some(network) = labels.get(known::TOPOLOGY_NETWORK.name).filter(|network| !network.is_empty()) {
+        return network.to_owned();
     }
     network_of_cluster(ctx, cluster).or_else(|| configured_network(ctx, cluster, address)).unwrap_or_default()
 }
 
-/// What the label of the system namespace says.
+/// The network of a cluster, from the label of its system namespace.
 pub fn network_of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> Option<String> {
     let system = namespace(ctx, cluster, &settings(ctx).system_namespace)?;
-    system.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty()).map(str::to_owned)
+    system.meta.label(known::TOPOLOGY_NETWORK.name).filter(|network| !network.is_empty()).map(str::to_owned)
 }
 
-/// The network whose endpoints come from this registry, or whose address range has this address.
+/// The network of `meshNetworks` that names the cluster as a registry, or whose CIDR contains the address.
 fn configured_network(ctx: &Ctx<'_>, cluster: &str, address: &str) -> Option<String> {
     let settings = settings(ctx);
     let mut ranges = Vec::new();

@@ -1,4 +1,30 @@
-//! What a proxy sees: the services and routes its namespace may use, narrowed by the Sidecar that applies to it.
+//! Scopes: the services and VirtualServices that a proxy may use.
+//!
+//! `exportTo` decides what a namespace may see at all, and a Sidecar narrows that to the hosts its egress listeners import.
+//! Services that imported routes send to are visible as well, even if no listener imports them.
+//!
+//! **Sharing.** Most proxies import everything, and most services are public, so most scopes are equal. [`ScopeKey`] groups
+//! proxies by namespace and Sidecar. Below it, `VisibilityKey` drops the Sidecar's identity and keeps what its listeners
+//! import, so equal Sidecars of a namespace share one set of services. And namespaces that see exactly the public services
+//! share one list across the mesh: see `public_services`.
+//!
+//! ```text
+//! ScopeKey ─► ScopeSettings ─► VisibilityKey ─► VisibleServices        (visible_services)
+//!                   │                              ▲         ▲
+//!                   └► Import per listener ─► ImportedServices  PublicServices, UnlistedHosts
+//!                                         └─► ImportedRoutes ─► route targets
+//! ```
+//!
+//! **The fast path.** A sidecar that imports `*/*`, and every gateway, sees the public services plus those exported to its
+//! namespace by name. That shared list is used if three conditions hold, else the services are collected one by one:
+//!
+//! - no service that is exported by name has the host of a public one (`also_exported`);
+//! - the namespace does not define a host that others define too (`shadowing_namespaces`), because its own definition wins;
+//! - no imported route leads to a host outside of the list (`UnlistedHosts`).
+//!
+//! Invariant: the fast path returns what collecting would return, in the same order. `tests` compares both on random worlds.
+//!
+//! Start reading at [`Scopes`] and `visible_services`. How a scope becomes listeners and routes is not decided here.
 
 mod choice;
 mod host_filter;
@@ -29,12 +55,12 @@ use crate::world::{Origin, object, settings};
 
 pub(crate) use self::choice::choose;
 
-/// What a proxy sees.
+/// The services and VirtualServices that a proxy may use.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scope {
-    /// What does not depend on which services and routes there are.
+    /// What does not depend on the services and routes that exist.
     pub settings: Arc<ScopeSettings>,
-    /// What is imported, listener by listener; one without a port is the last.
+    /// The imports of each egress listener. A listener without a port comes last.
     pub listeners: Vec<EgressListener>,
     visible: Arc<VisibleServices>,
 }
@@ -47,40 +73,40 @@ impl Deref for Scope {
     }
 }
 
-/// What of a scope does not depend on which services and routes there are.
+/// The properties of a scope that do not depend on the services and routes that exist.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScopeSettings {
-    /// The namespace it is for.
+    /// The namespace of the proxies.
     pub namespace: Arc<str>,
-    /// The Sidecar that narrows it, if one does.
+    /// The Sidecar that narrows the scope, if there is one.
     pub sidecar: Option<Arc<Sidecar>>,
-    /// What happens to traffic for hosts that are not seen.
+    /// What happens to traffic for hosts outside of the scope.
     pub outbound_policy: OutboundTrafficPolicy,
-    /// Whether everything is imported that the namespace may see, with all its ports.
+    /// Whether the scope has everything that the namespace may see, with all ports.
     pub is_unlimited: bool,
-    /// The egress listeners, and what each imports; none for gateways.
+    /// The egress listeners with their imports; empty for gateways.
     egress: Vec<(Arc<IstioEgressListener>, Import)>,
     visibility_key: VisibilityKey,
 }
 
-/// What one egress listener imports.
+/// An egress listener with what it imports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EgressListener {
-    /// The listener as the Sidecar has it; `None` for gateways.
+    /// The listener of the Sidecar; `None` for gateways.
     pub written: Option<Arc<IstioEgressListener>>,
-    /// The services; a service may have only the ports that the listener has.
+    /// The imported services, reduced to the ports of the listener.
     pub services: List<Service>,
-    /// The VirtualServices, in the order in which they count.
+    /// The imported VirtualServices, those that take precedence first.
     pub virtual_services: List<VirtualService>,
 }
 
 impl EgressListener {
-    /// The port it is for; `None` if it is for all ports.
+    /// The port of the listener; `None` if it covers all ports.
     pub fn port(&self) -> Option<u32> {
         self.written.as_ref()?.port.as_ref().map(|port| port.number)
     }
 
-    /// Whether it is a forward proxy, which is for all ports.
+    /// Whether it is a forward proxy, which covers all ports.
     pub fn is_http_proxy(&self) -> bool {
         self.written.as_ref().is_some_and(|written| is_http_proxy(written))
     }
@@ -91,7 +117,7 @@ fn is_http_proxy(written: &IstioEgressListener) -> bool {
 }
 
 impl Scope {
-    /// All services of all listeners, one for each host.
+    /// The services of all listeners, one for each host.
     pub fn services(&self) -> &List<Service> {
         &self.visible.services
     }
@@ -101,7 +127,7 @@ impl Scope {
         self.visible.service(host)
     }
 
-    /// The listener whose imports decide about a port, or about a socket if the port is 0.
+    /// The listener whose imports apply to a port, or to a Unix socket if the port is 0.
     pub fn listener_for(&self, port: u32, bind: &str) -> Option<&EgressListener> {
         self.listeners.iter().find(|listener| {
             let written = listener.written.as_ref();
@@ -115,17 +141,17 @@ impl Scope {
 }
 
 impl ScopeSettings {
-    /// What the Sidecar says.
+    /// The spec of the Sidecar.
     pub fn spec(&self) -> Option<&SidecarSpec> {
         self.sidecar.as_ref().map(|sidecar| &sidecar.spec)
     }
 
-    /// Whether the Sidecar lists what the proxy listens on for its workload.
+    /// Whether the Sidecar lists ingress listeners.
     pub fn has_ingress(&self) -> bool {
         self.spec().is_some_and(|spec| !spec.ingress.is_empty())
     }
 
-    /// The limits of connections to a port of the workload.
+    /// The connection pool settings for a port of the workload.
     pub fn inbound_connection_pool(&self, port: u32) -> Option<&ConnectionPoolSettings> {
         let spec = self.spec()?;
         let own = |number: u32| {
@@ -136,13 +162,13 @@ impl ScopeSettings {
         own(port).or(spec.inbound_connection_pool.as_ref())
     }
 
-    /// Whether traffic for hosts that are not seen is let through.
+    /// Whether traffic for hosts outside of the scope is let through.
     pub fn allows_any(&self) -> bool {
         self.outbound_policy.mode() == Mode::AllowAny
     }
 }
 
-/// Who sees the same: proxies of one namespace under one Sidecar.
+/// Identifies a scope: the proxies of one namespace that one Sidecar applies to share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ScopeKey {
     /// Gateways and waypoints of a namespace, which no Sidecar narrows.
@@ -158,7 +184,7 @@ impl ScopeKey {
         }
     }
 
-    /// The Sidecar that narrows the scope; only sidecar proxies have one.
+    /// The Sidecar that narrows the scope; `None` for gateways.
     pub(crate) fn sidecar(&self) -> Option<&Origin> {
         match self {
             Self::Sidecars(_, sidecar) => sidecar.as_ref(),
@@ -167,27 +193,27 @@ impl ScopeKey {
     }
 }
 
-/// A scope. It changes with every service and route in it: see the functions below for parts of it.
+/// Returns a whole scope. It changes with every service and route in it; a query that needs less uses the functions below.
 pub fn scope(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<Scope> {
     ctx.get::<Scopes>(key)
 }
 
-/// What of a scope does not depend on services and routes.
+/// Returns the properties of a scope that do not depend on services and routes.
 pub fn scope_settings(ctx: &Ctx<'_>, key: &ScopeKey) -> Arc<ScopeSettings> {
     ctx.get::<ScopeSettingsFor>(key)
 }
 
-/// The services of a scope, one for each host.
+/// Returns the services of a scope, one for each host.
 pub fn services(ctx: &Ctx<'_>, key: &ScopeKey) -> List<Service> {
     ctx.get::<VisibleServicesFor>(&scope_settings(ctx, key).visibility_key).services.clone()
 }
 
-/// The service that a host means in a scope. Unlike [`scope`], this depends on that service alone.
+/// Resolves a host in a scope. Unlike [`scope`], the result depends on that service alone.
 pub fn scoped_service(ctx: &Ctx<'_>, key: &ScopeKey, host: &str) -> Option<Arc<Service>> {
     service_in(ctx, key, &host.into())
 }
 
-/// The same as [`scoped_service`], where many hosts are looked up.
+/// [`scoped_service`] for callers that already have the host as an `Arc`.
 pub fn service_in(ctx: &Ctx<'_>, scope: &ScopeKey, host: &Arc<str>) -> Option<Arc<Service>> {
     ctx.get::<ScopedService>(&(scope.clone(), host.clone())).as_ref().clone()
 }
@@ -201,20 +227,20 @@ impl Query for ScopedService {
     type Value = Option<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, (scope, host): &Self::Key) -> Self::Value {
-        // Where nothing is left out, a host with one definition means that one, whatever else there is.
-        let terms = ctx.get::<ScopeSettingsFor>(scope);
-        if terms.is_unlimited {
+        // With everything imported, a host with a single definition resolves to it, whatever else exists.
+        let settings = ctx.get::<ScopeSettingsFor>(scope);
+        if settings.is_unlimited {
             match &ctx.get::<HostDefinitions>(host)[..] {
                 [] => return None,
                 [only] if is_visible(ctx, only, scope.namespace()) => return Some(only.clone()),
                 _ => {}
             }
         }
-        ctx.get::<VisibleServicesFor>(&terms.visibility_key).service(host).cloned()
+        ctx.get::<VisibleServicesFor>(&settings.visibility_key).service(host).cloned()
     }
 }
 
-/// All scopes, by who shares them.
+/// The scope of a [`ScopeKey`].
 pub struct Scopes;
 
 impl Query for Scopes {
@@ -223,18 +249,18 @@ impl Query for Scopes {
     type Value = Scope;
 
     fn run(ctx: &Ctx<'_>, key: &ScopeKey) -> Scope {
-        let terms = ctx.get::<ScopeSettingsFor>(key);
+        let settings = ctx.get::<ScopeSettingsFor>(key);
         let listeners = match key {
             ScopeKey::Gateways(namespace) => vec![EgressListener {
                 virtual_services: virtual_service::mesh_routes_for_gateways(ctx, namespace),
                 ..EgressListener::default()
             }],
-            ScopeKey::Sidecars(..) => terms.egress.iter().map(|egress| listener(ctx, egress)).collect(),
+            ScopeKey::Sidecars(..) => settings.egress.iter().map(|egress| listener(ctx, egress)).collect(),
         };
         Scope {
             listeners,
-            visible: ctx.get::<VisibleServicesFor>(&terms.visibility_key).as_ref().clone(),
-            settings: terms,
+            visible: ctx.get::<VisibleServicesFor>(&settings.visibility_key).as_ref().clone(),
+            settings,
         }
     }
 }
@@ -247,7 +273,7 @@ fn listener(ctx: &Ctx<'_>, (written, import): &(Arc<IstioEgressListener>, Import
     }
 }
 
-/// [`Terms`] of all scopes.
+/// The [`ScopeSettings`] of a [`ScopeKey`].
 struct ScopeSettingsFor;
 
 impl Query for ScopeSettingsFor {
@@ -260,8 +286,8 @@ impl Query for ScopeSettingsFor {
             ScopeKey::Sidecars(_, Some(origin)) => object::<Sidecar>(ctx, origin),
             _ => None,
         };
-        let said = sidecar.as_ref().and_then(|sidecar| sidecar.spec.outbound_traffic_policy.clone());
-        let of_mesh = || {
+        let own_policy = sidecar.as_ref().and_then(|sidecar| sidecar.spec.outbound_traffic_policy.clone());
+        let mesh_policy = || {
             let policy = settings(ctx).mesh.outbound_traffic_policy.clone()?;
             Some(OutboundTrafficPolicy { mode: policy.mode, ..Default::default() })
         };
@@ -274,26 +300,26 @@ impl Query for ScopeSettingsFor {
             [(only, _)] => only.port.is_none() && only.hosts == [EVERYTHING],
             _ => false,
         };
-        let outlook = match &egress[..] {
+        let visibility_key = match &egress[..] {
             [] => VisibilityKey::Gateways(key.namespace().clone()),
             [(_, import)] if is_unlimited => VisibilityKey::Unlimited(import.clone()),
             all => VisibilityKey::Limited(all.iter().map(|(_, import)| import.clone()).collect()),
         };
         ScopeSettings {
             namespace: key.namespace().clone(),
-            outbound_policy: said.or_else(of_mesh).unwrap_or_default(),
+            outbound_policy: own_policy.or_else(mesh_policy).unwrap_or_default(),
             is_unlimited,
             sidecar,
             egress,
-            visibility_key: outlook,
+            visibility_key,
         }
     }
 }
 
-/// The entry of an egress listener that leaves nothing out.
+/// The host entry that imports everything.
 const EVERYTHING: &str = "*/*";
 
-/// The egress listeners of a Sidecar, and what they import; one for everything if it has none.
+/// The egress listeners of a Sidecar with their imports. Without any, one listener imports everything.
 fn egress(sidecar: Option<&Sidecar>, namespace: &Arc<str>) -> Vec<(Arc<IstioEgressListener>, Import)> {
     let mut written = sidecar.map(|sidecar| sidecar.spec.egress.clone()).unwrap_or_default();
     if written.is_empty() {
@@ -313,7 +339,7 @@ fn import(written: &IstioEgressListener, namespace: &Arc<str>) -> Import {
     let port = written.port.as_ref().map(|port| port.number).filter(|number| *number != 0);
     Import {
         hosts: EgressHosts { importer: namespace.clone(), patterns: written.hosts.as_slice().into() },
-        // A forward proxy is for all ports.
+        // A forward proxy covers all ports.
         port: port.filter(|_| !is_http_proxy(written)),
     }
 }

@@ -1,4 +1,4 @@
-//! Services: everything that can be called by name, whatever registry defines it.
+//! Services: everything that can be called by host name, from Kubernetes Services and ServiceEntries.
 
 mod all;
 mod allocation;
@@ -35,109 +35,109 @@ pub use index::{ServicesByHost, ServicesIn};
 
 pub use plan::PlannedAddresses;
 
-/// The address of a service that has none.
+/// The address of a service without an address of its own.
 pub const NO_ADDRESS: &str = "0.0.0.0";
 
-/// What identifies a service: two namespaces may define the same host.
+/// Identifies a service. Two namespaces may define the same host, so both are part of the key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServiceKey {
-    /// The name it is called by.
+    /// The host name.
     pub host: Arc<str>,
     /// The namespace that defines it.
     pub namespace: Arc<str>,
 }
 
 impl ServiceKey {
-    /// A service of a namespace.
+    /// Creates the key of a service of a namespace.
     pub fn new(host: impl Into<Arc<str>>, namespace: impl Into<Arc<str>>) -> Self {
         Self { host: host.into(), namespace: namespace.into() }
     }
 }
 
-/// Something that can be called by name.
+/// A service.
 ///
-/// A ServiceEntry makes one for each of its hosts and addresses; Kubernetes services of the same name in several clusters
-/// are one.
+/// A ServiceEntry defines one for each of its hosts and addresses. Kubernetes Services with the same name and namespace in
+/// several clusters are one service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
-    /// The name it is called by.
+    /// The host name.
     pub host: Arc<str>,
-    /// Its short name: that of the Kubernetes service, or the host.
+    /// The name of the Kubernetes Service, or the host.
     pub name: Arc<str>,
     /// The namespace that defines it.
     pub namespace: Arc<str>,
-    /// Its ports, in the order of their definition.
+    /// The ports, in the order of their definition.
     pub ports: Vec<Port>,
     /// How a proxy finds its endpoints.
     pub resolution: Resolution,
-    /// Whether it lives outside the mesh.
+    /// Whether it is outside of the mesh.
     pub external: bool,
-    /// Who defines it.
+    /// The registry that defines it.
     pub registry: Registry,
-    /// When it was defined.
+    /// The creation time of the object that defines it.
     pub created: Option<Timestamp>,
     /// The labels of the object.
     pub labels: Labels,
-    /// Who may see it; empty means as the mesh's default says.
+    /// The namespaces it is exported to; empty means the mesh-wide default.
     pub export_to: BTreeSet<Visibility>,
-    /// Its virtual addresses in each cluster; in those that are not listed it has [`Self::address`].
+    /// The virtual addresses in each cluster. In clusters that are not listed the address is [`Self::address`].
     pub cluster_addresses: BTreeMap<Arc<str>, Vec<String>>,
-    /// Its address where no cluster has one: an IP, a CIDR, or [`NO_ADDRESS`].
+    /// The address where no cluster has one: an IP, a CIDR, or [`NO_ADDRESS`].
     pub address: String,
-    /// The IPv4 address that was allocated for it.
+    /// The automatically allocated IPv4 address.
     pub allocated_v4: Option<String>,
-    /// The IPv6 address that was allocated for it.
+    /// The automatically allocated IPv6 address.
     pub allocated_v6: Option<String>,
-    /// Identities its endpoints may have besides their own.
+    /// Identities that endpoints may present in addition to their own.
     pub service_accounts: Vec<String>,
-    /// The labels of the workloads behind it; empty if it does not select any.
+    /// The workload selector; empty if there is none.
     pub selector: Labels,
-    /// Which endpoints are preferred.
+    /// Which endpoints clients prefer.
     pub traffic_distribution: TrafficDistribution,
-    /// What only a Kubernetes service has.
+    /// Properties that only a Kubernetes Service has.
     pub kube: Option<KubeService>,
-    /// Ports to go to where the original destination is used, by service port.
+    /// The target ports for passthrough resolution, by service port.
     pub passthrough_target_ports: BTreeMap<u32, u32>,
-    /// Whether a proxy that resolves its name races connections to all addresses.
+    /// Whether a proxy that resolves the name connects to all addresses at once and keeps the first connection.
     pub races_connections: bool,
-    /// `ExternalName` services that stand for it.
+    /// The `ExternalName` Services that are aliases of it.
     pub aliases: Vec<ServiceKey>,
-    /// The objects it comes from, the one that decides first.
+    /// The objects that define it, the deciding one first.
     pub origins: Vec<Origin>,
 }
 
-/// What only a Kubernetes service has.
+/// Properties that only a Kubernetes Service has.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KubeService {
     /// `ClusterIP`, `NodePort`, `LoadBalancer`, `ExternalName`.
     pub kind: Box<str>,
-    /// The host an `ExternalName` service stands for.
+    /// The host that an `ExternalName` Service is an alias of.
     pub external_name: Option<Arc<str>>,
     /// Whether traffic stays on the node.
     pub node_local: bool,
-    /// Whether endpoints count before they are ready.
+    /// Whether endpoints are used before they are ready.
     pub publish_not_ready: bool,
     /// Whether it has `clusterIP: None`.
     pub headless: bool,
-    /// Addresses from outside, in each cluster.
+    /// The load balancer and external addresses, by cluster.
     pub external_addresses: BTreeMap<Arc<str>, Vec<String>>,
-    /// Node ports by service port, in each cluster, of services that say which nodes to use.
+    /// Node ports by service port, by cluster, for Services that select nodes.
     pub node_ports: BTreeMap<Arc<str>, BTreeMap<u32, u32>>,
 }
 
-/// Who defines a service.
+/// The registry that defines a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Registry {
-    /// A ServiceEntry. (First: shards of endpoints are in this order.)
+    /// A ServiceEntry. Declared first, because endpoints of ServiceEntries come before those of Kubernetes.
     External,
     /// A Kubernetes cluster.
     Kubernetes,
 }
 
-/// Which endpoints are preferred.
+/// Which endpoints clients prefer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TrafficDistribution {
-    /// None in particular.
+    /// No preference.
     #[default]
     Any,
     /// Those in the same zone.
@@ -147,7 +147,7 @@ pub enum TrafficDistribution {
 }
 
 impl TrafficDistribution {
-    /// The labels that preferred endpoints share with the client, the widest first.
+    /// The labels that preferred endpoints share with the client, from the widest to the narrowest.
     pub fn preferred_labels(self) -> &'static [&'static str] {
         const NODE: [&str; 5] = [
             known::TOPOLOGY_NETWORK.name,
@@ -164,48 +164,48 @@ impl TrafficDistribution {
     }
 }
 
-/// One port of a service.
+/// A port of a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Port {
-    /// Its number, as callers use it.
+    /// The number that callers use.
     pub number: u32,
     /// Its name.
     pub name: Arc<str>,
-    /// What is spoken on it.
+    /// The protocol.
     pub protocol: Protocol,
 }
 
 /// How a proxy finds the endpoints of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resolution {
-    /// The control plane lists them.
+    /// The control plane sends them: `STATIC`.
     Listed,
-    /// The proxy resolves a name and uses all addresses.
+    /// The proxy resolves a name and uses all addresses: `DNS`.
     Dns,
-    /// The proxy goes where the client wanted to go.
+    /// The proxy uses the original destination: `NONE`.
     Passthrough,
-    /// The proxy resolves a name and uses one address at a time.
+    /// The proxy resolves a name and uses one address at a time: `DNS_ROUND_ROBIN`.
     DnsRoundRobin,
-    /// It is another name of a service: `ExternalName`.
+    /// The service is an alias of another: `ExternalName`.
     Alias,
-    /// The proxy resolves whatever name the request carries.
+    /// The proxy resolves the host of each request: `DYNAMIC_DNS`.
     DynamicDns,
 }
 
 impl Service {
-    /// Whether clients of the service are kept with one endpoint, so that endpoints drain.
+    /// Whether clients have persistent sessions, so that terminating endpoints drain.
     pub fn keeps_sessions(&self, flags: &Flags) -> bool {
         let labels =
             [flags.get(PILOT_PERSISTENT_SESSION_LABEL), flags.get(PILOT_PERSISTENT_SESSION_HEADER_LABEL)];
         labels.into_iter().any(|label| self.has_label(label))
     }
 
-    /// Whether the service has a label of this name with a value; the empty name is nobody's.
+    /// Whether the service has this label with a non-empty value. The empty name matches no label.
     pub fn has_label(&self, name: &str) -> bool {
         !name.is_empty() && self.labels.get(name).is_some_and(|value| !value.is_empty())
     }
 
-    /// What stands for a service where there is none: a name for statistics, outside the mesh.
+    /// Creates a placeholder that only names a destination in statistics, outside of the mesh.
     pub fn stand_in(host: impl Into<Arc<str>>, name: impl Into<Arc<str>>, namespace: Arc<str>) -> Self {
         Self {
             host: host.into(),
@@ -233,40 +233,40 @@ impl Service {
         }
     }
 
-    /// What identifies it.
+    /// The key of the service.
     pub fn key(&self) -> ServiceKey {
         ServiceKey::new(self.host.clone(), self.namespace.clone())
     }
 
-    /// Whether it has no address of its own in Kubernetes.
+    /// Whether it is a headless Kubernetes Service.
     pub fn is_headless(&self) -> bool {
         self.kube.as_ref().is_some_and(|kube| kube.headless)
     }
 
-    /// The port of this number.
+    /// Finds a port by number.
     pub fn port(&self, number: u32) -> Option<&Port> {
         self.ports.iter().find(|port| port.number == number)
     }
 
-    /// The port of this name.
+    /// Finds a port by name.
     pub fn port_named(&self, name: &str) -> Option<&Port> {
         self.ports.iter().find(|port| &*port.name == name)
     }
 
-    /// Whether it is defined in Kubernetes.
+    /// Whether a Kubernetes Service defines it.
     pub fn is_kubernetes(&self) -> bool {
         self.registry == Registry::Kubernetes
     }
 }
 
 impl Resolution {
-    /// Whether proxies resolve names for it.
+    /// Whether proxies resolve a name to find endpoints.
     pub fn is_dns(self) -> bool {
         matches!(self, Self::Dns | Self::DnsRoundRobin)
     }
 }
 
-/// The services one object defines.
+/// The services that one object defines.
 pub struct ServicesOf;
 
 impl Query for ServicesOf {
@@ -285,7 +285,7 @@ impl Query for ServicesOf {
     }
 }
 
-/// The Kubernetes service of a namespace and name, merged over all clusters that have it.
+/// The Kubernetes service with a namespace and name, merged over all clusters that have it.
 pub struct KubernetesService;
 
 impl Query for KubernetesService {
@@ -304,44 +304,44 @@ impl Query for KubernetesService {
     }
 }
 
-/// The service that identifies itself by this key.
+/// Finds a service by key.
 pub fn service(ctx: &Ctx<'_>, key: &ServiceKey) -> Option<Arc<Service>> {
     ctx.get::<ServicesByHost>(&key.host).get(&key.namespace).cloned()
 }
 
-/// Who may see a service, the mesh's default applied. `Private` has become the service's namespace.
+/// The namespaces that a service is exported to, with the mesh-wide default applied and `.` replaced by the namespace.
 pub fn visibility(ctx: &Ctx<'_>, service: &Service) -> BTreeSet<Visibility> {
     effective_visibility(&settings(ctx), service)
 }
 
 fn effective_visibility(settings: &MeshSettings, service: &Service) -> BTreeSet<Visibility> {
-    let mut said = service.export_to.clone();
-    if said.is_empty() {
+    let mut visibility = service.export_to.clone();
+    if visibility.is_empty() {
         let default = &settings.mesh.default_service_export_to;
-        said = default.iter().map(|entry| Visibility::parse(entry)).collect();
-        if said.is_empty() {
-            said.insert(Visibility::Public);
+        visibility = default.iter().map(|entry| Visibility::parse(entry)).collect();
+        if visibility.is_empty() {
+            visibility.insert(Visibility::Public);
         }
     }
-    if said.remove(&Visibility::Private) {
-        said.insert(Visibility::Namespace(service.namespace.as_ref().into()));
+    if visibility.remove(&Visibility::Private) {
+        visibility.insert(Visibility::Namespace(service.namespace.as_ref().into()));
     }
-    said
+    visibility
 }
 
-/// How proxies of one namespace come to see a service.
+/// Why proxies of a namespace may see a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Exposure {
-    /// As everybody does.
+    /// It is exported to all namespaces.
     Public,
-    /// Their namespace is named.
+    /// It is exported to their namespace by name.
     Exported,
-    /// They do not.
+    /// It is not exported to them.
     Hidden,
 }
 
 fn exposure(settings: &MeshSettings, service: &Service, namespace: &str) -> Exposure {
-    // Nearly every service says nothing, and nearly every mesh means everybody by that.
+    // Nearly every service leaves `exportTo` empty, and nearly every mesh exports to all by default.
     let default = &settings.mesh.default_service_export_to;
     let is_public = |entry: &String| Visibility::parse(entry) == Visibility::Public;
     if service.export_to.is_empty() && (default.is_empty() || default.iter().any(is_public)) {
@@ -364,14 +364,14 @@ pub fn is_visible(ctx: &Ctx<'_>, service: &Service, namespace: &str) -> bool {
     exposure(&settings(ctx), service, namespace) != Exposure::Hidden
 }
 
-/// Whether everybody may see a service.
+/// Whether a service is exported to all namespaces.
 pub(crate) fn is_public(ctx: &Ctx<'_>, service: &Service) -> bool {
-    // Which namespace is asked about makes no difference to what everybody sees.
+    // The namespace makes no difference for public services.
     exposure(&settings(ctx), service, "") == Exposure::Public
 }
 
-/// The address a proxy knows a service by: that of its cluster, else one allocated for proxies that ask their agent for
-/// names, else the service's own.
+/// The address that a proxy uses for a service: that in its cluster, else an allocated one if its agent answers DNS, else
+/// the service's own.
 pub fn known_address<'a>(service: &'a Service, addressing: &Addressing) -> &'a str {
     let is_supported = |address: &&String| addressing.supports(address);
     if let Some(address) = cluster_addresses(service, addressing).iter().find(is_supported) {
@@ -386,12 +386,12 @@ pub fn known_address<'a>(service: &'a Service, addressing: &Addressing) -> &'a s
     &service.address
 }
 
-/// All addresses a proxy knows a service by; those of IP families it does not have are left out.
+/// All addresses that a proxy uses for a service, without those of IP families it does not have.
 pub fn addresses_for(ctx: &Ctx<'_>, service: &Service, addressing: &Addressing) -> Vec<String> {
     known_addresses(&settings(ctx), service, addressing).into_owned()
 }
 
-/// The same, of a service whose addresses need not outlive it.
+/// [`addresses_for`] without copying where the addresses can be borrowed from the service.
 pub fn known_addresses<'a>(
     settings: &MeshSettings,
     service: &'a Service,
@@ -407,7 +407,7 @@ pub fn known_addresses<'a>(
         addresses = keep_one_family(addresses, addressing);
     }
     if addresses.is_empty() && !service.address.is_empty() {
-        // The address of a Kubernetes service that this cluster does not have is that of another cluster.
+        // A Kubernetes service that is not in this cluster has the address of another cluster.
         let foreign = !service.cluster_addresses.is_empty();
         if !foreign || addressing.supports(&service.address) {
             return Cow::Borrowed(slice::from_ref(&service.address));
@@ -416,7 +416,7 @@ pub fn known_addresses<'a>(
     addresses
 }
 
-/// The addresses of a family the proxy has; if it has both, those of the first address's family.
+/// Keeps the addresses of one IP family that the proxy has: that of the first supported address.
 fn keep_one_family<'a>(addresses: Cow<'a, [String]>, addressing: &Addressing) -> Cow<'a, [String]> {
     let is_v4 = |address: &String| !address.contains(':');
     let Some(first) = addresses.iter().find(|address| addressing.supports(address)).map(is_v4) else {

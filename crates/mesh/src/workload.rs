@@ -1,4 +1,4 @@
-//! Workloads: pods and WorkloadEntries, who they are and where they run.
+//! Workloads: pods and WorkloadEntries.
 
 mod name;
 
@@ -18,38 +18,38 @@ use crate::locality::{self, Locality};
 use crate::network;
 use crate::world::{ObjectIndex, Objects, Origin, object, settings};
 
-/// Something that runs: a pod, or what a WorkloadEntry describes.
+/// A pod, or what a WorkloadEntry describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Workload {
-    /// Its own name: that of the pod or of the entry.
+    /// The name of the pod or entry.
     pub name: Arc<str>,
-    /// The name it has in telemetry: its Deployment's, for example.
+    /// The name in telemetry, such as that of its Deployment.
     pub workload_name: Arc<str>,
     /// The namespace it runs in.
     pub namespace: Arc<str>,
     /// The cluster it runs in.
     pub cluster: Arc<str>,
-    /// The network it is in; empty if none is known.
+    /// The network; empty if unknown.
     pub network: Arc<str>,
-    /// Its labels, with those that say where it is.
+    /// The labels, with location labels added.
     pub labels: Labels,
-    /// `region/zone/subzone` as the registry has it, which keeps empty parts.
+    /// `region/zone/subzone` as the registry reports it, with empty parts kept.
     pub locality: Arc<str>,
-    /// The SPIFFE identity it runs as; empty if none is known.
+    /// The SPIFFE identity; empty if unknown.
     pub service_account: Arc<str>,
-    /// How it takes connections: `istio`, `disabled`, or another value of the label.
+    /// The TLS mode: `istio`, `disabled`, or another value of the label.
     pub tls_mode: Arc<str>,
-    /// Whether it takes HBONE tunnels, itself or through the ztunnel of its node.
+    /// Whether it accepts HBONE tunnels, itself or through the ztunnel of its node.
     pub takes_tunnels: bool,
-    /// Its addresses; an entry may have a host name or `unix://` path.
+    /// The addresses. An entry may have a host name or a `unix://` path.
     pub addresses: Vec<Arc<str>>,
-    /// The Kubernetes node it runs on.
+    /// The Kubernetes node.
     pub node: Arc<str>,
-    /// The name it has below a headless service, and that service.
+    /// The host name below a headless service, and the name of that service.
     pub host_name: Option<(Arc<str>, Arc<str>)>,
-    /// Its share of the load; 0 if not said.
+    /// The load balancing weight; 0 if unset.
     pub weight: u32,
-    /// The ports it has under other numbers, by name.
+    /// Port numbers by port name, where they differ from the service's.
     pub ports: BTreeMap<String, u32>,
     /// Whether it is a pod.
     pub is_pod: bool,
@@ -57,13 +57,13 @@ pub struct Workload {
     pub origin: Origin,
 }
 
-/// The TLS mode of what takes no mutual TLS.
+/// The TLS mode of workloads without mutual TLS.
 pub const TLS_DISABLED: &str = "disabled";
-/// The TLS mode of what takes mutual TLS.
+/// The TLS mode of workloads with mutual TLS.
 pub const TLS_ISTIO: &str = "istio";
 
 impl Workload {
-    /// Whether its address can be used only by proxies that resolve names or open files.
+    /// Whether an address is a host name or a socket path.
     pub fn has_no_ip(&self) -> bool {
         self.addresses
             .iter()
@@ -71,7 +71,7 @@ impl Workload {
     }
 }
 
-/// The workload a pod is; `None` if the object is no pod that could take traffic.
+/// The workload of a pod. `None` if it does not exist or has ended.
 pub struct PodWorkload;
 
 impl Query for PodWorkload {
@@ -129,8 +129,8 @@ fn workload_from_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
     }
 }
 
-/// Whether the traffic of a pod or of an entry's machine goes through the ztunnel of its node, as far as this control plane can tell: of other
-/// networks it knows the gateways only.
+/// Whether a ztunnel handles the traffic of a pod or WorkloadEntry. Of other networks the control plane knows the gateways
+/// only, so workloads there do not count.
 fn is_behind_ztunnel(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta, network: &str) -> bool {
     let settings = settings(ctx);
     let flags = &settings.flags;
@@ -146,12 +146,12 @@ fn has_tunnel_label(labels: &Labels) -> bool {
     tunnels.split(',').any(|tunnel| tunnel == "http")
 }
 
-/// How the holder of these labels takes connections.
+/// The TLS mode that labels set.
 pub fn tls_mode(labels: &Labels) -> &str {
     labels.get(known::SECURITY_TLS_MODE.name).unwrap_or(TLS_DISABLED)
 }
 
-/// A label of the pod says it, or those of its node.
+/// The locality of a pod: from its own label, else from the labels of its node.
 fn pod_locality(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> String {
     if let Some(label) = locality::locality_label(&pod.meta.labels) {
         return label;
@@ -172,7 +172,7 @@ fn pod_locality(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> String {
     format!("{region}/{zone}/{subzone}")
 }
 
-/// Adds the labels that say where something runs.
+/// Adds location labels: region, zone, subzone, cluster, node and network.
 pub fn add_location_labels(
     mut labels: Labels,
     cluster: &str,
@@ -180,15 +180,15 @@ pub fn add_location_labels(
     node: &str,
     network: &str,
 ) -> Labels {
-    let place = Locality::parse(locality);
+    let parsed = Locality::parse(locality);
     let mut set = |key: &str, value: &str| {
         if !value.is_empty() {
             labels.insert(key, value);
         }
     };
-    set(known::KUBERNETES_REGION.name, &place.region);
-    set(known::KUBERNETES_ZONE.name, &place.zone);
-    set(known::TOPOLOGY_SUBZONE.name, &place.subzone);
+    set(known::KUBERNETES_REGION.name, &parsed.region);
+    set(known::KUBERNETES_ZONE.name, &parsed.zone);
+    set(known::TOPOLOGY_SUBZONE.name, &parsed.subzone);
     set(known::TOPOLOGY_CLUSTER.name, cluster);
     set(known::KUBERNETES_HOSTNAME.name, node);
     let known_network = labels.get(known::TOPOLOGY_NETWORK.name).unwrap_or_default();
@@ -208,7 +208,7 @@ impl Query for EntryWorkload {
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         let entry = object::<EntryObject>(ctx, origin)?;
-        // Labels of the object win over those of its spec.
+        // Labels in the metadata win over those in the spec.
         let mut labels: Labels = entry.spec.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
         for (key, value) in entry.meta.labels.iter() {
             labels.insert(key, value);
@@ -224,7 +224,7 @@ impl Query for EntryWorkload {
     }
 }
 
-/// The workload an entry describes, be it an object of its own or written into a ServiceEntry.
+/// The workload of an entry, whether it is a WorkloadEntry object or an endpoint listed in a ServiceEntry.
 pub fn workload_from_entry(
     ctx: &Ctx<'_>,
     origin: &Origin,
@@ -245,11 +245,11 @@ pub fn workload_from_entry(
     };
     let locality = match spec.locality.as_str() {
         "" => locality::locality_label(&labels).unwrap_or_default(),
-        said => said.to_owned(),
+        written => written.to_owned(),
     };
     let network = match spec.network.as_str() {
         "" => network::network_of_address(ctx, &settings.cluster, &spec.address, &labels),
-        said => said.to_owned(),
+        written => written.to_owned(),
     };
     Workload {
         name: name.into(),
@@ -257,7 +257,7 @@ pub fn workload_from_entry(
         namespace: origin.namespace().into(),
         cluster: settings.cluster.clone(),
         labels: add_location_labels(labels.clone(), &settings.cluster, &locality, "", &network),
-        // Parity: only what the entry itself says counts as the network of its endpoint.
+        // Parity: the network of the endpoint is that in the entry's own field; derived networks only become a label.
         network: spec.network.as_str().into(),
         locality: locality.into(),
         service_account: service_account.into(),
@@ -273,7 +273,7 @@ pub fn workload_from_entry(
     }
 }
 
-/// The pods and WorkloadEntries of a namespace that can be selected, pods first, each by name.
+/// The pods and WorkloadEntries of a namespace, pods first, each sorted by name.
 pub struct WorkloadsIn;
 
 impl Query for WorkloadsIn {
@@ -291,7 +291,7 @@ impl Query for WorkloadsIn {
     }
 }
 
-/// The WorkloadEntries of a namespace that can be selected, by name. Apart from its pods, which come and go.
+/// The WorkloadEntries of a namespace, sorted by name. Separate from pods, which change more often.
 pub struct EntriesIn;
 
 impl Query for EntriesIn {

@@ -1,4 +1,4 @@
-//! Endpoints of ServiceEntries by address: how a proxy that is no pod is recognised.
+//! Endpoints of ServiceEntries by address, to recognise proxies that are not pods.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,22 +13,23 @@ use crate::world::NamespacesWith;
 /// An endpoint, and the service it is one of.
 type Instance = (Arc<Service>, Arc<Endpoint>);
 
-/// The endpoints at an address that ServiceEntries of a namespace have, or of all if it is empty; the oldest service's
-/// first.
+/// The ServiceEntry endpoints at an address, in one namespace, or in all if `namespace` is empty. Those of the oldest service
+/// come first.
 pub(crate) fn entry_endpoints_at(ctx: &Ctx<'_>, namespace: &str, address: &str) -> Vec<Instance> {
-    let of = |namespace: Arc<str>| ctx.get::<EntryEndpointsAt>(&(namespace, address.into())).to_vec();
+    let in_namespace =
+        |namespace: Arc<str>| ctx.get::<EntryEndpointsAt>(&(namespace, address.into())).to_vec();
     if !namespace.is_empty() {
-        return of(namespace.into());
+        return in_namespace(namespace.into());
     }
     let namespaces = ctx.get::<NamespacesWith>(&Kind::ServiceEntry);
-    let mut found: Vec<_> = namespaces.iter().cloned().flat_map(of).collect();
+    let mut found: Vec<_> = namespaces.iter().cloned().flat_map(in_namespace).collect();
     found.sort_by(|(a, _), (b, _)| {
         (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace))
     });
     found
 }
 
-/// The endpoints at one address.
+/// The ServiceEntry endpoints of a namespace at one address.
 struct EntryEndpointsAt;
 
 impl Query for EntryEndpointsAt {

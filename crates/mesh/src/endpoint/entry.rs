@@ -1,4 +1,4 @@
-//! Endpoints that ServiceEntries list, select or, by their host, are.
+//! Endpoints of ServiceEntries: listed, selected, or the host itself where it is resolved by DNS.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::service::{Registry, Resolution, Service, ServiceKey, ServicesOf};
 use crate::workload::{self, TLS_DISABLED, Workload, WorkloadsIn};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
-/// The endpoints of all entries of a namespace that define a host.
+/// The endpoints of a host from all ServiceEntries of a namespace.
 pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
     let mut entries =
         indexed_objects::<ServiceEntry>(ctx, &ObjectIndex::ServiceEntryHost(key.host.as_ref().into()));
@@ -23,10 +23,10 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
     let mut round_robin_ports = BTreeSet::new();
     for (origin, entry) in entries {
         let services = ctx.get::<ServicesOf>(&origin);
-        // Parity: a service with several addresses has its endpoints several times.
+        // Parity: a ServiceEntry with several addresses repeats its endpoints for each of them.
         for service in services.iter().filter(|service| service.host == key.host) {
             for endpoint in entry_endpoints(ctx, &origin, &entry, service) {
-                // A proxy that uses one address at a time takes one endpoint for each port.
+                // Round-robin DNS supports one endpoint for each port.
                 let repeated = !round_robin_ports.insert(endpoint.port_number);
                 if service.resolution != Resolution::DnsRoundRobin || !repeated {
                     found.push(Arc::new(endpoint));
@@ -37,7 +37,7 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
     found
 }
 
-/// The endpoints of one entry.
+/// The endpoints of one ServiceEntry.
 fn entry_endpoints(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry, service: &Service) -> Vec<Endpoint> {
     let spec = &entry.spec;
     let for_all_ports = |workload: &Workload| -> Vec<Endpoint> {
@@ -62,7 +62,7 @@ fn entry_endpoints(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry, service
     numbered.flat_map(|workload| for_all_ports(&workload)).collect()
 }
 
-/// An entry that is resolved by name and lists nothing is found under its host.
+/// The endpoint of an entry that is resolved by DNS and lists no endpoints: its host.
 fn host_endpoint(ctx: &Ctx<'_>, origin: &Origin, service: &Service, port: &ServicePort) -> Endpoint {
     let workload = EndpointWorkload {
         name: origin.name().into(),
@@ -98,7 +98,7 @@ fn at_port(port: &ServicePort, workload: &Workload) -> Endpoint {
     }
 }
 
-/// The workload's own port for that name, else the target port, else the service's number.
+/// The port on the workload: its own port with that name, else the target port, else the number of the service port.
 fn workload_port(port: &ServicePort, workload: &Workload) -> u32 {
     match workload.ports.get(&port.name) {
         Some(&own) if own > 0 => own,

@@ -33,7 +33,7 @@ pub(super) fn endpoints(ctx: &Ctx<'_>, key: &ServiceKey) -> Vec<Arc<Endpoint>> {
     clusters.iter().flat_map(|origin| cluster_endpoints(ctx, origin)).map(Arc::new).collect()
 }
 
-/// The endpoints that one cluster has.
+/// The endpoints in one cluster.
 fn cluster_endpoints(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
     let Some(object) = object::<KubeObject>(ctx, origin) else { return Vec::new() };
     let services = ctx.get::<ServicesOf>(origin);
@@ -47,7 +47,7 @@ fn cluster_endpoints(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Endpoint> {
     let mut seen = BTreeSet::new();
     for (slice_origin, slice) in indexed_objects::<EndpointSlice>(ctx, &index) {
         for endpoint in slice_endpoints(ctx, service, &object, &slice_origin, &slice) {
-            // While an endpoint moves between slices, both have it.
+            // An endpoint that moves between slices is in both for a while.
             if seen.insert((endpoint.addresses[0].clone(), endpoint.port_name.clone())) {
                 found.push(endpoint);
             }
@@ -120,7 +120,7 @@ fn health(flags: &Flags, service: &Service, conditions: EndpointConditions) -> H
     if terminating { Health::Terminating } else { Health::Unhealthy }
 }
 
-/// The pod at an address of a slice, and whether the slice says that there is one.
+/// The pod at an address of a slice, and whether the slice refers to a pod.
 fn pod_behind(
     ctx: &Ctx<'_>,
     origin: &Origin,
@@ -142,7 +142,7 @@ fn pod_behind(
     (pod.and_then(|pod| ctx.get::<PodWorkload>(pod).as_ref().clone()), false)
 }
 
-/// What is known of an address without a pod.
+/// The workload of an address without a pod.
 fn unknown_workload(ctx: &Ctx<'_>, origin: &Origin, address: &str) -> EndpointWorkload {
     let network = network::network_of_address(ctx, &origin.cluster, address, &Labels::new());
     EndpointWorkload {
@@ -154,7 +154,7 @@ fn unknown_workload(ctx: &Ctx<'_>, origin: &Origin, address: &str) -> EndpointWo
     }
 }
 
-/// The WorkloadEntries that the selector of a service finds.
+/// The endpoints from WorkloadEntries that the Service selects.
 fn workload_entry_endpoints(ctx: &Ctx<'_>, service: &Service, object: &KubeObject) -> Vec<Endpoint> {
     if service.resolution != Resolution::Listed || service.selector.is_empty() {
         return Vec::new();
@@ -183,7 +183,7 @@ fn workload_entry_endpoints(ctx: &Ctx<'_>, service: &Service, object: &KubeObjec
     found
 }
 
-/// The port of an entry that a service's port leads to; `None` if the port is named and the entry has no such port.
+/// The port of a WorkloadEntry for a service port. Returns `None` if the target port is a name that the entry lacks.
 pub(crate) fn entry_port(port: &ServicePort, workload: &Workload) -> Option<u32> {
     let named = |name: &str| workload.ports.get(name).copied().filter(|number| *number != 0);
     match &port.target_port {

@@ -1,4 +1,4 @@
-//! The gateways of networks: named by the mesh's networks, labelled services, and Gateways of the Gateway API.
+//! Gateways of networks: from `meshNetworks`, from labelled Services, and from Gateway API Gateways.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use crate::world::{ObjectIndex, Objects, Origin, all_objects, object, settings};
 /// The listener option that requests forwarding by SNI.
 const LISTENER_MODE: &str = "gateway.istio.io/listener-protocol";
 
-/// The port of a network gateway that does not say otherwise.
+/// The default port of a network gateway.
 pub const DEFAULT_GATEWAY_PORT: u32 = 15443;
-/// The port of a network gateway for HBONE.
+/// The HBONE port of a network gateway.
 pub const HBONE_PORT: u32 = 15008;
 
-/// A way into a network.
+/// A gateway into a network.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NetworkGateway {
     /// The network it leads to.
     pub network: String,
-    /// The cluster it stands in; empty if the mesh's networks give it by address.
+    /// The cluster it runs in; empty if `meshNetworks` gives its address.
     pub cluster: Arc<str>,
-    /// Its address: an IP, or a host name that has to be resolved.
+    /// An IP address, or a host name to resolve.
     pub address: String,
-    /// The port for mutual TLS with SNI; 0 if it has none.
+    /// The port for mutual TLS with SNI routing; 0 if there is none.
     pub port: u32,
-    /// The port for HBONE; 0 if it has none.
+    /// The HBONE port; 0 if there is none.
     pub hbone_port: u32,
     /// The identity of the gateway, if known.
     pub service_account: String,
 }
 
-/// The gateways of every network, in order.
+/// The gateways of all networks, sorted.
 pub struct NetworkGateways;
 
 impl Query for NetworkGateways {
@@ -55,7 +55,7 @@ impl Query for NetworkGateways {
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let mut found = BTreeSet::new();
         add_configured_gateways(ctx, &mut found);
-        // Each cluster's service of a name may lead to another network.
+        // Services with the same name may be gateways of different networks in different clusters.
         for origin in ctx.members::<Objects>(&ObjectIndex::NetworkGateways).iter() {
             for service in ctx.get::<ServicesOf>(origin).iter() {
                 let Some(network) = labelled_network(service) else { continue };
@@ -74,12 +74,12 @@ impl Query for NetworkGateways {
     }
 }
 
-/// The network that a service is said to be a gateway of.
+/// The network that a label makes the service a gateway of.
 fn labelled_network(service: &Service) -> Option<&str> {
     service.labels.get(known::TOPOLOGY_NETWORK.name).filter(|network| !network.is_empty())
 }
 
-/// The gateways that the mesh's networks name.
+/// Adds the gateways that `meshNetworks` names.
 fn add_configured_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
     let settings = settings(ctx);
     for (name, network) in &settings.networks.networks {
@@ -98,7 +98,7 @@ fn add_configured_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) 
                 Some(Gw::RegistryServiceName(host)) => {
                     let of_host = ctx.get::<ServicesByHost>(&host.as_str().into());
                     let origins = of_host.values().flat_map(|service| &service.origins);
-                    // Those of clusters that are a part of the network, unless a label says more of them.
+                    // Only in clusters of the network, and unless a label already makes the service a gateway.
                     for origin in origins.filter(|origin| has_registry(network, &origin.cluster)) {
                         for service in ctx.get::<ServicesOf>(origin).iter() {
                             if labelled_network(service).is_none() {
@@ -119,8 +119,7 @@ fn has_registry(network: &Network, cluster: &str) -> bool {
     network.endpoints.iter().filter_map(|endpoints| endpoints.ne.as_ref()).any(is_it)
 }
 
-/// The gateways that Gateways of the Gateway API describe by address; those in places the control plane cannot look into
-/// count in its own cluster only.
+/// Adds Gateway API Gateways with addresses. Remote ones are read from the control plane's own cluster only.
 fn add_gateway_api_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>) {
     let here = settings(ctx).cluster.clone();
     for (origin, gateway) in all_objects::<Gateway>(ctx) {
@@ -149,7 +148,7 @@ fn add_gateway_api_gateways(ctx: &Ctx<'_>, found: &mut BTreeSet<NetworkGateway>)
     }
 }
 
-/// What others may use a listener for: its port for mutual TLS, and that for HBONE.
+/// The mutual TLS port and the HBONE port that a listener provides.
 fn listener_ports(meta: &Meta, listener: &Listener) -> impl Iterator<Item = (u32, u32)> + use<> {
     let port = u32::from(listener.port);
     let passes = listener.tls.as_ref().is_some_and(|tls| is_auto_passthrough(meta, listener, tls));
@@ -158,7 +157,7 @@ fn listener_ports(meta: &Meta, listener: &Listener) -> impl Iterator<Item = (u32
     by_sni.into_iter().chain(tunnels.then_some((port, port)))
 }
 
-/// The addresses from outside of a gateway's service in a cluster, with the port or the node port that stands for it.
+/// Adds the external addresses of a gateway's Service in a cluster, with its port or the node port in its place.
 fn add_service_gateways(
     ctx: &Ctx<'_>,
     origin: &Origin,
@@ -186,13 +185,13 @@ fn add_service_gateways(
     }));
 }
 
-/// Where the nodes that a service chooses are reached from outside.
+/// The external addresses of the nodes that a Service selects.
 fn addresses_of_nodes(ctx: &Ctx<'_>, service: &Origin) -> Vec<String> {
     let Some(object) = object::<KubeObject>(ctx, service) else { return Vec::new() };
-    let chosen = object.meta.annotation(annotations::NODE_SELECTOR.name).map(selector).unwrap_or_default();
+    let wanted = object.meta.annotation(annotations::NODE_SELECTOR.name).map(selector).unwrap_or_default();
     let nodes = all_objects::<Node>(ctx)
         .into_iter()
-        .filter(|(origin, node)| origin.cluster == service.cluster && chosen.subset_of(&node.meta.labels));
+        .filter(|(origin, node)| origin.cluster == service.cluster && wanted.subset_of(&node.meta.labels));
     nodes.filter_map(|(_, node)| outside_address(&node)).collect()
 }
 
@@ -203,7 +202,7 @@ fn outside_address(node: &Node) -> Option<String> {
     Some(address.address.to_string())
 }
 
-/// The labels that an annotation asks for in JSON. Parity: what cannot be read chooses all nodes.
+/// Parses the node selector annotation, a JSON object. Parity: an invalid one selects all nodes.
 fn selector(text: &str) -> Labels {
     let Ok(node) = json::parse(text.as_bytes(), &Limits::default()) else { return Labels::default() };
     let Value::Map(map) = &node.value else { return Labels::default() };

@@ -1,4 +1,4 @@
-//! Which Sidecar narrows what a proxy sees.
+//! Which Sidecar applies to a proxy.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use canopus_engine::Ctx;
 use super::ScopeKey;
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
-/// Whose scope a proxy of this kind, namespace and labels has.
+/// Chooses the scope of a proxy by its kind, namespace and labels.
 pub(crate) fn choose(ctx: &Ctx<'_>, kind: NodeKind, namespace: &Arc<str>, labels: &Labels) -> ScopeKey {
     if kind != NodeKind::Sidecar {
         return ScopeKey::Gateways(namespace.clone());
@@ -19,7 +19,7 @@ pub(crate) fn choose(ctx: &Ctx<'_>, kind: NodeKind, namespace: &Arc<str>, labels
     ScopeKey::Sidecars(namespace.clone(), sidecar_for(ctx, namespace, labels))
 }
 
-/// The Sidecar of a workload: the oldest that selects it, else the oldest without selector, else that of the root
+/// Finds the Sidecar of a workload: the oldest that selects it, else the oldest without a selector, else that of the root
 /// namespace.
 fn sidecar_for(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Option<Origin> {
     let of_namespace = sidecars_in(ctx, namespace);

@@ -1,4 +1,4 @@
-//! The hosts of an egress listener: `namespace/name` entries, and what they let in.
+//! The `namespace/host` entries of an egress listener, as a filter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use canopus_base::{FastMap, host};
 use crate::service::Service;
 use crate::virtual_service::VirtualService;
 
-/// Stands for every namespace.
+/// Matches every namespace.
 const ANY_NAMESPACE: &str = "*";
 
 /// The entries of an egress listener, by namespace.
@@ -30,7 +30,7 @@ impl Hosts {
         self.excluded.iter().any(|excluded| host::subset_of(name, excluded))
     }
 
-    /// Whether a name is let in. `covers` decides between a name and an entry of which at least one is a wildcard.
+    /// Whether an entry admits a name. `covers` decides where the name or the entry is a wildcard.
     fn admits(&self, name: &str, covers: impl Fn(&str, &str) -> bool) -> bool {
         let wild = host::is_wildcard(name);
         self.exact.contains(name)
@@ -39,7 +39,7 @@ impl Hosts {
 }
 
 impl HostFilter {
-    /// Reads the entries of a listener of `namespace`; those that are not `namespace/name` count for nothing.
+    /// Parses the entries of a listener of `namespace`. Entries that are not `namespace/name` are ignored.
     pub(super) fn new(entries: &[String], namespace: &str) -> Self {
         let mut by_namespace: BTreeMap<String, Hosts> = BTreeMap::new();
         for entry in entries {
@@ -65,7 +65,7 @@ impl HostFilter {
         Self { importer: namespace.to_owned(), by_namespace }
     }
 
-    /// The namespaces and hosts that are let in, if every entry names one of each.
+    /// The admitted namespaces and hosts, if no entry has a wildcard.
     pub(super) fn all_named(&self) -> Option<Vec<(&str, &str)>> {
         let named = self.by_namespace.iter().all(|(scope, hosts)| {
             hosts.all.is_empty()
@@ -80,21 +80,21 @@ impl HostFilter {
         named.then(pairs)
     }
 
-    /// The namespaces that something is let in from, if not from all.
+    /// The namespaces that entries name; `None` if an entry admits all namespaces.
     pub(super) fn namespaces(&self) -> Option<Vec<Arc<str>>> {
         let any = self.by_namespace.get(ANY_NAMESPACE).is_some_and(|hosts| !hosts.all.is_empty());
         let scopes = || self.by_namespace.iter().filter(|(_, hosts)| !hosts.all.is_empty());
         (!any).then(|| scopes().map(|(scope, _)| scope.as_str().into()).collect())
     }
 
-    /// Whether everything is let in.
+    /// Whether everything is admitted.
     pub(super) fn is_everything(&self) -> bool {
         let any = self.by_namespace.get(ANY_NAMESPACE);
         self.by_namespace.len() == 1
             && any.is_some_and(|hosts| hosts.excluded.is_empty() && hosts.all == [ANY_NAMESPACE])
     }
 
-    /// The entries that count for something of a namespace: its own, then those for all.
+    /// The entries that apply to a namespace: its own, then those for all namespaces.
     fn for_namespace(&self, namespace: &str) -> impl Iterator<Item = &Hosts> {
         [namespace, ANY_NAMESPACE].into_iter().filter_map(|scope| self.by_namespace.get(scope))
     }
@@ -103,13 +103,13 @@ impl HostFilter {
         self.for_namespace(namespace).any(|hosts| hosts.excludes(name))
     }
 
-    /// The VirtualServices with a host that is let in, in the order given.
+    /// Keeps the VirtualServices with an admitted host.
     pub(super) fn virtual_services<'a>(
         &self,
         offered: impl IntoIterator<Item = &'a Arc<VirtualService>>,
     ) -> Vec<Arc<VirtualService>> {
         let admitted = |service: &&Arc<VirtualService>| {
-            // Parity: a VirtualService for all of `*.com` is let in by `a.com`, a route of the Gateway API is not.
+            // Parity: the entry `a.com` admits a VirtualService for `*.com`, but not a Gateway API route for it.
             let covers = if service.is_gateway_api() { host::subset_of } else { host::matches };
             self.for_namespace(service.namespace()).any(|hosts| {
                 let mut names = service.spec.hosts.iter();
@@ -119,7 +119,7 @@ impl HostFilter {
         offered.into_iter().filter(admitted).cloned().collect()
     }
 
-    /// The services that are let in, those of one namespace for each host; `trim` may take ports or all of one away.
+    /// Keeps the admitted services: of each host, the definitions of one namespace. `trim` may remove ports, or a whole service.
     pub(super) fn services<'a>(
         &self,
         visible: impl IntoIterator<Item = &'a Arc<Service>>,
@@ -147,7 +147,7 @@ impl HostFilter {
     }
 }
 
-/// The service with those of its aliases that are let in too.
+/// Drops the aliases of a service that are not admitted.
 fn with_aliases(service: Arc<Service>, hosts: &Hosts) -> Arc<Service> {
     let admitted = |alias: &crate::service::ServiceKey| hosts.admits(&alias.host, host::subset_of);
     if service.aliases.iter().all(admitted) {
@@ -158,8 +158,8 @@ fn with_aliases(service: Arc<Service>, hosts: &Hosts) -> Arc<Service> {
     Arc::new(narrowed)
 }
 
-/// Of definitions of one host in several namespaces, those of one: the importing namespace, else the first with a service
-/// of Kubernetes, else the first.
+/// Keeps, of each host, the definitions of one namespace: the importing one, else the first with a Kubernetes Service, else
+/// the first.
 pub(super) fn one_namespace_per_host(mut imported: Vec<Arc<Service>>, importer: &str) -> Vec<Arc<Service>> {
     let mut chosen: FastMap<Arc<str>, (Arc<str>, bool)> = FastMap::default();
     chosen.reserve(imported.len());
@@ -173,7 +173,9 @@ pub(super) fn one_namespace_per_host(mut imported: Vec<Arc<Service>>, importer: 
         }
     }
     if chosen.len() < imported.len() {
-        imported.retain(|service| chosen.get(&service.host).is_some_and(|(of, _)| *of == service.namespace));
+        imported.retain(|service| {
+            chosen.get(&service.host).is_some_and(|(namespace, _)| *namespace == service.namespace)
+        });
     }
     imported
 }

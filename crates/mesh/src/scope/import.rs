@@ -1,4 +1,4 @@
-//! What egress listeners import. Listeners of one namespace that ask for the same share it, whatever Sidecar they are of.
+//! What egress listeners import. Listeners of one namespace with equal hosts and port share it, across Sidecars.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use crate::list::List;
 use crate::service::{self, Service, ServicesByHost, ServicesVisibleTo, is_visible, visible_in};
 use crate::virtual_service::{self, VirtualService, targets};
 
-/// What an egress listener asks for.
+/// The import of an egress listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Import {
-    /// Where routes and services may come from.
+    /// The hosts that are imported.
     pub(super) hosts: EgressHosts,
-    /// The port that services count with, if not with all.
+    /// The port that services are reduced to; `None` keeps all ports.
     pub(super) port: Option<u32>,
 }
 
 /// The `namespace/name` entries of an egress listener.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EgressHosts {
-    /// The namespace that imports.
+    /// The importing namespace.
     pub(super) importer: Arc<str>,
     pub(super) patterns: Arc<[String]>,
 }
@@ -38,7 +38,7 @@ impl Import {
         &self.hosts.importer
     }
 
-    /// A service as the listener has it; `None` if it has nothing of it.
+    /// Reduces a service to the ports of the listener. Returns `None` if no port is left.
     fn trim(&self, service: Arc<Service>) -> Option<Arc<Service>> {
         match self.port {
             Some(wanted) => with_ports(&service, |port| port == wanted),
@@ -46,7 +46,7 @@ impl Import {
         }
     }
 
-    /// The service that a route leads to, with the ports that it leads to.
+    /// Reduces the target of a route to the ports that the route sends to.
     pub(super) fn target(&self, service: Arc<Service>, ports: &[u32]) -> Option<Arc<Service>> {
         if self.port.is_some() {
             self.trim(service)
@@ -58,8 +58,8 @@ impl Import {
     }
 }
 
-/// The VirtualServices that entries let in, in the order in which they count. Namespaces that import everything and see
-/// just what everybody sees share the list.
+/// The VirtualServices that a listener imports, those that take precedence first. Namespaces that import everything and see
+/// exactly the public ones share the list.
 pub(super) struct ImportedRoutes;
 
 impl Query for ImportedRoutes {
@@ -82,13 +82,13 @@ impl Query for ImportedRoutes {
     }
 }
 
-/// Where the routes that entries let in lead to, in their order: it stays as it is when they change in other ways.
+/// The destinations of the imported routes, in order. They change less often than the routes do.
 pub(super) struct ImportedRouteTargets;
 
 impl Query for ImportedRouteTargets {
     const NAME: &'static str = "imported_route_targets";
     type Key = EgressHosts;
-    /// Hosts with the ports of theirs that are meant, which are all where none is named.
+    /// Hosts with the ports that routes send to; no ports means all.
     type Value = Vec<(Box<str>, Vec<u32>)>;
 
     fn run(ctx: &Ctx<'_>, entries: &EgressHosts) -> Self::Value {
@@ -97,7 +97,7 @@ impl Query for ImportedRouteTargets {
     }
 }
 
-/// The services that an egress listener imports, with the ports that it imports.
+/// The services that an egress listener imports, reduced to its port.
 pub(super) struct ImportedServices;
 
 impl Query for ImportedServices {
@@ -120,21 +120,21 @@ impl Query for ImportedServices {
     }
 }
 
-/// All services that a namespace sees, those of one namespace for each host.
+/// All services that a namespace may see: of each host, the definitions of one namespace.
 fn everything(ctx: &Ctx<'_>, importer: &Arc<str>) -> List<Service> {
-    if let Some(besides) = also_exported(ctx, importer) {
-        let common = ctx.get::<PublicServices>(&());
-        if !common.shadowing_namespaces.contains(importer) {
-            let besides = one_namespace_per_host(besides.to_vec(), importer);
-            return List::prepend(Arc::new(besides), &common.imported);
+    if let Some(exported) = also_exported(ctx, importer) {
+        let public = ctx.get::<PublicServices>(&());
+        if !public.shadowing_namespaces.contains(importer) {
+            let exported = one_namespace_per_host(exported.to_vec(), importer);
+            return List::prepend(Arc::new(exported), &public.imported);
         }
     }
     let visible = ctx.get::<ServicesVisibleTo>(importer).to_vec();
     one_namespace_per_host(visible, importer).into()
 }
 
-/// The visible services of namespaces and hosts, oldest first. Parity: of a service at several addresses only the first
-/// counts where it is imported by name.
+/// The visible services with these namespaces and hosts, oldest first. Parity: of a service with several addresses, only the
+/// first is imported by name.
 fn named_services(ctx: &Ctx<'_>, namespace: &str, named: Vec<(&str, &str)>) -> Vec<Arc<Service>> {
     let owned = |(owner, host): (&str, &str)| ctx.get::<ServicesByHost>(&host.into()).get(owner).cloned();
     let mut services: Vec<_> = named.into_iter().filter_map(owned).collect();
@@ -143,7 +143,7 @@ fn named_services(ctx: &Ctx<'_>, namespace: &str, named: Vec<(&str, &str)>) -> V
     services
 }
 
-/// The service with those of its ports that are wanted; `None` if none is.
+/// Reduces a service to the wanted ports. Returns `None` if no port is left.
 fn with_ports(service: &Arc<Service>, wanted: impl Fn(u32) -> bool) -> Option<Arc<Service>> {
     let ports: Vec<_> = service.ports.iter().filter(|port| wanted(port.number)).cloned().collect();
     match ports.len() {

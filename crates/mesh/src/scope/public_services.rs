@@ -1,5 +1,8 @@
-//! What everybody sees, for proxies that import everything and for gateways: it is worked out once for all namespaces, and
-//! stretch by stretch of the order of services, so that one service that changes costs one stretch.
+//! The public services as a namespace sees them that defines none of them itself.
+//!
+//! Computed once for the whole mesh and shared by every proxy that imports everything and by every gateway. The computation
+//! follows the chunks of the service order, so an edited service costs one chunk. Where no host has a second definition,
+//! which is nearly always, a chunk's public services are passed on as they are.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,33 +18,34 @@ use crate::service::{
     ServicesInChunkGroup, is_public,
 };
 
-/// What of all public services counts for a namespace that defines none of them itself.
+/// The public services as seen by a namespace that defines none of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct PublicServiceLists {
-    /// Those of one namespace for each host.
+    /// The definitions that a sidecar imports: of each host, those of one namespace.
     pub(super) imported: List<Service>,
-    /// What sidecars that import them see.
+    /// The services that sidecars see: of each host, the imported definitions merged into one.
     pub(super) sidecars: Arc<VisibleServices>,
-    /// What gateways see.
+    /// The services that gateways see: of each host, all definitions merged into one.
     pub(super) gateways: Arc<VisibleServices>,
-    /// The namespaces with a host that others define too: their own definition is what counts for them.
+    /// The namespaces that define a host which others define too. For them their own definition wins, so they cannot use these
+    /// lists.
     pub(super) shadowing_namespaces: BTreeSet<Arc<str>>,
 }
 
 impl From<ChosenDefinitions> for PublicServiceLists {
     fn from(
-        ChosenDefinitions { imported, sidecars, gateways, shadowing_namespaces: contestants }: ChosenDefinitions,
+        ChosenDefinitions { imported, sidecars, gateways, shadowing_namespaces }: ChosenDefinitions,
     ) -> Self {
         Self {
             imported,
             sidecars: Arc::new(sidecars.into()),
             gateways: Arc::new(gateways.into()),
-            shadowing_namespaces: contestants,
+            shadowing_namespaces,
         }
     }
 }
 
-/// All of [`CommonServices`].
+/// The [`PublicServiceLists`] of the mesh.
 pub(super) struct PublicServices;
 
 impl Query for PublicServices {
@@ -51,12 +55,12 @@ impl Query for PublicServices {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> PublicServiceLists {
         let order = ctx.get::<ServiceOrder>(&());
-        let sections: Vec<_> = order.groups.iter().map(|one| ctx.get::<ChosenInChunkGroup>(one)).collect();
-        ChosenDefinitions::joined(&sections).into()
+        let groups: Vec<_> = order.groups.iter().map(|one| ctx.get::<ChosenInChunkGroup>(one)).collect();
+        ChosenDefinitions::joined(&groups).into()
     }
 }
 
-/// What counts of some services.
+/// The definitions of some part of the service order that win.
 #[derive(Debug, PartialEq, Eq)]
 struct ChosenDefinitions {
     imported: List<Service>,
@@ -66,7 +70,7 @@ struct ChosenDefinitions {
 }
 
 impl ChosenDefinitions {
-    /// Nearly always: what is public counts for all.
+    /// The result where no host has a second definition: the public services as they are.
     fn without_duplicates(public: &List<Service>) -> Self {
         Self {
             imported: public.clone(),
@@ -90,7 +94,7 @@ impl ChosenDefinitions {
     }
 }
 
-/// What counts of a section of the order of services.
+/// The winning definitions of a group of chunks.
 struct ChosenInChunkGroup;
 
 impl Query for ChosenInChunkGroup {
@@ -98,17 +102,17 @@ impl Query for ChosenInChunkGroup {
     type Key = ChunkGroup<ServiceLocator>;
     type Value = ChosenDefinitions;
 
-    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<ServiceLocator>) -> ChosenDefinitions {
-        let services = ctx.get::<ServicesInChunkGroup>(section);
+    fn run(ctx: &Ctx<'_>, group: &ChunkGroup<ServiceLocator>) -> ChosenDefinitions {
+        let services = ctx.get::<ServicesInChunkGroup>(group);
         if !services.has_duplicate_hosts {
             return ChosenDefinitions::without_duplicates(&services.public);
         }
-        let stretches: Vec<_> = section.chunks().map(|one| ctx.get::<ChosenInChunk>(one)).collect();
-        ChosenDefinitions::joined(&stretches)
+        let chunks: Vec<_> = group.chunks().map(|one| ctx.get::<ChosenInChunk>(one)).collect();
+        ChosenDefinitions::joined(&chunks)
     }
 }
 
-/// What counts of a stretch of the order of services.
+/// The winning definitions of a chunk.
 struct ChosenInChunk;
 
 impl Query for ChosenInChunk {
@@ -116,60 +120,61 @@ impl Query for ChosenInChunk {
     type Key = Chunk<ServiceLocator>;
     type Value = ChosenDefinitions;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Chunk<ServiceLocator>) -> ChosenDefinitions {
-        let services = ctx.get::<ServicesInChunk>(stretch);
+    fn run(ctx: &Ctx<'_>, chunk: &Chunk<ServiceLocator>) -> ChosenDefinitions {
+        let services = ctx.get::<ServicesInChunk>(chunk);
         if !services.has_duplicate_hosts {
             return ChosenDefinitions::without_duplicates(&services.public);
         }
         let (mut imported, mut sidecars, mut gateways) = (Vec::new(), Vec::new(), Vec::new());
-        let mut contestants = BTreeSet::new();
-        // The order has a place for each service there is, and no other.
-        for (place, service) in stretch.locators().zip(&services.all) {
+        let mut shadowing_namespaces = BTreeSet::new();
+        // The chunk has one locator for each service, in the same order.
+        for (locator, service) in chunk.locators().zip(&services.all) {
             if !is_public(ctx, service) {
                 continue;
             }
             let public = public_definitions(ctx, &service.host);
             let chosen = one_namespace_per_host(public.clone(), NO_NAMESPACE);
             if public.iter().any(|other| other.namespace != service.namespace) {
-                contestants.insert(service.namespace.clone());
+                shadowing_namespaces.insert(service.namespace.clone());
             }
             if chosen.first().is_some_and(|first| first.namespace == service.namespace) {
                 imported.push(service.clone());
             }
-            if place.locates_first(ctx, &chosen) {
+            if locator.locates_first(ctx, &chosen) {
                 sidecars.extend(merged(&chosen));
             }
-            if place.locates_first(ctx, &public) {
+            if locator.locates_first(ctx, &public) {
                 gateways.extend(merged(&public));
             }
         }
         let (imported, sidecars, gateways) = (imported.into(), sidecars.into(), gateways.into());
-        ChosenDefinitions { imported, sidecars, gateways, shadowing_namespaces: contestants }
+        ChosenDefinitions { imported, sidecars, gateways, shadowing_namespaces }
     }
 }
 
-/// The name of no namespace.
+/// A namespace that defines nothing.
 const NO_NAMESPACE: &str = "";
 
-/// The definitions of a host that everybody sees, oldest first.
+/// The public definitions of a host, oldest first.
 fn public_definitions(ctx: &Ctx<'_>, host: &Arc<str>) -> Vec<Arc<Service>> {
     let all = ctx.get::<HostDefinitions>(host);
     all.iter().filter(|service| is_public(ctx, service)).cloned().collect()
 }
 
-/// The service that a host means where what everybody sees is imported.
+/// Resolves a host among the public services, for a sidecar that imports everything.
 pub(super) fn public_service(ctx: &Ctx<'_>, host: &Arc<str>) -> Option<Arc<Service>> {
     merged(&one_namespace_per_host(public_definitions(ctx, host), NO_NAMESPACE))
 }
 
-/// The one service that definitions of a host amount to.
+/// Merges the definitions of a host into one service.
 fn merged(definitions: &[Arc<Service>]) -> Option<Arc<Service>> {
-    let mut seen = ServiceSet::default();
-    seen.add_all(definitions);
-    seen.into_services().pop()
+    let mut set = ServiceSet::default();
+    set.add_all(definitions);
+    set.into_services().pop()
 }
 
-/// The services that a namespace sees besides those that everybody does; `None` if some of them are of the same hosts.
+/// The services that are exported to a namespace by name, in addition to the public ones. Returns `None` if one of them has
+/// the host of a public service, because the two would have to be merged.
 pub(super) fn also_exported(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Option<Arc<Vec<Arc<Service>>>> {
     let named = ctx.get::<ServicesExportedTo>(namespace);
     let is_apart = |service: &Arc<Service>| {

@@ -1,4 +1,8 @@
-//! Where routes lead that may be none of the services that everybody sees.
+//! Route destinations that the list of public services may not resolve the same way for every namespace.
+//!
+//! A route may send to a host that is restricted, or defined more than once. Which service that means depends on the
+//! namespace that follows the route, so such hosts rule out the shared list of [`scope`](super)'s fast path for namespaces
+//! that resolve them differently.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -8,8 +12,7 @@ use canopus_engine::{Ctx, Query};
 use crate::service::{HostDefinitions, is_public};
 use crate::virtual_service::{self, RouteLocator, RouteNamespaces, destination_hosts};
 
-/// The hosts that routes of the mesh lead to and that are defined, but not just once and for everybody: who sees them
-/// through a route depends on who looks.
+/// The destination hosts of all routes that exist, but not as a single public definition.
 pub(super) struct UnlistedHosts;
 
 impl Query for UnlistedHosts {
@@ -23,7 +26,7 @@ impl Query for UnlistedHosts {
     }
 }
 
-/// Those that the routes of a namespace lead to.
+/// The unlisted hosts among the destinations of a namespace's routes.
 struct UnlistedHostsIn;
 
 impl Query for UnlistedHostsIn {
@@ -32,16 +35,16 @@ impl Query for UnlistedHostsIn {
     type Value = Vec<Arc<str>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let is_stray = |host: &&Arc<str>| match &ctx.get::<HostDefinitions>(host)[..] {
+        let is_unlisted = |host: &&Arc<str>| match &ctx.get::<HostDefinitions>(host)[..] {
             [] => false,
             [only] => !is_public(ctx, only),
             _ => true,
         };
-        ctx.get::<RouteTargetsIn>(namespace).iter().filter(is_stray).cloned().collect()
+        ctx.get::<RouteTargetsIn>(namespace).iter().filter(is_unlisted).cloned().collect()
     }
 }
 
-/// The hosts that the routes of a namespace lead to: they stay the same when the routes change in other ways.
+/// The destination hosts of a namespace's routes. They change less often than the routes do.
 struct RouteTargetsIn;
 
 impl Query for RouteTargetsIn {
@@ -55,7 +58,7 @@ impl Query for RouteTargetsIn {
     }
 }
 
-/// The hosts that a route leads to.
+/// The destination hosts of a route.
 struct RouteTargetsOf;
 
 impl Query for RouteTargetsOf {
@@ -63,8 +66,8 @@ impl Query for RouteTargetsOf {
     type Key = RouteLocator;
     type Value = Vec<Arc<str>>;
 
-    fn run(ctx: &Ctx<'_>, place: &RouteLocator) -> Self::Value {
-        let route = place.route(ctx);
+    fn run(ctx: &Ctx<'_>, locator: &RouteLocator) -> Self::Value {
+        let route = locator.route(ctx);
         route.iter().flat_map(|route| destination_hosts(&route.spec)).map(Arc::from).collect()
     }
 }

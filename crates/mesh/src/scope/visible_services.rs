@@ -1,4 +1,7 @@
-//! The services of a scope: those that its listeners import, and those that the imported routes lead to.
+//! The services of a scope: those that its egress listeners import, and those that imported routes send to.
+//!
+//! Of each host there is one service. The first definition wins, a Kubernetes Service replaces a ServiceEntry of the same host,
+//! and several definitions of one service are merged by adding their ports. See [`scope`](super) for the fast path.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,7 +18,8 @@ use crate::service::{Service, ServicesByHost, ServicesVisibleTo, is_visible};
 use crate::virtual_service::{VirtualService, destination_hosts, targets};
 use crate::world::settings;
 
-/// Who sees the same services. Sidecars of a namespace that import the same do.
+/// Identifies a set of visible services. Sidecars of one namespace with equal egress imports share a key, so the set is
+/// computed once.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum VisibilityKey {
     /// Gateways and waypoints of a namespace.
@@ -26,17 +30,17 @@ pub(crate) enum VisibilityKey {
     Limited(Arc<[Import]>),
 }
 
-/// The services that are seen, one for each host.
+/// The services of a scope, one for each host.
 #[derive(Debug, Default)]
 pub(crate) struct VisibleServices {
     pub(super) services: List<Service>,
-    /// Made when it is first asked for.
+    /// Built on the first lookup.
     by_host: OnceLock<FastMap<Arc<str>, Arc<Service>>>,
 }
 
 impl PartialEq for VisibleServices {
     fn eq(&self, other: &Self) -> bool {
-        // The index follows from the services.
+        // The index is derived from the services.
         self.services == other.services
     }
 }
@@ -56,7 +60,7 @@ impl VisibleServices {
     }
 }
 
-/// What is seen, by who sees the same. Namespaces that see just what everybody sees share it.
+/// The visible services of a key. Namespaces that see exactly the public services share the value.
 pub(super) struct VisibleServicesFor;
 
 impl Query for VisibleServicesFor {
@@ -64,94 +68,95 @@ impl Query for VisibleServicesFor {
     type Key = VisibilityKey;
     type Value = Arc<VisibleServices>;
 
-    fn run(ctx: &Ctx<'_>, outlook: &VisibilityKey) -> Arc<VisibleServices> {
-        public_services_with_exported(ctx, outlook)
-            .unwrap_or_else(|| Arc::new(List::from(collect_services(ctx, outlook)).into()))
+    fn run(ctx: &Ctx<'_>, key: &VisibilityKey) -> Arc<VisibleServices> {
+        public_services_with_exported(ctx, key)
+            .unwrap_or_else(|| Arc::new(List::from(collect_services(ctx, key)).into()))
     }
 }
 
-/// What is seen, gathered from all that is imported.
-pub(super) fn collect_services(ctx: &Ctx<'_>, outlook: &VisibilityKey) -> Vec<Arc<Service>> {
-    let mut seen = ServiceSet::default();
-    match outlook {
-        VisibilityKey::Gateways(namespace) => seen.add_all(&*ctx.get::<ServicesVisibleTo>(namespace)),
-        VisibilityKey::Unlimited(import) => add_everything(ctx, import, &mut seen),
+/// Collects the visible services from all imports.
+pub(super) fn collect_services(ctx: &Ctx<'_>, key: &VisibilityKey) -> Vec<Arc<Service>> {
+    let mut set = ServiceSet::default();
+    match key {
+        VisibilityKey::Gateways(namespace) => set.add_all(&*ctx.get::<ServicesVisibleTo>(namespace)),
+        VisibilityKey::Unlimited(import) => add_everything(ctx, import, &mut set),
         VisibilityKey::Limited(imports) => {
             for import in imports.iter() {
-                add_imported(ctx, import, &mut seen);
+                add_imported(ctx, import, &mut set);
             }
         }
     }
-    seen.into_services()
+    set.into_services()
 }
 
-/// What everybody sees and what is exported to the namespace besides, if that is all there is to see.
-fn public_services_with_exported(ctx: &Ctx<'_>, outlook: &VisibilityKey) -> Option<Arc<VisibleServices>> {
-    match outlook {
+/// The fast path: the public services with those exported by name in front. Returns `None` if collecting might give another
+/// result.
+fn public_services_with_exported(ctx: &Ctx<'_>, key: &VisibilityKey) -> Option<Arc<VisibleServices>> {
+    match key {
         VisibilityKey::Gateways(namespace) => {
-            let besides = also_exported(ctx, namespace)?;
-            Some(prepend(one_per_host(&besides), &ctx.get::<PublicServices>(&()).gateways))
+            let exported = also_exported(ctx, namespace)?;
+            Some(prepend(one_per_host(&exported), &ctx.get::<PublicServices>(&()).gateways))
         }
         VisibilityKey::Unlimited(import) => {
             let importer = import.importer();
-            let (besides, common) = (also_exported(ctx, importer)?, ctx.get::<PublicServices>(&()));
-            if common.shadowing_namespaces.contains(importer) {
+            let (exported, public) = (also_exported(ctx, importer)?, ctx.get::<PublicServices>(&()));
+            if public.shadowing_namespaces.contains(importer) {
                 return None;
             }
-            let besides = one_per_host(&one_namespace_per_host(besides.to_vec(), importer));
-            let strays = ctx.get::<UnlistedHosts>(&());
-            (!strays.iter().any(|host| route_adds_service(ctx, importer, host, &besides)))
-                .then(|| prepend(besides, &common.sidecars))
+            let exported = one_per_host(&one_namespace_per_host(exported.to_vec(), importer));
+            let unlisted = ctx.get::<UnlistedHosts>(&());
+            (!unlisted.iter().any(|host| route_adds_service(ctx, importer, host, &exported)))
+                .then(|| prepend(exported, &public.sidecars))
         }
         VisibilityKey::Limited(_) => None,
     }
 }
 
-/// Whether a route to a host adds to what everybody sees and what is exported to the namespace besides.
-fn route_adds_service(ctx: &Ctx<'_>, importer: &str, host: &Arc<str>, besides: &[Arc<Service>]) -> bool {
+/// Whether a route to a host would add a service, or change one, in the list of the fast path.
+fn route_adds_service(ctx: &Ctx<'_>, importer: &str, host: &Arc<str>, exported: &[Arc<Service>]) -> bool {
     let Some(service) = destination(ctx, importer, host) else { return false };
-    let own = besides.iter().find(|service| service.host == *host).cloned();
+    let own = exported.iter().find(|service| service.host == *host).cloned();
     own.or_else(|| public_service(ctx, host)).is_none_or(|present| changes_definition(&present, &service))
 }
 
-/// What is seen with these services before the others.
-fn prepend(first: Vec<Arc<Service>>, sight: &Arc<VisibleServices>) -> Arc<VisibleServices> {
+/// Puts services in front of the visible ones.
+fn prepend(first: Vec<Arc<Service>>, visible: &Arc<VisibleServices>) -> Arc<VisibleServices> {
     if first.is_empty() {
-        return sight.clone();
+        return visible.clone();
     }
-    Arc::new(List::prepend(Arc::new(first), &sight.services).into())
+    Arc::new(List::prepend(Arc::new(first), &visible.services).into())
 }
 
-/// One service for each host.
+/// Merges services into one for each host.
 fn one_per_host(services: &[Arc<Service>]) -> Vec<Arc<Service>> {
-    let mut seen = ServiceSet::default();
-    seen.add_all(services);
-    seen.into_services()
+    let mut set = ServiceSet::default();
+    set.add_all(services);
+    set.into_services()
 }
 
-fn add_imported(ctx: &Ctx<'_>, import: &Import, seen: &mut ServiceSet) {
-    seen.add_all(&*ctx.get::<ImportedServices>(import));
+fn add_imported(ctx: &Ctx<'_>, import: &Import, set: &mut ServiceSet) {
+    set.add_all(&*ctx.get::<ImportedServices>(import));
     for (host, ports) in ctx.get::<ImportedRouteTargets>(&import.hosts).iter() {
         let service = destination(ctx, import.importer(), host);
-        seen.add_route_target(service.and_then(|service| import.target(service, ports)));
+        set.add_route_target(service.and_then(|service| import.target(service, ports)));
     }
 }
 
-/// Where all services are there anyway, few routes lead to others.
-fn add_everything(ctx: &Ctx<'_>, import: &Import, seen: &mut ServiceSet) {
-    seen.add_all(&*ctx.get::<ImportedServices>(import));
+/// Adds what an unlimited import has. All public services are in already, so few routes add to them.
+fn add_everything(ctx: &Ctx<'_>, import: &Import, set: &mut ServiceSet) {
+    set.add_all(&*ctx.get::<ImportedServices>(import));
     for route in ctx.get::<ImportedRoutes>(&import.hosts).iter() {
-        if seen.has_all_destinations_of(route) {
+        if set.has_all_destinations_of(route) {
             continue;
         }
         for (host, ports) in targets(&route.spec, import.importer()) {
             let service = destination(ctx, import.importer(), &host);
-            seen.add_route_target(service.and_then(|service| import.target(service, &ports)));
+            set.add_route_target(service.and_then(|service| import.target(service, &ports)));
         }
     }
 }
 
-/// The service that a VirtualService seen in `namespace` means by a host: one of that namespace, else a visible one.
+/// Resolves the destination host of a VirtualService for an importing namespace: its own service, else a visible one.
 fn destination(ctx: &Ctx<'_>, namespace: &str, host: &str) -> Option<Arc<Service>> {
     let by_namespace = ctx.get::<ServicesByHost>(&Arc::from(host));
     if let Some(own) = by_namespace.get(namespace) {
@@ -164,12 +169,12 @@ fn destination(ctx: &Ctx<'_>, namespace: &str, host: &str) -> Option<Arc<Service
     visible.min_by_key(|service| (!service.is_kubernetes(), service.created)).cloned()
 }
 
-/// Services as they are added: one for each host.
+/// Collects services, one for each host.
 #[derive(Default)]
 pub(super) struct ServiceSet {
     services: Vec<Arc<Service>>,
     by_host: FastMap<Arc<str>, usize>,
-    /// The hosts that were added more than once, or with the ports of a route: another route may add to them.
+    /// The hosts that were added more than once or as the target of a route. Another route may still add ports to them.
     repeated: FastSet<Arc<str>>,
 }
 
@@ -178,14 +183,15 @@ impl ServiceSet {
         services.into_iter().for_each(|service| self.add(service));
     }
 
-    /// Adds what a route leads to.
+    /// Adds the service that a route sends to.
     fn add_route_target(&mut self, service: Option<Arc<Service>>) {
         let Some(service) = service else { return };
         self.add(&service);
         self.repeated.insert(service.host.clone());
     }
 
-    /// The first definition of a host stays, but one of Kubernetes takes its place; parts of one service are joined.
+    /// Adds a definition. The first of a host stays, unless a Kubernetes Service replaces it; definitions of one service are
+    /// merged.
     fn add(&mut self, service: &Arc<Service>) {
         let Some(&index) = self.by_host.get(&service.host) else {
             self.by_host.insert(service.host.clone(), self.services.len());
@@ -206,7 +212,7 @@ impl ServiceSet {
         }
     }
 
-    /// Whether every host that a VirtualService sends to is there, whole and defined once: adding it again adds nothing.
+    /// Whether every destination host is in the set, complete and defined once, so that the route adds nothing.
     fn has_all_destinations_of(&self, virtual_service: &VirtualService) -> bool {
         destination_hosts(&virtual_service.spec)
             .all(|host| self.by_host.contains_key(host) && !self.repeated.contains(host))
@@ -217,7 +223,7 @@ impl ServiceSet {
     }
 }
 
-/// Whether another definition of a host changes what is there.
+/// Whether another definition of a host changes the present one.
 fn changes_definition(present: &Arc<Service>, other: &Arc<Service>) -> bool {
     if Arc::ptr_eq(present, other) || (present.is_kubernetes() && !other.is_kubernetes()) {
         return false;
@@ -226,12 +232,12 @@ fn changes_definition(present: &Arc<Service>, other: &Arc<Service>) -> bool {
     is_superseded(present, other) || (are_same_service(present, other) && has_more())
 }
 
-/// Whether one of Kubernetes takes the place of what only claims its name.
+/// Whether a Kubernetes Service replaces a ServiceEntry of the same host.
 fn is_superseded(present: &Service, other: &Service) -> bool {
     !present.is_kubernetes() && other.is_kubernetes()
 }
 
-/// Adds the ports that only another part of a service has.
+/// Adds the ports that only the other definition has.
 fn join_ports(service: &mut Arc<Service>, other: &Service) {
     for port in &other.ports {
         if service.port(port.number).is_none() {
@@ -240,7 +246,7 @@ fn join_ports(service: &mut Arc<Service>, other: &Service) {
     }
 }
 
-/// Whether two definitions of a host are parts of the same service.
+/// Whether two definitions of a host describe the same service and may be merged.
 fn are_same_service(a: &Service, b: &Service) -> bool {
     a.namespace == b.namespace
         && a.resolution == b.resolution

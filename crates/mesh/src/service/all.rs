@@ -1,7 +1,9 @@
-//! All services of the mesh in order, and who sees which.
+//! All services of the mesh, oldest first, and which of them a namespace may see.
 //!
-//! They are kept in stretches of their order: one that changes makes its own stretch be looked at again, and lists of all are
-//! put together from stretches and sections.
+//! The pipeline, each step a query: every service has a sort entry; [`ServiceOrder`] merges them and divides the order into
+//! chunks (see [`order`](crate::order)); [`ServicesInChunk`] reads the services of a chunk and sorts them by exposure;
+//! [`ServicesInChunkGroup`] and [`AllServicesByExposure`] join the lists, sharing segments. An edited service re-runs its
+//! chunk and the joins above it.
 
 use std::sync::Arc;
 
@@ -15,19 +17,19 @@ use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
 use crate::world::NamespacesWith;
 use crate::world::{Origin, settings};
 
-/// Where a service is found.
+/// Locates the definition of a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ServiceLocator {
     host: Arc<str>,
     definition: Definition,
 }
 
-/// What defines a service.
+/// The object that defines a service.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Definition {
-    /// Kubernetes, by this name.
+    /// A Kubernetes Service: namespace and name.
     Kubernetes(Arc<str>, Arc<str>),
-    /// A ServiceEntry, by the position among those it defines.
+    /// A ServiceEntry, and the position among the services it defines.
     Entry(Origin, usize),
 }
 
@@ -42,7 +44,7 @@ impl ServiceLocator {
         Some(CrossServiceFacts::load(ctx).apply_to(service?))
     }
 
-    /// Whether what is found here is the first of these definitions of its host.
+    /// Whether this locates the first of these definitions of its host.
     pub(crate) fn locates_first(&self, ctx: &Ctx<'_>, definitions: &[Arc<Service>]) -> bool {
         let Some(first) = definitions.first() else { return false };
         match &self.definition {
@@ -56,7 +58,7 @@ impl ServiceLocator {
     }
 }
 
-/// Where the services of a namespace come in order among all.
+/// The sort entries of the services of a namespace, sorted.
 struct SortEntriesIn;
 
 impl Query for SortEntriesIn {
@@ -66,26 +68,25 @@ impl Query for SortEntriesIn {
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> SortEntries {
         let names = kubernetes_names_in(ctx, namespace).into_iter();
-        let mut ranks: Vec<_> = names
+        let mut entries: Vec<_> = names
             .flat_map(|name| ctx.get::<KubernetesSortEntry>(&(namespace.clone(), name)).to_vec())
             .collect();
         for origin in entries_in(ctx, namespace).iter() {
-            ranks.extend_from_slice(&ctx.get::<ServiceEntrySortEntries>(origin));
+            entries.extend_from_slice(&ctx.get::<ServiceEntrySortEntries>(origin));
         }
-        ranks.sort_by(|a, b| a.compare(b));
-        ranks
+        entries.sort_by(|a, b| a.compare(b));
+        entries
     }
 }
 
-/// Where services come in order among all.
 type SortEntries = Vec<Arc<SortEntry<ServiceLocator>>>;
 
 fn sort_entry(service: &Service, definition: Definition) -> Arc<SortEntry<ServiceLocator>> {
-    let place = ServiceLocator { host: service.host.clone(), definition };
-    Arc::new(SortEntry::new(service.created, service.name.clone(), &service.namespace, place))
+    let locator = ServiceLocator { host: service.host.clone(), definition };
+    Arc::new(SortEntry::new(service.created, service.name.clone(), &service.namespace, locator))
 }
 
-/// Where a Kubernetes service comes in order among all, if there is one: that stays the same when it changes in other ways.
+/// The sort entry of a Kubernetes service, if it exists. It changes only with the age or name of the service.
 struct KubernetesSortEntry;
 
 impl Query for KubernetesSortEntry {
@@ -101,7 +102,7 @@ impl Query for KubernetesSortEntry {
     }
 }
 
-/// Where the services of a ServiceEntry come in order among all.
+/// The sort entries of the services of a ServiceEntry.
 struct ServiceEntrySortEntries;
 
 impl Query for ServiceEntrySortEntries {
@@ -116,7 +117,7 @@ impl Query for ServiceEntrySortEntries {
     }
 }
 
-/// The order of all services.
+/// The order of all services of the mesh.
 pub(crate) struct ServiceOrder;
 
 impl Query for ServiceOrder {
@@ -134,15 +135,15 @@ impl Query for ServiceOrder {
     }
 }
 
-/// Services by who may see them, each list oldest first.
+/// Services by exposure, each list oldest first.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ServicesByExposure {
-    /// All, one for each place.
+    /// All services, in the order of their locators.
     pub(crate) all: List<Service>,
-    /// What everybody sees.
+    /// Those exported to all namespaces.
     pub(crate) public: List<Service>,
     restricted: List<Service>,
-    /// Whether some have a host that has other definitions too.
+    /// Whether some host among them has other definitions too.
     pub(crate) has_duplicate_hosts: bool,
 }
 
@@ -162,7 +163,7 @@ impl ServicesByExposure {
     }
 }
 
-/// The services of a stretch of their order.
+/// The services of a chunk of the order.
 pub(crate) struct ServicesInChunk;
 
 impl Query for ServicesInChunk {
@@ -170,16 +171,16 @@ impl Query for ServicesInChunk {
     type Key = Chunk<ServiceLocator>;
     type Value = ServicesByExposure;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Chunk<ServiceLocator>) -> ServicesByExposure {
+    fn run(ctx: &Ctx<'_>, chunk: &Chunk<ServiceLocator>) -> ServicesByExposure {
         let mut is_contested = false;
-        let service = |place: &ServiceLocator| match &ctx.get::<HostDefinitions>(&place.host)[..] {
+        let service = |locator: &ServiceLocator| match &ctx.get::<HostDefinitions>(&locator.host)[..] {
             [only] => Some(only.clone()),
             _ => {
                 is_contested = true;
-                place.service(ctx)
+                locator.service(ctx)
             }
         };
-        let all: Vec<_> = stretch.locators().filter_map(service).collect();
+        let all: Vec<_> = chunk.locators().filter_map(service).collect();
         let (public, restricted): (Vec<_>, Vec<_>) =
             all.iter().cloned().partition(|service| is_public(ctx, service));
         let (all, restricted) = (List::from(all), List::from(restricted));
@@ -188,7 +189,7 @@ impl Query for ServicesInChunk {
     }
 }
 
-/// The services of a section of their order.
+/// The services of a group of chunks.
 pub(crate) struct ServicesInChunkGroup;
 
 impl Query for ServicesInChunkGroup {
@@ -196,13 +197,13 @@ impl Query for ServicesInChunkGroup {
     type Key = ChunkGroup<ServiceLocator>;
     type Value = ServicesByExposure;
 
-    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<ServiceLocator>) -> ServicesByExposure {
-        let stretches: Vec<_> = section.chunks().map(|stretch| ctx.get::<ServicesInChunk>(stretch)).collect();
-        ServicesByExposure::joined(&stretches)
+    fn run(ctx: &Ctx<'_>, group: &ChunkGroup<ServiceLocator>) -> ServicesByExposure {
+        let chunks: Vec<_> = group.chunks().map(|chunk| ctx.get::<ServicesInChunk>(chunk)).collect();
+        ServicesByExposure::joined(&chunks)
     }
 }
 
-/// All services.
+/// The services of the mesh by exposure.
 struct AllServicesByExposure;
 
 impl Query for AllServicesByExposure {
@@ -212,9 +213,9 @@ impl Query for AllServicesByExposure {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> ServicesByExposure {
         let order = ctx.get::<ServiceOrder>(&());
-        let sections: Vec<_> =
-            order.groups.iter().map(|section| ctx.get::<ServicesInChunkGroup>(section)).collect();
-        ServicesByExposure::joined(&sections)
+        let groups: Vec<_> =
+            order.groups.iter().map(|group| ctx.get::<ServicesInChunkGroup>(group)).collect();
+        ServicesByExposure::joined(&groups)
     }
 }
 
@@ -231,7 +232,7 @@ impl Query for AllServices {
     }
 }
 
-/// The services that not everybody may see, oldest first.
+/// The services that are not exported to all namespaces, oldest first.
 struct RestrictedServices;
 
 impl Query for RestrictedServices {
@@ -244,7 +245,7 @@ impl Query for RestrictedServices {
     }
 }
 
-/// The services that are exported to a namespace by its name, oldest first.
+/// The services whose `exportTo` names a namespace, oldest first.
 pub(crate) struct ServicesExportedTo;
 
 impl Query for ServicesExportedTo {
@@ -260,7 +261,7 @@ impl Query for ServicesExportedTo {
     }
 }
 
-/// The services proxies of a namespace may see: those exported to it by name first, then public ones; each oldest first.
+/// The services that a namespace may see: those exported to it by name, then public ones; each oldest first.
 pub struct ServicesVisibleTo;
 
 impl Query for ServicesVisibleTo {

@@ -1,7 +1,8 @@
-//! Addresses for services that have none, worked out from their names alone.
+//! Addresses for services that have none, allocated by hashing their names.
 //!
-//! Every control plane has to give a name the same address, so each name has a slot of a table, found by hashing. The
-//! table's slots are the addresses `240.240.0.1` to `240.240.255.254`, in order.
+//! All control planes of a mesh must allocate the same address for a name without talking to each other. So a name is hashed
+//! to a slot of a table, with open addressing on collisions, and the slots are the addresses `240.240.0.1` to
+//! `240.240.255.254` in order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,17 +11,17 @@ use canopus_base::host;
 
 use super::{NO_ADDRESS, Registry, Resolution, Service};
 
-/// As many addresses as there are without those that end in 0 and 255.
+/// The number of addresses, without those that end in 0 or 255.
 const SLOTS: u32 = 256 * 254;
-/// A prime below [`SLOTS`], for the steps to another slot where one is taken.
+/// A prime below [`SLOTS`], for the probe step on collisions.
 const PRIME: u32 = 65_011;
-/// Last parts of addresses: 255 is left out.
+/// The number of values of the last octet: 255 is left out.
 const LAST_PARTS: u32 = 255;
 
 /// The IPv4 and IPv6 addresses of services that have none, by namespace and host.
 pub(super) type Allocated = BTreeMap<(Arc<str>, Arc<str>), (String, String)>;
 
-/// Allocates addresses for every service that has none and can have one; the oldest comes first.
+/// Allocates addresses for every service that needs one. Earlier services win collisions.
 pub(super) fn allocate(services: &[Arc<Service>]) -> Allocated {
     let mut slots: BTreeMap<u32, &Service> = BTreeMap::new();
     for service in services.iter().filter(|service| needs_address(service)) {
@@ -37,7 +38,7 @@ pub(super) fn allocate(services: &[Arc<Service>]) -> Allocated {
             number += 1;
             skipped += 1;
         }
-        // Several definitions of one name have the address of the first slot.
+        // Several definitions of one name share the address of the first slot.
         let key = (service.namespace.clone(), service.host.clone());
         given.entry(key).or_insert_with(|| addresses(number / LAST_PARTS, number % LAST_PARTS));
     }
@@ -49,7 +50,7 @@ fn addresses(third: u32, fourth: u32) -> (String, String) {
     (format!("240.240.{third}.{fourth}"), format!("2001:2::f0f0:{in_v6}{fourth:x}"))
 }
 
-/// The service with the addresses that were allocated for it.
+/// Adds the allocated addresses to a service.
 pub(super) fn give(allocated: &Allocated, mut service: Arc<Service>) -> Arc<Service> {
     if needs_address(&service)
         && let Some((v4, v6)) = allocated.get(&(service.namespace.clone(), service.host.clone()))
@@ -61,7 +62,7 @@ pub(super) fn give(allocated: &Allocated, mut service: Arc<Service>) -> Arc<Serv
     service
 }
 
-/// Without an address of its own; where names are not resolved or stand for many, an address would mean nothing.
+/// Whether a service needs an allocated address. Wildcards and passthrough services cannot use one.
 fn needs_address(service: &Service) -> bool {
     service.registry == Registry::External
         && service.address == NO_ADDRESS
@@ -69,11 +70,11 @@ fn needs_address(service: &Service) -> bool {
         && service.resolution != Resolution::Passthrough
 }
 
-/// The slot of a hash, or one found from it by equal steps.
+/// Finds a free slot for a hash by double hashing.
 fn free_slot(taken: &BTreeMap<u32, &Service>, hash: u32) -> u32 {
     let first = hash % SLOTS;
     let step = PRIME - hash % PRIME;
-    // Parity: steps go round a table that is one slot shorter.
+    // Parity: Istio probes modulo one slot less than the table has.
     let others = (1..).map(|i: u32| hash.wrapping_add(i.wrapping_mul(step)) % (SLOTS - 1));
     let mut candidates = std::iter::once(first).chain(others);
     candidates.find(|slot| !taken.contains_key(slot)).unwrap_or(first)

@@ -19,7 +19,7 @@ use canopus_runtime::flags::{
 use super::{NO_ADDRESS, Port, Registry, Resolution, Service, kube};
 use crate::world::{Origin, settings};
 
-/// The services of an entry: one for each host and address.
+/// Converts a ServiceEntry to services, one for each host and address.
 pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> Vec<Service> {
     let spec = &entry.spec;
     let resolution = match spec.resolution() {
@@ -88,7 +88,7 @@ pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> V
     services
 }
 
-/// An address or CIDR; a CIDR of one address is that address.
+/// Parses an address or CIDR. A CIDR of a single address becomes that address.
 fn usable_address(text: &str) -> Option<String> {
     if parse_ip(text).is_ok() {
         return Some(text.to_owned());
@@ -101,7 +101,7 @@ fn usable_address(text: &str) -> Option<String> {
     })
 }
 
-/// Telemetry of calls to the outside needs a name for what is called.
+/// The labels of the service. External ones get canonical service labels, which telemetry reports as the destination.
 fn service_labels(ctx: &Ctx<'_>, entry: &ServiceEntry, external: bool) -> Labels {
     let mut found = entry.meta.labels.clone();
     let wanted =
@@ -115,7 +115,7 @@ fn service_labels(ctx: &Ctx<'_>, entry: &ServiceEntry, external: bool) -> Labels
     found
 }
 
-/// The addresses that were allocated for the entry's hosts, as its status has them.
+/// The allocated addresses in the status of an entry, by host.
 fn allocated_addresses(ctx: &Ctx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAddr)> {
     if !wants_allocation(ctx, entry) {
         return Vec::new();
@@ -124,7 +124,7 @@ fn allocated_addresses(ctx: &Ctx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAd
     addresses.filter_map(|given| Some((given.host.clone(), parse_ip(&given.value).ok()?))).collect()
 }
 
-/// Whether addresses are allocated for an entry: it has none, can honour them, and nobody said no.
+/// Whether addresses are allocated for an entry: it has none, its resolution can use them, and no label opts out.
 pub(super) fn wants_allocation(ctx: &Ctx<'_>, entry: &ServiceEntry) -> bool {
     let spec = &entry.spec;
     let opted = entry.meta.label(labels::ENABLE_AUTOALLOCATE_IP.name);

@@ -1,6 +1,4 @@
-//! Services by namespace and by host.
-//!
-//! A change of one service makes its own namespace and host be looked at again and nothing else.
+//! Services by namespace and by host. A changed service re-runs the queries of its namespace and host only.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +16,7 @@ pub(crate) fn oldest_first(services: &mut [Arc<Service>]) {
     services.sort_by(|a, b| (a.created, &a.name, &a.namespace).cmp(&(b.created, &b.name, &b.namespace)));
 }
 
-/// What is known of services only from others: their other names, and the addresses that are left for them.
+/// What a service gets from other services: its `ExternalName` aliases, and an allocated address.
 pub(super) struct CrossServiceFacts {
     aliases: Arc<BTreeMap<Arc<str>, Vec<ServiceKey>>>,
     allocated: Option<Arc<Allocated>>,
@@ -44,7 +42,7 @@ impl CrossServiceFacts {
     }
 }
 
-/// The `ExternalName` services that stand for each host.
+/// The `ExternalName` aliases of each host.
 struct Aliases;
 
 impl Query for Aliases {
@@ -63,7 +61,7 @@ impl Query for Aliases {
     }
 }
 
-/// The addresses of services of ServiceEntries that have none, where it is not a controller that allocates them.
+/// Addresses allocated from host names, for meshes in which no controller writes them into the status of ServiceEntries.
 struct Allocations;
 
 impl Query for Allocations {
@@ -80,7 +78,7 @@ impl Query for Allocations {
     }
 }
 
-/// The services that a namespace defines, oldest first.
+/// The services of a namespace, oldest first.
 pub struct ServicesIn;
 
 impl Query for ServicesIn {
@@ -127,9 +125,9 @@ fn services_in_namespaces<'a>(
     services
 }
 
-/// The services a host names, by namespace.
+/// The services of a host, by namespace.
 ///
-/// The oldest definition counts, but one of Kubernetes comes before those that only claim its name.
+/// Of several in a namespace the oldest wins, but a Kubernetes Service wins over ServiceEntries.
 pub struct ServicesByHost;
 
 impl Query for ServicesByHost {
@@ -158,12 +156,12 @@ impl Query for HostDefinitions {
     type Value = Vec<Arc<Service>>;
 
     fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> Self::Value {
-        let of_cluster = kubernetes_name(&settings(ctx), host)
+        let kubernetes = kubernetes_name(&settings(ctx), host)
             .and_then(|key| ctx.get::<KubernetesService>(&key).as_ref().clone());
         let entries = ctx.members::<Objects>(&ObjectIndex::ServiceEntryHost(host.as_ref().into()));
         let entries = entries.iter().flat_map(|origin| ctx.get::<ServicesOf>(origin).to_vec());
         let entries = entries.filter(|service| service.host == *host);
-        let mut services: Vec<_> = of_cluster.into_iter().chain(entries).collect();
+        let mut services: Vec<_> = kubernetes.into_iter().chain(entries).collect();
         if services.is_empty() {
             return services;
         }
@@ -174,14 +172,14 @@ impl Query for HostDefinitions {
     }
 }
 
-/// The namespace and name of the Kubernetes service whose host this would be.
+/// Splits the host of a Kubernetes service into namespace and name.
 fn kubernetes_name(settings: &MeshSettings, host: &str) -> Option<(Arc<str>, Arc<str>)> {
     let qualified = host.strip_suffix(&*settings.domain)?.strip_suffix(".svc.")?;
     let (name, namespace) = qualified.rsplit_once('.')?;
     Some((namespace.into(), name.into()))
 }
 
-/// Those of [`VisibleServices`] that some namespaces define.
+/// The services of some namespaces that another namespace may see, in the order of [`ServicesVisibleTo`](super::ServicesVisibleTo).
 pub(crate) fn visible_in(ctx: &Ctx<'_>, namespace: &str, owners: &[Arc<str>]) -> Vec<Arc<Service>> {
     visible(&settings(ctx), &services_in_namespaces(ctx, owners), namespace)
 }

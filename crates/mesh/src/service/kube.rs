@@ -1,4 +1,4 @@
-//! Services of Kubernetes clusters.
+//! Services from Kubernetes Services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use canopus_engine::Ctx;
 use super::{KubeService, NO_ADDRESS, Port, Registry, Resolution, Service, ServiceKey, TrafficDistribution};
 use crate::world::{Origin, object, settings};
 
-/// What a Service of one cluster means.
+/// Converts the Service of one cluster.
 pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, object: &KubeObject) -> Service {
     let settings = settings(ctx);
     let (meta, spec) = (&object.meta, &object.spec);
@@ -74,7 +74,7 @@ fn port(port: &ServicePort) -> Port {
     }
 }
 
-/// Never empty.
+/// The cluster IPs; never empty.
 fn addresses(object: &KubeObject) -> Vec<String> {
     let spec = &object.spec;
     if spec.is_headless() || spec.cluster_ip.is_empty() {
@@ -86,7 +86,7 @@ fn addresses(object: &KubeObject) -> Vec<String> {
     }
 }
 
-/// Other identities its endpoints may have, as two annotations say.
+/// Additional identities of endpoints, from two annotations.
 fn service_accounts(meta: &Meta, trust_domain: &str) -> Vec<String> {
     let list = |annotation| {
         let text = meta.annotation(annotation).unwrap_or_default();
@@ -113,7 +113,7 @@ fn external_addresses(object: &KubeObject) -> Vec<String> {
     found
 }
 
-/// Only a service that says which nodes to use is reached through its node ports.
+/// Node ports are used only for a Service that selects nodes by annotation.
 fn node_ports(object: &KubeObject) -> BTreeMap<u32, u32> {
     let chosen = object.meta.annotation(annotations::NODE_SELECTOR.name).is_some();
     if object.spec.r#type != ServiceType::NodePort || !chosen {
@@ -122,7 +122,7 @@ fn node_ports(object: &KubeObject) -> BTreeMap<u32, u32> {
     object.spec.ports.iter().map(|port| (port.port.into(), port.node_port.into())).collect()
 }
 
-/// The field wins, then the annotation of the object, then that of its namespace.
+/// Reads the traffic distribution: the field wins, then the annotation of the object, then that of its namespace.
 pub(super) fn traffic_distribution(
     ctx: &Ctx<'_>,
     origin: &Origin,
@@ -149,7 +149,7 @@ pub(super) fn traffic_distribution(
     annotated(meta).or_else(|| annotated(&namespace()?.meta)).unwrap_or_default()
 }
 
-/// One service of several clusters' services of the same name; the first decides all but addresses and accounts.
+/// Merges the services of several clusters. The first decides everything but addresses and accounts.
 pub(super) fn merge(services: impl IntoIterator<Item = Arc<Service>>) -> Option<Arc<Service>> {
     let mut services = services.into_iter();
     let mut merged = services.next()?;
@@ -172,7 +172,7 @@ pub(super) fn merge(services: impl IntoIterator<Item = Arc<Service>>) -> Option<
     Some(merged)
 }
 
-/// Which `ExternalName` services stand for each host, directly or through others. Loops stand for nothing.
+/// Resolves `ExternalName` Services to the hosts they are aliases of, through other aliases. Loops are dropped.
 pub(super) fn aliases(services: &[Arc<Service>]) -> BTreeMap<Arc<str>, Vec<ServiceKey>> {
     let target_of = |service: &Service| service.kube.as_ref()?.external_name.clone();
     let targets: BTreeMap<ServiceKey, Arc<str>> = services
@@ -180,7 +180,7 @@ pub(super) fn aliases(services: &[Arc<Service>]) -> BTreeMap<Arc<str>, Vec<Servi
         .filter(|service| service.resolution == Resolution::Alias)
         .filter_map(|service| Some((service.key(), target_of(service)?)))
         .collect();
-    // The name in an alias says no namespace.
+    // An alias names a host without a namespace.
     let by_host: BTreeMap<&str, &Arc<str>> = targets.iter().map(|(key, to)| (&*key.host, to)).collect();
     let mut aliases: BTreeMap<Arc<str>, Vec<ServiceKey>> = BTreeMap::new();
     for (alias, target) in &targets {

@@ -1,6 +1,6 @@
-//! Addresses for the hosts of ServiceEntries that have none, as they are to be written into the entries' status.
+//! Addresses for the hosts of ServiceEntries that have none, to be written into the status of the entries.
 //!
-//! Unlike those worked out from names alone, they are remembered: an address that an entry has stays its own.
+//! Unlike addresses allocated by hashing (`allocation`), these are stored: an entry keeps the address in its status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -16,7 +16,7 @@ use canopus_runtime::flags::{PILOT_IP_AUTOALLOCATE_IPV4_PREFIX, PILOT_IP_AUTOALL
 use super::entry::wants_allocation;
 use crate::world::{Origin, all_objects, oldest_first, settings};
 
-/// The addresses that ServiceEntries are to have in their status, of those whose status says something else.
+/// The desired status addresses of the ServiceEntries whose status differs from it.
 pub struct PlannedAddresses;
 
 impl Query for PlannedAddresses {
@@ -30,7 +30,7 @@ impl Query for PlannedAddresses {
         let mut v6 = Pool::new(settings.flags.get(PILOT_IP_AUTOALLOCATE_IPV6_PREFIX));
         let mut entries = all_objects::<ServiceEntry>(ctx);
         oldest_first(&mut entries);
-        // What users wrote counts before what was allocated, and of that what is older.
+        // Addresses that users wrote are reserved first, then allocated ones, oldest entry first.
         for (_, entry) in &entries {
             let written = entry.spec.addresses.iter().filter_map(|address| parse_ip(address).ok());
             for address in written {
@@ -66,13 +66,13 @@ impl Query for PlannedAddresses {
     }
 }
 
-/// What the status of an entry says.
+/// The addresses in the status of an entry.
 fn status_addresses(entry: &ServiceEntry) -> impl Iterator<Item = (String, IpAddr)> {
     let given = entry.status.addresses.iter();
     given.filter_map(|given| Some((given.host.clone(), parse_ip(&given.value).ok()?)))
 }
 
-/// The addresses of an entry's hosts: those they have, else the next of each pool.
+/// The addresses for the hosts of an entry: those they have, else the next of each pool.
 fn addresses(
     entry: &ServiceEntry,
     known: &[(String, IpAddr)],
@@ -97,7 +97,7 @@ fn addresses(
     planned
 }
 
-/// A range of addresses, and which of them are taken.
+/// A range of addresses to allocate from.
 struct Pool {
     range: Option<IpNet>,
     taken: BTreeSet<IpAddr>,
@@ -119,7 +119,7 @@ impl Pool {
         self.taken.contains(&address)
     }
 
-    /// The next address that is free; `None` if there is none.
+    /// Takes the next free address. Returns `None` if the range is exhausted.
     fn next(&mut self) -> Option<IpAddr> {
         let range = self.range?;
         let mut address = next_address(self.last.unwrap_or(range.network()))?;

@@ -1,7 +1,7 @@
-//! All VirtualServices of the mesh in order.
+//! All VirtualServices of the mesh, oldest first.
 //!
-//! They are kept in stretches of their order: one that changes makes its own stretch be looked at again, and lists of all are
-//! put together from stretches and sections.
+//! Built like the list of all services (`service::all`): sort entries, an order in chunks, lists per chunk and per group. See
+//! [`order`](crate::order) for why.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,17 +15,17 @@ use crate::order::{Chunk, ChunkGroup, Order, SortEntry};
 use crate::world::NamespacesWith;
 use crate::world::{ObjectIndex, Objects, Origin};
 
-/// Where a VirtualService comes from.
+/// Locates a VirtualService.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum RouteLocator {
-    /// Somebody wrote it.
+    /// An object that a user wrote.
     Written(Origin),
-    /// It stands for an object of another kind, by its position among those of its namespace.
+    /// Derived from an object of another kind: namespace, and position among the derived ones of the namespace.
     Derived(Arc<str>, usize),
 }
 
 impl RouteLocator {
-    /// The VirtualService, if it is one that has hosts.
+    /// Reads the VirtualService. Returns `None` if it has no hosts.
     pub(crate) fn route(&self, ctx: &Ctx<'_>) -> Option<Arc<VirtualService>> {
         match self {
             Self::Written(origin) => ctx.get::<ResolvedVirtualService>(origin).as_ref().clone(),
@@ -52,7 +52,7 @@ impl Query for RouteNamespaces {
     }
 }
 
-/// Where the VirtualServices of a namespace come from: those that are written, then those that are derived.
+/// Locates the VirtualServices of a namespace: written ones, then derived ones.
 pub(crate) fn locators_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<RouteLocator> {
     let index = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
     let written = ctx.members::<Objects>(&index);
@@ -61,7 +61,7 @@ pub(crate) fn locators_in(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Vec<RouteLocat
     written.chain(derived.map(|at| RouteLocator::Derived(namespace.clone(), at))).collect()
 }
 
-/// How many VirtualServices of a namespace are derived.
+/// The number of derived VirtualServices of a namespace.
 struct DerivedCount;
 
 impl Query for DerivedCount {
@@ -74,7 +74,7 @@ impl Query for DerivedCount {
     }
 }
 
-/// Where the VirtualServices of a namespace come in order among all.
+/// The sort entries of the VirtualServices of a namespace, sorted.
 struct SortEntriesIn;
 
 impl Query for SortEntriesIn {
@@ -83,15 +83,15 @@ impl Query for SortEntriesIn {
     type Value = Vec<Arc<SortEntry<RouteLocator>>>;
 
     fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
-        let places = locators_in(ctx, namespace);
-        let mut ranks: Vec<_> =
-            places.iter().filter_map(|place| ctx.get::<SortEntryOf>(place).as_ref().clone()).collect();
-        ranks.sort_by(|a, b| a.compare(b));
-        ranks
+        let locators = locators_in(ctx, namespace);
+        let mut entries: Vec<_> =
+            locators.iter().filter_map(|locator| ctx.get::<SortEntryOf>(locator).as_ref().clone()).collect();
+        entries.sort_by(|a, b| a.compare(b));
+        entries
     }
 }
 
-/// Where a VirtualService comes in order among all: that stays the same when it changes in other ways.
+/// The sort entry of a VirtualService. It changes only with the age or name of the object.
 struct SortEntryOf;
 
 impl Query for SortEntryOf {
@@ -99,9 +99,9 @@ impl Query for SortEntryOf {
     type Key = RouteLocator;
     type Value = Option<Arc<SortEntry<RouteLocator>>>;
 
-    fn run(ctx: &Ctx<'_>, place: &RouteLocator) -> Self::Value {
-        let route = place.route(ctx)?;
-        Some(Arc::new(SortEntry::new(route.created, route.name().into(), route.namespace(), place.clone())))
+    fn run(ctx: &Ctx<'_>, locator: &RouteLocator) -> Self::Value {
+        let route = locator.route(ctx)?;
+        Some(Arc::new(SortEntry::new(route.created, route.name().into(), route.namespace(), locator.clone())))
     }
 }
 
@@ -118,15 +118,15 @@ impl Query for VirtualServiceOrder {
     }
 }
 
-/// VirtualServices by who they are for, each list oldest first.
+/// VirtualServices by what they apply to, each list oldest first.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct VirtualServiceLists {
     all: List<VirtualService>,
-    /// Those for sidecars that everybody sees.
+    /// Those that apply to sidecars and are exported to all namespaces.
     pub(super) public: List<VirtualService>,
-    /// Those for sidecars that not everybody sees.
+    /// Those that apply to sidecars and are not exported to all namespaces.
     pub(super) restricted: List<VirtualService>,
-    /// The namespaces with public routes of the Gateway API, which their own proxies see in another order.
+    /// The namespaces with public Gateway API routes. Their own proxies evaluate these routes before others.
     pub(super) consumer_namespaces: BTreeSet<Arc<str>>,
 }
 
@@ -146,7 +146,7 @@ impl VirtualServiceLists {
     }
 }
 
-/// The VirtualServices of a stretch of their order.
+/// The VirtualServices of a chunk of the order.
 struct VirtualServicesInChunk;
 
 impl Query for VirtualServicesInChunk {
@@ -154,8 +154,8 @@ impl Query for VirtualServicesInChunk {
     type Key = Chunk<RouteLocator>;
     type Value = VirtualServiceLists;
 
-    fn run(ctx: &Ctx<'_>, stretch: &Chunk<RouteLocator>) -> VirtualServiceLists {
-        let all: Vec<_> = stretch.locators().filter_map(|place| place.route(ctx)).collect();
+    fn run(ctx: &Ctx<'_>, chunk: &Chunk<RouteLocator>) -> VirtualServiceLists {
+        let all: Vec<_> = chunk.locators().filter_map(|locator| locator.route(ctx)).collect();
         let for_sidecars = all.iter().filter(|route| route.is_for_sidecars()).cloned();
         let (public, restricted): (Vec<_>, Vec<_>) = for_sidecars.partition(|route| route.is_public());
         let of_consumers = public.iter().filter(|route| route.is_gateway_api());
@@ -167,7 +167,7 @@ impl Query for VirtualServicesInChunk {
     }
 }
 
-/// The VirtualServices of a section of their order.
+/// The VirtualServices of a group of chunks.
 struct VirtualServicesInChunkGroup;
 
 impl Query for VirtualServicesInChunkGroup {
@@ -175,14 +175,13 @@ impl Query for VirtualServicesInChunkGroup {
     type Key = ChunkGroup<RouteLocator>;
     type Value = VirtualServiceLists;
 
-    fn run(ctx: &Ctx<'_>, section: &ChunkGroup<RouteLocator>) -> VirtualServiceLists {
-        let stretches: Vec<_> =
-            section.chunks().map(|stretch| ctx.get::<VirtualServicesInChunk>(stretch)).collect();
-        VirtualServiceLists::joined(&stretches)
+    fn run(ctx: &Ctx<'_>, group: &ChunkGroup<RouteLocator>) -> VirtualServiceLists {
+        let chunks: Vec<_> = group.chunks().map(|chunk| ctx.get::<VirtualServicesInChunk>(chunk)).collect();
+        VirtualServiceLists::joined(&chunks)
     }
 }
 
-/// All VirtualServices, by who they are for.
+/// The VirtualServices of the mesh by what they apply to.
 pub(super) struct SortedVirtualServices;
 
 impl Query for SortedVirtualServices {
@@ -192,9 +191,9 @@ impl Query for SortedVirtualServices {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> VirtualServiceLists {
         let order = ctx.get::<VirtualServiceOrder>(&());
-        let sections: Vec<_> =
-            order.groups.iter().map(|section| ctx.get::<VirtualServicesInChunkGroup>(section)).collect();
-        VirtualServiceLists::joined(&sections)
+        let groups: Vec<_> =
+            order.groups.iter().map(|group| ctx.get::<VirtualServicesInChunkGroup>(group)).collect();
+        VirtualServiceLists::joined(&groups)
     }
 }
 

@@ -1,11 +1,11 @@
-//! The name a workload has in telemetry: that of what a user deployed, not of one replica.
+//! The workload name in telemetry: the name of what a user deployed rather than of one replica.
 
 use canopus_api::{Meta, annotations, labels};
 
-/// The name of what a pod belongs to: a label's value, its Deployment, its controller, or the pod itself.
+/// The workload name of a pod: from a label, else its Deployment, else its controller, else the pod.
 pub(super) fn pod_workload_name(meta: &Meta) -> String {
-    if let Some(said) = meta.label(labels::WORKLOAD_NAME.name) {
-        return said.to_owned();
+    if let Some(name) = meta.label(labels::WORKLOAD_NAME.name) {
+        return name.to_owned();
     }
     let generated = meta.generate_name.as_ref().is_some_and(|prefix| !prefix.is_empty());
     let Some(owner) = generated.then(|| meta.controller()).flatten() else { return meta.name.to_string() };
@@ -25,16 +25,16 @@ pub(super) fn pod_workload_name(meta: &Meta) -> String {
     }
 }
 
-/// The CronJob of a job: jobs are named after the minute they are for, in eight to ten digits.
+/// The CronJob of a Job. Jobs of a CronJob end in their scheduled minute, eight to ten digits.
 fn cron_job(job: &str) -> Option<&str> {
     let (name, time) = job.rsplit_once('-')?;
     ((8..=10).contains(&time.len()) && time.bytes().all(|b| b.is_ascii_digit()) && !name.is_empty())
         .then_some(name)
 }
 
-/// The name of what a WorkloadEntry belongs to: a label's value, the group it registered for, or the entry itself.
+/// The workload name of a WorkloadEntry: from a label, else its WorkloadGroup, else the entry.
 pub(super) fn entry_workload_name(meta: &Meta) -> String {
-    let said = meta.label(labels::WORKLOAD_NAME.name);
+    let name = meta.label(labels::WORKLOAD_NAME.name);
     let group = || meta.annotation(annotations::AUTO_REGISTRATION_GROUP.name).filter(|name| !name.is_empty());
-    said.or_else(group).unwrap_or(&meta.name).to_owned()
+    name.or_else(group).unwrap_or(&meta.name).to_owned()
 }
