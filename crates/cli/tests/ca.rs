@@ -76,7 +76,8 @@ async fn rotation_that_is_asked_for_is_begun_by_the_control_plane() {
 async fn token_counts_for_the_account_it_was_issued_to() {
     let (_root, directory) = authority().await;
     let place = directory.to_str().unwrap();
-    let arguments = ["token", "--directory", place, "-n", "shop", "--service-account", "cart", "--single-use"];
+    let arguments =
+        ["token", "--directory", place, "-n", "shop", "--service-account", "cart", "--single-use"];
     let (token, words) = succeeds(&arguments);
     assert_eq!(words, "Token for shop/cart, for 1h0m0s, for a single use\n");
     let issuer = token::open_directory(&directory, "istio-ca").await.unwrap();

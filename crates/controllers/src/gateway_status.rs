@@ -6,7 +6,7 @@ use canopus_api::Kind;
 use canopus_base::tree::Node;
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
 use canopus_mesh::gateway_api::{Status, StatusOf};
-use canopus_mesh::world::{Objects, Origin, Shelf, settings};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, settings};
 use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API_STATUS;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -54,7 +54,7 @@ impl Query for PendingStatuses {
         if !settings.flags.get(PILOT_ENABLE_GATEWAY_API_STATUS) {
             return Vec::new();
         }
-        let of_kind = |kind| ctx.members::<Objects>(&Shelf::Kind(kind)).to_vec();
+        let of_kind = |kind| ctx.members::<Objects>(&ObjectIndex::Kind(kind)).to_vec();
         let origins: Vec<Origin> = KINDS.into_iter().flat_map(of_kind).collect();
         ctx.get_all::<PendingStatus>(&origins).iter().filter_map(|write| write.as_ref().clone()).collect()
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use canopus_api::kube::{ConfigMap, Namespace};
 use canopus_api::{Kind, Object, ObjectKey};
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
-use canopus_mesh::world::{MeshSettings, Objects, Origin, Shelf, is_namespace_discovered, settings};
+use canopus_mesh::world::{MeshSettings, ObjectIndex, Objects, Origin, is_namespace_discovered, settings};
 use canopus_runtime::flags::{
     ENABLE_CLUSTER_TRUST_BUNDLE_API, ISTIO_WATCH_NAMESPACE, PILOT_CA_CERT_CONFIGMAP, PILOT_CRL_CONFIGMAP,
     PILOT_ENABLE_CA_CRL,
@@ -53,7 +53,7 @@ impl Query for PendingConfigMaps {
         {
             return Vec::new();
         }
-        let namespaces = ctx.members::<Objects>(&Shelf::Kind(Kind::Namespace));
+        let namespaces = ctx.members::<Objects>(&ObjectIndex::Kind(Kind::Namespace));
         let own: Vec<Origin> =
             namespaces.iter().filter(|origin| origin.cluster == settings.cluster).cloned().collect();
         ctx.get_all::<PendingInNamespace>(&own).iter().flat_map(|writes| writes.to_vec()).collect()

@@ -11,7 +11,7 @@ use base64::prelude::BASE64_STANDARD;
 use canopus_api::kube::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration, Webhook};
 use canopus_api::{Kind, Meta, Object, labels};
 use canopus_engine::{QueryError, Snapshot};
-use canopus_mesh::world::{MeshSettings, Objects, Settings, Shelf};
+use canopus_mesh::world::{MeshSettings, ObjectIndex, Objects, Settings};
 use canopus_runtime::flags::INJECTION_WEBHOOK_CONFIG_NAME;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -39,7 +39,7 @@ impl Controller for WebhookRootsController {
         let Some(roots) = world.read::<DistributedRoots>(&()) else { return Ok(Plan::default()) };
         let mut writes = Vec::new();
         for kind in [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration] {
-            for origin in world.members::<Objects>(&Shelf::Kind(kind)).iter() {
+            for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 let object = world.read::<Objects>(origin).filter(|_| origin.cluster == settings.cluster);
                 writes.extend(object.and_then(|object| pending(&object, &settings, &roots.roots)));
             }

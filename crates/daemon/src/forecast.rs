@@ -17,7 +17,7 @@ use canopus_identity::certificate::Certificate;
 use canopus_identity::forecast::{self, Entry, Role, Verdict};
 use canopus_identity::rotation::State;
 use canopus_mesh::diagnostic::{Diagnostic, Severity};
-use canopus_mesh::world::{Objects, Origin, Shelf};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin};
 use canopus_runtime::metrics::Registry;
 use canopus_runtime::metrics::catalogue::CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS;
 use rustls::pki_types::UnixTime;
@@ -97,7 +97,7 @@ impl Forecast {
     fn webhooks(&self, now: UnixTime) -> Vec<Entry> {
         let mut entries = Vec::new();
         for kind in [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration] {
-            for origin in self.engine.members::<Objects>(&Shelf::Kind(kind)).iter() {
+            for origin in self.engine.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 let Some(object) = self.engine.read::<Objects>(origin) else { continue };
                 let webhooks = object
                     .get::<MutatingWebhookConfiguration>()
@@ -124,7 +124,7 @@ impl Forecast {
 
     /// The certificates of Secrets, with where they are.
     fn gateways(&self, now: UnixTime) -> Vec<(Origin, Entry)> {
-        let origins = self.engine.members::<Objects>(&Shelf::Kind(Kind::Secret));
+        let origins = self.engine.members::<Objects>(&ObjectIndex::Kind(Kind::Secret));
         let entry = |origin: &Origin| {
             let object = self.engine.read::<Objects>(origin)?;
             let secret = object.get::<Secret>()?;
