@@ -153,6 +153,7 @@ impl Engine {
             memos: totals.memos,
             roots: totals.roots,
             edges: totals.edges,
+            marks: counters.marks(),
             evaluations: counters.evaluations().values().sum(),
             validations: counters.validations(),
             hits: counters.hits(),

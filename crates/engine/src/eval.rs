@@ -70,7 +70,7 @@ impl Stage {
     pub(crate) fn resolve(&self, subject: &Subject, asker: Asker<'_>) -> Resolved {
         let id = subject.id();
         let old = self.world.memo(id);
-        if let Some(memo) = old.filter(|_| !self.marks.suspects(id)) {
+        if let Some(memo) = old.filter(|_| !self.marks.is_dirty(id)) {
             return Resolved::from_memo(memo);
         }
         match self.jobs.claim(subject) {
@@ -87,7 +87,7 @@ impl Stage {
 
     /// The result of a query, if it is there and not in doubt.
     pub(crate) fn settled(&self, id: NodeId) -> Option<Resolved> {
-        self.world.memo(id).filter(|_| !self.marks.suspects(id)).map(Resolved::from_memo)
+        self.world.memo(id).filter(|_| !self.marks.is_dirty(id)).map(Resolved::from_memo)
     }
 
     fn evaluate(&self, job: Arc<Job>, old: Option<&Memo>, asker: Asker<'_>) -> Resolved {
@@ -140,15 +140,15 @@ impl Stage {
     /// Whether nothing that a suspected memo read has changed, found out by bringing its reads up to date in the order it
     /// made them: a later read may exist only because of what an earlier one gave.
     fn still_holds(&self, frame: &Frame<'_>, memo: &Memo) -> bool {
-        let Some(suspicions) = self.marks.suspicions(frame.id()) else { return true };
+        let Some(dirty) = self.marks.dirty_reads(frame.id()) else { return true };
         // A member of a cycle is kept with the reads of all members: they are not its own, so it cannot be in the middle
         // of them.
         let in_cycle =
             matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(frame.id()).is_some());
-        if in_cycle || suspicions.iter().any(|read| self.marks.changed(*read)) {
+        if in_cycle || dirty.iter().any(|read| self.marks.is_changed(*read)) {
             return false;
         }
-        let mut sorted = suspicions.clone();
+        let mut sorted = dirty.clone();
         sorted.sort_unstable();
         let in_doubt = memo.reads.iter().filter(|read| sorted.binary_search(read).is_ok());
         let holds = in_doubt.copied().all(|read| self.read_holds(frame, read));

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::idmap::IdMap;
 use crate::idset::IdSet;
 use crate::intern::NodeId;
 use crate::value::{Erased, Outcome};
@@ -48,7 +49,7 @@ impl Draft {
         let id = subject.id();
         let old = self.world.memo(id).map(|memo| Arc::clone(&memo.reads));
         let same_reads = old.filter(|old| old.iter().copied().eq(reads.iter().map(Subject::id)));
-        let reads = same_reads.unwrap_or_else(|| self.rewire(id, reads));
+        let reads = same_reads.unwrap_or_else(|| self.rewire(subject, reads));
         match self.node_mut(id) {
             Some(Node { body: Body::Memo(memo), .. }) => {
                 memo.outcome = outcome;
@@ -103,51 +104,61 @@ impl Draft {
         let Some(node) = self.world.node(id).cloned() else { return };
         let totals = &mut self.world.totals;
         totals.bytes -= node.footprint();
-        totals.edges -= self.world.readers.get(id).map_or(0, IdSet::len);
-        self.world.readers.remove(id);
+        for readers in [&mut self.world.readers, &mut self.world.eager_readers] {
+            totals.edges -= readers.get(id).map_or(0, IdSet::len);
+            readers.remove(id);
+        }
         self.world.nodes.remove(id);
         if let Some(memo) = node.memo() {
             totals.memos -= 1;
             for &read in memo.reads.iter() {
-                self.disconnect(read, id);
+                self.disconnect(read, &node.subject);
             }
         }
     }
 
     /// Replaces the edges of a memo by those to `reads`.
-    fn rewire(&mut self, id: NodeId, reads: &[Subject]) -> Arc<[NodeId]> {
+    fn rewire(&mut self, reader: &Subject, reads: &[Subject]) -> Arc<[NodeId]> {
         let new: Arc<[NodeId]> = reads.iter().map(Subject::id).collect();
-        let Some(old) = self.world.memo(id).map(|memo| Arc::clone(&memo.reads)) else {
-            reads.iter().for_each(|subject| self.connect(subject, id));
+        let Some(old) = self.world.memo(reader.id()).map(|memo| Arc::clone(&memo.reads)) else {
+            reads.iter().for_each(|subject| self.connect(subject, reader));
             return new;
         };
         let (before, after) = (sorted(&old), sorted(&new));
         for subject in reads {
             if before.binary_search(&subject.id()).is_err() {
-                self.connect(subject, id);
+                self.connect(subject, reader);
             }
         }
         for &read in old.iter() {
             if after.binary_search(&read).is_err() {
-                self.disconnect(read, id);
+                self.disconnect(read, reader);
             }
         }
         new
     }
 
-    fn connect(&mut self, read: &Subject, reader: NodeId) {
+    fn connect(&mut self, read: &Subject, reader: &Subject) {
         self.make_node(read);
-        let readers = self.world.readers.get_or_insert_with(read.id(), IdSet::default);
-        self.world.totals.edges += usize::from(readers.insert(reader));
+        let readers = self.readers_like(reader).get_or_insert_with(read.id(), IdSet::default);
+        let is_new = readers.insert(reader.id());
+        self.world.totals.edges += usize::from(is_new);
     }
 
-    fn disconnect(&mut self, read: NodeId, reader: NodeId) {
-        let Some(readers) = self.world.readers.get_mut(read) else { return };
-        self.world.totals.edges -= usize::from(readers.remove(reader));
-        if readers.is_empty() {
-            self.world.readers.remove(read);
+    fn disconnect(&mut self, read: NodeId, reader: &Subject) {
+        let readers = self.readers_like(reader);
+        let Some(known) = readers.get_mut(read) else { return };
+        let was_known = known.remove(reader.id());
+        if known.is_empty() {
+            readers.remove(read);
             self.loose.push(read);
         }
+        self.world.totals.edges -= usize::from(was_known);
+    }
+
+    /// The readers of each node, of the layer that a reader is of.
+    fn readers_like(&mut self, reader: &Subject) -> &mut IdMap<IdSet> {
+        if reader.is_eager() { &mut self.world.eager_readers } else { &mut self.world.readers }
     }
 
     fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {

@@ -78,13 +78,15 @@ mod watch;
 mod world;
 
 pub use batch::Batch;
-pub use ctx::Ctx;
+pub use ctx::{Ctx, EagerCtx};
 pub use engine::{Applied, Engine, Options, Revision, Snapshot};
 pub use error::QueryError;
 pub use input::Input;
 pub use key::Key;
 pub use provenance::{Dependent, Read, ReadKind};
-pub use query::Query;
+#[doc(hidden)]
+pub use query::Layer;
+pub use query::{EagerQuery, Query};
 pub use root::{Root, RootId};
 pub use stats::Stats;
 pub use subject::{Subject, SubjectKind};

@@ -1,4 +1,12 @@
-//! What a batch may have invalidated.
+//! Which memos a batch may have made stale.
+//!
+//! Marks spread upwards from what changed, along the edges from what was read to who read it. A marked memo is *dirty*: it
+//! may be stale, and is verified before anybody gets it. A memo without a mark is up to date.
+//!
+//! Marks spread in two steps. First within the eager layer, from the inputs and buckets that a batch changed. Once the eager
+//! memos are up to date it is known which of them have a new value, and only from those, and from the inputs and buckets
+//! themselves, do marks spread into the rest of the graph. That misses nothing, as eager memos rest on nothing but inputs,
+//! buckets and other eager memos.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -7,58 +15,83 @@ use crate::Subject;
 use crate::intern::NodeId;
 use crate::world::World;
 
-/// The inputs and buckets a batch changed, and every memo above them.
+/// What is known to have changed, and the dirty memos above it.
 #[derive(Default)]
 pub(crate) struct Marks {
     changed: FxHashSet<NodeId>,
-    /// Memos that rest on a change, each with those of its reads that are marked themselves.
-    suspects: FxHashMap<NodeId, Suspicions>,
+    /// Dirty memos, each with those of its reads that changed or are dirty themselves.
+    dirty: FxHashMap<NodeId, DirtyReads>,
 }
 
-pub(crate) type Suspicions = SmallVec<[NodeId; 4]>;
+pub(crate) type DirtyReads = SmallVec<[NodeId; 4]>;
 
 impl Marks {
-    /// Follows the edges of a world up from what changed.
-    pub(crate) fn spread(world: &World, changed: Vec<NodeId>) -> Self {
-        let mut marks = Self { changed: changed.iter().copied().collect(), suspects: FxHashMap::default() };
-        let mut open = changed;
+    /// Marks the eager memos above inputs and buckets that changed.
+    pub(crate) fn spread_eager(world: &World, changed: &[NodeId]) -> Self {
+        Self::spread(changed, |id| world.eager_readers(id))
+    }
+
+    /// Marks the memos above inputs, buckets and eager memos that changed, but for eager ones, which are up to date.
+    pub(crate) fn spread_lazy(world: &World, changed: &[NodeId]) -> Self {
+        Self::spread(changed, |id| world.lazy_readers(id))
+    }
+
+    fn spread<I: Iterator<Item = NodeId>>(changed: &[NodeId], readers: impl Fn(NodeId) -> I) -> Self {
+        let mut marks = Self { changed: changed.iter().copied().collect(), dirty: FxHashMap::default() };
+        let mut open = changed.to_vec();
         while let Some(id) = open.pop() {
-            for reader in world.readers(id) {
-                let suspicions = marks.suspects.entry(reader).or_default();
-                if suspicions.is_empty() {
+            for reader in readers(id) {
+                let dirty_reads = marks.dirty.entry(reader).or_default();
+                if dirty_reads.is_empty() {
                     open.push(reader);
                 }
-                suspicions.push(id);
+                dirty_reads.push(id);
             }
         }
         marks
     }
 
-    /// Whether a memo may be out of date.
-    pub(crate) fn suspects(&self, id: NodeId) -> bool {
-        !self.suspects.is_empty() && self.suspects.contains_key(&id)
+    /// How many memos are dirty.
+    pub(crate) fn len(&self) -> usize {
+        self.dirty.len()
     }
 
-    /// The marked reads of a memo, in no particular order.
-    pub(crate) fn suspicions(&self, id: NodeId) -> Option<&Suspicions> {
-        self.suspects.get(&id)
+    /// Whether a memo may be stale.
+    pub(crate) fn is_dirty(&self, id: NodeId) -> bool {
+        !self.dirty.is_empty() && self.dirty.contains_key(&id)
     }
 
-    /// Whether an input or bucket is known to have changed.
-    pub(crate) fn changed(&self, id: NodeId) -> bool {
+    /// The reads of a dirty memo that changed or are dirty, in no particular order.
+    pub(crate) fn dirty_reads(&self, id: NodeId) -> Option<&DirtyReads> {
+        self.dirty.get(&id)
+    }
+
+    /// Whether something is known to have changed.
+    pub(crate) fn is_changed(&self, id: NodeId) -> bool {
         self.changed.contains(&id)
     }
 
-    /// The watched queries that may be out of date.
-    pub(crate) fn roots(&self, world: &World) -> Vec<Subject> {
-        let watched = self.suspects.keys().filter(|id| world.root(**id).is_some());
-        let mut roots: Vec<Subject> =
-            watched.filter_map(|id| world.node(*id)).map(|node| node.subject.clone()).collect();
-        roots.sort_by_key(Subject::id);
-        roots
+    /// The dirty memos that are watched, and those that other than eager memos read: what must be up to date before marks
+    /// spread further.
+    pub(crate) fn needed(&self, world: &World) -> Vec<Subject> {
+        let needed = |id: &NodeId| world.root(*id).is_some() || world.is_read_lazily(*id);
+        self.select(world, needed)
     }
 
-    pub(crate) fn into_suspects(self) -> impl Iterator<Item = NodeId> {
-        self.suspects.into_keys()
+    /// The dirty memos that are watched.
+    pub(crate) fn watched(&self, world: &World) -> Vec<Subject> {
+        self.select(world, |id| world.root(*id).is_some())
+    }
+
+    pub(crate) fn into_dirty(self) -> impl Iterator<Item = NodeId> {
+        self.dirty.into_keys()
+    }
+
+    fn select(&self, world: &World, is_selected: impl Fn(&NodeId) -> bool) -> Vec<Subject> {
+        let selected = self.dirty.keys().filter(|id| is_selected(id));
+        let mut subjects: Vec<Subject> =
+            selected.filter_map(|id| world.node(*id)).map(|node| node.subject.clone()).collect();
+        subjects.sort_by_key(Subject::id);
+        subjects
     }
 }

@@ -17,6 +17,8 @@ pub struct Stats {
     pub roots: usize,
     /// Recorded reads, one per memo and distinct subject.
     pub edges: usize,
+    /// Times a memo was marked as possibly stale after a change: what a change costs before anything is evaluated.
+    pub marks: u64,
     /// Times a query function ran.
     pub evaluations: u64,
     /// Times a memo was checked after a change and kept without running its query.
@@ -32,6 +34,7 @@ pub struct Stats {
 pub(crate) struct Counters {
     /// By query family: its name, and how often one of it ran.
     evaluations: TypeMap<(&'static str, AtomicU64)>,
+    marks: AtomicU64,
     validations: AtomicU64,
     hits: AtomicU64,
 }
@@ -42,6 +45,10 @@ impl Counters {
         count.fetch_add(1, Ordering::Relaxed);
     }
 
+    pub(crate) fn add_marks(&self, marks: u64) {
+        self.marks.fetch_add(marks, Ordering::Relaxed);
+    }
+
     pub(crate) fn add_validation(&self) {
         self.validations.fetch_add(1, Ordering::Relaxed);
     }
@@ -50,6 +57,10 @@ impl Counters {
         if hits > 0 {
             self.hits.fetch_add(hits, Ordering::Relaxed);
         }
+    }
+
+    pub(crate) fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Relaxed)
     }
 
     pub(crate) fn validations(&self) -> u64 {

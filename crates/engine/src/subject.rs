@@ -63,6 +63,11 @@ impl Subject {
         key.downcast_ref::<Keyed<R>>().map(|Keyed(key)| key)
     }
 
+    /// Whether this is a query of the eager layer.
+    pub(crate) fn is_eager(&self) -> bool {
+        self.0.key.is_eager()
+    }
+
     /// The way to run it, if this is a query.
     pub(crate) fn as_query(&self) -> Option<&dyn AnyQuery> {
         self.0.key.as_query()
@@ -102,6 +107,9 @@ pub(crate) trait Role: Sized + 'static {
     const KIND: SubjectKind;
     const NAME: &'static str;
 
+    /// Whether it is a family of eager queries.
+    const IS_EAGER: bool = false;
+
     /// The way to run it, for families of queries.
     fn as_query(_: &Keyed<Self>) -> Option<&dyn AnyQuery> {
         None
@@ -139,6 +147,7 @@ impl<Q: Query> Role for Memo<Q> {
     type Key = Q::Key;
     const KIND: SubjectKind = SubjectKind::Query;
     const NAME: &'static str = Q::NAME;
+    const IS_EAGER: bool = Q::LAYER.is_eager();
 
     fn as_query(key: &Keyed<Self>) -> Option<&dyn AnyQuery> {
         Some(key)
@@ -153,6 +162,7 @@ pub(crate) trait AnyKey: Any + Send + Sync {
     fn kind(&self) -> SubjectKind;
     fn name(&self) -> &'static str;
     fn debug_key(&self) -> &dyn fmt::Debug;
+    fn is_eager(&self) -> bool;
     fn as_query(&self) -> Option<&dyn AnyQuery>;
 }
 
@@ -165,6 +175,9 @@ impl<R: Role> AnyKey for Keyed<R> {
     }
     fn debug_key(&self) -> &dyn fmt::Debug {
         &self.0
+    }
+    fn is_eager(&self) -> bool {
+        R::IS_EAGER
     }
     fn as_query(&self) -> Option<&dyn AnyQuery> {
         R::as_query(self)

@@ -15,8 +15,10 @@ use crate::{Key, Revision, RootId, Subject};
 pub(crate) struct World {
     pub(crate) revision: Revision,
     pub(crate) nodes: IdMap<Arc<Node>>,
-    /// The memos that read each node. Apart from the nodes, which need not be copied when they are read by more or less.
+    /// The memos that read each node, but for eager ones. Apart from the nodes, which need not be copied when they are read by more or less.
     pub(crate) readers: IdMap<IdSet>,
+    /// Those of the memos that are eager, apart: a change looks for them first, and must not go through all others.
+    pub(crate) eager_readers: IdMap<IdSet>,
     pub(crate) watches: IdMap<Watch>,
     pub(crate) totals: Totals,
 }
@@ -114,10 +116,25 @@ impl World {
 
     /// The memos that read a node.
     pub(crate) fn readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.eager_readers(id).chain(self.lazy_readers(id))
+    }
+
+    /// The eager memos that read a node.
+    pub(crate) fn eager_readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.eager_readers.get(id).into_iter().flat_map(IdSet::iter)
+    }
+
+    /// The memos that read a node and are not eager.
+    pub(crate) fn lazy_readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
         self.readers.get(id).into_iter().flat_map(IdSet::iter)
     }
 
     pub(crate) fn is_read(&self, id: NodeId) -> bool {
+        self.is_read_lazily(id) || self.eager_readers.get(id).is_some()
+    }
+
+    /// Whether a memo that is not eager reads a node.
+    pub(crate) fn is_read_lazily(&self, id: NodeId) -> bool {
         self.readers.get(id).is_some()
     }
 

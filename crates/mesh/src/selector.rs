@@ -14,7 +14,7 @@ use canopus_api::istio::{
     TrafficExtension, VirtualService, WasmPlugin,
 };
 use canopus_base::labels::Labels;
-use canopus_engine::{Ctx, Input, Query};
+use canopus_engine::{Ctx, EagerCtx, EagerQuery, Input};
 
 use crate::world::{NamespacesWith, ObjectIndex, indexed_objects};
 
@@ -31,7 +31,7 @@ impl Input for Unreduced {
 }
 
 /// Whether reduction is disabled; see [`Unreduced`].
-pub fn is_reduction_disabled(ctx: &Ctx<'_>) -> bool {
+pub fn is_reduction_disabled(ctx: &EagerCtx<'_>) -> bool {
     ctx.read::<Unreduced>(&()).is_some()
 }
 
@@ -115,12 +115,12 @@ pub enum SelectingKind {
 /// The distinct selectors of the objects of a kind in a namespace. Empty selectors are left out.
 struct Selectors;
 
-impl Query for Selectors {
+impl EagerQuery for Selectors {
     const NAME: &'static str = "selectors";
     type Key = (SelectingKind, Arc<str>);
     type Value = BTreeSet<Labels>;
 
-    fn run(ctx: &Ctx<'_>, (kind, namespace): &Self::Key) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, (kind, namespace): &Self::Key) -> Self::Value {
         let index = |kind| ObjectIndex::Namespace(kind, namespace.as_ref().into());
         let mut found = BTreeSet::new();
         let mut add = |selector: Option<&BTreeMap<String, String>>| {
@@ -178,12 +178,12 @@ impl Query for Selectors {
 /// The distinct `sourceLabels` of all VirtualService routes.
 struct SourceSelectors;
 
-impl Query for SourceSelectors {
+impl EagerQuery for SourceSelectors {
     const NAME: &'static str = "source_selectors";
     type Key = ();
     type Value = BTreeSet<Labels>;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, (): &()) -> Self::Value {
         let namespaces = ctx.get::<NamespacesWith>(&Kind::VirtualService);
         let of_namespaces = ctx.get_all::<SourceSelectorsIn>(&namespaces);
         of_namespaces.iter().flat_map(|selectors| selectors.iter().cloned()).collect()
@@ -193,12 +193,12 @@ impl Query for SourceSelectors {
 /// The distinct `sourceLabels` of the VirtualService routes of a namespace.
 struct SourceSelectorsIn;
 
-impl Query for SourceSelectorsIn {
+impl EagerQuery for SourceSelectorsIn {
     const NAME: &'static str = "source_selectors_in";
     type Key = Arc<str>;
     type Value = BTreeSet<Labels>;
 
-    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, namespace: &Arc<str>) -> Self::Value {
         let index = ObjectIndex::Namespace(Kind::VirtualService, namespace.as_ref().into());
         let mut found = BTreeSet::new();
         for (_, object) in indexed_objects::<VirtualService>(ctx, &index) {

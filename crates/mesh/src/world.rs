@@ -22,7 +22,7 @@ use std::sync::Arc;
 use canopus_api::kube::Namespace;
 use canopus_api::{Kind, Object, ObjectKey, Typed};
 use canopus_base::net::parse_ip;
-use canopus_engine::Ctx;
+use canopus_engine::EagerCtx;
 
 pub use discovery::is_namespace_discovered;
 pub use index::{ObjectIndex, Objects};
@@ -62,29 +62,29 @@ impl fmt::Display for Origin {
 }
 
 /// Returns the objects of one type that an index lists, sorted by origin.
-pub fn indexed_objects<T: Typed>(ctx: &Ctx<'_>, index: &ObjectIndex) -> Vec<(Origin, Arc<T>)> {
+pub fn indexed_objects<T: Typed>(ctx: &EagerCtx<'_>, index: &ObjectIndex) -> Vec<(Origin, Arc<T>)> {
     let origins = ctx.members::<Objects>(index);
     origins.iter().filter_map(|origin| Some((origin.clone(), object::<T>(ctx, origin)?))).collect()
 }
 
 /// Returns all objects of one type, sorted by origin.
-pub fn all_objects<T: Typed>(ctx: &Ctx<'_>) -> Vec<(Origin, Arc<T>)> {
+pub fn all_objects<T: Typed>(ctx: &EagerCtx<'_>) -> Vec<(Origin, Arc<T>)> {
     indexed_objects(ctx, &ObjectIndex::Kind(T::KIND))
 }
 
 /// Reads one object. Returns `None` if it does not exist, is of another type, or is in a namespace that discovery selectors
 /// exclude.
-pub fn object<T: Typed>(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<T>> {
+pub fn object<T: Typed>(ctx: &EagerCtx<'_>, origin: &Origin) -> Option<Arc<T>> {
     any_object(ctx, origin)?.get::<T>().cloned()
 }
 
 /// Reads one object of any type; see [`object`].
-pub(crate) fn any_object(ctx: &Ctx<'_>, origin: &Origin) -> Option<Arc<Object>> {
+pub(crate) fn any_object(ctx: &EagerCtx<'_>, origin: &Origin) -> Option<Arc<Object>> {
     ctx.get::<relevance::ObjectAt>(origin).as_ref().clone()
 }
 
 /// Reads a namespace object of a cluster, for its labels and annotations.
-pub fn namespace(ctx: &Ctx<'_>, cluster: &Arc<str>, name: &str) -> Option<Arc<Namespace>> {
+pub fn namespace(ctx: &EagerCtx<'_>, cluster: &Arc<str>, name: &str) -> Option<Arc<Namespace>> {
     object(ctx, &Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", name)))
 }
 

@@ -1,15 +1,31 @@
-//! Queries whose behaviour is data, and a plain evaluator for them that knows nothing of memos.
+//! A model of the engine: queries whose behaviour is data, and an evaluator for them that keeps no memos.
+//!
+//! Programs are inputs, so a random batch changes what a query reads as well as what it finds. Queries of both layers run
+//! programs; those of the eager layer can reach each other only.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::panic::resume_unwind;
 
 use proptest::prelude::*;
 
-use crate::{Batch, Ctx, Input, Query, QueryError};
+use crate::{Batch, Ctx, EagerCtx, EagerQuery, Engine, Input, Query, QueryError, Root, RootId, Snapshot};
 
-/// Queries and cells are named by small numbers, so that random programs meet.
-pub(super) const NAMES: u8 = 8;
+/// Queries and cells are named by small numbers, so that random programs meet. There are this many of each.
+pub(super) const NAMES: u8 = 12;
+/// Queries with this name or a greater one are eager.
+pub(super) const FIRST_EAGER: u8 = 8;
+
+/// Whether the query of a name is eager.
+pub(super) fn is_eager(name: u8) -> bool {
+    name >= FIRST_EAGER
+}
+
+/// The queries that one may read which is eager or not.
+fn readable(by_eager: bool) -> Range<u8> {
+    if by_eager { FIRST_EAGER..NAMES } else { 0..NAMES }
+}
 
 /// A number.
 pub(super) struct Cell;
@@ -54,7 +70,7 @@ pub(super) enum Op {
     FailIfThree,
 }
 
-/// Runs its program.
+/// Runs its program on demand.
 pub(super) struct Run;
 impl Query for Run {
     const NAME: &'static str = "run";
@@ -67,10 +83,81 @@ impl Query for Run {
     }
 }
 
+/// Runs its program as part of the eager layer.
+pub(super) struct EagerRun;
+impl EagerQuery for EagerRun {
+    const NAME: &'static str = "eager_run";
+    type Key = u8;
+    type Value = i64;
+    fn run(ctx: &EagerCtx<'_>, name: &u8) -> i64 {
+        let program = ctx.read::<Program>(name);
+        let program = program.as_deref().map(Vec::as_slice).unwrap_or_default();
+        interpret(program, ctx).unwrap_or_else(|_| unreachable!("a context stops by unwinding"))
+    }
+}
+
+/// `name(key)` as errors show the query of a name.
+fn shown(name: u8) -> String {
+    format!("{}({name})", family(name))
+}
+
+fn family(name: u8) -> &'static str {
+    if is_eager(name) { <EagerRun as Query>::NAME } else { Run::NAME }
+}
+
+/// The result of the query of a name.
+pub(super) fn get(snapshot: &Snapshot, name: u8) -> Result<i64, QueryError> {
+    match is_eager(name) {
+        true => snapshot.get::<EagerRun>(&name),
+        false => snapshot.get::<Run>(&name),
+    }
+    .map(|value| *value)
+}
+
+/// A watched query of either layer.
+pub(super) enum AnyRoot {
+    Lazy(Root<Run>),
+    Eager(Root<EagerRun>),
+}
+
+impl AnyRoot {
+    pub(super) fn watch(engine: &Engine, name: u8) -> Self {
+        match is_eager(name) {
+            true => Self::Eager(engine.watch::<EagerRun>(name)),
+            false => Self::Lazy(engine.watch::<Run>(name)),
+        }
+    }
+
+    /// Watches the queries of some names, those of a layer at once.
+    pub(super) fn watch_all(engine: &Engine, names: &BTreeSet<u8>) -> Vec<(u8, Self)> {
+        let (eager, lazy): (Vec<u8>, Vec<u8>) = names.iter().partition(|name| is_eager(**name));
+        let lazy_roots = engine.watch_all::<Run>(lazy.iter().copied()).into_iter().map(Self::Lazy);
+        let eager_roots = engine.watch_all::<EagerRun>(eager.iter().copied()).into_iter().map(Self::Eager);
+        lazy.iter().copied().zip(lazy_roots).chain(eager.iter().copied().zip(eager_roots)).collect()
+    }
+
+    pub(super) fn id(&self) -> RootId {
+        match self {
+            Self::Lazy(root) => root.id(),
+            Self::Eager(root) => root.id(),
+        }
+    }
+
+    pub(super) fn value(&self) -> Result<i64, QueryError> {
+        match self {
+            Self::Lazy(root) => root.value(),
+            Self::Eager(root) => root.value(),
+        }
+        .map(|value| *value)
+    }
+}
+
 /// Ends a program that cannot go on.
 pub(super) struct Stop(QueryError);
 
 trait Env {
+    /// Whether the running query is eager.
+    fn is_eager(&self) -> bool;
     fn cell(&self, name: u8) -> Option<i64>;
     fn members(&self, bucket: bool) -> Vec<u8>;
     fn count(&self) -> usize;
@@ -84,6 +171,9 @@ trait Env {
 
 fn interpret(program: &[Op], env: &impl Env) -> Result<i64, Stop> {
     let mut sum: i64 = 0;
+    let readable = readable(env.is_eager());
+    // The query that a number stands for, of those that the running one may read.
+    let query = |number: i64| readable.start + number.rem_euclid(readable.len() as i64) as u8;
     let mut ops = program.iter();
     while let Some(op) = ops.next() {
         match op {
@@ -93,13 +183,13 @@ fn interpret(program: &[Op], env: &impl Env) -> Result<i64, Stop> {
             }
             Op::NamesOf(bucket) => sum += env.members(*bucket).into_iter().map(i64::from).sum::<i64>(),
             Op::Count => sum += env.count() as i64,
-            Op::Get(query) => sum += env.get(*query)?,
+            Op::Get(number) => sum += env.get(query((*number).into()))?,
             Op::GetAll(first, count) => {
-                let queries: Vec<u8> = (0..*count).map(|step| (first + step) % NAMES).collect();
+                let queries: Vec<u8> = (0..*count).map(|step| query((first + step).into())).collect();
                 sum += env.get_all(&queries)?.into_iter().sum::<i64>();
             }
-            Op::TryGet(query) => sum += env.try_get(*query)?.unwrap_or(100),
-            Op::GetBySum => sum += env.get(sum.rem_euclid(NAMES.into()) as u8)?,
+            Op::TryGet(number) => sum += env.try_get(query((*number).into()))?.unwrap_or(100),
+            Op::GetBySum => sum += env.get(query(sum))?,
             Op::SkipIfOdd if sum % 2 != 0 => {
                 ops.next();
             }
@@ -115,26 +205,70 @@ fn interpret(program: &[Op], env: &impl Env) -> Result<i64, Stop> {
 }
 
 impl Env for Ctx<'_> {
+    fn is_eager(&self) -> bool {
+        false
+    }
     fn cell(&self, name: u8) -> Option<i64> {
         self.read::<Cell>(&name).map(|value| *value)
     }
     fn members(&self, bucket: bool) -> Vec<u8> {
-        Ctx::members::<Cell>(self, &bucket).to_vec()
+        EagerCtx::members::<Cell>(self, &bucket).to_vec()
     }
     fn count(&self) -> usize {
         self.keys::<Cell>().len()
     }
     fn get(&self, query: u8) -> Result<i64, Stop> {
-        Ok(*Ctx::get::<Run>(self, &query))
+        Ok(match is_eager(query) {
+            true => *Ctx::get::<EagerRun>(self, &query),
+            false => *Ctx::get::<Run>(self, &query),
+        })
     }
     fn get_all(&self, queries: &[u8]) -> Result<Vec<i64>, Stop> {
-        Ok(Ctx::get_all::<Run>(self, queries).into_iter().map(|value| *value).collect())
+        let mut values = Vec::new();
+        for of_layer in queries.chunk_by(|one, other| is_eager(*one) == is_eager(*other)) {
+            values.extend(match is_eager(of_layer[0]) {
+                true => Ctx::get_all::<EagerRun>(self, of_layer),
+                false => Ctx::get_all::<Run>(self, of_layer),
+            });
+        }
+        Ok(values.into_iter().map(|value| *value).collect())
     }
     fn try_get(&self, query: u8) -> Result<Option<i64>, Stop> {
-        Ok(Ctx::try_get::<Run>(self, &query).ok().map(|value| *value))
+        let value = match is_eager(query) {
+            true => Ctx::try_get::<EagerRun>(self, &query),
+            false => Ctx::try_get::<Run>(self, &query),
+        };
+        Ok(value.ok().map(|value| *value))
     }
     fn fail(&self) -> Stop {
         // Like a panic, but without a message on the terminal.
+        resume_unwind(Box::new("three"))
+    }
+}
+
+impl Env for EagerCtx<'_> {
+    fn is_eager(&self) -> bool {
+        true
+    }
+    fn cell(&self, name: u8) -> Option<i64> {
+        self.read::<Cell>(&name).map(|value| *value)
+    }
+    fn members(&self, bucket: bool) -> Vec<u8> {
+        EagerCtx::members::<Cell>(self, &bucket).to_vec()
+    }
+    fn count(&self) -> usize {
+        self.keys::<Cell>().len()
+    }
+    fn get(&self, query: u8) -> Result<i64, Stop> {
+        Ok(*EagerCtx::get::<EagerRun>(self, &query))
+    }
+    fn get_all(&self, queries: &[u8]) -> Result<Vec<i64>, Stop> {
+        Ok(EagerCtx::get_all::<EagerRun>(self, queries).into_iter().map(|value| *value).collect())
+    }
+    fn try_get(&self, query: u8) -> Result<Option<i64>, Stop> {
+        Ok(EagerCtx::try_get::<EagerRun>(self, &query).ok().map(|value| *value))
+    }
+    fn fail(&self) -> Stop {
         resume_unwind(Box::new("three"))
     }
 }
@@ -217,13 +351,18 @@ impl Results {
         let mut open: Vec<u8> = queries.into_iter().collect();
         while let Some(name) = open.pop() {
             if closure.insert(name) {
-                open.extend(self.reads[&name].iter().filter_map(|fact| match fact {
-                    Fact::Query(query) => Some(*query),
-                    _ => None,
-                }));
+                open.extend(self.queries_read(name));
             }
         }
         closure
+    }
+
+    /// The queries that a query read.
+    pub(super) fn queries_read(&self, name: u8) -> impl Iterator<Item = u8> {
+        self.reads[&name].iter().filter_map(|fact| match fact {
+            Fact::Query(query) => Some(*query),
+            _ => None,
+        })
     }
 
     pub(super) fn has_cycle(&self) -> bool {
@@ -244,8 +383,7 @@ impl Plain<'_> {
             return value.clone();
         }
         if let Some(at) = self.stack.borrow().iter().position(|running| *running == name) {
-            let mut path: Vec<String> =
-                self.stack.borrow()[at..].iter().map(|name| format!("run({name})")).collect();
+            let mut path: Vec<String> = self.stack.borrow()[at..].iter().map(|name| shown(*name)).collect();
             let first = (0..path.len()).min_by_key(|&at| &path[at]).unwrap();
             path.rotate_left(first);
             return Err(QueryError::Cycle { path });
@@ -269,6 +407,9 @@ impl Plain<'_> {
 }
 
 impl Env for Plain<'_> {
+    fn is_eager(&self) -> bool {
+        is_eager(self.current())
+    }
     fn cell(&self, name: u8) -> Option<i64> {
         self.read(Fact::Cell(name));
         self.facts.cells.get(&name).copied()
@@ -291,14 +432,14 @@ impl Env for Plain<'_> {
             Ok(value) => Ok(Some(value)),
             Err(error @ QueryError::Cycle { .. }) => {
                 let QueryError::Cycle { path } = &error else { unreachable!() };
-                if path.contains(&format!("run({})", self.current())) { Err(Stop(error)) } else { Ok(None) }
+                if path.contains(&shown(self.current())) { Err(Stop(error)) } else { Ok(None) }
             }
             Err(_) => Ok(None),
         }
     }
     fn fail(&self) -> Stop {
         Stop(QueryError::Panicked {
-            query: "run",
+            query: family(self.current()),
             key: self.current().to_string(),
             message: "three".to_owned(),
         })

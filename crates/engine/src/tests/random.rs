@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::check::check;
-use super::model::{Cell, Change, Facts, NAMES, Results, Run, any_change, any_start, batch};
-use crate::{Engine, Options, QueryError, Root, RootId};
+use super::model::{AnyRoot, Cell, Change, Facts, NAMES, Results, any_change, any_start, batch, get};
+use crate::{Engine, Options, QueryError, RootId};
 
 /// One step in the life of an engine.
 #[derive(Clone, Debug)]
@@ -33,17 +33,14 @@ struct Pair {
     engine: Engine,
     facts: Facts,
     results: Results,
-    roots: BTreeMap<u8, Root<Run>>,
+    roots: BTreeMap<u8, AnyRoot>,
 }
 
 impl Pair {
     fn step(&mut self, step: &Step) {
         match step {
             Step::Apply(changes) => self.apply(changes),
-            Step::Watch(names) => {
-                let roots = self.engine.watch_all::<Run>(names.iter().copied());
-                self.roots.extend(names.iter().copied().zip(roots));
-            }
+            Step::Watch(names) => self.roots.extend(AnyRoot::watch_all(&self.engine, names)),
             Step::Unwatch(name) => drop(self.roots.remove(name)),
             Step::Get(name) => assert_eq!(self.get(*name), self.results.values[name]),
             Step::Fork(changes) => self.fork(changes),
@@ -68,7 +65,7 @@ impl Pair {
         assert_eq!(applied.changed, changed(&self.roots, &self.results.values, &results.values));
         check(&fork);
         for (name, value) in &results.values {
-            assert_eq!(plain(fork.get::<Run>(name)), *value);
+            assert_eq!(get(&fork.snapshot(), *name), *value);
         }
         check(&fork);
     }
@@ -76,7 +73,7 @@ impl Pair {
     fn verify(&self) {
         check(&self.engine);
         for (name, root) in &self.roots {
-            assert_eq!(plain(root.value()), self.results.values[name]);
+            assert_eq!(root.value(), self.results.values[name]);
         }
         for bucket in [true, false] {
             assert_eq!(*self.engine.members::<Cell>(&bucket), self.facts.members(bucket));
@@ -84,17 +81,13 @@ impl Pair {
     }
 
     fn get(&self, name: u8) -> Result<i64, QueryError> {
-        plain(self.engine.get::<Run>(&name))
+        get(&self.engine.snapshot(), name)
     }
-}
-
-fn plain(value: Result<std::sync::Arc<i64>, QueryError>) -> Result<i64, QueryError> {
-    value.map(|value| *value)
 }
 
 type Values = BTreeMap<u8, Result<i64, QueryError>>;
 
-fn changed(roots: &BTreeMap<u8, Root<Run>>, before: &Values, after: &Values) -> Vec<RootId> {
+fn changed(roots: &BTreeMap<u8, AnyRoot>, before: &Values, after: &Values) -> Vec<RootId> {
     let changed = roots.iter().filter(|(name, _)| before[name] != after[name]);
     let mut ids: Vec<RootId> = changed.map(|(_, root)| root.id()).collect();
     ids.sort_unstable();

@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::check::check;
-use super::model::{Cell, Change, Facts, NAMES, Program, Run, any_change, any_start, batch};
+use super::model::{AnyRoot, Cell, Change, Facts, NAMES, Program, any_change, any_start, batch, get};
 use crate::{Applied, Batch, Ctx, Engine, Input, Options, Query, QueryError, RootId, Snapshot};
 
 /// Values drawn from a strategy, the same in every run.
@@ -82,10 +82,9 @@ fn read_everything(engine: &Engine, from: u8) {
     let snapshot = engine.snapshot();
     let results = facts_of(&snapshot).results();
     for name in (0..NAMES).map(|name| (name + from) % NAMES) {
-        let value = snapshot.get::<Run>(&name).map(|value| *value);
-        assert_eq!(value, results.values[&name]);
+        assert_eq!(get(&snapshot, name), results.values[&name]);
     }
-    drop(engine.watch::<Run>(from % NAMES));
+    drop(AnyRoot::watch(engine, from % NAMES));
 }
 
 #[test]
@@ -106,8 +105,8 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
                 let name = (round % u16::from(NAMES)) as u8;
                 // Reports wait until the new root is known, as they would in a queue.
                 let mut believed = believed.lock();
-                let root = engine.watch::<Run>(name);
-                believed.insert(root.id(), (name, root.value().map(|value| *value)));
+                let root = AnyRoot::watch(&engine, name);
+                believed.insert(root.id(), (name, root.value()));
                 MutexGuard::unlock_fair(believed);
                 roots.push(root);
                 roots.truncate(usize::from(NAMES) + 1 - usize::from(name));
@@ -119,7 +118,7 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
             let mut believed = believed.lock();
             for id in &applied.changed {
                 if let Some((name, value)) = believed.get_mut(id) {
-                    *value = snapshot.get::<Run>(name).map(|value| *value);
+                    *value = get(&snapshot, *name);
                 }
             }
             MutexGuard::unlock_fair(believed);
@@ -127,7 +126,7 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
         watcher.join().unwrap()
     });
     for root in &roots {
-        assert_eq!(root.value().map(|value| *value), believed.lock()[&root.id()].1);
+        assert_eq!(root.value(), believed.lock()[&root.id()].1);
     }
     assert!(!roots.is_empty());
     check(&engine);

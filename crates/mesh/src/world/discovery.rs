@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use canopus_api::{Kind, Object, ObjectKey};
 use canopus_base::labels::{Labels, Selector};
-use canopus_engine::{Ctx, Query};
+use canopus_engine::{EagerCtx, EagerQuery};
 use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
 
 use super::{Objects, Origin, settings};
 
 /// Whether an object is part of the mesh: discovery selectors match its namespace, or it is cluster-scoped.
-pub(crate) fn is_discovered(ctx: &Ctx<'_>, origin: &Origin) -> bool {
+pub(crate) fn is_discovered(ctx: &EagerCtx<'_>, origin: &Origin) -> bool {
     let namespace = origin.namespace();
     namespace.is_empty() || is_namespace_discovered(ctx, &origin.cluster, namespace)
 }
 
 /// Whether a namespace of a cluster is looked at.
-pub fn is_namespace_discovered(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str) -> bool {
+pub fn is_namespace_discovered(ctx: &EagerCtx<'_>, cluster: &Arc<str>, namespace: &str) -> bool {
     settings(ctx).mesh.discovery_selectors.is_empty()
         || *ctx.get::<NamespaceDiscovered>(&(cluster.clone(), namespace.into()))
 }
@@ -24,12 +24,12 @@ pub fn is_namespace_discovered(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &st
 /// Whether discovery selectors match a namespace of a cluster.
 struct NamespaceDiscovered;
 
-impl Query for NamespaceDiscovered {
+impl EagerQuery for NamespaceDiscovered {
     const NAME: &'static str = "namespace_discovered";
     type Key = (Arc<str>, Box<str>);
     type Value = bool;
 
-    fn run(ctx: &Ctx<'_>, (cluster, namespace): &Self::Key) -> bool {
+    fn run(ctx: &EagerCtx<'_>, (cluster, namespace): &Self::Key) -> bool {
         let settings = settings(ctx);
         let selectors: Result<Vec<_>, _> = settings.mesh.discovery_selectors.iter().map(selector).collect();
         // Parity: one invalid selector disables all of them.

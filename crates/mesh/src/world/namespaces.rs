@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use canopus_api::Kind;
 use canopus_base::hash::ContentHash;
-use canopus_engine::{Ctx, Query};
+use canopus_engine::{EagerCtx, EagerQuery};
 
 use super::{ObjectIndex, Objects, Origin};
 
@@ -29,12 +29,12 @@ pub(crate) fn namespace_group(namespace: &str) -> u8 {
 /// The namespaces with objects of a kind, sorted. The kind must be one that [`is_grouped`] names.
 pub(crate) struct NamespacesWith;
 
-impl Query for NamespacesWith {
+impl EagerQuery for NamespacesWith {
     const NAME: &'static str = "namespaces_with";
     type Key = Kind;
     type Value = Vec<Arc<str>>;
 
-    fn run(ctx: &Ctx<'_>, kind: &Kind) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, kind: &Kind) -> Self::Value {
         let groups = (0..GROUPS).map(|group| ctx.get::<NamespacesInGroup>(&(*kind, group)));
         let mut namespaces: Vec<_> = groups.flat_map(|group| group.to_vec()).collect();
         namespaces.sort_unstable();
@@ -45,12 +45,12 @@ impl Query for NamespacesWith {
 /// The namespaces of one group with objects of a kind, sorted.
 struct NamespacesInGroup;
 
-impl Query for NamespacesInGroup {
+impl EagerQuery for NamespacesInGroup {
     const NAME: &'static str = "namespaces_in_group";
     type Key = (Kind, u8);
     type Value = Vec<Arc<str>>;
 
-    fn run(ctx: &Ctx<'_>, (kind, group): &Self::Key) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, (kind, group): &Self::Key) -> Self::Value {
         let origins = ctx.members::<Objects>(&ObjectIndex::NamespaceGroup(*kind, *group));
         let mut names: Vec<&str> = origins.iter().map(Origin::namespace).collect();
         names.sort_unstable();

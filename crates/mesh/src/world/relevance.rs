@@ -7,19 +7,19 @@
 use std::sync::Arc;
 
 use canopus_api::{Kind, Object, Relevance, annotations};
-use canopus_engine::{Ctx, Query};
+use canopus_engine::{EagerCtx, EagerQuery};
 
 use super::{Objects, Origin, discovery};
 
 /// An object, if it is there and in a namespace the mesh looks at, as it was when it last changed in a way that counts.
 pub(super) struct ObjectAt;
 
-impl Query for ObjectAt {
+impl EagerQuery for ObjectAt {
     const NAME: &'static str = "object";
     type Key = Origin;
     type Value = Option<Arc<Object>>;
 
-    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, origin: &Origin) -> Self::Value {
         ctx.read::<Objects>(origin).filter(|_| discovery::is_discovered(ctx, origin))
     }
 
@@ -67,7 +67,7 @@ mod tests {
     use canopus_api::istio::VirtualService;
     use canopus_api::{Options, decode_documents};
     use canopus_base::tree::Limits;
-    use canopus_engine::Batch;
+    use canopus_engine::{Batch, Ctx, Query};
 
     /// The timeout and annotations of a VirtualService, as a fact sees them.
     struct Seen;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use canopus_api::mesh_config;
-use canopus_engine::{Ctx, Input};
+use canopus_engine::{EagerCtx, Input};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, MeshNetworks};
 use canopus_runtime::flags::Flags;
 
@@ -63,7 +63,7 @@ impl Input for Settings {
 }
 
 /// Returns the settings in force: Istio's defaults until the input is set.
-pub fn settings(ctx: &Ctx<'_>) -> Arc<MeshSettings> {
+pub fn settings(ctx: &EagerCtx<'_>) -> Arc<MeshSettings> {
     static DEFAULTS: LazyLock<Arc<MeshSettings>> = LazyLock::new(Arc::default);
     ctx.read::<Settings>(&()).unwrap_or_else(|| DEFAULTS.clone())
 }
