@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use canopus_api::Kind;
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 use canopus_runtime::flags::{
-    Flags, ISTIO_WATCH_NAMESPACE, KUBERNETES_SERVICE_HOST, PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES,
-    REVISION,
+    ENABLE_CLUSTER_TRUST_BUNDLE_API, Flags, ISTIO_WATCH_NAMESPACE, KUBERNETES_SERVICE_HOST,
+    PILOT_IGNORE_RESOURCES, PILOT_INCLUDE_RESOURCES, REVISION,
 };
 use canopus_runtime::ready::{Readiness, ReadyGuard};
 use canopus_runtime::tasks::Tasks;
@@ -77,6 +77,9 @@ impl Plan {
         if config_in_kubernetes {
             kinds.extend(all_kinds().into_iter().filter(|kind| from_kubernetes || !is_registry(*kind)));
             from_kubernetes = true;
+        }
+        if from_kubernetes && flags.get(ENABLE_CLUSTER_TRUST_BUNDLE_API) {
+            kinds.insert(Kind::ClusterTrustBundle);
         }
         ignore(&mut kinds, flags);
         let access = if from_kubernetes { access(args, flags)? } else { None };

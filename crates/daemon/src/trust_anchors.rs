@@ -209,7 +209,8 @@ mod tests {
     }
 
     fn world(multi_root: bool, listed: Vec<Listed>) -> Engine {
-        let flags = Arc::new(Flags::read(&[("ISTIO_MULTIROOT_MESH", &multi_root.to_string())]));
+        let is_on = if multi_root { "true" } else { "false" };
+        let flags = Arc::new(Flags::read(&[("ISTIO_MULTIROOT_MESH", is_on)]));
         let mut settings = MeshSettings { flags, ..MeshSettings::default() };
         settings.mesh.ca_certificates = listed;
         let mut batch = Batch::new();

@@ -77,12 +77,17 @@ spec:
 }
 
 async fn replica(kube: &KubeApi, name: &str) -> Result<LocalMesh> {
+    replica_with(kube, name, &[]).await
+}
+
+async fn replica_with(kube: &KubeApi, name: &str, environment: &[(&str, &str)]) -> Result<LocalMesh> {
     let directory = tempfile::Builder::new().prefix("canopus-replica-").tempdir()?;
     let mesh_config = directory.path().join("mesh.yaml");
     fs::write(&mesh_config, MESH)?;
     let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
     command.arg("discovery").arg("--kubeconfig").arg(kube.kubeconfig()).arg("--snapshot=");
     command.arg("--meshConfig").arg(mesh_config).env("POD_NAME", name);
+    command.envs(environment.iter().copied());
     LocalMesh::launch(command, directory).await
 }
 
@@ -202,5 +207,48 @@ async fn real_second_replica_goes_on_when_the_leader_is_killed() -> Result<()> {
     // The same root as before: whoever leads signs under it.
     kube.kubectl(&["create", "namespace", "later"]).await?;
     assert_eq!(root_in(&kube, "later").await?, root);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_trust_bundle_takes_the_place_of_config_maps_when_asked_for() -> Result<()> {
+    let kube = KubeApi::start_with_trust_bundles().await?;
+    kube.apply(OBJECTS).await?;
+    let _mesh = replica_with(&kube, "one", &[("ENABLE_CLUSTER_TRUST_BUNDLE_API", "true")]).await?;
+    let name = "istio.io:istiod-ca:root-cert";
+    let bundle = async || {
+        eventually("the trust bundle", PATIENCE, async || {
+            let bundle = get(&kube, &["clustertrustbundle", name]).await?;
+            ensure!(bundle["spec"]["signerName"] == "istio.io/istiod-ca", "{bundle}");
+            let text = bundle["spec"]["trustBundle"].as_str().context("no roots")?.to_owned();
+            ensure!(text.starts_with("-----BEGIN CERTIFICATE-----"), "{text}");
+            Ok(text)
+        })
+        .await
+    };
+    let first = bundle().await?;
+    kube.kubectl(&["delete", "clustertrustbundle", name]).await?;
+    assert_eq!(bundle().await?, first);
+    let maps = kube.kubectl(&["get", "configmap", "--all-namespaces", "--output=name"]).await?;
+    assert!(!maps.contains("istio-ca-root-cert"), "{maps}");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_declared_roots_of_a_webhook_are_left_alone() -> Result<()> {
+    let kube = KubeApi::start().await?;
+    let declared = BASE64_STANDARD.encode(canopus_testkit::Authority::new()?.root());
+    let service = "service: {name: istiod, namespace: istio-system, path: /inject}";
+    // On the server's side, as tools apply that keep a cluster as a repository has it.
+    kube.apply(&OBJECTS.replace(service, &format!("{service}, caBundle: {declared}"))).await?;
+    let before = get(&kube, &["mutatingwebhookconfiguration", "istio-sidecar-injector"]).await?;
+    let mesh = replica(&kube, "one").await?;
+    eventually("the refusal in the log", PATIENCE, async || {
+        ensure!(mesh.log().contains("left alone: others declare the same fields"), "{}", mesh.log());
+        Ok(())
+    })
+    .await?;
+    let after = get(&kube, &["mutatingwebhookconfiguration", "istio-sidecar-injector"]).await?;
+    assert_eq!(after["webhooks"], before["webhooks"]);
     Ok(())
 }

@@ -61,6 +61,16 @@ impl KubeApi {
         .await
     }
 
+    /// As [`KubeApi::start`], with ClusterTrustBundles, which Kubernetes has only when asked for.
+    pub async fn start_with_trust_bundles() -> Result<Self> {
+        const FLAGS: &[&str] = &[
+            "--disable-admission-plugins=ServiceAccount",
+            "--feature-gates=ClusterTrustBundle=true",
+            "--runtime-config=certificates.k8s.io/v1beta1/clustertrustbundles=true",
+        ];
+        retry_on_taken_port(async || Self::start_server(FLAGS).await).await
+    }
+
     /// As [`KubeApi::start`], with the controller manager beside it (less what watches over nodes).
     ///
     /// The EndpointSlice controller overlooks Pods whose Node object does not exist.

@@ -4,6 +4,7 @@
 
 mod external;
 mod issuing;
+mod negative;
 mod openssl;
 mod plugged;
 mod replicas;

@@ -64,6 +64,7 @@ pub(super) fn is_optional(kind: Kind) -> bool {
             | Kind::Deployment
             | Kind::HorizontalPodAutoscaler
             | Kind::PodDisruptionBudget
+            | Kind::ClusterTrustBundle
     )
 }
 

@@ -17,6 +17,7 @@ use canopus_daemon::debug::{Authenticator, Debug};
 use canopus_daemon::http::{self, Served};
 use canopus_daemon::metrics::{AdmissionMetrics, Metrics, collect_model};
 use canopus_daemon::push::{Cause, Dispatcher, Stamp};
+use canopus_daemon::serve::identity_documents::IdentityDocuments;
 use canopus_daemon::serve::webhook::{self, Admission};
 use canopus_daemon::spans::Tracer;
 use canopus_engine::{Batch, Engine};
@@ -101,6 +102,7 @@ impl Plane {
             metrics: metrics.clone(),
             debug,
             authenticator: Arc::new(Tokens),
+            documents: IdentityDocuments::default(),
         };
         let (admin, monitoring) = (http::admin(served.clone()), http::monitoring(served));
         let mesh = Arc::new(Mesh::new(dispatcher));
