@@ -82,13 +82,15 @@ pub struct Election<L> {
     lock: L,
     candidate: Candidate,
     until: watch::Sender<Option<Instant>>,
+    /// Why the lock could not be had last time; each reason is worth one line.
+    trouble: Option<String>,
 }
 
 impl<L: Lock> Election<L> {
     /// A candidate for a lock, and whether it leads.
     pub fn new(lock: L, candidate: Candidate) -> (Self, Leadership) {
         let (sender, until) = watch::channel(None);
-        (Self { lock, candidate, until: sender }, Leadership { until })
+        (Self { lock, candidate, until: sender, trouble: None }, Leadership { until })
     }
 
     /// Takes part until `stop`, then gives the lock back. `default_revision` says which revision may take the lock from
@@ -138,25 +140,33 @@ impl<L: Lock> Election<L> {
         Ok(taken)
     }
 
-    fn announce(&self, name: &str, held: Result<bool, String>, began: Instant) {
+    fn announce(&mut self, name: &str, held: Result<bool, String>, began: Instant) {
         let led = self.until.borrow().is_some_and(|until| Instant::now() < until);
-        match held {
+        let trouble = match held {
             Ok(true) => {
                 if !led {
                     info!(lock = name, "this process leads");
                 }
                 self.until.send_replace(Some(began + RENEW_DEADLINE));
+                None
             }
             Ok(false) => {
                 if led {
                     info!(lock = name, "another process leads");
                 }
                 self.until.send_replace(None);
+                None
             }
             // The leadership runs out by itself.
-            Err(reason) if led => warn!(lock = name, reason, "the lock cannot be renewed"),
-            Err(reason) => debug!(lock = name, reason, "the lock cannot be had"),
+            Err(reason) => Some(reason),
+        };
+        if let Some(reason) = trouble.as_ref().filter(|_| trouble != self.trouble) {
+            warn!(
+                lock = name,
+                reason, led, "the lock cannot be read or renewed; grant get, create and update on it"
+            );
         }
+        self.trouble = trouble;
     }
 
     /// Gives the lock back, so that the next holder need not wait for the end of the term.

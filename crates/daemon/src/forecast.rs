@@ -269,7 +269,7 @@ mod tests {
         let registry = Registry::new();
         Forecast::new(world()).register(&registry);
         let text = registry.encode();
-        let line = r#"canopus_certificate_expiry_timestamp_seconds{role="gateway",holder="Secret edge/shop"} 1798675200"#;
+        let line = r#"canopus_certificate_expiry_timestamp_seconds{role="gateway",holder="Secret edge/shop"} 1.7986752e+09"#;
         assert!(text.contains(line), "{text}");
     }
 }

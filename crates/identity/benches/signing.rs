@@ -11,6 +11,7 @@ use std::sync::Arc;
 use canopus_identity::authority::{Authority, Lifetimes, Order};
 use canopus_identity::bundle::{Bundle, Parts};
 use canopus_identity::key::{KeyKind, SigningKey};
+use canopus_identity::request::Request;
 use canopus_identity::self_signed::Profile;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use rustls_pki_types::UnixTime;
@@ -47,7 +48,14 @@ fn signing(criterion: &mut Criterion) {
         // As many bytes as the signed part of a leaf has.
         let message = vec![7; 400];
         group.bench_function("signature alone", |bencher| {
-            bencher.iter(|| key.sign(black_box(&message)).unwrap())
+            bencher.iter(|| key.sign(black_box(&message)).unwrap());
+        });
+        // A request has to prove that its sender has the key, so nobody can sign without this.
+        group.bench_function("request verified, then signature", |bencher| {
+            bencher.iter(|| {
+                Request::from_pem(black_box(&order.request)).unwrap();
+                key.sign(black_box(&message)).unwrap()
+            });
         });
         group.bench_function("request to chain", |bencher| {
             bencher.iter(|| authority.sign(black_box(&order), UnixTime::now()).unwrap());

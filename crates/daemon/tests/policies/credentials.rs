@@ -98,66 +98,121 @@ fn der(certified: &Certified) -> Result<CertificateDer<'static>> {
     Ok(CertificateDer::from_pem_slice(certified.certificate.as_bytes())?)
 }
 
+/// A gateway whose certificate is in a Secret.
+struct Edge {
+    mesh: LocalMesh,
+    envoy: Envoy,
+    upstream: Echo,
+    address: SocketAddr,
+}
+
+impl Edge {
+    async fn start(certified: &Certified) -> Result<Self> {
+        let mesh_authority = Authority::new()?;
+        let upstream = Echo::start("shop").await?;
+        let address = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let secure = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+        let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
+        let files = directory.path().to_owned();
+        let server = mesh_authority.server("istiod.istio-system.svc")?;
+        let client = mesh_authority.workload(&["spiffe://cluster.local/ns/demo/sa/gateway"])?;
+        for (name, pem) in [
+            ("root.crt", &mesh_authority.root()),
+            ("server.crt", &server.certificate),
+            ("server.key", &server.key),
+            ("gateway.crt", &client.certificate),
+            ("gateway.key", &client.key),
+        ] {
+            fs::write(files.join(name), pem)?;
+        }
+        fs::create_dir(files.join("objects"))?;
+        let written = documents(address.port(), upstream.address().port(), certified);
+        fs::write(files.join("objects/shop.yaml"), written)?;
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
+        command.arg("discovery").arg("--configDir").arg(files.join("objects"));
+        command.args(["--registries=Mock", "--snapshot="]).arg(format!("--secureGRPCAddr={secure}"));
+        for (flag, file) in
+            [("caCertFile", "root.crt"), ("tlsCertFile", "server.crt"), ("tlsKeyFile", "server.key")]
+        {
+            command.arg(format!("--{flag}={}", files.join(file).display()));
+        }
+        let mesh = LocalMesh::launch(command, directory).await?;
+        // Its address is not that of the upstream: a proxy is what the mesh knows of its address.
+        let bootstrap = Bootstrap {
+            address: "127.0.0.5",
+            metadata: "SERVICE_ACCOUNT: gateway, CLUSTER_ID: Kubernetes, LABELS: {istio: ingressgateway}",
+            xds: secure,
+            certificates: Some(&files),
+            ..Bootstrap::default()
+        };
+        let envoy = Envoy::start(&bootstrap.yaml()).await;
+        let envoy = envoy.with_context(|| format!("the log of canopusd:\n{}", mesh.log()))?;
+        Ok(Self { mesh, envoy, upstream, address })
+    }
+
+    /// Puts another certificate into the Secret.
+    fn replace(&self, certified: &Certified) -> Result<()> {
+        let written = documents(self.address.port(), self.upstream.address().port(), certified);
+        self.mesh.write("shop.yaml", &written)
+    }
+
+    /// Waits until the gateway shows this certificate.
+    async fn shows(&self, expected: &Certified, root: &str) -> Result<()> {
+        let expected = der(expected)?;
+        let shown = eventually("the certificate", PATIENCE, async || {
+            let (shown, answer) = visit(self.address, root).await?;
+            ensure!(shown == expected, "another certificate is shown");
+            ensure!(answer.starts_with("HTTP/1.1 200") && answer.contains("shop"), "{answer}");
+            Ok(())
+        });
+        shown.await.with_context(|| format!("canopusd:\n{}\nenvoy:\n{}", self.mesh.log(), self.envoy.log()))
+    }
+}
+
 #[tokio::test]
 async fn gateway_serves_with_the_certificate_of_a_secret_and_follows_it() -> Result<()> {
-    let (mesh_authority, web) = (Authority::new()?, Authority::new()?);
+    let web = Authority::new()?;
     let (first, second) = (web.server(HOST)?, web.server(HOST)?);
-    let upstream = Echo::start("shop").await?;
-    let gateway = SocketAddr::from(([127, 0, 0, 1], free_port()?));
-    let secure = SocketAddr::from(([127, 0, 0, 1], free_port()?));
+    let edge = Edge::start(&first).await?;
+    edge.shows(&first, &web.root()).await?;
+    edge.replace(&second)?;
+    edge.shows(&second, &web.root()).await?;
+    assert!(!edge.mesh.log().contains("PRIVATE KEY"), "keys are not logged");
+    Ok(())
+}
 
-    let directory = tempfile::Builder::new().prefix("canopus-mesh-").tempdir()?;
-    let files = directory.path().to_owned();
-    let server = mesh_authority.server("istiod.istio-system.svc")?;
-    let client = mesh_authority.workload(&["spiffe://cluster.local/ns/demo/sa/gateway"])?;
-    for (name, pem) in [
-        ("root.crt", &mesh_authority.root()),
-        ("server.crt", &server.certificate),
-        ("server.key", &server.key),
-        ("gateway.crt", &client.certificate),
-        ("gateway.key", &client.key),
-    ] {
-        fs::write(files.join(name), pem)?;
-    }
-    fs::create_dir(files.join("objects"))?;
-    let upstream_port = upstream.address().port();
-    fs::write(files.join("objects/shop.yaml"), documents(gateway.port(), upstream_port, &first))?;
-    let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
-    command.arg("discovery").arg("--configDir").arg(files.join("objects"));
-    command.args(["--registries=Mock", "--snapshot="]).arg(format!("--secureGRPCAddr={secure}"));
-    for (flag, file) in
-        [("caCertFile", "root.crt"), ("tlsCertFile", "server.crt"), ("tlsKeyFile", "server.key")]
-    {
-        command.arg(format!("--{flag}={}", files.join(file).display()));
-    }
-    let mesh = LocalMesh::launch(command, directory).await?;
-    // Its address is not that of the upstream: a proxy is what the mesh knows of its address.
-    let bootstrap = Bootstrap {
-        address: "127.0.0.5",
-        metadata: "SERVICE_ACCOUNT: gateway, CLUSTER_ID: Kubernetes, LABELS: {istio: ingressgateway}",
-        xds: secure,
-        certificates: Some(&files),
-        ..Bootstrap::default()
-    };
-    let envoy = Envoy::start(&bootstrap.yaml()).await;
-    let envoy = envoy.with_context(|| format!("the log of canopusd:\n{}", mesh.log()))?;
+#[tokio::test(flavor = "multi_thread")]
+async fn no_request_fails_while_the_certificate_of_a_gateway_rotates() -> Result<()> {
+    let web = Authority::new()?;
+    let first = web.server(HOST)?;
+    let edge = Edge::start(&first).await?;
+    edge.shows(&first, &web.root()).await?;
 
-    let visited = |expected: CertificateDer<'static>| {
-        let root = web.root();
-        async move {
-            eventually("the certificate", PATIENCE, async || {
-                let (shown, answer) = visit(gateway, &root).await?;
-                ensure!(shown == expected, "another certificate is shown");
-                ensure!(answer.starts_with("HTTP/1.1 200") && answer.contains("shop"), "{answer}");
-                Ok(())
+    let (stop, stopped) = tokio::sync::watch::channel(false);
+    let (address, root) = (edge.address, web.root());
+    let visitors: Vec<_> = (0..2)
+        .map(|_| {
+            let (stopped, root) = (stopped.clone(), root.clone());
+            tokio::spawn(async move {
+                let mut visits = 0;
+                while !*stopped.borrow() {
+                    let (_, answer) = visit(address, &root).await.context("a visit failed")?;
+                    ensure!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+                    visits += 1;
+                }
+                Ok(visits)
             })
-            .await
-        }
-    };
-    let explained = || format!("canopusd:\n{}\nenvoy:\n{}", mesh.log(), envoy.log());
-    visited(der(&first)?).await.with_context(explained)?;
-    mesh.write("shop.yaml", &documents(gateway.port(), upstream_port, &second))?;
-    visited(der(&second)?).await.with_context(explained)?;
-    assert!(!mesh.log().contains("PRIVATE KEY"), "keys are not logged");
+        })
+        .collect();
+    for _ in 0..5 {
+        let next = web.server(HOST)?;
+        edge.replace(&next)?;
+        edge.shows(&next, &root).await?;
+    }
+    stop.send_replace(true);
+    for visitor in visitors {
+        let visits: u32 = visitor.await??;
+        ensure!(visits > 5, "{visits} visits say little");
+    }
     Ok(())
 }
