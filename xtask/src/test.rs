@@ -11,8 +11,16 @@ use crate::{conformance, tidy};
 use summary::{Outcome, Summary};
 
 /// The parts that tests start.
-const PARTS: [Part; 7] =
-    [Part::Envoy, Part::Iptables, Part::GoTemplate, Part::Grpc, Part::Kube, Part::Consul, Part::Helm];
+const PARTS: [Part; 8] = [
+    Part::Envoy,
+    Part::Iptables,
+    Part::Dig,
+    Part::GoTemplate,
+    Part::Grpc,
+    Part::Kube,
+    Part::Consul,
+    Part::Helm,
+];
 
 /// The beginning of the names of tests that need a part built with Go.
 const NEEDS_GO_BUILD: &str = "real_";
@@ -39,7 +47,7 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let is_wanted = |part: &Part| {
-        let is_here = *part != Part::Iptables || cfg!(target_os = "linux");
+        let is_here = !matches!(part, Part::Iptables | Part::Dig) || cfg!(target_os = "linux");
         is_here && !(arguments.quick && part.is_built())
     };
     let parts: Vec<_> = PARTS.into_iter().filter(is_wanted).collect();

@@ -20,6 +20,8 @@ pub enum Part {
     Grpcurl,
     /// Both variants of iptables, and nft.
     Iptables,
+    /// dig, which asks name servers.
+    Dig,
     /// Go's own template engine with sprig, to compare ours with.
     GoTemplate,
 }
@@ -35,9 +37,10 @@ pub(crate) struct Entry {
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Envoy,
         Self::Iptables,
+        Self::Dig,
         Self::Kube,
         Self::Consul,
         Self::Helm,
@@ -89,6 +92,7 @@ impl Part {
             Self::Grpc => &GRPC,
             Self::Grpcurl => &GRPCURL,
             Self::Iptables => &IPTABLES,
+            Self::Dig => &DIG,
             Self::GoTemplate => &GO_TEMPLATE,
         }
     }
@@ -260,6 +264,31 @@ static IPTABLES: Entry = Entry {
     }),
 };
 
+static DIG: Entry = Entry {
+    name: "dig",
+    version: "distro",
+    purpose: "asks the agent's name server as resolvers do",
+    programs: &["dig"],
+    recipe: Recipe::Debian(Debian {
+        packages: &[
+            "bind9-dnsutils",
+            "bind9-libs",
+            "libbsd0",
+            "libedit2",
+            "libfstrm0",
+            "libidn2-0",
+            "libjemalloc2",
+            "libjson-c5",
+            "liblmdb0",
+            "libmaxminddb0",
+            "libnghttp2-14",
+            "libprotobuf-c1",
+            "libuv1",
+            "libxml2",
+        ],
+    }),
+};
+
 /// The source of this one lies with the tests that use it.
 macro_rules! template_source {
     ($($name:literal),*) => {
@@ -299,7 +328,7 @@ mod tests {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "no part is called `istiod`; there are: envoy, iptables, kube, consul, helm, grpc, grpcurl, gotemplate"
+            "no part is called `istiod`; there are: envoy, iptables, dig, kube, consul, helm, grpc, grpcurl, gotemplate"
         );
     }
 

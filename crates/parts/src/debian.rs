@@ -44,9 +44,11 @@ fn write_script(job: &Job, bin: &Path, program: &str) -> Result<(), InstallError
     let script = format!(
         "#!/bin/sh\n\
          root=$(dirname \"$0\")/../{ROOT}\n\
+         program=$root/usr/sbin/{program}\n\
+         [ -x \"$program\" ] || program=$root/usr/bin/{program}\n\
          for libraries in \"$root\"/usr/lib/*-linux-*; do\n\
          \tLD_LIBRARY_PATH=$libraries:$root/lib/${{libraries##*/}} XTABLES_LIBDIR=$libraries/xtables \\\n\
-         \t\texec \"$root/usr/sbin/{program}\" \"$@\"\n\
+         \t\texec \"$program\" \"$@\"\n\
          done\n"
     );
     let path = bin.join(program);

@@ -43,8 +43,12 @@ pub struct Echoed {
 impl Echo {
     /// Starts an upstream on a port of its own.
     pub async fn start(name: &str) -> Result<Self> {
-        let listener =
-            TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("binding an echo upstream")?;
+        Self::start_at(name, SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).await
+    }
+
+    /// Starts an upstream at this address.
+    pub async fn start_at(name: &str, address: SocketAddr) -> Result<Self> {
+        let listener = TcpListener::bind(address).await.context("binding an echo upstream")?;
         let address = listener.local_addr()?;
         let name = name.to_owned();
         let router = Router::new().fallback(move |request| describe(name, request));
