@@ -6,7 +6,7 @@
 //! result.
 //!
 //! [`clusters`], [`listeners`] and [`stats`] have the parts; [`overrides`] reads a file that Envoy merges over the
-//! bootstrap.
+//! bootstrap, [`template`] renders a user's own bootstrap in the place of ours.
 
 mod clusters;
 mod grpc;
@@ -14,6 +14,7 @@ mod listeners;
 pub mod overrides;
 mod runtime;
 mod stats;
+mod template;
 mod tls;
 
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
@@ -23,6 +24,7 @@ use serde_json::{Map, Value, json};
 
 pub use grpc::{CertificateDirectory, grpc_bootstrap};
 pub use stats::StatsSettings;
+pub use template::{TemplateError, is_yaml, render_template};
 
 use crate::address::HostPort;
 use crate::node::{Node, NodeMetadata};

@@ -28,6 +28,7 @@ pub use authority::{AuthorityClient, AuthorityError};
 pub use secrets::{Identity, Secrets};
 
 use crate::backoff::{Backoff, random};
+use crate::last_good::identity::IdentityStore;
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -53,26 +54,37 @@ pub struct RenewalSettings {
     pub output: Option<PathBuf>,
 }
 
-/// Asks for a certificate and renews it, for as long as it is polled.
+/// Asks for a certificate and renews it, for as long as it is polled. The last one of an earlier run is served first.
 pub async fn renew(
     authority: AuthorityClient,
     settings: RenewalSettings,
+    stored: Option<IdentityStore>,
     secrets: Arc<Secrets>,
     expiry: Gauge,
 ) {
+    let publish = |identity: Identity| {
+        if let Some(directory) = &settings.output
+            && let Err(error) = write_files(directory, &identity)
+        {
+            warn!(target: "cache", "OUTPUT_CERTS: {}: {error}", directory.display());
+        }
+        expiry.set(seconds_since_epoch(identity.expires));
+        secrets.set_identity(identity);
+    };
+    // A restart while the authority is away must not leave the workload without its certificate.
+    if let Some(identity) = stored.as_ref().and_then(IdentityStore::load) {
+        publish(identity);
+    }
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
     loop {
         let wait = match obtain(&authority, &settings).await {
             Ok((identity, wait)) => {
                 backoff.reset();
-                if let Some(directory) = &settings.output
-                    && let Err(error) = write_files(directory, &identity)
-                {
-                    warn!(target: "cache", "OUTPUT_CERTS: {}: {error}", directory.display());
-                }
                 info!(target: "cache", "the certificate is there; it will be renewed in {wait:.0?}");
-                expiry.set(seconds_since_epoch(identity.expires));
-                secrets.set_identity(identity);
+                if let Some(stored) = &stored {
+                    stored.save(&identity);
+                }
+                publish(identity);
                 wait
             }
             Err(error) => {

@@ -18,9 +18,13 @@ use self::wait::WaitArgs;
 use crate::envoy::launch;
 use crate::proxy::{self, ProxyArgs};
 
-const SCOPES: [Scope; 3] = [
+const SCOPES: [Scope; 7] = [
     Scope::new("cache", "The workload's certificate"),
+    Scope::new("dns", "Names of the mesh for the workload"),
+    Scope::new("healthcheck", "The health of the application on machines"),
     Scope::new("sds", "Secrets for Envoy"),
+    Scope::new("sts", "Token exchange for applications"),
+    Scope::new("wasm", "Wasm modules for Envoy"),
     Scope::new("xdsproxy", "Streams between Envoy and the control plane"),
 ];
 

@@ -4,7 +4,8 @@
 //!                 ┌───────────────────────── canopus-agent ─────────────────────────┐
 //!  CA      ◄──────┤ certificates ──► SDS server (socket) ◄──────────────┐           │
 //!  control ◄──────┤ xDS proxy (socket) ◄────────────────────────────┐   │           │
-//!  plane          │                                                 │   │           │
+//!  plane          │   ├─ last good state on disk, Wasm modules      │   │           │
+//!  resolvers ◄────┤   └─ name server (DNS)                          │   │           │
 //!  kubelet ──────►│ status server: readiness, probes, metrics   ┌───┴───┴───┐       │
 //!  scraper        │ supervisor ── starts, drains, ends ────────►│   Envoy   │       │
 //!                 └─────────────────────────────────────────────┴───────────┴───────┘
@@ -19,14 +20,22 @@ pub mod backoff;
 pub mod bootstrap;
 pub mod certificates;
 pub mod command;
+pub mod dns;
 pub mod downward;
 pub mod envoy;
+pub mod fetch;
 mod files;
+pub mod health;
+pub mod last_good;
 pub mod local_http;
 pub mod node;
+pub mod platform;
 pub mod proxy;
 pub mod proxy_config;
 pub mod sds;
 pub mod status;
+pub mod sts;
+mod unverified;
 pub mod upstream;
+pub mod wasm;
 pub mod xds_proxy;

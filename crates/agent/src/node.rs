@@ -13,6 +13,7 @@ use tracing::warn;
 
 pub use metadata::{CommaList, NodeMetadata, PodPorts, StringBool};
 
+use crate::platform::Platform;
 use crate::proxy_config::EffectiveConfig;
 
 const LOCALITY_LABEL: &str = "istio-locality";
@@ -59,6 +60,8 @@ pub struct NodeSources<'a> {
     pub credential_socket: bool,
     /// Whether the socket of an outside provider of file credentials is there.
     pub file_credential_socket: bool,
+    /// What the cloud says, if there is one.
+    pub platform: Platform,
 }
 
 /// A variable whose text does not fit.
@@ -101,7 +104,13 @@ impl Node {
         let mut metadata: NodeMetadata = serde_json::from_value(Value::Object(raw.clone()))?;
         metadata.set_from_sources(sources);
         metadata.set_from_pod(sources);
-        let locality = locality(&mut metadata);
+        if !sources.platform.metadata.is_empty() {
+            metadata.platform_metadata.clone_from(&sources.platform.metadata);
+        }
+        // Parity: a label counts more than what the cloud says.
+        let labelled = locality(&mut metadata);
+        let locality =
+            if labelled == Locality::default() { sources.platform.locality.clone() } else { labelled };
         for (given, key) in
             [(sources.credential_socket, "credential"), (sources.file_credential_socket, "file-credential")]
         {

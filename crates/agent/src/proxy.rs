@@ -20,14 +20,20 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 pub use arguments::{ProxyArgs, Role};
+use servers::StatusSources;
 use settings::Settings;
 
-use crate::bootstrap::{CertificateDirectory, grpc_bootstrap, overrides, render};
+use crate::bootstrap::{
+    BootstrapSettings, CertificateDirectory, grpc_bootstrap, is_yaml, overrides, render, render_template,
+};
 use crate::certificates::{self, Secrets, files};
+use crate::dns::NameServer;
 use crate::envoy::command_line::{LaunchSettings, arguments as envoy_arguments};
 use crate::envoy::{Admin, Control, Request, SupervisorSettings, drain, supervise};
+use crate::last_good::identity::IdentityStore;
+use crate::last_good::open_or_warn;
 use crate::sds;
-use crate::xds_proxy::{LocalTypes, XdsProxy};
+use crate::xds_proxy::{LocalTypes, NameTableSink, XdsProxy, XdsProxyParts};
 
 /// Runs until Envoy or a signal ends it. The result is the exit code.
 pub async fn run(args: &ProxyArgs, flags: &Flags) -> anyhow::Result<u8> {
@@ -40,15 +46,28 @@ pub async fn run(args: &ProxyArgs, flags: &Flags) -> anyhow::Result<u8> {
 
     let secrets = Arc::new(Secrets::default());
     start_certificates(&settings, &secrets, &registry).await?;
-    let roots = flags.get(flags::PROXY_CONFIG_XDS_AGENT).then(|| Arc::clone(&secrets));
-    let xds = XdsProxy::new(settings.xds.clone(), LocalTypes { names: None, roots }, &registry);
+    let names = start_names(&settings, &registry).await?;
+    let admin = (!settings.without_envoy).then(|| Admin::new(settings.admin));
+    let readiness = servers::readiness(admin, names.as_ref(), &registry);
+    let parts = XdsProxyParts {
+        local: LocalTypes {
+            names: names.clone().map(name_table_sink),
+            roots: flags.get(flags::PROXY_CONFIG_XDS_AGENT).then(|| Arc::clone(&secrets)),
+        },
+        state: settings.last_good.as_ref().and_then(|state| open_or_warn(state, &registry)).map(Arc::new),
+        wasm: servers::start_wasm(&settings, &registry),
+        health: servers::start_health(&settings, flags, admin.is_some().then(|| Arc::clone(&readiness)))?,
+    };
+    let xds = XdsProxy::new(settings.xds.clone(), parts, &registry);
     let listener = sds::bind(&settings.xds.socket)
         .with_context(|| format!("cannot serve xDS on {}", settings.xds.socket.display()))?;
     tokio::spawn(Arc::clone(&xds).serve(listener));
     servers::follow_root(&settings, &xds);
 
-    let admin = (!settings.without_envoy).then(|| Admin::new(settings.admin));
-    servers::start_status(&settings, flags, admin, &control, &registry).await?;
+    let status =
+        StatusSources { admin, names, readiness, xds: Arc::clone(&xds), control: Arc::clone(&control) };
+    servers::start_status(&settings, flags, status, &registry).await?;
+    servers::start_token_exchange(args.sts_port, flags).await?;
     if settings.without_envoy {
         write_grpc_bootstrap(&settings, flags)?;
         info!("there is no Envoy to run; serving until a signal comes");
@@ -76,6 +95,18 @@ fn follow_signals(control: &Arc<Control>) -> io::Result<()> {
     Ok(())
 }
 
+/// Serves names, if queries of the workload come here.
+async fn start_names(settings: &Settings, registry: &Registry) -> anyhow::Result<Option<Arc<NameServer>>> {
+    match &settings.dns {
+        Some(dns) => Ok(Some(NameServer::start(dns, registry).await?)),
+        None => Ok(None),
+    }
+}
+
+fn name_table_sink(names: Arc<NameServer>) -> NameTableSink {
+    Arc::new(move |table| names.set_table(table))
+}
+
 /// Serves the workload's certificate, unless another process does.
 async fn start_certificates(
     settings: &Settings,
@@ -90,9 +121,14 @@ async fn start_certificates(
         tokio::spawn(files::follow(mounted, settings.file_quiet, Arc::clone(secrets)));
     } else {
         let expiry = registry.family(catalogue::CERT_EXPIRY_SECONDS).with(["default"]);
+        let stored = settings
+            .last_good
+            .as_ref()
+            .map(|state| IdentityStore::new(&state.directory, &settings.renewal.identity));
         let renewal = certificates::renew(
             settings.authority.clone(),
             settings.renewal.clone(),
+            stored,
             Arc::clone(secrets),
             expiry,
         );
@@ -107,13 +143,13 @@ async fn start_certificates(
 fn write_bootstrap(settings: &Settings, flags: &Flags) -> anyhow::Result<String> {
     let directory = &settings.node.config.message.config_path;
     fs::create_dir_all(directory).with_context(|| format!("configPath: {directory}"))?;
-    warn_of_templates(settings, flags);
-    let rendered = render(&settings.node, &settings::bootstrap_settings(flags, settings.log_as_json))?;
+    let bootstrap = settings::bootstrap_settings(flags, settings.log_as_json);
+    let rendered = render(&settings.node, &bootstrap)?;
     if let Some((path, token)) = &rendered.token_file {
         crate::files::write_private(Path::new(path), token.as_bytes()).with_context(|| path.clone())?;
     }
-    let path = format!("{directory}/envoy-rev.json");
-    let text = serde_json::to_vec(&rendered.bootstrap)?;
+    let (name, text) = bootstrap_text(settings, flags, &bootstrap, &rendered.bootstrap)?;
+    let path = format!("{directory}/{name}");
     crate::files::write_private(Path::new(&path), &text)
         .with_context(|| format!("the bootstrap cannot be written to {path}"))?;
     if settings.user.is_some() {
@@ -122,20 +158,32 @@ fn write_bootstrap(settings: &Settings, flags: &Flags) -> anyhow::Result<String>
     Ok(path)
 }
 
-/// A user's own bootstrap template is not rendered, which must not go unnoticed.
-fn warn_of_templates(settings: &Settings, flags: &Flags) {
+/// The template to render in the place of the built-in bootstrap, and where it is named. Parity: the variable wins.
+fn template_path(settings: &Settings, flags: &Flags) -> Option<(&'static str, String)> {
     let config = &settings.node.config.message;
-    for (source, path) in [
+    let named = [
         ("ISTIO_BOOTSTRAP", flags.get(flags::ISTIO_BOOTSTRAP)),
-        ("customConfigFile", &config.custom_config_file),
-        ("proxyBootstrapTemplatePath", &config.proxy_bootstrap_template_path),
-    ] {
-        if !path.is_empty() {
-            warn!(
-                "{source}: templates are not rendered; {path} is ignored; use ISTIO_BOOTSTRAP_OVERRIDE for changes"
-            );
-        }
-    }
+        ("customConfigFile", config.custom_config_file.as_str()),
+        ("proxyBootstrapTemplatePath", config.proxy_bootstrap_template_path.as_str()),
+    ];
+    named.into_iter().find(|(_, path)| !path.is_empty()).map(|(source, path)| (source, path.to_owned()))
+}
+
+/// The bootstrap and the name of its file, by whose ending Envoy knows the format.
+fn bootstrap_text(
+    settings: &Settings,
+    flags: &Flags,
+    bootstrap: &BootstrapSettings,
+    built_in: &serde_json::Value,
+) -> anyhow::Result<(&'static str, Vec<u8>)> {
+    let Some((source, path)) = template_path(settings, flags) else {
+        return Ok(("envoy-rev.json", serde_json::to_vec(built_in)?));
+    };
+    let text = fs::read_to_string(&path)
+        .with_context(|| format!("{source}: bootstrap template {path}: mount it, or unset {source}"))?;
+    let rendered = render_template(&path, &text, &settings.node, bootstrap)?;
+    info!("the bootstrap is rendered from {path} ({source})");
+    Ok((if is_yaml(&path) { "envoy-rev.yaml" } else { "envoy-rev.json" }, rendered))
 }
 
 fn write_grpc_bootstrap(settings: &Settings, flags: &Flags) -> anyhow::Result<()> {

@@ -6,6 +6,7 @@
 //! | `/metrics`, `/stats/prometheus` | any | anywhere, unless `METRICS_LOCALHOST_ACCESS_ONLY` |
 //! | `/app-health/…`, `/app-lifecycle/…` | any | anywhere |
 //! | `/quitquitquit`, `/drain` | POST | this machine |
+//! | `/debug/ndsz` | any | this machine |
 
 pub mod metrics;
 pub mod probes;
@@ -24,6 +25,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use serde_json::{Map, Value};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
@@ -31,7 +33,9 @@ use tracing::{debug, info, warn};
 use self::metrics::MetricsSettings;
 use self::probes::AppProbes;
 use self::ready::Readiness;
+use crate::dns::NameServer;
 use crate::envoy::{Admin, Control, Request as ControlRequest};
+use crate::xds_proxy::XdsProxy;
 
 /// A client that sends no request for so long is disconnected.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -41,7 +45,7 @@ const MAX_CONNECTIONS: usize = 256;
 /// Everything the server answers from.
 pub struct Status {
     /// The rule of readiness.
-    pub readiness: Readiness,
+    pub readiness: Arc<Readiness>,
     /// What is merged into metrics.
     pub metrics: MetricsSettings,
     /// Probes of the application.
@@ -52,6 +56,10 @@ pub struct Status {
     pub admin: Option<Admin>,
     /// Whether only inbound listeners are drained.
     pub inbound_only: bool,
+    /// The name server, unless there is none.
+    pub names: Option<Arc<NameServer>>,
+    /// Knows whether the control plane is away.
+    pub xds: Arc<XdsProxy>,
 }
 
 /// The body of an answer.
@@ -110,6 +118,7 @@ impl Status {
             }
             "/quitquitquit" => self.local_post(request, peer, "quit").await,
             "/drain" => self.local_post(request, peer, "drain").await,
+            "/debug/ndsz" => self.name_table(peer),
             path if path.starts_with("/app-health/") || path.starts_with("/app-lifecycle/") => {
                 self.probes.answer(path, request.headers()).await
             }
@@ -119,13 +128,36 @@ impl Status {
 
     async fn ready(&self) -> Answer {
         match self.readiness.check(self.control.is_ending()).await {
-            Ok(()) => text(StatusCode::OK, ""),
+            // Parity: the answer has no text, but in an outage, of which whoever asks by hand should know.
+            Ok(()) => {
+                text(StatusCode::OK, &self.xds.outage().map(|outage| outage + "\n").unwrap_or_default())
+            }
             Err(reason) => {
                 warn!("Envoy proxy is NOT ready: {reason}");
                 // Parity: pilot-agent's answer has no text. The reason helps whoever asks by hand.
                 text(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n"))
             }
         }
+    }
+
+    /// The table that names are resolved from, as proto-JSON.
+    fn name_table(&self, peer: IpAddr) -> Answer {
+        if !peer.is_loopback() {
+            return only_from_localhost();
+        }
+        let Some(names) = &self.names else {
+            return text(StatusCode::NOT_FOUND, "DNS capture is not enabled in this proxy\n");
+        };
+        let entries = names.table().table.into_iter().map(|(host, info)| {
+            let known =
+                [("registry", info.registry), ("shortname", info.shortname), ("namespace", info.namespace)];
+            let mut entry = Map::from_iter([("ips".to_owned(), info.ips.into())]);
+            let given = known.into_iter().filter(|(_, text)| !text.is_empty());
+            entry.extend(given.map(|(key, text)| (key.to_owned(), text.into())));
+            (host, Value::Object(entry))
+        });
+        let json = serde_json::json!({"table": entries.collect::<Map<_, _>>()});
+        text(StatusCode::OK, &format!("{json:#}\n"))
     }
 
     async fn local_post(&self, request: &Request<Incoming>, peer: IpAddr, action: &str) -> Answer {

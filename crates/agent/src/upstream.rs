@@ -170,7 +170,7 @@ impl Tls {
 }
 
 impl Roots {
-    fn load(&self) -> Result<RootCertStore, ConnectError> {
+    pub(crate) fn load(&self) -> Result<RootCertStore, ConnectError> {
         let mut store = RootCertStore::empty();
         match self {
             Self::System => store.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),

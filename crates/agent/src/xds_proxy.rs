@@ -3,16 +3,22 @@
 //! ```text
 //!  Envoy ── Unix socket ──► one upstream connection per stream ──► control plane
 //!        ◄── responses, as they came ──┬───────────────────────────
-//!                                      └─ name table, additional roots: kept here and acknowledged
+//!                                      ├─ name table, additional roots: kept here and acknowledged
+//!                                      ├─ extensions with Wasm modules: rewritten to local files (`wasm`)
+//!                                      └─ what Envoy acknowledges: written down (`recorder`)
+//!  Envoy ◄── the last good state (`stored`), while the control plane is away
 //! ```
 //!
-//! Messages are never decoded and encoded again: a message is cut out of the stream at its frame, its type is found by
-//! skipping over fields, and its bytes travel on. An upstream that ends, ends Envoy's stream, so that Envoy begins its
-//! subscriptions anew with its own back-off; a second stream of Envoy ends the first.
+//! Messages are not decoded and encoded again, but for extensions: a message is cut out of the stream at its frame, its
+//! type is found by skipping over fields, and its bytes travel on. An upstream that ends, ends Envoy's stream, so that
+//! Envoy begins its subscriptions anew with its own back-off; a second stream of Envoy ends the first.
 
+mod extensions;
 mod frame;
 mod local;
 mod peek;
+mod recorder;
+mod stored;
 #[cfg(test)]
 mod tests;
 
@@ -21,9 +27,10 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use canopus_runtime::metrics::{Counter, Registry, catalogue};
+use canopus_runtime::metrics::{Counter, Gauge, Registry, catalogue};
 use http::{HeaderMap, HeaderValue, Request, Response, header};
 use http_body::{Body, Frame};
 use hyper::body::Incoming;
@@ -38,7 +45,13 @@ use tracing::{debug, info, warn};
 
 use self::frame::{FrameError, Frames, Message};
 pub use self::local::{LocalTypes, NameTableSink};
+use self::recorder::Recorder;
+use self::stored::StoredSession;
+use crate::backoff::Backoff;
+use crate::health::HealthReport;
+use crate::last_good::LastGood;
 use crate::upstream::Upstream;
+use crate::wasm::WasmModules;
 
 const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
@@ -46,6 +59,9 @@ const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Delt
 const WINDOW: u32 = 256 << 10;
 /// Messages that may wait for Envoy; each may be large.
 const RESPONSES_AHEAD: usize = 2;
+/// Waits between tries to reach a control plane that is away.
+const FIRST_RETRY: Duration = Duration::from_millis(500);
+const LAST_RETRY: Duration = Duration::from_secs(10);
 
 /// What the proxy is told of at its start.
 #[derive(Clone, Debug)]
@@ -60,20 +76,45 @@ pub struct XdsProxySettings {
     pub headers: Vec<(String, String)>,
 }
 
+/// What streams pass by on their way.
+#[derive(Default)]
+pub struct XdsProxyParts {
+    /// Types the agent asks for itself.
+    pub local: LocalTypes,
+    /// The last good state, if it is kept.
+    pub state: Option<Arc<LastGood>>,
+    /// Fetches Wasm modules, if that is not left to Envoy.
+    pub wasm: Option<Arc<WasmModules>>,
+    /// How the application is, if it is checked.
+    pub health: Option<watch::Receiver<Option<HealthReport>>>,
+}
+
 /// Passes streams on.
 pub struct XdsProxy {
     settings: XdsProxySettings,
-    local: LocalTypes,
+    parts: XdsProxyParts,
     /// The stream that counts: an older one ends when this changes.
     current: watch::Sender<u64>,
-    connected: Mutex<bool>,
+    /// Why Envoy is served from the last good state, if it is.
+    outage: Mutex<Option<Outage>>,
     counters: Counters,
+}
+
+/// A time without a control plane.
+#[derive(Clone, Debug)]
+struct Outage {
+    since: SystemTime,
+    reason: String,
+    /// When the state was written that is served.
+    written: Option<SystemTime>,
 }
 
 struct Counters {
     requests: Counter,
     responses: Counter,
     failures: Counter,
+    connected: Gauge,
+    stored_streams: Counter,
 }
 
 /// The answer of the control plane, once it comes.
@@ -87,20 +128,17 @@ enum Variant {
 }
 
 impl XdsProxy {
-    /// A proxy to a control plane, which keeps the messages of `local` to itself.
-    pub fn new(settings: XdsProxySettings, local: LocalTypes, registry: &Registry) -> Arc<Self> {
+    /// A proxy to a control plane.
+    pub fn new(settings: XdsProxySettings, parts: XdsProxyParts, registry: &Registry) -> Arc<Self> {
         let counters = Counters {
             requests: registry.value(catalogue::XDS_PROXY_REQUESTS),
             responses: registry.value(catalogue::XDS_PROXY_RESPONSES),
             failures: registry.value(catalogue::ISTIOD_CONNECTION_FAILURES),
+            connected: registry.value(catalogue::CONTROL_PLANE_CONNECTED),
+            stored_streams: registry.value(catalogue::LAST_GOOD_STREAMS_TOTAL),
         };
-        Arc::new(Self {
-            settings,
-            local,
-            current: watch::Sender::new(0),
-            connected: Mutex::new(false),
-            counters,
-        })
+        counters.connected.set(0.0);
+        Arc::new(Self { settings, parts, current: watch::Sender::new(0), outage: Mutex::default(), counters })
     }
 
     /// Ends the current stream; Envoy opens another at once, with new credentials.
@@ -108,9 +146,15 @@ impl XdsProxy {
         self.current.send_modify(|stream| *stream += 1);
     }
 
-    /// Whether there is a stream to the control plane now.
-    pub fn is_connected(&self) -> bool {
-        *self.connected.lock()
+    /// What whoever asks about readiness should know: that Envoy works with the last good state, since when and why.
+    pub fn outage(&self) -> Option<String> {
+        let Outage { since, reason, written } = self.outage.lock().clone()?;
+        let ago = |time: SystemTime| time.elapsed().unwrap_or_default().as_secs();
+        let age = written.map(|written| format!(" of {} seconds ago", ago(written))).unwrap_or_default();
+        let since = ago(since);
+        Some(format!(
+            "the last good configuration{age} is served: the control plane is away since {since} seconds: {reason}"
+        ))
     }
 
     /// Serves Envoy for as long as it is polled.
@@ -120,7 +164,7 @@ impl XdsProxy {
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     warn!(target: "xdsproxy", "cannot accept: {error}");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
@@ -153,7 +197,74 @@ impl XdsProxy {
             Err(error) => {
                 self.counters.failures.inc();
                 warn!(target: "xdsproxy", "no stream to the control plane: {error}");
-                refusal(tonic::Code::Unavailable, &error)
+                match self.parts.state.clone().filter(|state| state.is_usable()) {
+                    Some(state) => self.serve_stored(variant, request.into_body(), state, error),
+                    None => refusal(tonic::Code::Unavailable, &error),
+                }
+            }
+        }
+    }
+
+    /// Makes this the stream that counts, and gives its number.
+    fn begin_stream(&self) -> u64 {
+        let mut stream = 0;
+        self.current.send_modify(|current| {
+            *current += 1;
+            stream = *current;
+        });
+        stream
+    }
+
+    /// Serves Envoy from the last good state until the control plane can be reached again.
+    fn serve_stored(
+        self: Arc<Self>,
+        variant: Variant,
+        from_envoy: Incoming,
+        state: Arc<LastGood>,
+        reason: String,
+    ) -> Response<ChannelBody> {
+        let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
+        let stream = self.begin_stream();
+        self.counters.stored_streams.inc();
+        let since = self.outage.lock().as_ref().map_or_else(SystemTime::now, |outage| outage.since);
+        *self.outage.lock() = Some(Outage { since, reason, written: state.written() });
+        if let Some(outage) = self.outage() {
+            warn!(target: "xdsproxy", "{outage}");
+        }
+        self.parts.local.restore(&state);
+        tokio::spawn(async move {
+            let mut replaced = self.current.subscribe();
+            let status = tokio::select! {
+                () = pass_stored(StoredSession::new(state, variant), from_envoy, &to_envoy) => None,
+                () = self.wait_for_control_plane() => {
+                    info!(target: "xdsproxy", "the control plane is back; Envoy is asked to connect anew");
+                    Some(trailers(tonic::Code::Unavailable, "the control plane is back"))
+                }
+                _ = replaced.wait_for(|current| *current != stream) => {
+                    Some(trailers(tonic::Code::Unavailable, "the agent connects anew"))
+                }
+            };
+            if let Some(status) = status {
+                let _ = to_envoy.send(Piece::Trailers(status)).await;
+            }
+        });
+        grpc_response(body)
+    }
+
+    /// Tries to connect until that succeeds.
+    async fn wait_for_control_plane(&self) {
+        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
+        loop {
+            tokio::time::sleep(backoff.wait()).await;
+            match self.settings.upstream.connect().await {
+                Ok(_) => return,
+                Err(error) => {
+                    self.counters.failures.inc();
+                    debug!(target: "xdsproxy", "the control plane is still away: {error}");
+                    if let Some(outage) = &mut *self.outage.lock() {
+                        outage.reason = error.to_string();
+                    }
+                }
             }
         }
     }
@@ -213,53 +324,77 @@ impl XdsProxy {
         from_plane: Answer,
     ) -> Response<ChannelBody> {
         let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
-        let mut stream = 0;
-        self.current.send_modify(|current| {
-            *current += 1;
-            stream = *current;
-        });
-        *self.connected.lock() = true;
+        let stream = self.begin_stream();
         tokio::spawn(async move {
             let mut replaced = self.current.subscribe();
             let newer = replaced.wait_for(|current| *current != stream);
+            let recorder = Mutex::new(Recorder::new(self.parts.state.clone(), variant));
             let status = tokio::select! {
-                () = self.pass_requests(variant, from_envoy, &to_plane) => None,
-                status = self.pass_responses(variant, from_plane, &to_plane, &to_envoy) => Some(status),
+                () = self.pass_requests(variant, from_envoy, &to_plane, &recorder) => None,
+                status = self.pass_responses(variant, from_plane, &to_plane, &to_envoy, &recorder) => Some(status),
                 _ = newer => Some(trailers(tonic::Code::Unavailable, "the agent connects anew")),
             };
             if *self.current.borrow() == stream {
-                *self.connected.lock() = false;
+                self.counters.connected.set(0.0);
             }
             if let Some(status) = status {
                 let _ = to_envoy.send(Piece::Trailers(status)).await;
             }
         });
-        let mut response = Response::new(ChannelBody { pieces: Some(body) });
-        let grpc = HeaderValue::from_static("application/grpc");
-        response.headers_mut().insert(header::CONTENT_TYPE, grpc);
-        response
+        grpc_response(body)
     }
 
-    async fn pass_requests(&self, variant: Variant, from: Incoming, to: &mpsc::UnboundedSender<Message>) {
+    /// The control plane answers: an outage is over.
+    fn set_connected(&self) {
+        self.counters.connected.set(1.0);
+        if self.outage.lock().take().is_some() {
+            info!(target: "xdsproxy", "Envoy is served by the control plane again");
+        }
+    }
+
+    async fn pass_requests(
+        &self,
+        variant: Variant,
+        from: Incoming,
+        to: &mpsc::UnboundedSender<Message>,
+        recorder: &Mutex<Recorder>,
+    ) {
         let mut frames = Frames::new(from);
         let mut asked = false;
+        let mut health = self.parts.health.clone();
         loop {
-            let message = match frames.next().await {
+            let message = tokio::select! {
+                message = frames.next() => message,
+                // Parity: the control plane hears of the application's health once Envoy has asked for listeners.
+                report = next_report(&mut health), if asked => {
+                    let _ = to.send(local::health_request(&report, variant == Variant::Delta));
+                    continue;
+                }
+            };
+            let message = match message {
                 Ok(Some(message)) => message,
                 Ok(None) => return,
                 Err(error) => return debug!(target: "xdsproxy", "Envoy's stream ended: {error}"),
             };
             self.counters.requests.inc();
+            let summary = peek::request(&message, variant);
+            if let Some(summary) = &summary {
+                recorder.lock().request(summary);
+            }
             // Parity: the agent asks for its own types once Envoy has asked for listeners.
-            let is_first_for_listeners = !asked
-                && peek::request_type(&message, variant).as_deref() == Some(canopus_xds::types::LISTENER);
+            let is_first_for_listeners =
+                !asked && summary.is_some_and(|summary| summary.type_url == canopus_xds::types::LISTENER);
             if to.send(message).is_err() {
                 return;
             }
             if is_first_for_listeners {
                 asked = true;
-                for request in self.local.first_requests(variant == Variant::Delta) {
+                for request in self.parts.local.first_requests(variant == Variant::Delta) {
                     let _ = to.send(request);
+                }
+                // A report from before this stream counts for it as well.
+                if let Some(health) = &mut health {
+                    health.mark_changed();
                 }
             }
         }
@@ -271,6 +406,7 @@ impl XdsProxy {
         answer: Answer,
         to_plane: &mpsc::UnboundedSender<Message>,
         to_envoy: &mpsc::Sender<Piece>,
+        recorder: &Mutex<Recorder>,
     ) -> HeaderMap {
         let answer = match answer.await {
             Ok(answer) => answer,
@@ -281,9 +417,21 @@ impl XdsProxy {
             warn!(target: "xdsproxy", "the control plane refuses: {code}: {message}");
             return trailers(code, &message);
         }
+        self.set_connected();
         let mut frames = Frames::new(answer.into_body());
+        let (rewritten, mut extensions) = mpsc::channel(1);
         loop {
-            let message = match frames.next().await {
+            let message = tokio::select! {
+                message = frames.next() => message,
+                Some(message) = extensions.recv() => {
+                    recorder.lock().response(canopus_xds::types::EXTENSION, &message);
+                    if !self.forward(message, to_envoy).await {
+                        return HeaderMap::new();
+                    }
+                    continue;
+                }
+            };
+            let message = match message {
                 Ok(Some(message)) => message,
                 Ok(None) => {
                     let ended = || trailers(tonic::Code::Unavailable, "the control plane ended the stream");
@@ -297,7 +445,10 @@ impl XdsProxy {
             };
             let type_url = peek::response_type(&message);
             let type_url = type_url.as_deref().unwrap_or_default();
-            if let Some(answer) = self.local.take(type_url, &message, variant == Variant::Delta) {
+            if let Some(answer) = self.parts.local.take(type_url, &message, variant == Variant::Delta) {
+                if let Some(state) = &self.parts.state {
+                    recorder::record_local(state, type_url, &message, variant);
+                }
                 let _ = to_plane.send(answer);
                 continue;
             }
@@ -305,12 +456,66 @@ impl XdsProxy {
                 warn!(target: "xdsproxy", "a response of the type {type_url:?} is dropped: Envoy does not know it");
                 continue;
             }
-            self.counters.responses.inc();
-            for chunk in message.into_chunks() {
-                if to_envoy.send(Piece::Data(chunk)).await.is_err() {
-                    return HeaderMap::new();
+            if type_url == canopus_xds::types::EXTENSION
+                && let Some(wasm) = self.parts.wasm.clone()
+            {
+                // Fetching takes time, in which responses of other types go on.
+                let (rewritten, to_plane) = (rewritten.clone(), to_plane.clone());
+                tokio::spawn(async move {
+                    match extensions::rewrite(&wasm, message, variant == Variant::Delta).await {
+                        Ok(message) => drop(rewritten.send(message).await),
+                        Err(rejection) => drop(to_plane.send(rejection)),
+                    }
+                });
+                continue;
+            }
+            recorder.lock().response(type_url, &message);
+            if !self.forward(message, to_envoy).await {
+                return HeaderMap::new();
+            }
+        }
+    }
+
+    /// Passes a message on, unless Envoy is gone.
+    async fn forward(&self, message: Message, to_envoy: &mpsc::Sender<Piece>) -> bool {
+        self.counters.responses.inc();
+        send(message, to_envoy).await
+    }
+}
+
+async fn send(message: Message, to_envoy: &mpsc::Sender<Piece>) -> bool {
+    for chunk in message.into_chunks() {
+        if to_envoy.send(Piece::Data(chunk)).await.is_err() {
+            return false;
+        }
+    }
+    true
+}
+
+/// The next report of the application's health; never, if it is not checked.
+async fn next_report(health: &mut Option<watch::Receiver<Option<HealthReport>>>) -> HealthReport {
+    if let Some(health) = health {
+        while health.changed().await.is_ok() {
+            if let Some(report) = health.borrow_and_update().clone() {
+                return report;
+            }
+        }
+    }
+    std::future::pending().await
+}
+
+/// Answers Envoy's requests from the last good state until it leaves.
+async fn pass_stored(mut session: StoredSession, from: Incoming, to_envoy: &mpsc::Sender<Piece>) {
+    let mut frames = Frames::new(from);
+    while let Ok(Some(message)) = frames.next().await {
+        match session.answer(&message) {
+            Ok(Some(answer)) => {
+                if !send(answer, to_envoy).await {
+                    return;
                 }
             }
+            Ok(None) => {}
+            Err(error) => return warn!(target: "xdsproxy", "a request of Envoy cannot be read: {error}"),
         }
     }
 }
@@ -325,6 +530,13 @@ fn is_for_envoy(type_url: &str) -> bool {
 fn refused(headers: &HeaderMap) -> Option<(tonic::Code, String)> {
     let status = tonic::Status::from_header_map(headers)?;
     (status.code() != tonic::Code::Ok).then(|| (status.code(), status.message().to_owned()))
+}
+
+/// A response whose body a task makes.
+fn grpc_response(body: mpsc::Receiver<Piece>) -> Response<ChannelBody> {
+    let mut response = Response::new(ChannelBody { pieces: Some(body) });
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    response
 }
 
 fn trailers(code: tonic::Code, message: &str) -> HeaderMap {

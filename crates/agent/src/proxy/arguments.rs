@@ -40,7 +40,7 @@ pub struct ProxyArgs {
     #[arg(long = "meshConfig", default_value = "./etc/istio/config/mesh")]
     pub mesh_config: String,
 
-    /// Reported to the control plane; nothing listens there
+    /// Port on which tokens are exchanged (RFC 8693) at CANOPUS_STS_TOKEN_URL; 0 for none
     #[arg(long = "stsPort", default_value_t = 0)]
     pub sts_port: u16,
 

@@ -1,30 +1,109 @@
 //! Starting the servers that are not Envoy's sockets.
 
 use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use canopus_runtime::flags::{self, Flags};
 use canopus_runtime::metrics::{Registry, catalogue};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Role;
 use super::settings::Settings;
 use crate::certificates::files::DirectoryWatch;
+use crate::dns::NameServer;
 use crate::envoy::{Admin, Control};
+use crate::fetch::{AddressGuard, Fetcher};
+use crate::health::{HealthCheck, HealthReport};
 use crate::status::metrics::{MetricsSettings, targets};
 use crate::status::probes::{AppProbes, ProbeSettings};
-use crate::status::ready::Readiness;
+use crate::status::ready::{Readiness, condition};
 use crate::status::{self, Status};
+use crate::sts::{self, OauthBackend, OauthSettings};
 use crate::upstream::Roots;
+use crate::wasm::WasmModules;
 use crate::xds_proxy::XdsProxy;
+
+/// What the status server answers from.
+pub(super) struct StatusSources {
+    pub(super) admin: Option<Admin>,
+    pub(super) names: Option<Arc<NameServer>>,
+    pub(super) readiness: Arc<Readiness>,
+    pub(super) xds: Arc<XdsProxy>,
+    pub(super) control: Arc<Control>,
+}
+
+/// When the proxy is ready.
+pub(super) fn readiness(
+    admin: Option<Admin>,
+    names: Option<&Arc<NameServer>>,
+    registry: &Registry,
+) -> Arc<Readiness> {
+    let conditions = names.into_iter().map(|names| condition(names, name_table_is_missing)).collect();
+    Arc::new(Readiness::new(admin, conditions, registry.value(catalogue::STARTUP_DURATION_SECONDS)))
+}
+
+/// Fetches Wasm modules, unless that is left to Envoy.
+pub(super) fn start_wasm(settings: &Settings, registry: &Registry) -> Option<Arc<WasmModules>> {
+    let (wasm, guard) = settings.wasm.clone()?;
+    let modules = WasmModules::new(wasm, Fetcher::new(guard, Roots::System), registry);
+    tokio::spawn(Arc::clone(&modules).purge());
+    Some(modules)
+}
+
+/// Checks the application, if the proxy configuration says how.
+pub(super) fn start_health(
+    settings: &Settings,
+    flags: &Flags,
+    envoy: Option<Arc<Readiness>>,
+) -> anyhow::Result<Option<watch::Receiver<Option<HealthReport>>>> {
+    let Some(probe) = &settings.node.config.message.readiness_probe else { return Ok(None) };
+    let check = HealthCheck::new(probe, probe_settings(flags), envoy).map_err(anyhow::Error::msg)?;
+    let Some(check) = check else { return Ok(None) };
+    let (reports, receiver) = watch::channel(None);
+    tokio::spawn(check.run(reports));
+    Ok(Some(receiver))
+}
+
+/// Exchanges tokens, if there is a port for it and a server that can.
+pub(super) async fn start_token_exchange(port: u16, flags: &Flags) -> anyhow::Result<()> {
+    let url = flags.get(flags::CANOPUS_STS_TOKEN_URL);
+    if port == 0 {
+        return Ok(());
+    }
+    if url.is_empty() {
+        // Parity: the port alone is only reported to the control plane.
+        warn!(
+            "--stsPort={port}: nothing listens there; set CANOPUS_STS_TOKEN_URL to the OAuth server that exchanges tokens"
+        );
+        return Ok(());
+    }
+    let secret = flags.get(flags::CANOPUS_STS_CLIENT_SECRET_FILE);
+    let oauth = OauthSettings {
+        url: url.to_owned(),
+        client: flags.get(flags::CANOPUS_STS_CLIENT_ID).to_owned(),
+        secret: (!secret.is_empty()).then(|| PathBuf::from(secret)),
+        audience: flags.get(flags::CANOPUS_STS_AUDIENCE).to_owned(),
+    };
+    let roots = match flags.get(flags::CANOPUS_STS_ROOT_CA) {
+        "SYSTEM" | "" => Roots::System,
+        path => Roots::File(PathBuf::from(path)),
+    };
+    let backend = OauthBackend::new(oauth, Fetcher::new(AddressGuard::open(), roots))?;
+    let listener = sts::bind(port)
+        .await
+        .with_context(|| format!("--stsPort: port {port} cannot be opened; free it, or choose another"))?;
+    tokio::spawn(sts::serve(listener, Arc::new(backend)));
+    Ok(())
+}
 
 /// Serves readiness, probes and metrics, unless there is no port for them.
 pub(super) async fn start_status(
     settings: &Settings,
     flags: &Flags,
-    admin: Option<Admin>,
-    control: &Arc<Control>,
+    sources: StatusSources,
     registry: &Arc<Registry>,
 ) -> anyhow::Result<()> {
     if settings.status_port == 0 {
@@ -38,18 +117,20 @@ pub(super) async fn start_status(
     } else {
         Vec::new()
     };
+    let StatusSources { admin, names, readiness, xds, control } = sources;
     let merged = admin.is_some() && flags.get(flags::PILOT_AGENT_MERGE_ENVOY_STATS);
     let envoy_port = merged.then_some(settings.node.metadata.envoy_prometheus_port);
     let local_only = flags.get(flags::METRICS_LOCALHOST_ACCESS_ONLY);
     let probes = AppProbes::parse(flags.get(flags::ISTIO_KUBE_APP_PROBERS), probe_settings(flags));
-    let duration = registry.value(catalogue::STARTUP_DURATION_SECONDS);
     let status = Status {
-        readiness: Readiness::new(admin, Vec::new(), duration),
+        readiness,
         metrics: MetricsSettings::new(Arc::clone(registry), envoy_port, targets, local_only),
         probes: probes.map_err(anyhow::Error::msg)?,
-        control: Arc::clone(control),
+        control,
         admin,
         inbound_only: is_sidecar,
+        names,
+        xds,
     };
     let port = settings.status_port;
     let listener = status::bind(port).await.with_context(|| {
@@ -58,6 +139,11 @@ pub(super) async fn start_status(
     info!("status is served on port {port}");
     tokio::spawn(status::serve(listener, Arc::new(status)));
     Ok(())
+}
+
+/// Parity: a workload whose names are captured is not ready before names can be resolved.
+fn name_table_is_missing(names: &NameServer) -> Option<String> {
+    (!names.is_ready()).then(|| "DNS lookup table is not ready yet".to_owned())
 }
 
 fn probe_settings(flags: &Flags) -> ProbeSettings {

@@ -23,9 +23,14 @@ use crate::address::HostPort;
 use crate::bootstrap::{BootstrapSettings, FILE_CREDENTIAL_SOCKET};
 use crate::certificates::files::MountedFiles;
 use crate::certificates::{AuthorityClient, RenewalSettings};
+use crate::dns::DnsSettings;
 use crate::downward;
+use crate::fetch::AddressGuard;
+use crate::last_good::LastGoodSettings;
 use crate::node::{Node, NodeSources};
+use crate::platform::{self, Platform, PlatformSettings};
 use crate::proxy_config::{EffectiveConfig, Layers};
+use crate::wasm::WasmSettings;
 use crate::xds_proxy::XdsProxySettings;
 
 const LABELS: &str = "./etc/istio/pod/labels";
@@ -33,6 +38,8 @@ const ANNOTATIONS: &str = "./etc/istio/pod/annotations";
 const EXCLUDED_INTERFACES: &str = "traffic.sidecar.istio.io/excludeInterfaces";
 const CREDENTIAL_SOCKET: &str = "./var/run/secrets/credential-uds/socket";
 const IDENTITY_SOCKETS: &str = "./var/run/secrets/workload-spiffe-uds";
+/// Where the agent keeps what it fetches.
+const DATA: &str = "./var/lib/istio/data";
 /// The user Envoy runs as where the agent is root and serves names.
 const PROXY_USER: u32 = 1337;
 
@@ -44,6 +51,12 @@ pub(super) struct Settings {
     pub(super) authority: AuthorityClient,
     pub(super) renewal: RenewalSettings,
     pub(super) mounted: Option<MountedFiles>,
+    /// Where state is kept for an outage, if it is.
+    pub(super) last_good: Option<LastGoodSettings>,
+    /// How Wasm modules are fetched, if that is not left to Envoy, and from where.
+    pub(super) wasm: Option<(WasmSettings, AddressGuard)>,
+    /// The name server, if there is to be one.
+    pub(super) dns: Option<DnsSettings>,
     pub(super) file_quiet: Duration,
     pub(super) sds_socket: PathBuf,
     pub(super) admin: SocketAddr,
@@ -61,7 +74,8 @@ impl Settings {
         let config = proxy_config(args, flags, annotations.clone().unwrap_or_default()).await?;
         let excluded = annotations.as_ref().and_then(|all| all.get(EXCLUDED_INTERFACES));
         let addresses = addresses(flags, excluded);
-        let node = node(args, flags, &config, addresses, annotations)?;
+        let platform = platform::discover(&platform_settings(flags)).await;
+        let node = node(args, flags, &config, addresses, annotations, platform)?;
         info!("proxy: {}", node.id);
         let discovery = HostPort::parse(&config.message.discovery_address).context("discoveryAddress")?;
         let provided = flags.get(flags::PROV_CERT);
@@ -74,7 +88,7 @@ impl Settings {
         let plaintext = config.message.control_plane_auth_policy == AuthenticationPolicy::None as i32;
         let xds = XdsProxySettings {
             socket: Path::new(&config.message.config_path).join("XDS"),
-            upstream: upstreams.to(discovery.clone(), flags.get(flags::XDS_ROOT_CA), !plaintext),
+            upstream: upstreams.to(discovery.clone(), flags.get(flags::XDS_ROOT_CA), !plaintext, false),
             cluster: flags.get(flags::ISTIO_META_CLUSTER_ID).to_owned(),
             headers: headers(flags, "XDS_HEADER_"),
         };
@@ -86,6 +100,9 @@ impl Settings {
             authority: upstreams.authority(discovery)?,
             renewal: renewal(flags)?,
             mounted,
+            last_good: last_good(flags, &node),
+            wasm: wasm(flags)?,
+            dns: dns(args.role, flags, &node),
             file_quiet: flags.get(flags::FILE_DEBOUNCE_DURATION),
             sds_socket: Path::new(IDENTITY_SOCKETS).join(flags.get(flags::WORKLOAD_IDENTITY_SOCKET_FILE)),
             admin: SocketAddr::new(localhost, u16::try_from(config.message.proxy_admin_port)?),
@@ -202,6 +219,7 @@ fn node(
     config: &EffectiveConfig,
     addresses: Vec<String>,
     annotations: Option<BTreeMap<String, String>>,
+    platform: Platform,
 ) -> anyhow::Result<Node> {
     let (name, namespace) = (flags.get(flags::POD_NAME), flags.get(flags::POD_NAMESPACE));
     let domain =
@@ -241,8 +259,66 @@ fn node(
         identity_socket: flags.get(flags::WORKLOAD_IDENTITY_SOCKET_FILE).to_owned(),
         credential_socket: Path::new(CREDENTIAL_SOCKET).exists(),
         file_credential_socket: Path::new(FILE_CREDENTIAL_SOCKET).exists(),
+        platform,
     };
     Ok(Node::collect(&sources, config.clone())?)
+}
+
+fn platform_settings(flags: &Flags) -> PlatformSettings {
+    PlatformSettings {
+        cloud: flags.get(flags::CLOUD_PLATFORM).to_owned(),
+        gcp_metadata: flags.get(flags::GCP_METADATA).to_owned(),
+        gcp_quota_project: flags.get(flags::GCP_QUOTA_PROJECT).to_owned(),
+        gcp_zone: flags.get(flags::GCP_ZONE).to_owned(),
+        in_kubernetes: flags.variable("KUBERNETES_SERVICE_HOST").is_some(),
+    }
+}
+
+fn last_good(flags: &Flags, node: &Node) -> Option<LastGoodSettings> {
+    let directory = flags.get(flags::CANOPUS_STATE_DIRECTORY);
+    // State of another proxy, cluster or control plane is of no use to this one.
+    let cluster = flags.get(flags::ISTIO_META_CLUSTER_ID);
+    let owner = format!("{}|{cluster}|{}", node.id, node.config.message.discovery_address);
+    (!directory.is_empty()).then(|| LastGoodSettings {
+        directory: PathBuf::from(directory),
+        max_bytes: u64::try_from(flags.get(flags::CANOPUS_STATE_MAX_BYTES)).unwrap_or_default(),
+        owner,
+    })
+}
+
+fn wasm(flags: &Flags) -> anyhow::Result<Option<(WasmSettings, AddressGuard)>> {
+    if !flags.get(flags::ISTIO_AGENT_ENABLE_WASM_REMOTE_LOAD_CONVERSION) {
+        return Ok(None);
+    }
+    let blocked: Vec<String> =
+        flags.get(flags::BLOCKED_CIDRS_IN_WASM_FETCH).iter().map(ToString::to_string).collect();
+    let guard = AddressGuard::new(&blocked, flags.get(flags::CANOPUS_WASM_ALLOW_LOOPBACK));
+    let settings = WasmSettings {
+        directory: std::path::absolute(DATA)?,
+        max_bytes: usize::try_from(flags.get(flags::ISTIO_WASM_MAX_BINARY_SIZE_BYTES)).unwrap_or_default(),
+        insecure: flags.get(flags::WASM_INSECURE_REGISTRIES).iter().map(ToString::to_string).collect(),
+        request_timeout: flags.get(flags::WASM_HTTP_REQUEST_TIMEOUT),
+        tries: u32::try_from(flags.get(flags::WASM_HTTP_REQUEST_MAX_RETRIES)).unwrap_or(1),
+        expiry: flags.get(flags::WASM_MODULE_EXPIRY),
+        purge_interval: flags.get(flags::WASM_PURGE_INTERVAL),
+    };
+    Ok(Some((settings, guard.map_err(anyhow::Error::msg)?)))
+}
+
+/// Parity: names are served to sidecars whose queries are captured, and to whoever asks for the server alone.
+fn dns(role: Role, flags: &Flags, node: &Node) -> Option<DnsSettings> {
+    let captured = role == Role::Sidecar && flags.get(flags::ISTIO_META_DNS_CAPTURE);
+    if !captured && !flags.get(flags::ISTIO_META_ENABLE_DNS_SERVER) {
+        return None;
+    }
+    Some(DnsSettings {
+        address: flags.get(flags::DNS_PROXY_ADDR).to_owned(),
+        namespace: flags.get(flags::POD_NAMESPACE).to_owned(),
+        domain: node.id.rsplit('~').next().unwrap_or_default().to_owned(),
+        parallel: flags.get(flags::DNS_FORWARD_PARALLEL),
+        timeout: flags.get(flags::DNS_FORWARD_TIMEOUT),
+        is_root: nix::unistd::geteuid().is_root(),
+    })
 }
 
 /// Variables that begin so are headers named by the rest.

@@ -26,6 +26,8 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 const OPEN_METRICS: &str = "application/openmetrics-text";
 /// An application's page may not be larger. Parity: pilot-agent's limit for more than one target.
 const MAX_APPLICATION: usize = 10 << 20;
+/// Scrapes are many and short-lived; the fastest level is small enough.
+const ZSTD_LEVEL: i32 = 1;
 const MAX_ENVOY: usize = 256 << 20;
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Ports that are the proxy's own; scraping them would be a loop or a repetition.
@@ -251,23 +253,55 @@ fn without_end(body: &[u8]) -> &[u8] {
 fn respond(page: Vec<u8>, format: &'static str, headers: &HeaderMap) -> Answer {
     let wants =
         headers.get(header::ACCEPT_ENCODING).and_then(|wanted| wanted.to_str().ok()).unwrap_or_default();
-    let gzip =
-        wants.split(',').any(|wanted| wanted.split(';').next().is_some_and(|name| name.trim() == "gzip"));
-    let compressed = gzip.then(|| compress(&page)).flatten();
-    let encoded = compressed.is_some();
+    let encoding = encoding(wants);
+    let compressed = encoding.and_then(|encoding| encoding.compress(&page));
+    let encoded = encoding.filter(|_| compressed.is_some());
     let mut response = Response::new(Full::new(Bytes::from(compressed.unwrap_or(page))));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format));
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
-    if encoded {
-        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    if let Some(encoding) = encoded {
+        response.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static(encoding.name()));
     }
     response
 }
 
-fn compress(page: &[u8]) -> Option<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::with_capacity(page.len() / 8), Compression::fast());
-    let written = encoder.write_all(page).and_then(|()| encoder.finish());
-    written.inspect_err(|error| warn!("metrics cannot be compressed: {error}")).ok()
+/// How a page is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Encoding {
+    Zstd,
+    Gzip,
+}
+
+impl Encoding {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Zstd => "zstd",
+            Self::Gzip => "gzip",
+        }
+    }
+
+    fn compress(self, page: &[u8]) -> Option<Vec<u8>> {
+        let written = match self {
+            Self::Zstd => zstd::bulk::compress(page, ZSTD_LEVEL),
+            Self::Gzip => {
+                let mut encoder = GzEncoder::new(Vec::with_capacity(page.len() / 8), Compression::fast());
+                encoder.write_all(page).and_then(|()| encoder.finish())
+            }
+        };
+        written.inspect_err(|error| warn!("metrics cannot be compressed: {error}")).ok()
+    }
+}
+
+/// The encoding to use: of those the client takes, the one that takes the least time.
+fn encoding(wants: &str) -> Option<Encoding> {
+    let accepts = |name: &str| {
+        wants.split(',').any(|wanted| {
+            let mut parts = wanted.split(';').map(str::trim);
+            let is_refused = || wanted.split(';').any(|part| matches!(part.trim(), "q=0" | "q=0.0"));
+            parts.next() == Some(name) && !is_refused()
+        })
+    };
+    [Encoding::Zstd, Encoding::Gzip].into_iter().find(|encoding| accepts(encoding.name()))
 }
 
 #[cfg(test)]
@@ -310,6 +344,17 @@ mod tests {
             "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4"
         );
         assert_eq!(accepted("image/png"), "text/plain;version=0.0.4");
+    }
+
+    #[test]
+    fn encoding_is_one_that_the_client_takes() {
+        assert_eq!(encoding("gzip, deflate, zstd;q=0.5"), Some(Encoding::Zstd));
+        assert_eq!(encoding("gzip;q=1.0,zstd;q=0"), Some(Encoding::Gzip));
+        assert_eq!(encoding("br"), None);
+        let page = b"a_metric{label=\"x\"} 1\n".repeat(1000);
+        let small = Encoding::Zstd.compress(&page).unwrap();
+        assert!(small.len() < page.len() / 10);
+        assert_eq!(zstd::bulk::decompress(&small, page.len()).unwrap(), page);
     }
 
     #[test]

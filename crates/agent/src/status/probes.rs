@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use http::{HeaderMap, StatusCode};
+use canopus_proto::istio::networking::v1alpha3::HttpHeader;
+use canopus_proto::istio::networking::v1alpha3::readiness_probe::HealthCheckMethod;
+use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde::Deserialize;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -127,13 +129,7 @@ impl AppProbes {
             return text(StatusCode::BAD_REQUEST, &format!("app prober config does not exists for {path}\n"));
         };
         let limit = Duration::from_secs(probe.timeout_seconds.max(1));
-        let result = match probe {
-            Probe { http_get: Some(get), .. } => web::probe(get, headers, &self.settings, limit).await,
-            Probe { tcp_socket: Some(action), .. } => self.tcp(action, limit).await,
-            Probe { grpc: Some(action), .. } => grpc::probe(action, &self.settings, limit).await,
-            _ => Err("nothing to probe".to_owned()),
-        };
-        match result {
+        match perform(probe, headers, &self.settings, limit).await {
             Ok(status) => text(status, ""),
             Err(reason) => {
                 warn!("probe {path}: {reason}");
@@ -141,10 +137,72 @@ impl AppProbes {
             }
         }
     }
+}
 
-    async fn tcp(&self, action: &TcpAction, limit: Duration) -> Result<StatusCode, String> {
-        let host = destination(&action.host, self.settings.destination);
-        connect(SocketAddr::new(host, action.port.0), limit).await.map(|_| StatusCode::OK)
+/// A probe of a proxy configuration, for workloads that no kubelet probes.
+#[derive(Clone, Debug)]
+pub struct WorkloadProbe(Probe);
+
+impl WorkloadProbe {
+    /// The probe of a method other than a command.
+    pub(crate) fn new(method: &HealthCheckMethod) -> Result<Self, String> {
+        let port = |port: u32| {
+            let number = u16::try_from(port).ok().filter(|number| *number > 0);
+            number.map(Port).ok_or_else(|| format!("port: {port} is not a port; use 1 to 65535"))
+        };
+        let mut probe = Probe::default();
+        match method {
+            HealthCheckMethod::HttpGet(get) => {
+                let header = |header: &HttpHeader| NamedText {
+                    name: header.name.clone(),
+                    value: header.value.clone(),
+                };
+                probe.http_get = Some(HttpGet {
+                    path: get.path.clone(),
+                    port: port(get.port)?,
+                    host: get.host.clone(),
+                    scheme: get.scheme.clone(),
+                    http_headers: get.http_headers.iter().map(header).collect(),
+                });
+            }
+            HealthCheckMethod::TcpSocket(tcp) => {
+                probe.tcp_socket = Some(TcpAction { port: port(tcp.port)?, host: tcp.host.clone() });
+            }
+            HealthCheckMethod::Grpc(grpc) => {
+                let service = Some(grpc.service.clone());
+                probe.grpc = Some(GrpcAction { port: port(grpc.port)?.0, service });
+            }
+            HealthCheckMethod::Exec(_) => return Err("a command is not a probe".to_owned()),
+        }
+        Ok(Self(probe))
+    }
+
+    /// Probes once; the reason if the workload is not well.
+    pub(crate) async fn check(&self, settings: &ProbeSettings, limit: Duration) -> Result<(), String> {
+        let headers =
+            HeaderMap::from_iter([(header::USER_AGENT, HeaderValue::from_static("istio-probe/1.0"))]);
+        let status = perform(&self.0, &headers, settings, limit).await?;
+        if status.is_success() || status.is_redirection() {
+            return Ok(());
+        }
+        Err(format!("status code was not from [200,400), bad code {}", status.as_u16()))
+    }
+}
+
+async fn perform(
+    probe: &Probe,
+    headers: &HeaderMap,
+    settings: &ProbeSettings,
+    limit: Duration,
+) -> Result<StatusCode, String> {
+    match probe {
+        Probe { http_get: Some(get), .. } => web::probe(get, headers, settings, limit).await,
+        Probe { tcp_socket: Some(action), .. } => {
+            let host = destination(&action.host, settings.destination);
+            connect(SocketAddr::new(host, action.port.0), limit).await.map(|_| StatusCode::OK)
+        }
+        Probe { grpc: Some(action), .. } => grpc::probe(action, settings, limit).await,
+        _ => Err("nothing to probe".to_owned()),
     }
 }
 

@@ -41,9 +41,14 @@ impl Message {
 
     /// The bytes after the prefix.
     pub(super) fn body(&self) -> Chunks {
-        let mut chunks = Chunks(self.chunks.clone());
+        let mut chunks = Chunks::new(self.chunks.clone());
         chunks.advance(PREFIX.min(chunks.remaining()));
         chunks
+    }
+
+    /// The bytes of the message, with its prefix.
+    pub(super) fn len(&self) -> usize {
+        self.chunks.iter().map(Bytes::len).sum()
     }
 
     pub(super) fn into_chunks(self) -> VecDeque<Bytes> {
@@ -56,7 +61,7 @@ impl Message {
             0 => Bytes::new(),
             1 => self.chunks.pop_front().unwrap_or_default(),
             _ => {
-                let mut chunks = Chunks(self.chunks);
+                let mut chunks = Chunks::new(self.chunks);
                 chunks.copy_to_bytes(chunks.remaining())
             }
         }
@@ -65,25 +70,55 @@ impl Message {
 
 /// Chunks, read one after the other.
 #[derive(Clone, Debug)]
-pub(super) struct Chunks(VecDeque<Bytes>);
+pub(super) struct Chunks {
+    chunks: VecDeque<Bytes>,
+    remaining: usize,
+}
+
+impl Chunks {
+    fn new(chunks: VecDeque<Bytes>) -> Self {
+        let remaining = chunks.iter().map(Bytes::len).sum();
+        Self { chunks, remaining }
+    }
+}
 
 impl Buf for Chunks {
     fn remaining(&self) -> usize {
-        self.0.iter().map(Bytes::len).sum()
+        self.remaining
     }
 
     fn chunk(&self) -> &[u8] {
-        self.0.iter().find(|chunk| !chunk.is_empty()).map_or(&[], |chunk| chunk)
+        self.chunks.iter().find(|chunk| !chunk.is_empty()).map_or(&[], |chunk| chunk)
     }
 
     fn advance(&mut self, mut count: usize) {
         while count > 0 {
-            let Some(first) = self.0.front_mut() else { return };
+            let Some(first) = self.chunks.front_mut() else { return };
             let here = count.min(first.len());
             first.advance(here);
             count -= here;
+            self.remaining -= here;
             if first.is_empty() {
-                self.0.pop_front();
+                self.chunks.pop_front();
+            }
+        }
+    }
+
+    /// Shares the bytes where they are in one chunk, and copies them together where they are not.
+    fn copy_to_bytes(&mut self, count: usize) -> Bytes {
+        match self.chunks.front_mut() {
+            Some(first) if first.len() >= count => {
+                let bytes = first.split_to(count);
+                self.remaining -= count;
+                if first.is_empty() {
+                    self.chunks.pop_front();
+                }
+                bytes
+            }
+            _ => {
+                let mut joined = BytesMut::with_capacity(count.min(self.remaining()));
+                joined.put(self.take(count));
+                joined.freeze()
             }
         }
     }

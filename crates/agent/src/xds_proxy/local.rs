@@ -2,22 +2,23 @@
 
 use std::sync::Arc;
 
-use bytes::Buf as _;
+use bytes::{Buf as _, Bytes};
 use canopus_proto::Message as _;
 use canopus_proto::envoy::service::discovery::v3::{
     DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
 };
 use canopus_proto::google::rpc::Status;
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
-use canopus_proto::istio::networking::nds::v1::NameTable;
 use canopus_xds::types;
 use tracing::warn;
 
 use super::frame::Message;
 use crate::certificates::Secrets;
+use crate::health::HealthReport;
+use crate::last_good::LastGood;
 
-/// Takes a name table.
-pub type NameTableSink = Arc<dyn Fn(NameTable) + Send + Sync>;
+/// Takes an encoded name table; the reason if it cannot be used.
+pub type NameTableSink = Arc<dyn Fn(Bytes) -> Result<(), String> + Send + Sync>;
 
 /// Who takes which type. A type nobody takes is not asked for.
 #[derive(Default)]
@@ -85,13 +86,29 @@ impl LocalTypes {
         Some(request(&response, delta, problem))
     }
 
+    /// Takes what is stored of the agent's own types, unless something newer came before.
+    pub(super) fn restore(&self, state: &LastGood) {
+        for type_url in self.types() {
+            let stored = state.single(type_url).and_then(|body| canopus_proto::Any::decode(body).ok());
+            let Some(body) = stored else { continue };
+            let response = Response {
+                type_url: type_url.to_owned(),
+                version: String::new(),
+                nonce: String::new(),
+                body: Some(body),
+            };
+            if let Err(problem) = self.apply(&response) {
+                warn!(target: "xdsproxy", "a stored resource of the type {type_url} cannot be used: {problem}");
+            }
+        }
+    }
+
     fn apply(&self, response: &Response) -> Result<(), String> {
         let Some(body) = &response.body else { return Ok(()) };
         let unreadable = |error: canopus_proto::DecodeError| error.to_string();
         if response.type_url == types::NAME_TABLE {
-            let table = NameTable::decode(body.value.clone()).map_err(unreadable)?;
             if let Some(names) = &self.names {
-                names(table);
+                names(body.value.clone())?;
             }
         } else if let Some(secrets) = &self.roots {
             let config = ProxyConfig::decode(body.value.clone()).map_err(unreadable)?;
@@ -101,7 +118,7 @@ impl LocalTypes {
     }
 }
 
-fn decode(bytes: bytes::Bytes, delta: bool) -> Result<Response, canopus_proto::DecodeError> {
+fn decode(bytes: Bytes, delta: bool) -> Result<Response, canopus_proto::DecodeError> {
     if delta {
         let response = DeltaDiscoveryResponse::decode(bytes)?;
         let body = response.resources.into_iter().next().and_then(|resource| resource.resource);
@@ -125,4 +142,15 @@ fn request(response: &Response, delta: bool, problem: Option<String>) -> Message
             .encode_to_vec()
     };
     Message::new(&bytes)
+}
+
+/// A request that tells how the application is: an error means that it is not well.
+pub(super) fn health_request(report: &HealthReport, delta: bool) -> Message {
+    let response = Response {
+        type_url: types::HEALTH.to_owned(),
+        version: String::new(),
+        nonce: String::new(),
+        body: None,
+    };
+    request(&response, delta, report.problem.clone())
 }

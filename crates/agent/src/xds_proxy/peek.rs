@@ -1,8 +1,8 @@
-//! The type of a message, found by skipping over everything else.
+//! What matters of a message, found by skipping over everything else.
 //!
 //! Field numbers are those of `DiscoveryRequest`, `DeltaDiscoveryRequest` and their responses.
 
-use bytes::Buf;
+use bytes::{Buf, Bytes};
 
 use super::Variant;
 use super::frame::Message;
@@ -15,15 +15,83 @@ pub(super) fn response_type(message: &Message) -> Option<String> {
     text(message, 4)
 }
 
-/// The type URL of a request.
-pub(super) fn request_type(message: &Message, variant: Variant) -> Option<String> {
-    text(
-        message,
-        match variant {
-            Variant::Sotw => 4,
-            Variant::Delta => 2,
-        },
-    )
+/// The nonce of a response, which has the same field in both variants.
+pub(super) fn response_nonce(message: &Message) -> Option<String> {
+    text(message, 5)
+}
+
+/// What a request asks for and answers to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct RequestSummary {
+    pub(super) type_url: String,
+    /// The nonce of the response that it answers; empty if it answers none.
+    pub(super) nonce: String,
+    /// Whether it answers with an error.
+    pub(super) is_rejection: bool,
+    /// The names that are no longer wanted.
+    pub(super) unsubscribed: Vec<String>,
+}
+
+/// Summarises a request; `None` if it is no protobuf, or of no type.
+pub(super) fn request(message: &Message, variant: Variant) -> Option<RequestSummary> {
+    let (type_url, nonce, error, unsubscribed) = match variant {
+        Variant::Sotw => (4, 5, 6, None),
+        Variant::Delta => (2, 6, 7, Some(4)),
+    };
+    let mut summary = RequestSummary::default();
+    let text = |bytes: Bytes| {
+        (bytes.len() <= MAX_TYPE).then(|| String::from_utf8(bytes.into()).ok()).flatten().unwrap_or_default()
+    };
+    fields(message.body(), |number, field| {
+        let Field::Bytes(bytes) = field else { return };
+        if number == type_url {
+            summary.type_url = text(bytes);
+        } else if number == nonce {
+            summary.nonce = text(bytes);
+        } else if number == error {
+            summary.is_rejection = true;
+        } else if Some(number) == unsubscribed {
+            summary.unsubscribed.push(text(bytes));
+        }
+    })?;
+    (!summary.type_url.is_empty()).then_some(summary)
+}
+
+/// The value of a field.
+pub(super) enum Field {
+    /// A number of any width.
+    Number,
+    /// Text, bytes, or a message.
+    Bytes(Bytes),
+}
+
+/// Hands every field of a message over; `None` if it is no protobuf. Bytes are shared where they came in one piece.
+pub(super) fn fields(mut body: impl Buf, mut take: impl FnMut(u64, Field)) -> Option<()> {
+    while body.has_remaining() {
+        let key = varint(&mut body)?;
+        let (number, kind) = (key >> 3, key & 7);
+        let length = match kind {
+            0 => {
+                varint(&mut body)?;
+                take(number, Field::Number);
+                continue;
+            }
+            1 => 8,
+            2 => usize::try_from(varint(&mut body)?).ok()?,
+            5 => 4,
+            _ => return None,
+        };
+        if length > body.remaining() {
+            return None;
+        }
+        if kind == 2 {
+            take(number, Field::Bytes(body.copy_to_bytes(length)));
+        } else {
+            body.advance(length);
+            take(number, Field::Number);
+        }
+    }
+    Some(())
 }
 
 /// The text of a field; `None` if the message has none or is no protobuf.
@@ -87,8 +155,8 @@ mod tests {
         let sotw = DiscoveryRequest { node: node.clone(), type_url: type_url.clone(), ..Default::default() };
         let delta = DeltaDiscoveryRequest { node, type_url: type_url.clone(), ..Default::default() };
         let framed = |bytes: Vec<u8>| Message::new(&bytes);
-        assert_eq!(request_type(&framed(sotw.encode_to_vec()), Variant::Sotw).as_ref(), Some(&type_url));
-        assert_eq!(request_type(&framed(delta.encode_to_vec()), Variant::Delta).as_ref(), Some(&type_url));
+        assert_eq!(request(&framed(sotw.encode_to_vec()), Variant::Sotw).unwrap().type_url, type_url);
+        assert_eq!(request(&framed(delta.encode_to_vec()), Variant::Delta).unwrap().type_url, type_url);
         let any = canopus_proto::Any { type_url: "x".into(), value: vec![1; 70_000].into() };
         let sotw =
             DiscoveryResponse { resources: vec![any], type_url: type_url.clone(), ..Default::default() };
@@ -105,7 +173,7 @@ mod tests {
         #[test]
         fn any_bytes_are_survived(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
             let _ = response_type(&Message::new(&bytes));
-            let _ = request_type(&Message::new(&bytes), Variant::Delta);
+            let _ = request(&Message::new(&bytes), Variant::Delta);
         }
     }
 }

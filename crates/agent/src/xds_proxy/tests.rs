@@ -19,7 +19,7 @@ async fn hesitant_plane() -> HostPort {
                 assert_eq!(request.headers()["clusterid"], "here");
                 let mut frames = Frames::new(request.into_body());
                 let asked = frames.next().await.unwrap().unwrap();
-                let type_url = peek::request_type(&asked, Variant::Sotw).unwrap();
+                let type_url = peek::request(&asked, Variant::Sotw).unwrap().type_url;
                 let answer = DiscoveryResponse { type_url, version_info: "7".into(), ..Default::default() };
                 let body = Full::new(Message::new(&answer.encode_to_vec()).into_bytes());
                 let mut trailers = HeaderMap::new();
@@ -42,7 +42,7 @@ async fn ask(upstream: HostPort, type_url: &str) -> (Bytes, HeaderMap) {
         cluster: "here".into(),
         headers: Vec::new(),
     };
-    let proxy = XdsProxy::new(settings, LocalTypes::default(), &Registry::new());
+    let proxy = XdsProxy::new(settings, XdsProxyParts::default(), &Registry::new());
     tokio::spawn(proxy.serve(sds::bind(&socket).unwrap()));
     let stream = UnixStream::connect(&socket).await.unwrap();
     let (mut sender, connection) =

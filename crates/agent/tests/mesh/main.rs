@@ -2,6 +2,8 @@
 
 mod place;
 mod plane;
+#[path = "../support/tokens.rs"]
+mod tokens;
 
 use std::time::Duration;
 

@@ -31,7 +31,8 @@ pub(super) struct Upstreams<'a> {
 }
 
 impl Upstreams<'_> {
-    pub(super) fn to(&self, address: HostPort, root: &str, tls: bool) -> Upstream {
+    /// How a server is reached. A join token is for the authority alone: one of a single use must not be used up for xDS.
+    pub(super) fn to(&self, address: HostPort, root: &str, tls: bool, is_authority: bool) -> Upstream {
         let server_name = match self.flags.get(flags::ISTIOD_SAN) {
             "" if address.host == "localhost" => control_plane_name("localhost:0"),
             "" => address.host.clone(),
@@ -39,7 +40,11 @@ impl Upstreams<'_> {
         };
         let tls = tls.then(|| Tls { server_name, roots: self.roots(root), client: self.client() });
         // Parity: whoever has mounted certificates needs no token.
-        let token = self.mounted.is_none().then(|| PathBuf::from(TOKEN));
+        let token = match self.flags.get(flags::CANOPUS_JOIN_TOKEN_FILE) {
+            _ if self.mounted.is_some() => None,
+            "" => Some(PathBuf::from(TOKEN)),
+            join => is_authority.then(|| PathBuf::from(join)),
+        };
         Upstream { address, tls, token }
     }
 
@@ -77,7 +82,7 @@ impl Upstreams<'_> {
         };
         let signer = self.flags.get(flags::ISTIO_META_CERT_SIGNER).to_owned();
         let cluster = self.flags.get(flags::ISTIO_META_CLUSTER_ID).to_owned();
-        let upstream = self.to(address, self.flags.get(flags::CA_ROOT_CA), true);
+        let upstream = self.to(address, self.flags.get(flags::CA_ROOT_CA), true, true);
         Ok(AuthorityClient::new(upstream, cluster, signer, headers(self.flags, "CA_HEADER_")))
     }
 }

@@ -12,6 +12,33 @@ super::flags! {
     /// Times a crashed proxy is started again, with growing pauses, before the agent ends with it.
     CANOPUS_ENVOY_RESTARTS: Int = "0", within(0.0, 1000.0);
 
+    /// File with a join token, which is presented for the first certificate and names the workload.
+    CANOPUS_JOIN_TOKEN_FILE: Text = "";
+
+    /// Directory in which accepted configuration and the certificate are kept for an outage; empty keeps none.
+    CANOPUS_STATE_DIRECTORY: Text = "./var/lib/istio/data/canopus";
+
+    /// Most bytes of configuration that are kept for an outage.
+    CANOPUS_STATE_MAX_BYTES: Int = "268435456", within(0.0, 1e12);
+
+    /// Audience of exchanged tokens that name none.
+    CANOPUS_STS_AUDIENCE: Text = "";
+
+    /// Client as which the token server is asked; empty asks as nobody.
+    CANOPUS_STS_CLIENT_ID: Text = "";
+
+    /// File with the secret of that client.
+    CANOPUS_STS_CLIENT_SECRET_FILE: Text = "";
+
+    /// Root certificate file for the token server; `SYSTEM` takes the system's roots.
+    CANOPUS_STS_ROOT_CA: Text = "SYSTEM";
+
+    /// OAuth server at which tokens are exchanged for applications on `--stsPort`.
+    CANOPUS_STS_TOKEN_URL: Text = "";
+
+    /// Whether Wasm modules may be fetched from this machine and from ports of the mesh.
+    CANOPUS_WASM_ALLOW_LOOPBACK: Bool = "false";
+
     /// Kind of certificate authority.
     CA_PROVIDER: Text = "Citadel";
 

@@ -21,6 +21,15 @@ super::metrics! {
     /// Connections from the proxy that ended, by manner.
     Counter ENVOY_CONNECTION_TERMINATIONS = "envoy_connection_terminations"["type"];
 
+    /// Whether a control plane serves the proxy: 1, or 0 while it is away.
+    Gauge CONTROL_PLANE_CONNECTED = "control_plane_connected"[];
+
+    /// Streams of the proxy that were served from the last good state.
+    Counter LAST_GOOD_STREAMS_TOTAL = "last_good_streams_total"[];
+
+    /// Bytes of the last good state on disk.
+    Gauge LAST_GOOD_BYTES = "last_good_bytes"[];
+
     /// Requests passed on from the proxy.
     Counter XDS_PROXY_REQUESTS = "xds_proxy_requests"[];
 

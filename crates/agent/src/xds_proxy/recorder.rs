@@ -1,0 +1,169 @@
+//! Writes down what Envoy accepts, so that it can be served again while the control plane is away.
+//!
+//! A response waits until Envoy answers it. An acknowledgement has its resources appended to the log of their type, a
+//! rejection has it forgotten: what is on disk is what some Envoy has worked with.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use canopus_xds::types;
+
+use super::Variant;
+use super::frame::Message;
+use super::peek::{self, Field, RequestSummary};
+use crate::last_good::{Change, LastGood};
+
+/// Responses of a type that may wait for an answer. Envoy answers in turn; older ones are forgotten, and the log has an
+/// earlier version of their resources.
+const MAX_WAITING: usize = 8;
+/// Responses above this size are not kept waiting: they would double the memory of the agent.
+const MAX_BYTES: usize = 64 << 20;
+
+/// Follows one stream.
+pub(super) struct Recorder {
+    state: Option<Arc<LastGood>>,
+    variant: Variant,
+    waiting: HashMap<String, VecDeque<(String, Message)>>,
+}
+
+impl Recorder {
+    pub(super) fn new(state: Option<Arc<LastGood>>, variant: Variant) -> Self {
+        Self { state, variant, waiting: HashMap::new() }
+    }
+
+    /// A response goes to Envoy.
+    pub(super) fn response(&mut self, type_url: &str, message: &Message) {
+        if self.state.is_none() || message.len() > MAX_BYTES {
+            return;
+        }
+        let Some(nonce) = peek::response_nonce(message) else { return };
+        let waiting = self.waiting.entry(type_url.to_owned()).or_default();
+        if waiting.len() == MAX_WAITING {
+            waiting.pop_front();
+        }
+        waiting.push_back((nonce, message.clone()));
+    }
+
+    /// A request comes from Envoy.
+    pub(super) fn request(&mut self, request: &RequestSummary) {
+        let Some(state) = &self.state else { return };
+        if !request.unsubscribed.is_empty() {
+            let changes: Vec<_> = request.unsubscribed.iter().map(|name| Change::Remove { name }).collect();
+            state.append(&request.type_url, &changes);
+        }
+        if request.nonce.is_empty() {
+            return;
+        }
+        let Some(waiting) = self.waiting.get_mut(&request.type_url) else { return };
+        let Some(position) = waiting.iter().position(|(nonce, _)| *nonce == request.nonce) else { return };
+        // Whatever came before it was answered as well.
+        let Some((_, message)) = waiting.drain(..=position).next_back() else { return };
+        if waiting.is_empty() {
+            self.waiting.remove(&request.type_url);
+        }
+        if !request.is_rejection {
+            record(state, &request.type_url, &message, self.variant);
+        }
+    }
+}
+
+/// Appends the resources of a response to the log of their type.
+pub(super) fn record(state: &LastGood, type_url: &str, message: &Message, variant: Variant) {
+    match variant {
+        Variant::Delta => record_delta(state, type_url, message),
+        Variant::Sotw => record_sotw(state, type_url, message),
+    }
+}
+
+/// Appends a resource of the agent's own types, which have one resource and no name.
+pub(super) fn record_local(state: &LastGood, type_url: &str, message: &Message, variant: Variant) {
+    let mut body = None;
+    peek::fields(message.body(), |number, field| {
+        if let (2, Field::Bytes(bytes)) = (number, field) {
+            body = match variant {
+                Variant::Delta => delta_resource(bytes).map(|resource| resource.body),
+                Variant::Sotw => Some(bytes),
+            };
+        }
+    });
+    if let Some(body) = body {
+        state.append(type_url, &[Change::Put { name: "", version: "", body: &body }]);
+    }
+}
+
+struct Resource {
+    name: String,
+    version: String,
+    body: Bytes,
+}
+
+fn record_delta(state: &LastGood, type_url: &str, message: &Message) {
+    let (mut resources, mut removed) = (Vec::new(), Vec::new());
+    peek::fields(message.body(), |number, field| match (number, field) {
+        (2, Field::Bytes(bytes)) => resources.extend(delta_resource(bytes)),
+        (6, Field::Bytes(bytes)) => removed.extend(String::from_utf8(bytes.to_vec()).ok()),
+        _ => {}
+    });
+    let put = resources.iter().map(|resource| Change::Put {
+        name: &resource.name,
+        version: &resource.version,
+        body: &resource.body,
+    });
+    let removed = removed.iter().map(|name| Change::Remove { name });
+    state.append(type_url, &put.chain(removed).collect::<Vec<_>>());
+}
+
+fn delta_resource(bytes: Bytes) -> Option<Resource> {
+    let mut resource = Resource { name: String::new(), version: String::new(), body: Bytes::new() };
+    peek::fields(bytes, |number, field| match (number, field) {
+        (1, Field::Bytes(bytes)) => resource.version = String::from_utf8_lossy(&bytes).into_owned(),
+        (2, Field::Bytes(bytes)) => resource.body = bytes,
+        (3, Field::Bytes(bytes)) => resource.name = String::from_utf8_lossy(&bytes).into_owned(),
+        _ => {}
+    })?;
+    Some(resource)
+}
+
+fn record_sotw(state: &LastGood, type_url: &str, message: &Message) {
+    let (mut version, mut bodies) = (String::new(), Vec::new());
+    peek::fields(message.body(), |number, field| match (number, field) {
+        (1, Field::Bytes(bytes)) => version = String::from_utf8_lossy(&bytes).into_owned(),
+        (2, Field::Bytes(bytes)) => bodies.push(bytes),
+        _ => {}
+    });
+    let resources: Vec<Resource> = bodies
+        .into_iter()
+        .filter_map(|body| {
+            Some(Resource { name: resource_name(body.clone())?, version: version.clone(), body })
+        })
+        .collect();
+    // Responses of clusters and listeners are whole; those of other types may have changed resources alone.
+    let is_whole = matches!(type_url, types::CLUSTER | types::LISTENER);
+    let clear = is_whole.then_some(Change::Clear);
+    let put = resources.iter().map(|resource| Change::Put {
+        name: &resource.name,
+        version: &resource.version,
+        body: &resource.body,
+    });
+    state.append(type_url, &clear.into_iter().chain(put).collect::<Vec<_>>());
+}
+
+/// The name of the resource in an `Any`: the first field of all types that Envoy asks for.
+fn resource_name(any: Bytes) -> Option<String> {
+    let mut value = Bytes::new();
+    peek::fields(any, |number, field| {
+        if let (2, Field::Bytes(bytes)) = (number, field) {
+            value = bytes;
+        }
+    })?;
+    let mut name = None;
+    peek::fields(value, |number, field| {
+        if let (1, Field::Bytes(bytes)) = (number, field)
+            && name.is_none()
+        {
+            name = String::from_utf8(bytes.to_vec()).ok();
+        }
+    });
+    name.filter(|name| !name.is_empty())
+}

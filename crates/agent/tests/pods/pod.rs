@@ -1,0 +1,192 @@
+//! A pod: a namespace, packet rules, an agent and its Envoy.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use canopus_parts::Part;
+use canopus_testkit::{eventually, http};
+use serde_json::json;
+use tempfile::TempDir;
+
+use crate::network::{Namespace, sh};
+use crate::plane::{PORT, Plane};
+
+const PATIENCE: Duration = Duration::from_secs(40);
+/// The group that capture rules leave alone.
+const PROXY_GROUP: &str = "1337";
+
+/// Who a pod is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) account: &'static str,
+    pub(crate) number: u8,
+}
+
+impl Workload {
+    pub(crate) fn address(&self) -> String {
+        format!("10.78.0.{}", self.number)
+    }
+}
+
+pub(crate) struct Pod {
+    pub(crate) namespace: Namespace,
+    pub(crate) workload: Workload,
+    directory: TempDir,
+    variables: Vec<(String, String)>,
+    agent: Option<Child>,
+}
+
+impl Pod {
+    /// Makes the pod, captures its traffic, and starts its agent.
+    pub(crate) fn start(
+        namespace: Namespace,
+        workload: Workload,
+        plane: &Plane,
+        variables: &[(&str, &str)],
+    ) -> Result<Self> {
+        let directory = tempfile::Builder::new().prefix("canopus-pod-").tempdir()?;
+        let secrets = directory.path().join("var/run/secrets");
+        fs::create_dir_all(secrets.join("tokens"))?;
+        fs::create_dir_all(secrets.join("istio"))?;
+        fs::write(secrets.join("tokens/istio-token"), plane.tokens.token("shop", workload.account, 3600)?)?;
+        fs::copy(plane.root(), secrets.join("istio/root-cert.pem"))?;
+        namespace
+            .set_resolv_conf("nameserver 10.78.0.1\nsearch shop.svc.cluster.local\noptions ndots:1\n")?;
+        let variables =
+            variables.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect();
+        let mut pod = Self { namespace, workload, directory, variables, agent: None };
+        pod.capture()?;
+        pod.start_agent()?;
+        Ok(pod)
+    }
+
+    fn capture(&self) -> Result<()> {
+        let tools = canopus_parts::find(Part::Iptables)?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let paths = std::iter::once(tools).chain(std::env::split_paths(&path));
+        let mut command = self.namespace.command(env!("CARGO_BIN_EXE_canopus-agent"));
+        command.args(["istio-iptables", "-u", PROXY_GROUP, "-b", "*", "-i", "*", "-d", "15020,15021,15090"]);
+        command.args(["--redirect-dns", "--capture-all-dns"]).env("PATH", std::env::join_paths(paths)?);
+        let output = command.output()?;
+        ensure!(output.status.success(), "istio-iptables: {}", String::from_utf8_lossy(&output.stderr));
+        Ok(())
+    }
+
+    /// Starts the agent.
+    pub(crate) fn start_agent(&mut self) -> Result<()> {
+        let Workload { name, account, .. } = self.workload;
+        let config = json!({
+            "discoveryAddress": format!("10.78.0.1:{PORT}"),
+            "binaryPath": canopus_parts::find(Part::Envoy)?.join("envoy"),
+            "terminationDrainDuration": "3s",
+            "concurrency": 1,
+        });
+        let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
+        let mut command = self.namespace.command("setpriv");
+        command.args(["--regid", PROXY_GROUP, "--clear-groups", env!("CARGO_BIN_EXE_canopus-agent")]);
+        command.args(["proxy", "sidecar", "--proxyLogLevel=info"]).current_dir(self.directory.path());
+        command.envs([
+            ("PROXY_CONFIG", config.to_string()),
+            ("POD_NAME", format!("{name}-1")),
+            ("POD_NAMESPACE", "shop".to_owned()),
+            ("SERVICE_ACCOUNT", account.to_owned()),
+            ("INSTANCE_IP", self.workload.address()),
+            ("ISTIOD_SAN", "istiod.istio-system.svc".to_owned()),
+            ("ISTIO_META_CLUSTER_ID", "Kubernetes".to_owned()),
+            ("ISTIO_META_DNS_CAPTURE", "true".to_owned()),
+            ("ISTIO_META_INTERCEPTION_MODE", "REDIRECT".to_owned()),
+            ("ISTIO_METAJSON_LABELS", format!(r#"{{"app": "{account}"}}"#)),
+            ("ECC_SIGNATURE_ALGORITHM", "ECDSA".to_owned()),
+            ("CLOUD_PLATFORM", "none".to_owned()),
+        ]);
+        command.envs(self.variables.iter().map(|(name, text)| (name, text)));
+        self.agent = Some(command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).spawn()?);
+        Ok(())
+    }
+
+    /// Waits until the agent says that Envoy is ready.
+    pub(crate) fn wait_ready(&self) -> Result<()> {
+        let address: SocketAddr = format!("{}:15021", self.workload.address()).parse()?;
+        let ready = self.namespace.run(async || {
+            eventually("readiness", PATIENCE, async || http::get(address, "/healthz/ready").await?.ok()).await
+        });
+        ready.map(drop).with_context(|| format!("{}:\n{}", self.workload.name, self.log()))
+    }
+
+    /// An answer of the status port.
+    pub(crate) fn status(&self, path: &str) -> Result<http::Response> {
+        self.get(15020, path)
+    }
+
+    /// An answer of Envoy's admin interface.
+    pub(crate) fn admin(&self, path: &str) -> Result<String> {
+        self.get(15000, path)?.ok()
+    }
+
+    fn get(&self, port: u16, path: &str) -> Result<http::Response> {
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        self.namespace.run(async || http::get(address, path).await)
+    }
+
+    fn log_path(&self) -> std::path::PathBuf {
+        self.directory.path().join("agent.log")
+    }
+
+    /// The pod's own directory.
+    pub(crate) fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The end of what the agent and Envoy have written.
+    pub(crate) fn log(&self) -> String {
+        let text = fs::read_to_string(self.log_path()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(60)..].join("\n")
+    }
+
+    /// The process id of Envoy.
+    pub(crate) fn envoy_id(&self) -> Result<u32> {
+        let agent = self.agent.as_ref().context("the agent does not run")?.id();
+        let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children"))?;
+        children.split_whitespace().next().context("the agent has no child")?.parse().context("an id")
+    }
+
+    /// Sends a signal to the agent.
+    pub(crate) fn signal(&self, signal: &str) -> Result<()> {
+        let agent = self.agent.as_ref().context("the agent does not run")?.id();
+        sh("kill", &[&format!("-{signal}"), &agent.to_string()]).map(drop)
+    }
+
+    /// Waits until the agent has ended, and gives its exit code.
+    pub(crate) fn wait_end(&mut self) -> Result<Option<i32>> {
+        Ok(self.agent.as_mut().context("the agent does not run")?.wait()?.code())
+    }
+
+    /// What dig says.
+    pub(crate) fn dig(&self, arguments: &[&str]) -> Result<String> {
+        let dig = canopus_parts::find(Part::Dig)?.join("dig");
+        let mut command: Command = self.namespace.command(dig.to_str().context("path")?);
+        let output = command.args(["+tries=1", "+time=3"]).args(arguments).output()?;
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+}
+
+impl Drop for Pod {
+    fn drop(&mut self) {
+        if let Some(mut agent) = self.agent.take() {
+            let _ = agent.kill();
+            let _ = agent.wait();
+        }
+    }
+}
+
+/// Whether a process exists and is not merely unburied.
+pub(crate) fn is_alive(id: u32) -> bool {
+    let status = fs::read_to_string(Path::new("/proc").join(id.to_string()).join("stat")).unwrap_or_default();
+    status.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with('Z'))
+}
