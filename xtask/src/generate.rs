@@ -29,7 +29,7 @@ struct Generator {
     outputs: &'static [&'static str],
 }
 
-const GENERATORS: [Generator; 2] = [
+const GENERATORS: [Generator; 3] = [
     Generator {
         name: "proto",
         directory: "crates/proto/schema",
@@ -41,6 +41,12 @@ const GENERATORS: [Generator; 2] = [
         directory: "",
         command: &["cargo", "run", "-q", "-p", "canopus-api", "--example", "crds", "--", "manifests/crds"],
         outputs: &["manifests/crds"],
+    },
+    Generator {
+        name: "kubernetes",
+        directory: "crates/api/schema/kubernetes",
+        command: &["go", "run", ".", "../../src/builtin/types.txt"],
+        outputs: &["../../src/builtin/types.txt"],
     },
 ];
 

@@ -8,6 +8,7 @@
 //! [`Object::decode`] reads one object from a document tree; [`Kind`] is the registry of all kinds.
 
 pub mod annotations;
+pub mod builtin;
 pub mod catalogue;
 pub mod crd;
 pub mod credential;

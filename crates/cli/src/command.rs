@@ -7,7 +7,7 @@ use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::persona::Persona;
-use crate::{ca, exit, generate, usage, validate, world};
+use crate::{ca, check_inject, exit, generate, kube_inject, manifest, usage, validate, world};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -47,8 +47,15 @@ pub(crate) struct Global {
 enum Command {
     /// Look at the certificate authority, rotate its root, issue join tokens.
     Ca(ca::Arguments),
+    /// Commands whose output may still change.
+    #[command(visible_alias = "x", alias = "exp")]
+    Experimental(Experimental),
     /// Print what a proxy would receive for the objects in files.
     Generate(Box<generate::Arguments>),
+    /// Inject proxies into workloads, for clusters without the webhook.
+    KubeInject(Box<kube_inject::Arguments>),
+    /// Render an installation, or translate it for Helm.
+    Manifest(manifest::Arguments),
     /// Check files of objects before a cluster sees them.
     #[command(visible_alias = "v")]
     Validate(validate::Arguments),
@@ -56,6 +63,18 @@ enum Command {
     Version(VersionFlags),
     /// Print what objects add up to: services, endpoints, what a proxy sees.
     World(Box<world::Arguments>),
+}
+
+#[derive(Args, Debug)]
+struct Experimental {
+    #[command(subcommand)]
+    command: ExperimentalCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ExperimentalCommand {
+    /// Explain which webhooks inject a pod, and why the others do not.
+    CheckInject(check_inject::Arguments),
 }
 
 /// Runs the command the process was called with.
@@ -83,7 +102,12 @@ pub fn main() -> ExitCode {
     };
     match cli.command {
         Command::Ca(arguments) => ca::run(&cli.global, &arguments),
+        Command::Experimental(Experimental { command: ExperimentalCommand::CheckInject(arguments) }) => {
+            check_inject::run(&cli.global, &arguments)
+        }
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
+        Command::KubeInject(arguments) => kube_inject::run(&arguments),
+        Command::Manifest(arguments) => manifest::run(&arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::Version(flags) => {

@@ -6,12 +6,15 @@
 //! Must not know the daemon's internals.
 
 mod ca;
+mod check_inject;
 pub mod command;
 mod daemon;
 mod exit;
 mod files;
 mod generate;
 mod input;
+mod kube_inject;
+mod manifest;
 mod output;
 mod persona;
 mod proxy;

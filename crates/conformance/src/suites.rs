@@ -4,12 +4,16 @@ mod agent;
 mod authz_envoy;
 mod bootstrap;
 mod capture;
+mod check_inject;
 mod crd_validation;
 mod defaults;
 mod derived;
 mod fuzz_regressions;
 mod gateway_api;
+mod helm_render;
 mod ingress;
+mod inject;
+mod kube_inject;
 mod live;
 mod live_admission;
 mod live_ca;
@@ -17,8 +21,10 @@ mod live_debug;
 mod live_istioctl;
 mod live_metrics;
 mod objects;
+mod operator_manifest;
 mod primitives;
 mod proto_json;
+mod rendered;
 mod stock_envoy;
 mod tables_simulation;
 mod tables_validation;
@@ -84,9 +90,13 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "gateway-api" => Box::new(gateway_api::GatewayApi),
+        "helm-render" => Box::new(helm_render::HelmRender),
         "ingress" => Box::new(ingress::Ingress),
+        "inject" => Box::<inject::Inject>::default(),
         "iptables-builder" => Box::new(capture::IptablesBuilder),
         "iptables-sidecar" => Box::new(capture::Sidecar::iptables()),
+        "istioctl-check-inject" => Box::new(check_inject::CheckInject),
+        "istioctl-kube-inject" => Box::new(kube_inject::KubeInject),
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-ca" => Box::<live_ca::LiveCa>::default(),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
@@ -94,6 +104,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "live-metrics" => Box::<live_metrics::LiveMetrics>::default(),
         "nftables-builder" => Box::new(capture::NftablesBuilder),
         "nftables-sidecar" => Box::new(capture::Sidecar::nftables()),
+        "operator-manifest" => Box::new(operator_manifest::OperatorManifest),
         "tables-primitives" => Box::new(primitives::Primitives),
         "tables-simulation" => Box::new(tables_simulation::TablesSimulation),
         "tables-validation" => Box::new(tables_validation::TablesValidation),

@@ -31,6 +31,7 @@ use crate::debug::Debug;
 use crate::envoy_filters;
 use crate::forecast::Forecast;
 use crate::http;
+use crate::injection::{Injection, InjectionKeeper};
 use crate::jwks::KeyKeeper;
 use crate::metrics::{AdmissionMetrics, CallMetrics, IssuingMetrics, Metrics};
 use crate::pace::Pace;
@@ -123,6 +124,9 @@ pub struct DiscoveryArgs {
     /// File with the networks of the mesh.
     #[arg(help_heading = MESH, long = "networksConfig", value_name = "FILE", default_value = "./etc/istio/config/meshNetworks")]
     networks_config: PathBuf,
+    /// Directory with the injector's files `config` and `values`; without them, the ConfigMap istio-sidecar-injector counts.
+    #[arg(help_heading = MESH, long = "injectionDirectory", value_name = "DIR", default_value = "./var/lib/istio/inject")]
+    injection_directory: PathBuf,
     /// Namespace of the control plane; without, $POD_NAMESPACE or istio-system.
     #[arg(help_heading = MESH, short, long)]
     namespace: Option<String>,
@@ -231,6 +235,12 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         }
     };
     let fetched = store(Reason::DependentResource);
+    let injection = Injection::new(dispatcher.engine().clone(), readiness.clone(), &flags);
+    if let Some(injection) = &injection {
+        let directory = args.injection_directory.clone();
+        let keeper = InjectionKeeper::new(Arc::clone(injection), directory, revision.clone(), &flags);
+        tasks.spawn("injector configuration", keeper.run());
+    }
     let keys = KeyKeeper::new(dispatcher.engine().clone(), revision.clone(), &flags, &registry, fetched);
     tasks.spawn("jwks", keys.run());
     envoy_filters::register(&registry, &flags, &dispatcher);
@@ -311,8 +321,11 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         .recognising(Arc::clone(&authenticators))
         .forecasting(Arc::clone(&forecast))
         .traced(Arc::clone(&tracer));
-    let admission =
-        Admission { metrics: Arc::new(AdmissionMetrics::new(&registry)), tracer: Arc::clone(&tracer) };
+    let admission = Admission {
+        metrics: Arc::new(AdmissionMetrics::new(&registry)),
+        tracer: Arc::clone(&tracer),
+        injection,
+    };
     let ports = Ports {
         args: &args.ports,
         grpc: Grpc::new(Arc::new(mesh), args.ports.options(&flags))

@@ -16,6 +16,7 @@ pub mod discovery;
 mod envoy_filters;
 pub mod forecast;
 pub mod http;
+pub mod injection;
 mod jwks;
 pub mod metrics;
 mod objects;

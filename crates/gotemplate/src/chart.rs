@@ -93,6 +93,24 @@ pub fn render_with(
     release: &Release,
     customize: impl FnOnce(&mut Functions),
 ) -> Result<Vec<Manifest>, Error> {
+    manifest::sorted(rendered_files(chart, values, release, customize)?)
+}
+
+/// Renders the templates of a chart, notes included, and gives each one's text by its path under the chart's name.
+pub fn render_files(
+    chart: &Chart,
+    values: &Value,
+    release: &Release,
+) -> Result<Vec<(String, String)>, Error> {
+    rendered_files(chart, values, release, |_| {})
+}
+
+fn rendered_files(
+    chart: &Chart,
+    values: &Value,
+    release: &Release,
+    customize: impl FnOnce(&mut Functions),
+) -> Result<Vec<(String, String)>, Error> {
     let budget = Budget::new(release.limits);
     let user = values.as_map().cloned().unwrap_or_default();
     let mut chart = chart.clone();
@@ -128,7 +146,7 @@ pub fn render_with(
         let text = String::from_utf8_lossy(&without_no_value(out)).into_owned();
         rendered.push((template.path, text));
     }
-    manifest::sorted(rendered)
+    Ok(rendered)
 }
 
 /// The type of `.Values`.

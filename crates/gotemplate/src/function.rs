@@ -32,7 +32,7 @@ use crate::exec::Slot;
 use crate::limits::Budget;
 use crate::value::Value;
 
-pub use convert::{FromArg, Int64, IntoFunction, IntoResult, Type, Variadic};
+pub use convert::{FromArg, Int64, IntoFunction, IntoResult, StringMap, Type, Variadic};
 
 type Body = Arc<dyn Fn(&Budget, Vec<Value>) -> Result<Value, CallError> + Send + Sync>;
 

@@ -44,7 +44,9 @@ mod tests;
 mod value;
 
 pub use error::{CallError, ParseError, RenderError};
-pub use function::{FromArg, Function, Functions, Int64, IntoFunction, IntoResult, Type, Variadic};
+pub use function::{
+    FromArg, Function, Functions, Int64, IntoFunction, IntoResult, StringMap, Type, Variadic,
+};
 pub use limits::{Budget, LimitError, Limits};
 pub use template::{MissingKey, Templates};
 pub use value::{Elem, InsertError, IntKind, List, Map, MapKind, Object, ObjectData, Str, UintKind, Value};

@@ -14,6 +14,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use canopus_base::FastSet;
+
+use crate::error::CallError;
+use crate::limits::{Budget, LimitError};
+use crate::{gofmt, helm, sprig};
+
 pub use list::{Elem, List};
 pub use map::{InsertError, Map, MapKind};
 pub use object::{Object, ObjectData};
@@ -178,6 +183,26 @@ impl Value {
         }
     }
 
+    /// The text that `fmt.Sprint` gives.
+    pub fn print(&self, budget: &Budget) -> Result<Str, LimitError> {
+        Ok(gofmt::text(budget, self)?.into())
+    }
+
+    /// The JSON that Go's `encoding/json` gives.
+    pub fn to_json(&self, budget: &Budget) -> Result<Vec<u8>, CallError> {
+        sprig::json::encode(budget, self, true)
+    }
+
+    /// The YAML that Kubernetes' Go library gives, without the line break at the end.
+    pub fn to_yaml(&self, budget: &Budget) -> Result<Vec<u8>, CallError> {
+        helm::yaml::encode(budget, self)
+    }
+
+    /// A copy that shares no map with this value.
+    pub fn deep_copy(&self, budget: &Budget) -> Result<Self, CallError> {
+        sprig::deep_copy(budget, self, 0)
+    }
+
     /// The type in Go's words, as `printf "%T"` gives it.
     pub fn type_name(&self) -> Cow<'static, str> {
         match self {
@@ -240,7 +265,7 @@ impl Value {
             Self::String(text) | Self::Bytes(text) => !text.is_empty(),
             Self::List(list) => !list.is_empty(),
             Self::Map(map) => !map.is_empty(),
-            Self::Object(_) => true,
+            Self::Object(object) => !object.is_nil(),
         }
     }
 

@@ -5,9 +5,9 @@ use std::sync::LazyLock;
 
 use flate2::read::GzDecoder;
 use prost::{Message, Name};
-use prost_reflect::ReflectMessage as _;
 pub use prost_reflect::{
-    Cardinality, DescriptorPool, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor,
+    Cardinality, DescriptorPool, DynamicMessage, EnumDescriptor, FieldDescriptor, Kind, MapKey,
+    MessageDescriptor, ReflectMessage, Value as ReflectValue,
 };
 
 use crate::Any;

@@ -30,7 +30,7 @@ const TABLE: [Row; 21] = [
     row("xds", &["api", "mesh", "gateway", "envoy", "ambient"]),
     row("sources", &["envoy", "ambient"]),
     row("controllers", &["envoy", "ambient", "xds"]),
-    row("inject", &["xds", "sources"]),
+    row("admission", &["xds", "sources"]),
     row("analysis", &["xds", "sources"]),
     row("install", &["xds"]),
     row("capture", &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "sources"]),

@@ -6,9 +6,9 @@
 use std::sync::OnceLock;
 
 use anyhow::{Context, ensure};
+use canopus_admission::validation::{self, Request};
 use canopus_api::crd::{Admission, Crd, ErrorKind, own};
 use canopus_base::tree::Node;
-use canopus_inject::validation::{self, Request};
 use serde_json::json;
 
 use super::Suite;

@@ -1,11 +1,12 @@
 //! What a running webhook answered to recorded requests.
 //!
-//! Only the requests to the validation webhook are asked again: the answers of the injector and what becomes of webhook
-//! configurations have no adapter yet.
+//! What becomes of webhook configurations has no adapter yet.
+
+mod inject;
 
 use anyhow::{Context, bail};
+use canopus_admission::validation::{self, Answer, Request};
 use canopus_base::tree::{Map, Node, Value};
-use canopus_inject::validation::{self, Answer, Request};
 
 use super::{NO_ADAPTER, Suite};
 use crate::case::{Case, Outcome};
@@ -22,6 +23,9 @@ impl Suite for LiveAdmission {
     }
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
+        if case.file.starts_with("inject") {
+            return inject::replay(case).into();
+        }
         if !case.file.starts_with("validate") {
             return Outcome::Skipped(NO_ADAPTER);
         }
@@ -41,11 +45,7 @@ fn replay(case: &Case) -> anyhow::Result<Option<Vec<Difference>>> {
     if !path.starts_with("/validate") {
         return Ok(None);
     }
-    let body = match (request.get("bodyText").and_then(Node::as_str), request.get("body")) {
-        (Some(text), _) => text.to_owned(),
-        (None, Some(tree)) => tree.to_json().to_string(),
-        (None, None) => bail!("the request has no body"),
-    };
+    let body = request_body(request)?;
     let content_type = request.pointer("/headers/Content-Type").and_then(Node::as_str);
     let answer = validation::answer(&Request { path, content_type, body: body.as_bytes() });
     let response = recorded.get("response").context("no response")?;
@@ -53,6 +53,14 @@ fn replay(case: &Case) -> anyhow::Result<Option<Vec<Difference>>> {
     let others = response.get("alsoSeen").and_then(Node::as_list).unwrap_or_default();
     let seen = others.iter().any(|response| difference(response, &answer).is_empty());
     Ok(Some(if seen { Vec::new() } else { difference(response, &answer) }))
+}
+
+fn request_body(request: &Node) -> anyhow::Result<String> {
+    match (request.get("bodyText").and_then(Node::as_str), request.get("body")) {
+        (Some(text), _) => Ok(text.to_owned()),
+        (None, Some(tree)) => Ok(tree.to_json().to_string()),
+        (None, None) => bail!("the request has no body"),
+    }
 }
 
 /// Where an answer differs from a recorded response.

@@ -100,7 +100,7 @@ pub(crate) struct Ports<'a> {
 }
 
 impl Ports<'_> {
-    /// Opens the ports that say how start-up goes.
+    /// Opens the ports that say how start-up goes, and those that need nothing of the world.
     pub(crate) async fn open_early(&self) -> anyhow::Result<()> {
         let mut router = http::admin(self.served.clone());
         if self.args.https_addr.is_empty() {
@@ -120,6 +120,13 @@ impl Ports<'_> {
                 TcpListenerStream::new(listener),
                 http::monitoring(self.served.clone()),
             );
+        }
+        // Pods may be created and objects stored before the world is read.
+        if !self.args.https_addr.is_empty() {
+            let listener = listen(&self.args.https_addr).await?;
+            info!(https = %listener.local_addr()?, "serving webhooks");
+            let router = http::readiness(self.served.clone()).merge(webhook::router(self.admission.clone()));
+            self.spawn_web("webhooks", tls::incoming(listener, self.certificates.for_webhooks()), router);
         }
         Ok(())
     }
@@ -141,12 +148,6 @@ impl Ports<'_> {
             let listener = listen(&self.args.grpc_addr).await?;
             info!(grpc = %listener.local_addr()?, "serving proxies");
             self.spawn_grpc("xds", TcpListenerStream::new(listener));
-        }
-        if !self.args.https_addr.is_empty() {
-            let listener = listen(&self.args.https_addr).await?;
-            info!(https = %listener.local_addr()?, "serving webhooks");
-            let router = http::readiness(self.served.clone()).merge(webhook::router(self.admission.clone()));
-            self.spawn_web("webhooks", tls::incoming(listener, self.certificates.for_webhooks()), router);
         }
         tasks.spawn("certificates", self.certificates.follow());
         Ok(())

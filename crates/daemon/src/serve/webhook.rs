@@ -1,17 +1,20 @@
 //! What the API server asks before it stores an object.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use axum::Router;
-use axum::body::{self, Body};
+use axum::body::{self, Body, Bytes};
 use axum::extract::{Request, State};
+use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::any;
-use canopus_inject::validation::{self, Count, MAX_BODY, Resource};
-use tracing::info;
+use canopus_admission::injection::webhook as injection;
+use canopus_admission::validation::{self, Count, MAX_BODY, Resource};
+use tracing::{error, info};
 
+use crate::injection::Injection;
 use crate::metrics::AdmissionMetrics;
 use crate::spans::{Attribute, Tracer, Within};
 
@@ -22,6 +25,8 @@ pub struct Admission {
     pub metrics: Arc<AdmissionMetrics>,
     /// Records spans of it.
     pub tracer: Arc<Tracer>,
+    /// Injects pods; none if injection is switched off.
+    pub injection: Option<Arc<Injection>>,
 }
 
 impl Admission {
@@ -55,10 +60,7 @@ pub fn router(admission: Admission) -> Router {
 
 async fn validate(State(admission): State<Admission>, request: Request<Body>) -> Response {
     let started = SystemTime::now();
-    let (head, content) = request.into_parts();
-    // One byte more than is allowed is enough to know that it is too much.
-    let content = body::to_bytes(content, MAX_BODY + 1).await;
-    let content = content.unwrap_or_else(|_| vec![0; MAX_BODY + 1].into());
+    let (head, content) = read(request).await;
     let answer = tokio::task::block_in_place(|| {
         validation::answer(&validation::Request {
             path: head.uri.path_and_query().map_or("/", |path| path.as_str()),
@@ -72,16 +74,42 @@ async fn validate(State(admission): State<Admission>, request: Request<Body>) ->
     if let Some(refusal) = &answer.outcome.refusal {
         info!("an object was refused: {refusal}");
     }
-    let mut response = Response::new(Body::from(answer.body));
-    *response.status_mut() = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    for (name, value) in answer.headers {
+    respond(answer.status, answer.headers, answer.body)
+}
+
+async fn inject(State(admission): State<Admission>, request: Request<Body>) -> Response {
+    let Some(injector) = &admission.injection else {
+        return respond(404, &[], b"404 page not found\n".to_vec());
+    };
+    let started = Instant::now();
+    let (head, content) = read(request).await;
+    let request = injection::Request {
+        path: head.uri.path_and_query().map_or("/", |path| path.as_str()),
+        content_type: head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()),
+        body: &content,
+    };
+    let answer = tokio::task::block_in_place(|| injector.answer(&request));
+    admission.metrics.count_injection(&answer.outcome, started.elapsed());
+    let pod = &answer.outcome.pod;
+    match &answer.outcome.failure {
+        Some(failure) => error!(pod, "Pod injection failed: {failure}"),
+        None => info!(pod, skipped = answer.outcome.skipped, "Process sidecar injection request"),
+    }
+    respond(answer.status, answer.headers, answer.body)
+}
+
+async fn read(request: Request<Body>) -> (Parts, Bytes) {
+    let (head, content) = request.into_parts();
+    // One byte more than is allowed is enough to know that it is too much.
+    let content = body::to_bytes(content, MAX_BODY + 1).await;
+    (head, content.unwrap_or_else(|_| vec![0; MAX_BODY + 1].into()))
+}
+
+fn respond(status: u16, headers: &[(&'static str, &'static str)], body: Vec<u8>) -> Response {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    for (name, value) in headers {
         response.headers_mut().insert(*name, header::HeaderValue::from_static(value));
     }
     response
-}
-
-async fn inject() -> impl IntoResponse {
-    let text =
-        "sidecar injection is not available in this version: start pods with their sidecars written out\n";
-    (StatusCode::NOT_IMPLEMENTED, text)
 }

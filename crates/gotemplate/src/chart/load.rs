@@ -104,6 +104,15 @@ impl Chart {
         Ok(Self { name, about, values, templates, files: others, dependencies, requirements })
     }
 
+    /// The texts of the custom resource definitions in `crds/`, by path, of dependencies too.
+    pub fn definitions(&self) -> Vec<(String, String)> {
+        let own = self.files.iter().filter(|(path, _)| path.starts_with("crds/") && path.ends_with(".yaml"));
+        let mut found: Vec<_> = own.map(|(path, text)| (path.clone(), text.to_text().into_owned())).collect();
+        found.extend(self.dependencies.iter().flat_map(Self::definitions));
+        found.sort();
+        found
+    }
+
     /// The name, or the alias the chart is used under.
     pub fn name(&self) -> &str {
         &self.name

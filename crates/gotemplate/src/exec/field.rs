@@ -52,6 +52,9 @@ impl<'t> State<'t> {
                 if let Some(method) = object.method(name) {
                     return self.call(dot, &method, name, super::At::Expr(expr), args, piped);
                 }
+                if object.is_nil() {
+                    return Err(self.error(format!("nil pointer evaluating {}.{name}", object.type_name())));
+                }
                 if let Some(field) = object.field(name) {
                     if has_args {
                         let message = format!("{name} has arguments but cannot be invoked as function");

@@ -28,6 +28,8 @@ pub enum Type {
     Strings,
     /// `map[string]interface {}`.
     Map,
+    /// `map[string]string`.
+    StringMap,
     /// A named type that only an [`Object`](crate::Object) has.
     Object(Cow<'static, str>),
     /// `reflect.Value`: any value, and the absence of one.
@@ -47,6 +49,7 @@ impl Type {
             Self::List => "[]interface {}",
             Self::Strings => "[]string",
             Self::Map => "map[string]interface {}",
+            Self::StringMap => "map[string]string",
             Self::Object(name) => name,
             Self::Reflect => "reflect.Value",
         }
@@ -55,7 +58,7 @@ impl Type {
     /// Whether `nil` is one of the type's values.
     pub(crate) fn can_be_nil(&self) -> bool {
         match self {
-            Self::Any | Self::List | Self::Strings | Self::Map | Self::Reflect => true,
+            Self::Any | Self::List | Self::Strings | Self::Map | Self::StringMap | Self::Reflect => true,
             Self::Object(name) => name.starts_with('*'),
             _ => false,
         }
@@ -67,6 +70,7 @@ impl Type {
             Self::List => Value::List(List::nil(Elem::Any)),
             Self::Strings => Value::List(List::nil(Elem::String)),
             Self::Map => Value::Map(Map::nil(MapKind::Any)),
+            Self::StringMap => Value::Map(Map::nil(MapKind::String)),
             _ => Value::Nil,
         }
     }
@@ -83,6 +87,7 @@ impl Type {
             Self::List => value.as_list().is_some_and(|list| list.elem() == Elem::Any),
             Self::Strings => value.as_list().is_some_and(|list| list.elem() == Elem::String),
             Self::Map => value.as_map().is_some_and(|map| map.kind() != MapKind::String),
+            Self::StringMap => value.as_map().is_some_and(|map| map.kind() == MapKind::String),
             Self::Object(name) => matches!(value, Value::Object(object) if object.type_name() == *name),
         }
     }
@@ -129,6 +134,44 @@ impl FromArg for Value {
 
     fn from_arg(value: Value) -> Self {
         value
+    }
+}
+
+/// A `map[string]string`, where a plain [`Map`] stands for `map[string]interface {}`.
+#[derive(Clone, Debug)]
+pub struct StringMap(pub Map);
+
+impl FromArg for StringMap {
+    const TYPE: Type = Type::StringMap;
+
+    fn from_arg(value: Value) -> Self {
+        match value {
+            Value::Map(map) => Self(map),
+            // The evaluator has checked the type.
+            _ => Self(Map::nil(MapKind::String)),
+        }
+    }
+}
+
+impl StringMap {
+    /// A map with these entries.
+    pub fn new(entries: impl IntoIterator<Item = (Str, Str)>) -> Self {
+        let entries = entries.into_iter().map(|(key, value)| (key, Value::String(value)));
+        Self(Map::of(MapKind::String, entries.collect()))
+    }
+
+    /// The entries, sorted by key.
+    pub fn entries(&self) -> impl Iterator<Item = (Str, Str)> {
+        self.0.entries().into_iter().filter_map(|(key, value)| match value {
+            Value::String(text) => Some((key, text)),
+            _ => None,
+        })
+    }
+}
+
+impl From<StringMap> for Value {
+    fn from(map: StringMap) -> Self {
+        Self::Map(map.0)
     }
 }
 

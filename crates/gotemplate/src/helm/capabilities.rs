@@ -56,6 +56,13 @@ pub struct HelmVersion {
     pub kube_client_version: String,
 }
 
+impl Capabilities {
+    /// What `helm template --kube-version` assumes.
+    pub fn for_kubernetes(version: &str) -> Self {
+        Self { kube_version: KubeVersion::new(version), ..Self::default() }
+    }
+}
+
 /// What `helm template` assumes of a cluster it cannot ask.
 impl Default for Capabilities {
     fn default() -> Self {

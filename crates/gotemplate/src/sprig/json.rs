@@ -89,7 +89,10 @@ impl Writer<'_> {
                     writer.value(item, depth + 1)
                 })?;
             }
-            Value::Object(object) => self.value(&object.encode(), depth + 1)?,
+            Value::Object(object) => match object.to_json() {
+                Some(text) if !self.pretty => self.put(&text)?,
+                _ => self.value(&object.encode(), depth + 1)?,
+            },
         }
         Ok(())
     }

@@ -32,6 +32,17 @@ pub trait Object: fmt::Debug + Send + Sync {
     /// The text that `{{ . }}` prints.
     fn print(&self) -> String;
 
+    /// Whether this is a nil pointer: false to `if`, without fields, but its methods can be called.
+    fn is_nil(&self) -> bool {
+        false
+    }
+
+    /// The JSON text, for a struct whose fields are encoded in the order of their declaration. Otherwise JSON is made of
+    /// [`Object::encode`], with keys sorted.
+    fn to_json(&self) -> Option<Vec<u8>> {
+        None
+    }
+
     /// The plain value that encoders (JSON, YAML) see.
     fn encode(&self) -> Value {
         Value::Nil

@@ -106,8 +106,11 @@ impl Plane {
         };
         let (admin, monitoring) = (http::admin(served.clone()), http::monitoring(served));
         let mesh = Arc::new(Mesh::new(dispatcher));
-        let admission =
-            Admission { metrics: Arc::new(AdmissionMetrics::new(&metrics)), tracer: Arc::new(Tracer::off()) };
+        let admission = Admission {
+            metrics: Arc::new(AdmissionMetrics::new(&metrics)),
+            tracer: Arc::new(Tracer::off()),
+            injection: None,
+        };
         let webhooks = webhook::router(admission);
         let plane = Self { runtime, mesh, admin, monitoring, webhooks, metrics, counts };
         plane.update(world.objects.clone(), &[])?;

@@ -1,0 +1,255 @@
+//! Sidecar injection in this process: where its configuration comes from, and what it knows of clusters.
+//!
+//! The configuration is that of files (`config` and `values` in a directory, as charts mount it) or, without them, of the
+//! ConfigMap `istio-sidecar-injector`. A task builds an [`Injector`] of it whenever it or the mesh configuration changes;
+//! one that cannot be used is reported, and the last good one stays. Answering only reads the current injector and the
+//! objects that are known, so it works while the API server is away and does not wait for pushes.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use canopus_admission::injection::webhook::{self, Surroundings};
+use canopus_admission::injection::{Config, ConfigError, Injector, Values};
+use canopus_api::kube::ConfigMap;
+use canopus_api::mesh_config::{self, ProxyTarget};
+use canopus_api::{Kind, Object, ObjectKey};
+use canopus_engine::Engine;
+use canopus_mesh::world::{Objects, Origin, Settings, Shelf};
+use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
+use canopus_runtime::flags::{COMPLIANCE_POLICY, ENABLE_NATIVE_SIDECARS, Flags, INJECT_ENABLED, PLATFORM};
+use canopus_runtime::ready::Readiness;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// How often the files are looked at.
+const POLL: Duration = Duration::from_secs(1);
+
+/// Files that are larger are not read: the API server stores no ConfigMap of this size.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Injects pods with the configuration that is in force.
+pub struct Injection {
+    current: ArcSwapOption<Injector>,
+    engine: Engine,
+    readiness: Readiness,
+    cluster: Arc<str>,
+    native: NativeSidecars,
+    is_openshift: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NativeSidecars {
+    On,
+    Off,
+    /// Where all nodes can run them.
+    Auto,
+}
+
+impl Injection {
+    /// Injects nothing until a configuration was read. None if injection is switched off.
+    pub fn new(engine: Engine, readiness: Readiness, flags: &Flags) -> Option<Arc<Self>> {
+        if !flags.get(INJECT_ENABLED) {
+            return None;
+        }
+        let native = match flags.get(ENABLE_NATIVE_SIDECARS) {
+            "true" => NativeSidecars::On,
+            "auto" => NativeSidecars::Auto,
+            _ => NativeSidecars::Off,
+        };
+        let cluster =
+            engine.read::<Settings>(&()).map(|settings| Arc::clone(&settings.cluster)).unwrap_or_default();
+        Some(Arc::new(Self {
+            current: ArcSwapOption::empty(),
+            engine,
+            readiness,
+            cluster,
+            native,
+            is_openshift: flags.get(PLATFORM) == "openshift",
+        }))
+    }
+
+    /// Answers a request to the webhook.
+    pub fn answer(&self, request: &webhook::Request<'_>) -> webhook::Answer {
+        match &*self.current.load() {
+            Some(injector) => webhook::answer(request, injector, self),
+            None => webhook::unavailable(),
+        }
+    }
+
+    /// The texts of the templates in force, by name.
+    pub fn templates(&self) -> BTreeMap<String, String> {
+        self.current.load().as_ref().map(|injector| injector.config.raw_templates.clone()).unwrap_or_default()
+    }
+
+    /// The node of a name in this control plane's cluster.
+    fn kubelet(&self, node: &str) -> Option<String> {
+        let origin = Origin::new(Arc::clone(&self.cluster), ObjectKey::new(Kind::Node, "", node));
+        self.engine.read::<Objects>(&origin).and_then(|object| kubelet_of(&object))
+    }
+}
+
+fn kubelet_of(object: &Object) -> Option<String> {
+    let Object::Node(node) = object else { return None };
+    Some(node.status.node_info.kubelet_version.to_string())
+}
+
+impl Surroundings for Injection {
+    fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> ProxyConfig {
+        let objects = self.engine.members::<Objects>(&Shelf::Kind(Kind::ProxyConfig));
+        let objects: Vec<Arc<Object>> =
+            objects.iter().filter_map(|origin| self.engine.read::<Objects>(origin)).collect();
+        let configs = objects.iter().filter_map(|object| match &**object {
+            Object::ProxyConfig(config) => Some(&**config),
+            _ => None,
+        });
+        mesh_config::effective_proxy_config(mesh, configs, target)
+    }
+
+    fn native_sidecars(&self, _: &str, node: &str) -> bool {
+        match self.native {
+            NativeSidecars::On => true,
+            NativeSidecars::Off => false,
+            NativeSidecars::Auto => {
+                if let Some(kubelet) = self.kubelet(node).filter(|_| !node.is_empty()) {
+                    return webhook::supports_native_sidecars(&kubelet);
+                }
+                let nodes = self.engine.members::<Objects>(&Shelf::Kind(Kind::Node));
+                // Nodes that were not read yet may be old, and every node runs ordinary containers.
+                if nodes.is_empty() && !self.readiness.is_ready() {
+                    return false;
+                }
+                let kubelets =
+                    nodes.iter().filter_map(|origin| kubelet_of(&*self.engine.read::<Objects>(origin)?));
+                kubelets.into_iter().all(|kubelet| webhook::supports_native_sidecars(&kubelet))
+            }
+        }
+    }
+
+    fn namespace_annotations(&self, _: &str, namespace: &str) -> Option<BTreeMap<String, String>> {
+        if !self.is_openshift {
+            return None;
+        }
+        let origin = Origin::new(Arc::clone(&self.cluster), ObjectKey::new(Kind::Namespace, "", namespace));
+        let object = self.engine.read::<Objects>(&origin);
+        let annotations = object.as_ref().map(|object| &object.meta().annotations);
+        let annotations = annotations.into_iter().flat_map(|annotations| annotations.iter());
+        Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
+    }
+}
+
+/// What an injector is made of.
+#[derive(Clone, PartialEq)]
+struct Source {
+    config: String,
+    values: String,
+    mesh: MeshConfig,
+    revision: Arc<str>,
+}
+
+/// Keeps an injection's configuration current.
+pub struct InjectionKeeper {
+    injection: Arc<Injection>,
+    directory: PathBuf,
+    revision: watch::Receiver<u64>,
+    variables: BTreeMap<String, String>,
+    compliance_policy: String,
+    /// What was read last, whether it can be used or not.
+    seen: Option<Source>,
+}
+
+impl InjectionKeeper {
+    /// Reads files of this directory, or the ConfigMap of the revision; looks again when the engine has another revision.
+    pub fn new(
+        injection: Arc<Injection>,
+        directory: PathBuf,
+        revision: watch::Receiver<u64>,
+        flags: &Flags,
+    ) -> Self {
+        let variables = flags.prefixed("").map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let compliance_policy = flags.get(COMPLIANCE_POLICY).to_owned();
+        Self { injection, directory, revision, variables, compliance_policy, seen: None }
+    }
+
+    /// Follows the configuration until the process ends.
+    pub async fn run(mut self) {
+        loop {
+            tokio::task::block_in_place(|| self.look());
+            tokio::select! {
+                changed = self.revision.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+                () = tokio::time::sleep(POLL) => {}
+            }
+        }
+    }
+
+    /// Takes the configuration that is there now, if it is another one and can be used.
+    fn look(&mut self) {
+        let Some(source) = self.source() else { return };
+        if self.seen.as_ref() == Some(&source) {
+            return;
+        }
+        match self.build(&source) {
+            Ok(injector) => {
+                for warning in &injector.config.warnings {
+                    warn!("injector configuration: {warning}");
+                }
+                info!(
+                    templates = injector.config.raw_templates.len(),
+                    "the injector has a new configuration"
+                );
+                self.injection.current.store(Some(Arc::new(injector)));
+            }
+            Err(error) => warn!("the injector keeps its configuration: {error}"),
+        }
+        self.seen = Some(source);
+    }
+
+    fn build(&self, source: &Source) -> Result<Injector, ConfigError> {
+        let config = Config::read(&source.config, &self.variables)?;
+        let values = Values::read(&source.values)?;
+        let mut injector = Injector::new(config, values, source.mesh.clone(), &*source.revision);
+        injector.compliance_policy.clone_from(&self.compliance_policy);
+        Ok(injector)
+    }
+
+    fn source(&self) -> Option<Source> {
+        let settings = self.injection.engine.read::<Settings>(&())?;
+        let (config, values) = match (self.file("config"), self.file("values")) {
+            (Some(config), Some(values)) => (config, values),
+            _ => self.config_map(&settings.revision, &settings.system_namespace)?,
+        };
+        Some(Source { config, values, mesh: settings.mesh.clone(), revision: Arc::clone(&settings.revision) })
+    }
+
+    fn file(&self, name: &str) -> Option<String> {
+        let path = self.directory.join(name);
+        let size = fs::metadata(&path).ok()?.len();
+        if size > MAX_FILE {
+            warn!("{} is larger than {MAX_FILE} bytes and not read", path.display());
+            return None;
+        }
+        fs::read_to_string(path).ok()
+    }
+
+    fn config_map(&self, revision: &str, namespace: &str) -> Option<(String, String)> {
+        let name = match revision {
+            "" | "default" => "istio-sidecar-injector".to_owned(),
+            revision => format!("istio-sidecar-injector-{revision}"),
+        };
+        let key = ObjectKey::new(Kind::ConfigMap, namespace, &name);
+        let object =
+            self.injection.engine.read::<Objects>(&Origin::new(Arc::clone(&self.injection.cluster), key))?;
+        let map = object.get::<ConfigMap>()?;
+        Some((map.spec.get("config")?.to_owned(), map.spec.get("values")?.to_owned()))
+    }
+}

@@ -1,0 +1,135 @@
+use std::fs;
+
+use serde_json::{Value as Json, json};
+
+use super::*;
+
+/// A package with one chart per component that renders what it was given.
+fn package() -> (tempfile::TempDir, Package) {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = directory.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    write(
+        "profiles/default.yaml",
+        "spec: {components: {pilot: {enabled: true}, base: {enabled: false}, ingressGateways: [{name: gw, enabled: false}]}, values: {global: {istioNamespace: istio-system, hub: from-profile}}}",
+    );
+    write("profiles/small.yaml", "spec: {values: {pilot: {autoscaleMax: 2}}}");
+    for chart in ["base", "istio-control/istio-discovery", "gateways/istio-ingress", "istio-cni", "ztunnel"] {
+        write(&format!("charts/{chart}/Chart.yaml"), "{apiVersion: v2, name: c, version: 1.0.0}");
+        write(&format!("charts/{chart}/values.yaml"), "{}");
+        write(
+            &format!("charts/{chart}/templates/all.yaml"),
+            "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: istiod, namespace: {{ .Release.Namespace }}}\nspec:\n  replicas: 1\n  template: {spec: {containers: [{name: discovery, env: [{name: A, value: a}], args: [x]}]}}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: values}\ndata: {values: {{ .Values | toJson | quote }}}\n",
+        );
+    }
+    let package = Package::open(directory.path());
+    (directory, package)
+}
+
+fn generated(inputs: &[&str], flags: &[&str]) -> Result<Vec<Manifest>, Error> {
+    let (_directory, package) = package();
+    let inputs: Vec<Input> =
+        inputs.iter().map(|text| Input { file: "iop.yaml".to_owned(), text: (*text).to_owned() }).collect();
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let operator = merge_inputs(&package, &inputs, &flags)?;
+    Ok(generate(&package, &operator, false, None)?.manifests)
+}
+
+fn values(manifests: &[Manifest]) -> Json {
+    let map = manifests.iter().find(|manifest| manifest.kind() == "ConfigMap").unwrap();
+    serde_json::from_str(map.object["data"]["values"].as_str().unwrap()).unwrap()
+}
+
+#[test]
+fn flags_count_more_than_files_and_files_more_than_profiles() {
+    let manifests = generated(
+        &[
+            "spec: {profile: small, hub: from-file, values: {pilot: {autoscaleMin: 3}}}",
+            "spec: {values: {pilot: {autoscaleMin: 4}}}",
+        ],
+        &["values.pilot.autoscaleMax=9", "meshConfig.enableTracing=true"],
+    );
+    let values = values(&manifests.unwrap());
+    assert_eq!(values["global"]["hub"], "from-file");
+    assert_eq!(values["pilot"]["autoscaleMin"], 4);
+    assert_eq!(values["pilot"]["autoscaleMax"], 9);
+    assert_eq!(values["meshConfig"]["enableTracing"], true);
+    assert_eq!(values["pilot"]["cni"]["enabled"], false);
+}
+
+#[test]
+fn settings_of_components_and_overlays_change_what_charts_made() {
+    let manifests = generated(
+        &["spec:
+  components:
+    pilot:
+      k8s:
+        replicaCount: 5
+        env: [{name: B, value: b}]
+        overlays:
+        - {kind: Deployment, name: istiod, patches: [{path: 'spec.template.spec.containers.[name:discovery].args.[0]', value: y}]}"],
+        &[],
+    )
+    .unwrap();
+    let deployment = manifests.iter().find(|manifest| manifest.kind() == "Deployment").unwrap();
+    let container = &deployment.object["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(deployment.object["spec"]["replicas"], 5);
+    assert_eq!(container["env"], json!([{"name": "B", "value": "b"}, {"name": "A", "value": "a"}]));
+    assert_eq!(container["args"], json!(["y"]));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_path_before_anything_is_rendered() {
+    let error = generated(&["spec: {values: {pilot: {autoscaleMin: x, typo: 1}}, unknown: 1}"], &[])
+        .unwrap_err()
+        .to_string();
+    assert!(error.contains("unknown field \"unknown\" at spec.unknown"), "{error}");
+    assert!(error.contains("values.pilot.autoscaleMin: expected an integer, found a string"), "{error}");
+    assert!(error.contains("values.pilot: unknown field \"typo\""), "{error}");
+    let error = generated(&["spec: {components: {pilot: {k8s: {resources: {limits: 1}}}}}"], &[])
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains("spec.components.pilot.k8s.resources: limits: cannot unmarshal number"),
+        "{error}"
+    );
+    let error = generated(&["a: 1\n---\nb: 2"], &[]).unwrap_err().to_string();
+    assert_eq!(error, "iop.yaml: contains multiple IstioOperator CRs, only one per file is supported");
+    let error = generated(&[], &["profile=../x"]).unwrap_err().to_string();
+    assert!(error.starts_with("profile \"../x\" not found; there are: default, small"), "{error}");
+}
+
+#[test]
+fn values_that_nobody_checks_reach_the_charts() {
+    let manifests = generated(&["spec: {unvalidatedValues: {mine: {a: 1}}}"], &[]).unwrap();
+    assert_eq!(values(&manifests)["mine"], json!({"a": 1}));
+}
+
+#[test]
+fn built_in_profiles_can_be_read_without_a_directory() {
+    let package = Package::built_in();
+    for profile in package.profiles() {
+        let operator = merge_inputs(&package, &[], &[format!("profile={profile}")]).unwrap();
+        assert!(operator.values()["global"]["istioNamespace"] == "istio-system", "{profile}");
+    }
+    let operator = merge_inputs(&package, &[], &[]).unwrap();
+    let error = generate(&package, &operator, false, None).unwrap_err().to_string();
+    assert!(error.starts_with("no charts are built in"), "{error}");
+}
+
+#[test]
+fn a_translation_has_values_and_a_script_per_chart() {
+    let (_directory, package) = package();
+    let operator = merge_inputs(&package, &[], &[]).unwrap();
+    let translated = translate(&package, &operator).unwrap();
+    let names: Vec<&str> = translated.files.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["pilot-values.yaml", "install-pilot.sh", "README.md"]);
+    assert!(
+        translated.files[1]
+            .1
+            .contains("helm upgrade --install pilot --namespace istio-system -f pilot-values.yaml")
+    );
+}
