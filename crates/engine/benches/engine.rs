@@ -1,4 +1,4 @@
-//! What changes, reads, watches and forks cost in a world of 100 000 inputs and 10 000 roots.
+//! What changes, reads, watches and forks cost with 100 000 inputs and 10 000 roots.
 
 #![allow(missing_docs, reason = "criterion's macros make public functions without any")]
 
@@ -59,7 +59,7 @@ impl Query for Endpoints {
     }
 }
 
-fn world() -> Engine {
+fn engine_with_inputs() -> Engine {
     let engine = Engine::new();
     let mut batch = Batch::new();
     for key in 0..ENDPOINTS {
@@ -70,8 +70,8 @@ fn world() -> Engine {
     engine
 }
 
-fn watched() -> (Engine, Vec<Root<Endpoints>>) {
-    let engine = world();
+fn engine_with_roots() -> (Engine, Vec<Root<Endpoints>>) {
+    let engine = engine_with_inputs();
     let roots = engine.watch_all::<Endpoints>(0..SERVICES);
     (engine, roots)
 }
@@ -89,7 +89,7 @@ fn set_setting(engine: &Engine, setting: u32) -> usize {
 }
 
 fn changes(criterion: &mut Criterion) {
-    let (engine, _roots) = watched();
+    let (engine, _roots) = engine_with_roots();
     let mut next = 10u32;
     let mut step = move || {
         next = next.wrapping_add(1);
@@ -125,14 +125,16 @@ fn changes(criterion: &mut Criterion) {
 }
 
 fn reads(criterion: &mut Criterion) {
-    let (engine, roots) = watched();
+    let (engine, roots) = engine_with_roots();
     let mut group = criterion.benchmark_group("read");
     group.bench_function("get_of_a_memo", |bencher| bencher.iter(|| black_box(engine.get::<Endpoints>(&77))));
     group.bench_function("value_of_a_root", |bencher| bencher.iter(|| black_box(roots[77].value())));
     group.bench_function("watch_of_a_memo", |bencher| {
         bencher.iter(|| black_box(engine.watch::<Endpoints>(77)));
     });
-    group.bench_function("reads_of", |bencher| bencher.iter(|| black_box(engine.reads_of::<Endpoints>(&77))));
+    group.bench_function("provenance", |bencher| {
+        bencher.iter(|| black_box(engine.provenance::<Endpoints>(&77)));
+    });
     group.bench_function("fork", |bencher| bencher.iter(|| black_box(engine.fork())));
     group.bench_function("fork_and_apply", |bencher| {
         bencher.iter(|| assert_eq!(set_endpoint(&engine.fork(), 77, 5), 1));
@@ -203,10 +205,10 @@ fn time_sum(engine: &Engine, step: u64, key: (u64, u64)) -> Duration {
 fn cold(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("cold");
     group.sample_size(10);
-    group.bench_function("set_100000_inputs", |bencher| bencher.iter_with_large_drop(world));
+    group.bench_function("set_100000_inputs", |bencher| bencher.iter_with_large_drop(engine_with_inputs));
     group.bench_function("watch_10000_queries_at_once", |bencher| {
         bencher.iter_batched(
-            world,
+            engine_with_inputs,
             |engine| (engine.watch_all::<Endpoints>(0..SERVICES), engine),
             BatchSize::LargeInput,
         );
@@ -216,7 +218,7 @@ fn cold(criterion: &mut Criterion) {
             let roots: Vec<_> = (0..SERVICES).map(|service| engine.watch::<Endpoints>(service)).collect();
             (roots, engine)
         };
-        bencher.iter_batched(world, one_by_one, BatchSize::LargeInput);
+        bencher.iter_batched(engine_with_inputs, one_by_one, BatchSize::LargeInput);
     });
     group.finish();
 }

@@ -1,86 +1,92 @@
-//! Taking over into a draft what was evaluated on a published stage.
+//! Adoption: carrying results from the stage they were evaluated on into a draft of a later graph.
+//!
+//! Readers evaluate without the writer's lock, so a batch may be applied while they do. Their results are adopted only if
+//! every read gives the same answer in the draft as on the stage. Queries are pure, so a query whose reads give the same
+//! answers would give the same result again.
 
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 
-use crate::graph::Draft;
+use crate::draft::Draft;
+use crate::graph::Node;
 use crate::idset::IdSet;
 use crate::intern::NodeId;
 use crate::job::Job;
 use crate::stage::Stage;
 use crate::value::Outcome;
-use crate::world::Node;
 use crate::{Subject, SubjectKind};
 
-/// Records in a draft the results a stage has, as far as they hold in the draft's world.
+/// Records in a draft those results of a stage that hold there too.
 pub(crate) struct Adoption<'a> {
     draft: &'a mut Draft,
     stage: &'a Stage,
-    refused: FxHashSet<NodeId>,
+    /// Queries whose results do not hold in the draft.
+    rejected: FxHashSet<NodeId>,
     adopted: Vec<Subject>,
 }
 
-enum Verdict {
-    Holds,
-    Fails,
-    /// Depends on a query that is not recorded yet.
-    Needs(Candidate),
+/// Whether a result holds in the draft.
+enum Validity {
+    Valid,
+    Invalid,
+    /// Unknown until a query that it read is adopted or rejected.
+    DependsOn(Candidate),
 }
 
 impl<'a> Adoption<'a> {
     pub(crate) fn new(draft: &'a mut Draft, stage: &'a Stage) -> Self {
-        Self { draft, stage, refused: FxHashSet::default(), adopted: Vec::new() }
+        Self { draft, stage, rejected: FxHashSet::default(), adopted: Vec::new() }
     }
 
-    /// The queries recorded, each after those it read.
+    /// The adopted queries, each after those it read.
     pub(crate) fn adopted(self) -> Vec<Subject> {
         self.adopted
     }
 
-    /// Records a query, and before it those it read that are missing.
+    /// Adopts the result of a query, and before it the missing results that it read.
     pub(crate) fn adopt(&mut self, query: &Subject) {
-        // A list instead of recursion: queries may be nested deeper than a stack allows.
-        let mut open: Vec<Candidate> = self.candidate(query).into_iter().collect();
-        while let Some(mut candidate) = open.pop() {
+        // A work list instead of recursion: queries may be nested deeper than the stack allows.
+        let mut pending: Vec<Candidate> = self.candidate(query).into_iter().collect();
+        while let Some(mut candidate) = pending.pop() {
             match self.check(&mut candidate) {
-                Verdict::Holds => {
+                Validity::Valid => {
                     candidate.install(self.draft, self.stage);
                     self.adopted.push(candidate.query);
                 }
-                Verdict::Fails => {
-                    self.refused.insert(candidate.query.id());
+                Validity::Invalid => {
+                    self.rejected.insert(candidate.query.id());
                 }
-                Verdict::Needs(needed) => open.extend([candidate, needed]),
+                Validity::DependsOn(dependency) => pending.extend([candidate, dependency]),
             }
         }
     }
 
-    /// The result of a query that is neither recorded nor refused.
+    /// The stage's result of a query, unless the draft has a memo or the result was rejected.
     fn candidate(&self, query: &Subject) -> Option<Candidate> {
-        let settled = self.draft.world.memo(query.id()).is_some() || self.refused.contains(&query.id());
-        if settled { None } else { Candidate::find(self.stage, query) }
+        let is_decided = self.draft.graph.memo(query.id()).is_some() || self.rejected.contains(&query.id());
+        if is_decided { None } else { Candidate::find(self.stage, query) }
     }
 
-    /// Goes on checking the reads of a candidate where it was left.
-    fn check(&self, candidate: &mut Candidate) -> Verdict {
-        while let Some(read) = candidate.read(self.stage) {
-            match self.agrees(read) {
+    /// Checks the reads of a candidate from where the last check stopped.
+    fn check(&self, candidate: &mut Candidate) -> Validity {
+        while let Some(read) = candidate.next_read(self.stage) {
+            match self.gives_same_answer(read) {
                 Some(true) => candidate.checked += 1,
-                Some(false) => return Verdict::Fails,
-                None => return self.candidate(read).map_or(Verdict::Fails, Verdict::Needs),
+                Some(false) => return Validity::Invalid,
+                None => return self.candidate(read).map_or(Validity::Invalid, Validity::DependsOn),
             }
         }
-        Verdict::Holds
+        Validity::Valid
     }
 
-    /// Whether a subject is in the draft what a reader on the stage saw; `None` for a query that is not recorded.
-    fn agrees(&self, subject: &Subject) -> Option<bool> {
+    /// Whether a read gives the same answer in the draft as on the stage. `None` for a query the draft has no memo of.
+    fn gives_same_answer(&self, subject: &Subject) -> Option<bool> {
         let id = subject.id();
-        let (then, now) = (&self.stage.world, &self.draft.world);
+        let (then, now) = (&self.stage.graph, &self.draft.graph);
         match subject.kind() {
             SubjectKind::Query if now.memo(id).is_none() => return None,
-            // Queries are pure: on the same inputs any evaluation gives the same.
+            // Queries are pure: with the same inputs every evaluation gives the same result.
             _ if then.revision == now.revision => return Some(true),
             _ => {}
         }
@@ -93,29 +99,28 @@ impl<'a> Adoption<'a> {
                 (then, now) => then.is_none() && now.is_none(),
             },
             SubjectKind::Members | SubjectKind::Keys => {
-                let none = IdSet::default();
-                let then = then.members(id).map_or(&none, |members| &members.ids);
-                then == now.members(id).map_or(&none, |members| &members.ids)
+                let empty = IdSet::default();
+                let then = then.bucket(id).map_or(&empty, |bucket| &bucket.ids);
+                then == now.bucket(id).map_or(&empty, |bucket| &bucket.ids)
             }
             SubjectKind::Query => {
                 let then = Candidate::find(self.stage, subject).map(|candidate| candidate.outcome());
-                then.zip(now.memo(id)).is_some_and(|(then, now)| then.is(&now.outcome))
+                then.zip(now.memo(id)).is_some_and(|(then, now)| then.ptr_eq(&now.outcome))
             }
         })
     }
 }
 
-/// A result that may be recorded.
+/// A result of the stage that may be adopted.
 struct Candidate {
     query: Subject,
     source: Source,
-    /// How many of its reads are known to hold.
+    /// How many of its reads are known to give the same answer.
     checked: usize,
 }
 
-/// Where a stage has a result.
+/// Where the stage has the result.
 enum Source {
-    /// A node with a memo.
     Memo(Arc<Node>),
     /// A finished job that ran the query.
     Job(Arc<Job>),
@@ -123,27 +128,27 @@ enum Source {
 
 impl Candidate {
     fn find(stage: &Stage, query: &Subject) -> Option<Self> {
-        let memo = stage.world.node(query.id()).cloned().map(Source::Memo);
-        let source = memo.or_else(|| stage.finished(query.id()).map(Source::Job))?;
+        let memo = stage.graph.node(query.id()).cloned().map(Source::Memo);
+        let source = memo.or_else(|| stage.finished_job(query.id()).map(Source::Job))?;
         Some(Self { query: query.clone(), source, checked: 0 })
     }
 
     fn outcome(&self) -> Outcome {
         match &self.source {
             Source::Memo(node) => node.memo().map(|memo| memo.outcome.clone()),
-            Source::Job(job) => job.done().map(|done| done.outcome.clone()),
+            Source::Job(job) => job.result().map(|result| result.outcome.clone()),
         }
         .expect("a source has a result")
     }
 
-    /// The next read to be checked.
-    fn read<'a>(&'a self, stage: &'a Stage) -> Option<&'a Subject> {
+    /// The next read to check.
+    fn next_read<'a>(&'a self, stage: &'a Stage) -> Option<&'a Subject> {
         match &self.source {
             Source::Memo(node) => {
                 let read = *node.memo()?.reads.get(self.checked)?;
-                stage.world.node(read).map(|node| &node.subject)
+                stage.graph.node(read).map(|node| &node.subject)
             }
-            Source::Job(job) => job.done()?.reads.as_ref()?.get(self.checked),
+            Source::Job(job) => job.result()?.reads.as_ref()?.get(self.checked),
         }
     }
 
@@ -157,7 +162,7 @@ impl Candidate {
                 draft.install(&self.query, outcome, &reads);
             }
             Source::Job(job) => {
-                let reads = job.done().and_then(|done| done.reads.as_deref()).unwrap_or_default();
+                let reads = job.result().and_then(|result| result.reads.as_deref()).unwrap_or_default();
                 draft.install(&self.query, outcome, reads);
             }
         }

@@ -1,20 +1,23 @@
-//! Changes to inputs, applied together.
+//! Batches of changes to inputs.
+//!
+//! A batch is applied as one change: queries never see half of it. Setting an input to an equal value changes nothing, so
+//! after applying a batch it is known exactly which inputs and which buckets differ. That list is where marks start.
 
 use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
-use crate::graph::Draft;
-use crate::intern::{NodeId, Registry};
-use crate::subject::{All, Bucket, Value};
-use crate::value::{Erased, typed};
-use crate::world::Sorted;
+use crate::draft::Draft;
+use crate::graph::SortedKeys;
+use crate::intern::{Interner, NodeId};
+use crate::subject::{AllKeysNode, BucketNode, InputNode};
+use crate::value::{Erased, downcast};
 use crate::{Input, Key, Subject};
 
-/// Changes to inputs that take effect together; the last change to a key wins.
+/// Changes to inputs that take effect together. The last change to a key wins.
 #[derive(Default)]
 pub struct Batch {
-    changes: BTreeMap<TypeId, Box<dyn Changes>>,
+    changes: BTreeMap<TypeId, Box<dyn FamilyChanges>>,
 }
 
 impl Batch {
@@ -30,13 +33,13 @@ impl Batch {
 
     /// Sets an input to a value that is already shared.
     pub fn set_shared<I: Input>(&mut self, key: I::Key, value: Arc<I::Value>) -> &mut Self {
-        self.changes_of::<I>().insert(key, Some(value));
+        self.family::<I>().insert(key, Some(value));
         self
     }
 
-    /// Removes an input; no change if it is not there.
+    /// Removes an input. No change if it is not set.
     pub fn remove<I: Input>(&mut self, key: &I::Key) -> &mut Self {
-        self.changes_of::<I>().insert(key.clone(), None);
+        self.family::<I>().insert(key.clone(), None);
         self
     }
 
@@ -45,70 +48,70 @@ impl Batch {
         self.changes.is_empty()
     }
 
-    /// Makes the changes and lists the inputs and buckets that are no longer as they were.
-    pub(crate) fn make(self, draft: &mut Draft, registry: &Registry) -> Vec<NodeId> {
-        self.changes.into_values().flat_map(|changes| changes.make(draft, registry)).collect()
+    /// Edits the draft and returns the inputs and buckets that differ from before.
+    pub(crate) fn apply_to(self, draft: &mut Draft, interner: &Interner) -> Vec<NodeId> {
+        self.changes.into_values().flat_map(|changes| changes.apply_to(draft, interner)).collect()
     }
 
-    fn changes_of<I: Input>(&mut self) -> &mut BTreeMap<I::Key, Option<Arc<I::Value>>> {
+    fn family<I: Input>(&mut self) -> &mut BTreeMap<I::Key, Option<Arc<I::Value>>> {
         let changes: &mut dyn Any = self
             .changes
             .entry(TypeId::of::<I>())
-            .or_insert_with(|| Box::new(TypedChanges::<I>(BTreeMap::new())))
+            .or_insert_with(|| Box::new(InputChanges::<I>(BTreeMap::new())))
             .as_mut();
-        &mut changes.downcast_mut::<TypedChanges<I>>().expect("keyed by the type id of I").0
+        &mut changes.downcast_mut::<InputChanges<I>>().expect("keyed by the type id of I").0
     }
 }
 
-/// Changes to one family of inputs, by type.
-pub(crate) struct TypedChanges<I: Input>(BTreeMap<I::Key, Option<Arc<I::Value>>>);
+/// Changes to the inputs of one family: the new value of each key, or `None` to remove it.
+struct InputChanges<I: Input>(BTreeMap<I::Key, Option<Arc<I::Value>>>);
 
-/// Changes to one family of inputs.
-pub(crate) trait Changes: Any + Send {
-    fn make(self: Box<Self>, draft: &mut Draft, registry: &Registry) -> Vec<NodeId>;
+/// [`InputChanges`] of any family.
+trait FamilyChanges: Any + Send {
+    fn apply_to(self: Box<Self>, draft: &mut Draft, interner: &Interner) -> Vec<NodeId>;
 }
 
-impl<I: Input> Changes for TypedChanges<I> {
-    fn make(self: Box<Self>, draft: &mut Draft, registry: &Registry) -> Vec<NodeId> {
+impl<I: Input> FamilyChanges for InputChanges<I> {
+    fn apply_to(self: Box<Self>, draft: &mut Draft, interner: &Interner) -> Vec<NodeId> {
         let mut changed = Vec::new();
-        let mut buckets: BTreeMap<I::Index, Moves<I::Key>> = BTreeMap::new();
-        let mut all = Moves::default();
+        let mut buckets: BTreeMap<I::Index, MembershipChanges<I::Key>> = BTreeMap::new();
+        let mut all_keys = MembershipChanges::default();
         for (key, new) in self.0 {
-            let subject = registry.intern::<Value<I>>(&key);
-            let old: Option<Arc<I::Value>> = draft.world.input(subject.id()).cloned().map(typed);
-            if same(old.as_ref(), new.as_ref()) {
+            let subject = interner.intern::<InputNode<I>>(&key);
+            let old: Option<Arc<I::Value>> = draft.graph.input(subject.id()).cloned().map(downcast);
+            if is_same(old.as_ref(), new.as_ref()) {
                 continue;
             }
             let (before, after) = (indexes::<I>(&key, old.as_deref()), indexes::<I>(&key, new.as_deref()));
             for index in after.difference(&before) {
-                buckets.entry(index.clone()).or_default().enter(&subject, &key);
+                buckets.entry(index.clone()).or_default().add(&subject, &key);
             }
             for index in before.difference(&after) {
-                buckets.entry(index.clone()).or_default().leave(&subject, &key);
+                buckets.entry(index.clone()).or_default().remove(&subject, &key);
             }
             match (old.is_some(), new.is_some()) {
-                (false, true) => all.enter(&subject, &key),
-                (true, false) => all.leave(&subject, &key),
+                (false, true) => all_keys.add(&subject, &key),
+                (true, false) => all_keys.remove(&subject, &key),
                 _ => {}
             }
             draft.set_input(&subject, new.map(|value| value as Erased));
             changed.push(subject.id());
         }
-        for (index, moves) in buckets {
-            let bucket = registry.intern::<Bucket<I>>(&index);
-            moves.make(draft, &bucket);
+        for (index, changes) in buckets {
+            let bucket = interner.intern::<BucketNode<I>>(&index);
+            changes.apply_to(draft, &bucket);
             changed.push(bucket.id());
         }
-        if !all.is_empty() {
-            let bucket = registry.intern::<All<I>>(&());
-            all.make(draft, &bucket);
+        if !all_keys.is_empty() {
+            let bucket = interner.intern::<AllKeysNode<I>>(&());
+            all_keys.apply_to(draft, &bucket);
             changed.push(bucket.id());
         }
         changed
     }
 }
 
-fn same<T: PartialEq>(old: Option<&Arc<T>>, new: Option<&Arc<T>>) -> bool {
+fn is_same<T: PartialEq>(old: Option<&Arc<T>>, new: Option<&Arc<T>>) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => Arc::ptr_eq(old, new) || old == new,
         (old, new) => old.is_none() && new.is_none(),
@@ -119,59 +122,59 @@ fn indexes<I: Input>(key: &I::Key, value: Option<&I::Value>) -> BTreeSet<I::Inde
     value.map(|value| I::index(key, value)).into_iter().flatten().collect()
 }
 
-/// Keys that enter and leave a bucket, each in ascending order.
-struct Moves<K> {
-    entering: Vec<(NodeId, K)>,
-    leaving: Vec<(NodeId, K)>,
+/// Keys that a batch adds to a bucket and removes from it, each in ascending order.
+struct MembershipChanges<K> {
+    added: Vec<(NodeId, K)>,
+    removed: Vec<(NodeId, K)>,
 }
 
-impl<K> Default for Moves<K> {
+impl<K> Default for MembershipChanges<K> {
     fn default() -> Self {
-        Self { entering: Vec::new(), leaving: Vec::new() }
+        Self { added: Vec::new(), removed: Vec::new() }
     }
 }
 
-impl<K: Key + Ord> Moves<K> {
-    fn enter(&mut self, subject: &Subject, key: &K) {
-        self.entering.push((subject.id(), key.clone()));
+impl<K: Key + Ord> MembershipChanges<K> {
+    fn add(&mut self, subject: &Subject, key: &K) {
+        self.added.push((subject.id(), key.clone()));
     }
 
-    fn leave(&mut self, subject: &Subject, key: &K) {
-        self.leaving.push((subject.id(), key.clone()));
+    fn remove(&mut self, subject: &Subject, key: &K) {
+        self.removed.push((subject.id(), key.clone()));
     }
 
     fn is_empty(&self) -> bool {
-        self.entering.is_empty() && self.leaving.is_empty()
+        self.added.is_empty() && self.removed.is_empty()
     }
 
-    fn make(self, draft: &mut Draft, bucket: &Subject) {
-        let is_read = draft.world.is_read(bucket.id());
-        let Some(members) = draft.members_mut(bucket) else { return };
-        for (id, _) in &self.leaving {
-            members.ids.remove(*id);
+    fn apply_to(self, draft: &mut Draft, subject: &Subject) {
+        let is_read = draft.graph.has_readers(subject.id());
+        let Some(bucket) = draft.bucket_mut(subject) else { return };
+        for (id, _) in &self.removed {
+            bucket.ids.remove(*id);
         }
-        for (id, _) in &self.entering {
-            members.ids.insert(*id);
+        for (id, _) in &self.added {
+            bucket.ids.insert(*id);
         }
-        // A bucket that is read will be asked for its keys again: merging is cheaper than sorting anew.
-        let merged =
-            members.sorted.take().filter(|_| is_read).map(|sorted| self.merge(&Sorted::open(&sorted)));
-        members.sorted = merged.map_or_else(OnceLock::new, OnceLock::from);
+        // The readers of a bucket will ask for its keys again. Merging into the sorted list is cheaper than sorting anew.
+        let sorted = bucket.sorted.take().filter(|_| is_read);
+        let merged = sorted.map(|sorted| self.merge_into(&SortedKeys::downcast(&sorted)));
+        bucket.sorted = merged.map_or_else(OnceLock::new, OnceLock::from);
     }
 
-    fn merge(self, old: &[K]) -> Erased {
-        let mut keys = Vec::with_capacity(old.len() + self.entering.len());
-        let mut leaving = self.leaving.into_iter().map(|(_, key)| key).peekable();
-        let mut entering = self.entering.into_iter().map(|(_, key)| key).peekable();
-        for key in old {
-            while let Some(earlier) = entering.next_if(|entering| entering < key) {
-                keys.push(earlier);
+    fn merge_into(self, sorted: &[K]) -> Erased {
+        let mut merged = Vec::with_capacity(sorted.len() + self.added.len());
+        let mut removed = self.removed.into_iter().map(|(_, key)| key).peekable();
+        let mut added = self.added.into_iter().map(|(_, key)| key).peekable();
+        for key in sorted {
+            while let Some(smaller) = added.next_if(|added| added < key) {
+                merged.push(smaller);
             }
-            if leaving.next_if_eq(key).is_none() {
-                keys.push(key.clone());
+            if removed.next_if_eq(key).is_none() {
+                merged.push(key.clone());
             }
         }
-        keys.extend(entering);
-        Arc::new(Sorted::<K>(keys.into()))
+        merged.extend(added);
+        Arc::new(SortedKeys::<K>(merged.into()))
     }
 }

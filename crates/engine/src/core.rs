@@ -1,60 +1,67 @@
-//! The published stage and the one writer that replaces it.
+//! The state that all handles of one engine share: the published stage, and the writer's lock.
+//!
+//! Readers take the current [`Stage`] and never wait for a writer. Whoever holds [`Core::writer`] is the one writer: it edits
+//! a draft of the current graph and publishes the result as a new stage. Evaluations that readers made on the old stage are
+//! not lost: [`Core::adopt_finished`] copies those that still hold into the draft.
+//!
+//! Dropping a guard must not wait for the writer either. Dropped guards are noted and taken off their memos by the next
+//! writer.
 
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
 use crate::adopt::Adoption;
-use crate::crew::Crew;
-use crate::evict::Idle;
-use crate::graph::Draft;
-use crate::intern::Registry;
+use crate::draft::Draft;
+use crate::evict::IdleMemos;
+use crate::graph::Graph;
+use crate::intern::Interner;
 use crate::job::Jobs;
 use crate::marks::Marks;
 use crate::stage::Stage;
 use crate::stats::Counters;
-use crate::world::World;
+use crate::workers::WorkerPool;
 use crate::{Options, Subject};
 
-/// Guards dropped since the last edit, beyond which the next drop cleans up.
-const MANY_RELEASED: usize = 256;
+/// Once this many guards were dropped, the next drop takes them off their memos.
+const RELEASED_LIMIT: usize = 256;
 
-/// Evaluations of one revision, beyond which those already part of the world are let go.
-const MANY_JOBS: usize = 1024;
+/// Once this many jobs of one revision are part of the graph, the stage lets go of them.
+const ADOPTED_JOBS_LIMIT: usize = 1024;
 
 /// What the handles of one engine share.
 pub(crate) struct Core {
-    pub(crate) registry: Arc<Registry>,
+    pub(crate) interner: Arc<Interner>,
     pub(crate) counters: Arc<Counters>,
     pub(crate) options: Options,
-    crew: Arc<Crew>,
+    workers: Arc<WorkerPool>,
     current: RwLock<Arc<Stage>>,
     pub(crate) writer: Mutex<Writer>,
-    /// Queries whose guards were dropped; a drop never waits for the writer.
+    /// Queries whose guards were dropped since a writer last looked.
     released: Mutex<Vec<Subject>>,
 }
 
-/// What only the writer looks at.
+/// State that only the writer uses.
 pub(crate) struct Writer {
-    pub(crate) idle: Idle,
+    pub(crate) idle: IdleMemos,
 }
 
 impl Core {
-    pub(crate) fn new(options: Options, registry: Arc<Registry>, world: World, idle: Idle) -> Self {
+    pub(crate) fn new(options: Options, interner: Arc<Interner>, graph: Graph, idle: IdleMemos) -> Self {
         let counters = Arc::new(Counters::default());
-        let crew = Arc::new(Crew::new(options.threads));
+        let workers = Arc::new(WorkerPool::new(options.threads));
         let stage = Stage {
-            world,
+            graph,
             marks: Marks::default(),
             jobs: Arc::default(),
-            registry: Arc::clone(&registry),
+            interner: Arc::clone(&interner),
             counters: Arc::clone(&counters),
-            crew: Arc::clone(&crew),
+            workers: Arc::clone(&workers),
         };
         Self {
-            registry,
+            interner,
             counters,
-            crew,
+            workers,
             current: RwLock::new(Arc::new(stage)),
             writer: Mutex::new(Writer { idle }),
             released: Mutex::default(),
@@ -66,43 +73,44 @@ impl Core {
         Arc::clone(&self.current.read())
     }
 
-    pub(crate) fn stage(&self, world: World, marks: Marks, jobs: Arc<Jobs>) -> Stage {
-        let (registry, counters) = (Arc::clone(&self.registry), Arc::clone(&self.counters));
-        Stage { world, marks, jobs, registry, counters, crew: Arc::clone(&self.crew) }
+    pub(crate) fn stage(&self, graph: Graph, marks: Marks, jobs: Arc<Jobs>) -> Stage {
+        let (interner, counters) = (Arc::clone(&self.interner), Arc::clone(&self.counters));
+        Stage { graph, marks, jobs, interner, counters, workers: Arc::clone(&self.workers) }
     }
 
-    /// Shows a world to everybody; for the writer.
-    pub(crate) fn publish(&self, world: World, jobs: Arc<Jobs>) {
-        let stage = Arc::new(self.stage(world, Marks::default(), jobs));
+    /// Makes a graph the current one. Only for the writer.
+    pub(crate) fn publish(&self, graph: Graph, jobs: Arc<Jobs>) {
+        let stage = Arc::new(self.stage(graph, Marks::default(), jobs));
         let old = std::mem::replace(&mut *self.current.write(), stage);
-        // Outside the lock: this may be the last reference to much of the old world.
+        // Dropped after the lock is released: this may free much of the old graph.
         drop(old);
     }
 
-    /// Shows a world that differs from a stage's only in its memos; for the writer.
-    pub(crate) fn publish_same(&self, world: World, stage: &Stage) {
-        // Sharing jobs lets readers of both wait for each other; now and then those that are done with are let go.
-        let jobs = if self.has_many_jobs(stage) { Arc::default() } else { Arc::clone(&stage.jobs) };
-        self.publish(world, jobs);
+    /// Makes a graph the current one that differs from a stage's only in its memos. Only for the writer.
+    pub(crate) fn publish_same_revision(&self, graph: Graph, stage: &Stage) {
+        // Both stages share their jobs, so that their readers wait for each other instead of evaluating twice. A new list
+        // is started now and then, or jobs that are part of the graph would stay for as long as the revision does.
+        let jobs = if self.has_many_adopted_jobs(stage) { Arc::default() } else { Arc::clone(&stage.jobs) };
+        self.publish(graph, jobs);
     }
 
-    fn has_many_jobs(&self, stage: &Stage) -> bool {
-        stage.jobs.len() > stage.jobs.untaken() + self.options.idle + MANY_JOBS
+    fn has_many_adopted_jobs(&self, stage: &Stage) -> bool {
+        stage.jobs.len() > stage.jobs.finished_len() + self.options.idle + ADOPTED_JOBS_LIMIT
     }
 
-    /// Notes a dropped guard and cleans up now and then.
+    /// Notes a dropped guard. Cleans up if there are many and no writer is at work.
     pub(crate) fn release(&self, query: Subject) {
-        let many = {
+        let has_many = {
             let mut released = self.released.lock();
             released.push(query);
-            released.len() >= MANY_RELEASED
+            released.len() >= RELEASED_LIMIT
         };
-        if many {
-            self.try_tidy();
+        if has_many {
+            self.try_clean_up();
         }
     }
 
-    /// Takes dropped guards off their memos.
+    /// Takes dropped guards off their memos. Returns whether there were any.
     pub(crate) fn unwatch_released(&self, writer: &mut Writer, draft: &mut Draft) -> bool {
         let released = std::mem::take(&mut *self.released.lock());
         for query in &released {
@@ -113,10 +121,10 @@ impl Core {
         !released.is_empty()
     }
 
-    /// Makes what readers have evaluated and released part of a draft.
-    pub(crate) fn catch_up(&self, writer: &mut Writer, draft: &mut Draft, stage: &Stage) -> bool {
+    /// Makes finished evaluations of a stage and dropped guards part of a draft. Returns whether there were any.
+    pub(crate) fn adopt_finished(&self, writer: &mut Writer, draft: &mut Draft, stage: &Stage) -> bool {
         let finished = stage.jobs.take_finished();
-        // More could not be kept: nobody watches them.
+        // Nobody watches these queries, so no more of them are kept than idle memos.
         let latest = &finished[finished.len().saturating_sub(self.options.idle)..];
         let mut adoption = Adoption::new(draft, stage);
         for job in latest {
@@ -124,30 +132,31 @@ impl Core {
         }
         let adopted = adoption.adopted();
         let released = self.unwatch_released(writer, draft);
-        writer.idle.take_in(&adopted, draft);
+        writer.idle.push_unheld(&adopted, draft);
         released || !adopted.is_empty()
     }
 
-    /// Cleans up after evaluations on a stage if there were many.
-    pub(crate) fn tidy_if_many(&self, stage: &Stage) {
-        if stage.jobs.untaken() > self.options.idle {
-            self.try_tidy();
+    /// Cleans up if many evaluations on a stage are not part of the graph yet.
+    pub(crate) fn clean_up_if_many_finished(&self, stage: &Stage) {
+        if stage.jobs.finished_len() > self.options.idle {
+            self.try_clean_up();
         }
     }
 
-    /// Makes what readers have evaluated and released part of the world, unless a writer is at work.
-    pub(crate) fn try_tidy(&self) {
+    /// [`Core::clean_up`], unless a writer is at work.
+    pub(crate) fn try_clean_up(&self) {
         if let Some(mut writer) = self.writer.try_lock() {
-            self.tidy(&mut writer);
+            self.clean_up(&mut writer);
         }
     }
 
-    pub(crate) fn tidy(&self, writer: &mut Writer) {
+    /// Publishes a graph with the finished evaluations of the current stage and without dropped guards.
+    pub(crate) fn clean_up(&self, writer: &mut Writer) {
         let stage = self.current();
-        let mut draft = Draft::new(stage.world.clone());
-        if self.catch_up(writer, &mut draft, &stage) || self.has_many_jobs(&stage) {
+        let mut draft = Draft::new(stage.graph.clone());
+        if self.adopt_finished(writer, &mut draft, &stage) || self.has_many_adopted_jobs(&stage) {
             draft.sweep();
-            self.publish_same(draft.world, &stage);
+            self.publish_same_revision(draft.graph, &stage);
         }
     }
 }

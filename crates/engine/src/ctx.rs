@@ -1,29 +1,35 @@
-//! What a query sees of the world.
+//! The context of a running query: its only access to inputs and other queries.
+//!
+//! Every answer is recorded as a read of the running query, including answers that found nothing. The recorded reads are
+//! what the engine knows about dependencies, so a query that learnt something from elsewhere would not be evaluated again
+//! when that changes.
+//!
+//! There is a context for each layer. [`EagerCtx`] gives access to inputs, buckets and eager queries; [`Ctx`] derefs to it and
+//! adds lazy queries. The types keep the eager layer closed: an eager query cannot name a lazy one.
 
 use std::cell::OnceCell;
 use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use crate::eval::Asker;
+use crate::eval::Requester;
 use crate::frame::Frame;
 use crate::intern::NodeId;
 use crate::stage::Stage;
-use crate::subject::{All, Bucket, Memo, Role, Value};
-use crate::value::{Erased, Failure, Outcome, typed};
+use crate::subject::{AllKeysNode, BucketNode, InputNode, NodeFamily, QueryNode};
+use crate::value::{Erased, Failure, Outcome, downcast};
 use crate::{EagerQuery, Input, Query, QueryError, Subject};
 
-/// A query's only window on the world; every answer it gives is recorded as a read of the query that asked.
-///
-/// Inputs and buckets are read through [`EagerCtx`], which this derefs to.
+/// The context of a [`Query`]. Inputs and buckets are read through [`EagerCtx`], to which it derefs.
 pub struct Ctx<'a>(EagerCtx<'a>);
 
-/// What an [`EagerQuery`] sees of the world: inputs, buckets and other eager queries. Functions that read nothing else take
-/// this, and can be called from queries of both kinds.
+/// The context of an [`EagerQuery`]: inputs, buckets and other eager queries.
+///
+/// Functions that need nothing else take this context, so that queries of both layers can call them.
 pub struct EagerCtx<'a> {
     stage: &'a Stage,
     frame: &'a Frame<'a>,
-    /// The cycle the query turned out to be a member of.
+    /// The cycle that the running query turned out to be a member of.
     cycle: OnceCell<Arc<Failure>>,
 }
 
@@ -36,14 +42,14 @@ impl<'a> Deref for Ctx<'a> {
 }
 
 impl<'a> Ctx<'a> {
-    /// The value of another query; if that has none, the asking query ends here with the same error.
+    /// The value of another query. If that query failed, the running query ends here with the same error.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Arc<Q::Value> {
         self.0.resolve_or_abort::<Q>(key)
     }
 
-    /// The value of another query or why it has none, for a caller that can do without it.
+    /// The value of another query, or why it has none, for a caller that can do without it.
     ///
-    /// A query that is itself part of a cycle never sees that cycle's error: it ends with it.
+    /// A query that is itself a member of a cycle never sees that cycle's error: it ends with it.
     pub fn try_get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
         self.0.try_resolve::<Q>(key)
     }
@@ -57,34 +63,34 @@ impl<'a> Ctx<'a> {
         Self(EagerCtx { stage, frame, cycle: OnceCell::new() })
     }
 
-    /// Gives the cycle the query is a member of, whatever the query made of it.
-    pub(crate) fn end(self) -> Option<Arc<Failure>> {
+    /// The cycle that the query is a member of, even if the query caught its error.
+    pub(crate) fn into_cycle(self) -> Option<Arc<Failure>> {
         self.0.cycle.into_inner()
     }
 }
 
 impl EagerCtx<'_> {
-    /// The value of an input, or `None` where it is not set; both are recorded.
+    /// The value of an input, or `None` if it is not set. Both are recorded.
     pub fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
-        self.stage.input::<I>(self.record::<Value<I>>(key))
+        self.stage.input::<I>(self.record::<InputNode<I>>(key))
     }
 
-    /// The keys of the inputs in a bucket, sorted; a change to a member's value alone does not touch the reader.
+    /// The keys of the inputs in a bucket, sorted. A member whose value changes does not make the reader dirty.
     pub fn members<I: Input>(&self, index: &I::Index) -> Arc<[I::Key]> {
-        self.stage.sorted::<I>(self.record::<Bucket<I>>(index))
+        self.stage.sorted_keys::<I>(self.record::<BucketNode<I>>(index))
     }
 
     /// All keys of an input family, sorted.
     pub fn keys<I: Input>(&self) -> Arc<[I::Key]> {
-        self.stage.sorted::<I>(self.record::<All<I>>(&()))
+        self.stage.sorted_keys::<I>(self.record::<AllKeysNode<I>>(&()))
     }
 
-    /// The value of another eager query; as [`Ctx::get`].
+    /// The value of another eager query; see [`Ctx::get`].
     pub fn get<Q: EagerQuery>(&self, key: &<Q as EagerQuery>::Key) -> Arc<<Q as EagerQuery>::Value> {
         self.resolve_or_abort::<Q>(key)
     }
 
-    /// The value of another eager query or why it has none; as [`Ctx::try_get`].
+    /// The value of another eager query, or why it has none; see [`Ctx::try_get`].
     pub fn try_get<Q: EagerQuery>(
         &self,
         key: &<Q as EagerQuery>::Key,
@@ -92,7 +98,7 @@ impl EagerCtx<'_> {
         self.try_resolve::<Q>(key)
     }
 
-    /// The values of another eager query for many keys; as [`Ctx::get_all`].
+    /// The values of another eager query for many keys; see [`Ctx::get_all`].
     pub fn get_all<Q: EagerQuery>(
         &self,
         keys: &[<Q as EagerQuery>::Key],
@@ -106,7 +112,7 @@ impl EagerCtx<'_> {
 
     fn try_resolve<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
         self.resolve_key::<Q>(key).map_err(|failure| {
-            if failure.cycle_of(self.frame.id()).is_some() {
+            if failure.cycle_with(self.frame.id()).is_some() {
                 return abort(failure);
             }
             failure.error.clone()
@@ -114,33 +120,33 @@ impl EagerCtx<'_> {
     }
 
     fn resolve_all<Q: Query>(&self, keys: &[Q::Key]) -> Vec<Arc<Q::Value>> {
-        let intern = |key| self.stage.registry.intern::<Memo<Q>>(key);
+        let intern = |key| self.stage.interner.intern::<QueryNode<Q>>(key);
         let queries: Vec<Subject> = keys.iter().map(intern).collect();
-        let resolve = |query: &Subject| self.resolve(query.clone()).map_or_else(abort, typed);
-        self.stage.helped(&queries, self.frame.site, || queries.iter().map(resolve).collect())
+        let resolve = |query: &Subject| self.resolve(query.clone()).map_or_else(abort, downcast);
+        self.stage.with_helpers(&queries, self.frame.spawner, || queries.iter().map(resolve).collect())
     }
 
-    fn record<R: Role>(&self, key: &R::Key) -> NodeId {
-        let subject = self.stage.registry.intern::<R>(key);
+    fn record<F: NodeFamily>(&self, key: &F::Key) -> NodeId {
+        let subject = self.stage.interner.intern::<F>(key);
         let id = subject.id();
         self.frame.record(subject);
         id
     }
 
     fn resolve_key<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, Arc<Failure>> {
-        self.resolve(self.stage.registry.intern::<Memo<Q>>(key)).map(typed)
+        self.resolve(self.stage.interner.intern::<QueryNode<Q>>(key)).map(downcast)
     }
 
     fn resolve(&self, query: Subject) -> Result<Erased, Arc<Failure>> {
-        let resolved = self.stage.resolve(&query, Asker::Query(self.frame));
+        let resolved = self.stage.resolve(&query, Requester::Query(self.frame));
         self.frame.add_hits(u64::from(resolved.hit));
-        // Only now, so that it can be handed over: what is being read is no part of what has been.
+        // Recorded after it is resolved: in a cycle, the reads so far must not contain the one that closes it.
         self.frame.record(query);
         match resolved.outcome {
             Outcome::Value(value) => Ok(value),
             Outcome::Failure(failure) => {
-                if failure.cycle_of(self.frame.id()).is_some() {
-                    // A second cycle is not looked for: the first one ends the query.
+                if failure.cycle_with(self.frame.id()).is_some() {
+                    // The first cycle ends the query, so a second one is not recorded.
                     let _ = self.cycle.set(Arc::clone(&failure));
                 }
                 Err(failure)
@@ -149,10 +155,10 @@ impl EagerCtx<'_> {
     }
 }
 
-/// Ends the query that asked with the failure of the one it asked for.
+/// Ends the running query with the failure of one that it needs.
 fn abort<V>(failure: Arc<Failure>) -> V {
     resume_unwind(Box::new(Aborted(failure)))
 }
 
-/// Unwinding payload of a query that ends because one it needs has no value.
+/// Unwinding payload of a query that ends because one that it needs has failed.
 pub(crate) struct Aborted(pub(crate) Arc<Failure>);

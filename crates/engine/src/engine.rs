@@ -1,14 +1,14 @@
-//! The engine's front door.
+//! The public handles: [`Engine`], and [`Snapshot`] for reading one revision.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::thread;
 
 use crate::core::Core;
-use crate::evict::Idle;
+use crate::evict::IdleMemos;
+use crate::graph::Graph;
 use crate::stage::Stage;
-use crate::subject::Memo;
-use crate::world::World;
+use crate::subject::QueryNode;
 use crate::{Batch, Dependent, Input, Query, QueryError, Read, Root, RootId, Stats};
 
 /// Counts the batches that changed something.
@@ -26,35 +26,35 @@ impl Revision {
     }
 }
 
-/// What a batch did.
+/// The result of applying a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The revision the batch led to; the one before if it changed nothing.
+    /// The revision after the batch. The previous one if the batch changed nothing.
     pub revision: Revision,
-    /// Exactly the watched roots whose value is no longer what it was, ascending.
+    /// Exactly the watched roots that have a new value, ascending.
     pub changed: Vec<RootId>,
 }
 
-/// How an engine uses the machine.
+/// How much of the machine an engine uses.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Threads that evaluate together, the caller's included.
+    /// Threads that evaluate at once, including the caller's.
     pub threads: usize,
-    /// Results that nobody watches and that are kept in case they are asked for again.
+    /// Memos to keep that nobody watches, in case they are asked for again.
     pub idle: usize,
 }
 
 impl Default for Options {
-    /// As many threads as the machine runs at once, and a thousand idle results.
+    /// As many threads as the machine runs at once, and a thousand idle memos.
     fn default() -> Self {
         Self { threads: thread::available_parallelism().map_or(1, usize::from), idle: 1000 }
     }
 }
 
-/// A world of inputs and the queries over it.
+/// Inputs, and the queries derived from them.
 ///
-/// Clones are handles to the same world; see [`Engine::fork`] for a copy. An engine must not be used from inside a
-/// query: queries see the world through [`Ctx`](crate::Ctx) only.
+/// Clones are handles to the same engine; see [`Engine::fork`] for a copy. An engine must not be used from inside a query:
+/// queries read through [`Ctx`](crate::Ctx) only.
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) core: Arc<Core>,
@@ -72,39 +72,40 @@ impl Engine {
         Self::default()
     }
 
-    /// An engine without inputs that uses the machine in its own way.
+    /// An engine without inputs, with these options.
     pub fn with_options(options: Options) -> Self {
-        Self { core: Arc::new(Core::new(options, Arc::default(), World::default(), Idle::new(options.idle))) }
+        let idle = IdleMemos::new(options.idle);
+        Self { core: Arc::new(Core::new(options, Arc::default(), Graph::default(), idle)) }
     }
 
-    /// Makes the changes of a batch together and brings every watched query up to date.
+    /// Applies the changes of a batch together and brings every watched query up to date.
     ///
-    /// One batch is applied at a time. Readers keep seeing the revision before until the whole batch is done.
+    /// One batch is applied at a time. Readers see the previous revision until the whole batch is done.
     pub fn apply(&self, batch: Batch) -> Applied {
         self.core.apply(batch)
     }
 
-    /// The world as it is now, unaffected by what is applied later.
+    /// The current revision, unaffected by batches applied later.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot { core: Arc::clone(&self.core), stage: self.core.current() }
     }
 
-    /// The revision the world is at.
+    /// The current revision.
     pub fn revision(&self) -> Revision {
         self.snapshot().revision()
     }
 
-    /// The value of a query now.
+    /// The current value of a query.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
         self.snapshot().get::<Q>(key)
     }
 
-    /// The value of an input now, read from outside any query.
+    /// The current value of an input, read from outside any query.
     pub fn read<I: Input>(&self, key: &I::Key) -> Option<Arc<I::Value>> {
         self.snapshot().read::<I>(key)
     }
 
-    /// The keys in a bucket now, sorted, read from outside any query.
+    /// The keys that are in a bucket, sorted, read from outside any query.
     pub fn members<I: Input>(&self, index: &I::Index) -> Arc<[I::Key]> {
         self.snapshot().members::<I>(index)
     }
@@ -114,7 +115,7 @@ impl Engine {
         self.snapshot().keys::<I>()
     }
 
-    /// Keeps a query up to date, evaluating it if need be, until the guard is dropped.
+    /// Evaluates a query and keeps it up to date until the guard is dropped.
     ///
     /// Guards for the same query share one [`RootId`].
     pub fn watch<Q: Query>(&self, key: Q::Key) -> Root<Q> {
@@ -127,26 +128,26 @@ impl Engine {
     /// the moment it is watched.
     pub fn watch_all<Q: Query>(&self, keys: impl IntoIterator<Item = Q::Key>) -> Vec<Root<Q>> {
         let queries: Vec<_> =
-            keys.into_iter().map(|key| self.core.registry.intern::<Memo<Q>>(&key)).collect();
+            keys.into_iter().map(|key| self.core.interner.intern::<QueryNode<Q>>(&key)).collect();
         let ids = self.core.watch(&queries);
         queries.into_iter().zip(ids).map(|(query, id)| Root::new(&self.core, id, query)).collect()
     }
 
-    /// Everything the value of a query rests on; see [`Snapshot::reads_of`].
-    pub fn reads_of<Q: Query>(&self, key: &Q::Key) -> Vec<Read> {
-        self.snapshot().reads_of::<Q>(key)
+    /// Everything that the value of a query depends on; see [`Snapshot::provenance`].
+    pub fn provenance<Q: Query>(&self, key: &Q::Key) -> Vec<Read> {
+        self.snapshot().provenance::<Q>(key)
     }
 
-    /// Every memoised query that rests on an input; see [`Snapshot::dependents_of`].
-    pub fn dependents_of<I: Input>(&self, key: &I::Key) -> Vec<Dependent> {
-        self.core.try_tidy();
-        self.snapshot().dependents_of::<I>(key)
+    /// Every memoised query that depends on an input; see [`Snapshot::dependents`].
+    pub fn dependents<I: Input>(&self, key: &I::Key) -> Vec<Dependent> {
+        self.core.try_clean_up();
+        self.snapshot().dependents::<I>(key)
     }
 
-    /// Size and work so far.
+    /// The size of the engine, and the work it has done so far.
     pub fn stats(&self) -> Stats {
-        self.core.try_tidy();
-        let totals = self.core.current().world.totals;
+        self.core.try_clean_up();
+        let totals = self.core.current().graph.totals;
         let counters = &self.core.counters;
         Stats {
             inputs: totals.inputs,
@@ -157,7 +158,7 @@ impl Engine {
             evaluations: counters.evaluations().values().sum(),
             validations: counters.validations(),
             hits: counters.hits(),
-            bytes: totals.bytes + totals.edges * crate::graph::EDGE_BYTES,
+            bytes: totals.bytes + totals.edges * crate::draft::EDGE_BYTES,
         }
     }
 
@@ -167,7 +168,7 @@ impl Engine {
     }
 }
 
-/// The world at one revision; whatever is asked of it is answered as of then.
+/// One revision of an engine.
 #[derive(Clone)]
 pub struct Snapshot {
     core: Arc<Core>,
@@ -177,16 +178,16 @@ pub struct Snapshot {
 impl Snapshot {
     /// The revision this is a snapshot of.
     pub fn revision(&self) -> Revision {
-        self.stage.world.revision
+        self.stage.graph.revision
     }
 
-    /// The value of a query, evaluated if need be.
+    /// The value of a query, from its memo or evaluated now.
     pub fn get<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, QueryError> {
-        let resolved = self.stage.get(&self.stage.registry.intern::<Memo<Q>>(key));
+        let resolved = self.stage.get(&self.stage.interner.intern::<QueryNode<Q>>(key));
         if resolved.hit {
             self.stage.counters.add_hits(1);
         } else {
-            self.core.tidy_if_many(&self.stage);
+            self.core.clean_up_if_many_finished(&self.stage);
         }
         resolved.outcome.into_result()
     }
@@ -196,12 +197,12 @@ impl Snapshot {
         &self,
         keys: impl IntoIterator<Item = Q::Key>,
     ) -> Result<Vec<Arc<Q::Value>>, QueryError> {
-        let intern = |key| self.stage.registry.intern::<Memo<Q>>(&key);
+        let intern = |key| self.stage.interner.intern::<QueryNode<Q>>(&key);
         let queries: Vec<_> = keys.into_iter().map(intern).collect();
         let resolved = self.stage.get_all(&queries);
         let hits = resolved.iter().filter(|resolved| resolved.hit).count();
         self.stage.counters.add_hits(hits as u64);
-        self.core.tidy_if_many(&self.stage);
+        self.core.clean_up_if_many_finished(&self.stage);
         resolved.into_iter().map(|resolved| resolved.outcome.into_result()).collect()
     }
 

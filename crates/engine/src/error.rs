@@ -2,10 +2,10 @@
 
 use thiserror::Error;
 
-/// Why a query has no value; like a value, it is memoised and lasts until something the query read changes.
+/// Why a query has no value. Memoised like a value: it lasts until something that the query read changes.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum QueryError {
-    /// The query, or one it needed, panicked.
+    /// The query, or one that it needed, panicked.
     #[error("query {query}({key}) panicked: {message}")]
     Panicked {
         /// The family of the query that panicked.
@@ -15,11 +15,11 @@ pub enum QueryError {
         /// The panic message.
         message: String,
     },
-    /// The query, or one it needed, depends on itself.
+    /// The query, or one that it needed, depends on itself.
     #[error("queries depend on each other: {}", .path.join(" -> "))]
     Cycle {
-        /// The members of the cycle as `name(key)`, each reading the next and the last reading the first; the
-        /// smallest name comes first, whatever query was asked for.
+        /// The members of the cycle as `name(key)`. Each reads the next, and the last reads the first. The smallest name
+        /// comes first, whichever query was asked for.
         path: Vec<String>,
     },
 }

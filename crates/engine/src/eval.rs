@@ -1,31 +1,40 @@
-//! Bringing a query up to date: check what it read, run it only if that does not settle the matter.
+//! Evaluation: bringing a query up to date.
+//!
+//! A clean memo is the answer. A dirty memo is verified first: its dirty reads are brought up to date in the order the query
+//! made them, and if none has a new value the memo holds and the query does not run (early cut-off). Otherwise, or if there is
+//! no memo, the query runs. If the new value equals the old one, the old allocation is kept and readers see no change.
+//!
+//! The order of reads matters: a later read may have been made only because of what an earlier one gave, and may not be
+//! needed, or may not even terminate, once the earlier one is different.
+//!
+//! Failures are results. A panic or a cycle is memoised with the reads that led to it and lasts until one of them changes.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use crate::crew::Site;
 use crate::ctx::Aborted;
 use crate::frame::Frame;
+use crate::graph::Memo;
 use crate::intern::NodeId;
-use crate::job::{Claim, Done, Job};
-use crate::reads::Reads;
+use crate::job::{Claim, Job, JobResult};
+use crate::reads::ReadLog;
 use crate::stage::Stage;
 use crate::value::{Cycle, Failure, Outcome};
-use crate::world::Memo;
+use crate::workers::HelperSpawner;
 use crate::{Ctx, QueryError, Subject};
 
-/// Queries nested this deep continue on a stack of their own, so that depth is bounded by memory and not by the stack of
-/// whoever asked.
+/// After this many nested queries evaluation continues on a new stack, so that memory bounds the depth and not the stack of
+/// the calling thread.
 const NESTED_PER_STACK: u32 = 64;
 
 /// The up-to-date result of a query.
 pub(crate) struct Resolved {
     pub(crate) outcome: Outcome,
-    /// Whether it differs from the memo of the world before.
+    /// Whether it differs from the memo of the previous revision.
     pub(crate) changed: bool,
-    /// Whether it was there already.
+    /// Whether it was available without an evaluation by this thread.
     pub(crate) hit: bool,
 }
 
@@ -34,21 +43,21 @@ impl Resolved {
         Self { outcome: memo.outcome.clone(), changed: false, hit: true }
     }
 
-    fn from_done(done: &Done, hit: bool) -> Self {
-        Self { outcome: done.outcome.clone(), changed: done.changed, hit }
+    fn from_job(result: &JobResult, hit: bool) -> Self {
+        Self { outcome: result.outcome.clone(), changed: result.changed, hit }
     }
 }
 
-/// Who asks for a query.
+/// Who requests a query.
 #[derive(Clone, Copy)]
-pub(crate) enum Asker<'a> {
+pub(crate) enum Requester<'a> {
     /// A query that is being evaluated on this thread.
     Query(&'a Frame<'a>),
-    /// Nobody whose evaluation this thread makes.
-    Outside(&'a dyn Site),
+    /// A caller outside any query, a helper, or a query that continues on a new stack.
+    Outside(&'a dyn HelperSpawner),
 }
 
-impl<'a> Asker<'a> {
+impl<'a> Requester<'a> {
     pub(crate) fn frame(self) -> Option<&'a Frame<'a>> {
         match self {
             Self::Query(frame) => Some(frame),
@@ -56,113 +65,117 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Where helpers can be started.
-    pub(crate) fn site(self) -> &'a dyn Site {
+    pub(crate) fn spawner(self) -> &'a dyn HelperSpawner {
         match self {
-            Self::Query(frame) => frame.site,
-            Self::Outside(site) => site,
+            Self::Query(frame) => frame.spawner,
+            Self::Outside(spawner) => spawner,
         }
     }
 }
 
 impl Stage {
-    /// The result of a query; evaluated here or awaited if there is none yet.
-    pub(crate) fn resolve(&self, subject: &Subject, asker: Asker<'_>) -> Resolved {
+    /// The result of a query: from its memo, from another thread, or evaluated here.
+    pub(crate) fn resolve(&self, subject: &Subject, requester: Requester<'_>) -> Resolved {
         let id = subject.id();
-        let old = self.world.memo(id);
+        let old = self.graph.memo(id);
         if let Some(memo) = old.filter(|_| !self.marks.is_dirty(id)) {
             return Resolved::from_memo(memo);
         }
         match self.jobs.claim(subject) {
-            Claim::Mine(job) => self.evaluate(job, old, asker),
-            Claim::Theirs(job) => match self.jobs.wait(&job, asker.frame()) {
-                Ok(done) => Resolved::from_done(done, true),
+            Claim::Own(job) => self.evaluate(job, old, requester),
+            Claim::Other(job) => match self.jobs.wait(&job, requester.frame()) {
+                Ok(result) => Resolved::from_job(result, true),
                 Err(members) => {
-                    let outcome = Outcome::Failure(self.cycle(&members));
+                    let outcome = Outcome::Failure(self.cycle_failure(&members));
                     Resolved { outcome, changed: true, hit: false }
                 }
             },
         }
     }
 
-    /// The result of a query, if it is there and not in doubt.
-    pub(crate) fn settled(&self, id: NodeId) -> Option<Resolved> {
-        self.world.memo(id).filter(|_| !self.marks.is_dirty(id)).map(Resolved::from_memo)
+    /// The memo of a query, if there is one and it is not dirty.
+    pub(crate) fn clean_memo(&self, id: NodeId) -> Option<Resolved> {
+        self.graph.memo(id).filter(|_| !self.marks.is_dirty(id)).map(Resolved::from_memo)
     }
 
-    fn evaluate(&self, job: Arc<Job>, old: Option<&Memo>, asker: Asker<'_>) -> Resolved {
-        match asker {
-            Asker::Outside(_) => self.perform(job, old, asker, 0),
-            Asker::Query(frame) if (frame.depth + 1).is_multiple_of(NESTED_PER_STACK) => {
-                self.perform_on_new_stack(job, old, frame)
+    fn evaluate(&self, job: Arc<Job>, old: Option<&Memo>, requester: Requester<'_>) -> Resolved {
+        match requester {
+            Requester::Outside(_) => self.verify_or_run(job, old, requester, 0),
+            Requester::Query(frame) if (frame.depth + 1).is_multiple_of(NESTED_PER_STACK) => {
+                self.evaluate_on_new_stack(job, old, frame)
             }
-            Asker::Query(frame) => self.perform(job, old, asker, frame.depth + 1),
+            Requester::Query(frame) => self.verify_or_run(job, old, requester, frame.depth + 1),
         }
     }
 
-    fn perform_on_new_stack(&self, job: Arc<Job>, old: Option<&Memo>, asker: &Frame<'_>) -> Resolved {
-        asker.show();
-        asker.job.needs(&job);
-        let (depth, site) = (asker.depth + 1, asker.site);
+    fn evaluate_on_new_stack(&self, job: Arc<Job>, old: Option<&Memo>, requester: &Frame<'_>) -> Resolved {
+        requester.publish_progress();
+        requester.job.publish_wait(&job);
+        let (depth, spawner) = (requester.depth + 1, requester.spawner);
         thread::scope(|scope| {
             let own = Arc::clone(&job);
-            let perform = || self.perform(own, old, Asker::Outside(site), depth);
-            match thread::Builder::new().spawn_scoped(scope, perform) {
+            let evaluate = || self.verify_or_run(own, old, Requester::Outside(spawner), depth);
+            match thread::Builder::new().spawn_scoped(scope, evaluate) {
                 Ok(running) => running.join().unwrap_or_else(|payload| resume_unwind(payload)),
                 Err(error) => {
-                    let message = format!("nested {depth} deep and no thread to go on: {error}");
-                    let outcome = Outcome::Failure(Arc::new(panicked(&job.subject, message)));
-                    self.conclude(job, Done { outcome, changed: true, reads: Some(Box::default()) })
+                    let message = format!("nested {depth} deep, and no thread to continue on: {error}");
+                    let outcome = Outcome::Failure(Arc::new(panic_failure(&job.subject, message)));
+                    self.finish(job, JobResult { outcome, changed: true, reads: Some(Box::default()) })
                 }
             }
         })
     }
 
-    fn perform(&self, job: Arc<Job>, old: Option<&Memo>, asker: Asker<'_>, depth: u32) -> Resolved {
-        let frame = Frame::new(&job, asker, depth);
-        let done = match old {
-            Some(memo) if self.still_holds(&frame, memo) => {
+    fn verify_or_run(
+        &self,
+        job: Arc<Job>,
+        old: Option<&Memo>,
+        requester: Requester<'_>,
+        depth: u32,
+    ) -> Resolved {
+        let frame = Frame::new(&job, requester, depth);
+        let result = match old {
+            Some(memo) if self.verify(&frame, memo) => {
                 self.counters.add_validation();
-                Done { outcome: memo.outcome.clone(), changed: false, reads: None }
+                JobResult { outcome: memo.outcome.clone(), changed: false, reads: None }
             }
             _ => self.run(&frame, old),
         };
         self.counters.add_hits(frame.end());
-        self.conclude(job, done)
+        self.finish(job, result)
     }
 
-    fn conclude(&self, job: Arc<Job>, done: Done) -> Resolved {
-        let resolved = Resolved::from_done(&done, false);
-        self.jobs.finish(job, done);
+    fn finish(&self, job: Arc<Job>, result: JobResult) -> Resolved {
+        let resolved = Resolved::from_job(&result, false);
+        self.jobs.finish(job, result);
         resolved
     }
 
-    /// Whether nothing that a suspected memo read has changed, found out by bringing its reads up to date in the order it
-    /// made them: a later read may exist only because of what an earlier one gave.
-    fn still_holds(&self, frame: &Frame<'_>, memo: &Memo) -> bool {
-        let Some(dirty) = self.marks.dirty_reads(frame.id()) else { return true };
-        // A member of a cycle is kept with the reads of all members: they are not its own, so it cannot be in the middle
-        // of them.
+    /// Whether a dirty memo holds: whether none of its dirty reads has a new value once it is up to date.
+    fn verify(&self, frame: &Frame<'_>, memo: &Memo) -> bool {
+        let Some(dirty_reads) = self.marks.dirty_reads(frame.id()) else { return true };
+        // A member of a cycle is memoised with the reads of all members. They are not in the order of its own reads, so
+        // the query has to run.
         let in_cycle =
-            matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_of(frame.id()).is_some());
-        if in_cycle || dirty.iter().any(|read| self.marks.is_changed(*read)) {
+            matches!(&memo.outcome, Outcome::Failure(failure) if failure.cycle_with(frame.id()).is_some());
+        if in_cycle || dirty_reads.iter().any(|read| self.marks.is_changed(*read)) {
             return false;
         }
-        let mut sorted = dirty.clone();
+        let mut sorted = dirty_reads.clone();
         sorted.sort_unstable();
-        let in_doubt = memo.reads.iter().filter(|read| sorted.binary_search(read).is_ok());
-        let holds = in_doubt.copied().all(|read| self.read_holds(frame, read));
-        frame.check(None);
+        let mut in_read_order = memo.reads.iter().filter(|read| sorted.binary_search(read).is_ok());
+        let holds = in_read_order.all(|read| self.verify_read(frame, *read));
+        frame.set_verifying(None);
         holds
     }
 
-    fn read_holds(&self, frame: &Frame<'_>, read: NodeId) -> bool {
-        let Some(node) = self.world.node(read) else { return false };
-        frame.check(Some(read));
-        !self.resolve(&node.subject, Asker::Query(frame)).changed
+    fn verify_read(&self, frame: &Frame<'_>, read: NodeId) -> bool {
+        let Some(node) = self.graph.node(read) else { return false };
+        frame.set_verifying(Some(read));
+        !self.resolve(&node.subject, Requester::Query(frame)).changed
     }
 
-    fn run(&self, frame: &Frame<'_>, old: Option<&Memo>) -> Done {
+    fn run(&self, frame: &Frame<'_>, old: Option<&Memo>) -> JobResult {
         let subject = &frame.job.subject;
         let query = subject.as_query().expect("only queries are evaluated");
         self.counters.add_evaluation(query.family(), subject.name());
@@ -174,68 +187,68 @@ impl Stage {
                 _ => (value, true),
             }
         }));
-        let cycle = ctx.end();
+        let cycle = ctx.into_cycle();
         let reads = frame.take_reads().into_subjects();
         let failure = match (cycle, ran) {
             (None, Ok((value, changed))) => {
-                return Done { outcome: Outcome::Value(value), changed, reads: Some(reads) };
+                return JobResult { outcome: Outcome::Value(value), changed, reads: Some(reads) };
             }
             (Some(cycle), _) => cycle,
-            (None, Err(payload)) => failure_from(subject, payload),
+            (None, Err(payload)) => failure_from_panic(subject, payload),
         };
-        let reads = failure.cycle_of(subject.id()).map_or(reads, |cycle| cycle.reads.clone());
+        let reads = failure.cycle_with(subject.id()).map_or(reads, |cycle| cycle.reads.clone());
         let changed =
             !matches!(old, Some(Memo { outcome: Outcome::Failure(old), .. }) if old.error == failure.error);
-        Done { outcome: Outcome::Failure(failure), changed, reads: Some(reads) }
+        JobResult { outcome: Outcome::Failure(failure), changed, reads: Some(reads) }
     }
 
-    /// The failure of queries that depend on each other, each needing the next and the last the first.
-    fn cycle(&self, jobs: &[Arc<Job>]) -> Arc<Failure> {
+    /// The failure of queries that depend on each other, each waiting for the next and the last for the first.
+    fn cycle_failure(&self, jobs: &[Arc<Job>]) -> Arc<Failure> {
         let members: Box<[Subject]> = jobs.iter().map(|job| job.subject.clone()).collect();
-        let mut reads = Reads::default();
+        let mut reads = ReadLog::default();
         for subject in jobs.iter().flat_map(|job| self.reads_so_far(job)) {
             if !members.contains(&subject) {
                 reads.record(subject);
             }
         }
-        let mut path: Vec<String> = members.iter().map(shown).collect();
+        let mut path: Vec<String> = members.iter().map(display_guarded).collect();
         let first = (0..path.len()).min_by_key(|&at| &path[at]).unwrap_or(0);
         path.rotate_left(first);
         let cycle = Cycle { members, reads: reads.into_subjects() };
         Arc::new(Failure { error: QueryError::Cycle { path }, cycle: Some(cycle) })
     }
 
-    /// What a query has read, or would read again up to the read of its old memo that is being checked.
+    /// What a query has read, or, while its old memo is verified, the reads up to the one being checked.
     fn reads_so_far(&self, job: &Job) -> Vec<Subject> {
-        let (mut reads, checking) = job.shown();
-        if let Some((checking, memo)) = checking.zip(self.world.memo(job.subject.id())) {
-            let checked = memo.reads.iter().take_while(|read| **read != checking);
-            reads.extend(checked.filter_map(|read| self.world.node(*read)).map(|node| node.subject.clone()));
+        let (mut reads, verifying) = job.published_reads();
+        if let Some((verifying, memo)) = verifying.zip(self.graph.memo(job.subject.id())) {
+            let verified = memo.reads.iter().take_while(|read| **read != verifying);
+            reads.extend(verified.filter_map(|read| self.graph.node(*read)).map(|node| node.subject.clone()));
         }
         reads
     }
 }
 
-fn failure_from(subject: &Subject, payload: Box<dyn Any + Send>) -> Arc<Failure> {
+fn failure_from_panic(subject: &Subject, payload: Box<dyn Any + Send>) -> Arc<Failure> {
     let payload = match payload.downcast::<Aborted>() {
         Ok(aborted) => return aborted.0,
         Err(payload) => payload,
     };
     let text = payload.downcast_ref::<&str>().copied();
     let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    Arc::new(panicked(subject, text.unwrap_or("no message").to_owned()))
+    Arc::new(panic_failure(subject, text.unwrap_or("no message").to_owned()))
 }
 
-fn panicked(subject: &Subject, message: String) -> Failure {
-    let key = guarded(|| format!("{:?}", subject.0.key.debug_key()));
+fn panic_failure(subject: &Subject, message: String) -> Failure {
+    let key = guard_panic(|| format!("{:?}", subject.0.key.debug_key()));
     Failure { error: QueryError::Panicked { query: subject.name(), key, message }, cycle: None }
 }
 
-fn shown(subject: &Subject) -> String {
-    guarded(|| subject.to_string())
+fn display_guarded(subject: &Subject) -> String {
+    guard_panic(|| subject.to_string())
 }
 
-/// A text made by code that is not ours, or a stand-in if that code panics.
-fn guarded(make: impl FnOnce() -> String) -> String {
-    catch_unwind(AssertUnwindSafe(make)).unwrap_or_else(|_| "?".to_owned())
+/// Text from a key's `Debug`, which is foreign code; `?` if it panics.
+fn guard_panic(format: impl FnOnce() -> String) -> String {
+    catch_unwind(AssertUnwindSafe(format)).unwrap_or_else(|_| "?".to_owned())
 }

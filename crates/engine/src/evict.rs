@@ -1,37 +1,41 @@
-//! Which memos stay that nobody watches.
+//! Eviction: which memos stay that nobody watches and no memo reads.
+//!
+//! A result that was asked for once may be asked for again, so unheld memos stay for a while. Their number is bounded; the
+//! oldest goes first. A batch that makes an idle memo dirty drops it at once, because keeping it would mean evaluating it for
+//! nobody.
 
 use std::collections::VecDeque;
 
 use crate::Subject;
-use crate::graph::Draft;
+use crate::draft::Draft;
 
-/// Memos that nothing holds, kept for a while in case they are asked for again, the oldest first to go.
+/// The memos that nothing holds, oldest first. May name memos that are held again, or gone.
 #[derive(Clone)]
-pub(crate) struct Idle {
+pub(crate) struct IdleMemos {
     queue: VecDeque<Subject>,
     capacity: usize,
 }
 
-impl Idle {
+impl IdleMemos {
     pub(crate) fn new(capacity: usize) -> Self {
         Self { queue: VecDeque::new(), capacity }
     }
 
-    /// Keeps a memo that nothing holds; the draft's next sweep removes the one it displaces.
+    /// Keeps an unheld memo. If there are too many, the next sweep of the draft removes the oldest.
     pub(crate) fn push(&mut self, query: Subject, draft: &mut Draft) {
         self.queue.push_back(query);
         if self.queue.len() > self.capacity
             && let Some(oldest) = self.queue.pop_front()
         {
-            // If it has come to be held since, the sweep leaves it alone.
-            draft.loosen(oldest.id());
+            // The sweep leaves it alone if something holds it again.
+            draft.add_sweep_candidate(oldest.id());
         }
     }
 
     /// Keeps those of some new memos that nothing holds.
-    pub(crate) fn take_in(&mut self, queries: &[Subject], draft: &mut Draft) {
+    pub(crate) fn push_unheld(&mut self, queries: &[Subject], draft: &mut Draft) {
         for query in queries {
-            if draft.world.node(query.id()).is_some_and(|node| draft.world.is_unheld(node)) {
+            if draft.graph.node(query.id()).is_some_and(|node| draft.graph.is_unheld(node)) {
                 self.push(query.clone(), draft);
             }
         }

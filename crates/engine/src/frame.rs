@@ -1,47 +1,46 @@
-//! An evaluation as the thread that makes it sees it.
+//! An evaluation as its own thread sees it.
 //!
-//! What it has read is kept here, where nobody else looks, and shown to other threads only when they might have to know:
-//! before this thread stops to wait for something.
+//! Reads are recorded here without locks, because no other thread looks. Other threads need them only to report a cycle, so
+//! a frame publishes its progress into its [`Job`] just before its thread waits for another.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use crate::Subject;
-use crate::crew::Site;
-use crate::eval::Asker;
+use crate::eval::Requester;
 use crate::intern::NodeId;
 use crate::job::Job;
-use crate::reads::Reads;
+use crate::reads::ReadLog;
+use crate::workers::HelperSpawner;
 
 /// An evaluation under way on this thread.
 pub(crate) struct Frame<'a> {
     pub(crate) job: &'a Arc<Job>,
-    /// The one that needs it, on this thread.
-    asker: Option<&'a Frame<'a>>,
-    /// How deep it is nested, on this and other threads.
+    /// The evaluation that requested this one, if it is on this thread.
+    requester: Option<&'a Frame<'a>>,
+    /// How deep it is nested, over all threads.
     pub(crate) depth: u32,
-    /// Where helpers can be started.
-    pub(crate) site: &'a dyn Site,
-    /// How often something it asked for was there.
+    pub(crate) spawner: &'a dyn HelperSpawner,
+    /// How many of its requests were answered by memos.
     hits: Cell<u64>,
-    reads: RefCell<Reads>,
-    /// The old read being checked, while the old memo is checked.
-    checking: Cell<Option<NodeId>>,
-    /// How many of its reads other threads can see; `None` if it never showed anything.
-    shown: Cell<Option<usize>>,
+    reads: RefCell<ReadLog>,
+    /// While the old memo is verified: the read that is being checked.
+    verifying: Cell<Option<NodeId>>,
+    /// How many of its reads are published; `None` if nothing ever was.
+    published: Cell<Option<usize>>,
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(job: &'a Arc<Job>, asker: Asker<'a>, depth: u32) -> Self {
+    pub(crate) fn new(job: &'a Arc<Job>, requester: Requester<'a>, depth: u32) -> Self {
         Self {
             job,
-            asker: asker.frame(),
+            requester: requester.frame(),
             depth,
-            site: asker.site(),
+            spawner: requester.spawner(),
             hits: Cell::new(0),
             reads: RefCell::default(),
-            checking: Cell::new(None),
-            shown: Cell::new(None),
+            verifying: Cell::new(None),
+            published: Cell::new(None),
         }
     }
 
@@ -54,48 +53,48 @@ impl<'a> Frame<'a> {
         self.reads.borrow_mut().record(subject);
     }
 
-    pub(crate) fn take_reads(&self) -> Reads {
+    pub(crate) fn take_reads(&self) -> ReadLog {
         self.reads.take()
     }
 
-    /// Says which read of the old memo is being checked.
-    pub(crate) fn check(&self, read: Option<NodeId>) {
-        self.checking.set(read);
+    /// Notes which read of the old memo is being checked.
+    pub(crate) fn set_verifying(&self, read: Option<NodeId>) {
+        self.verifying.set(read);
     }
 
     pub(crate) fn add_hits(&self, hits: u64) {
         self.hits.set(self.hits.get() + hits);
     }
 
-    /// Ends the evaluation: hands its hits on to the one that needs it, or back if there is none on this thread.
+    /// Ends the evaluation. Adds its hits to the requester's, or returns them if there is none on this thread.
     pub(crate) fn end(&self) -> u64 {
-        if self.shown.get().is_some() {
-            self.job.hide();
+        if self.published.get().is_some() {
+            self.job.clear_progress();
         }
-        match self.asker {
-            Some(asker) => {
-                asker.add_hits(self.hits.get());
+        match self.requester {
+            Some(requester) => {
+                requester.add_hits(self.hits.get());
                 0
             }
             None => self.hits.get(),
         }
     }
 
-    /// Lets other threads see where this evaluation and those that need it stand.
-    pub(crate) fn show(&self) {
-        self.show_reads();
+    /// Publishes the progress of this evaluation and of those on this thread that wait for it.
+    pub(crate) fn publish_progress(&self) {
+        self.publish_reads();
         let mut frame = self;
-        while let Some(asker) = frame.asker {
-            asker.show_reads();
-            asker.job.needs(frame.job);
-            frame = asker;
+        while let Some(requester) = frame.requester {
+            requester.publish_reads();
+            requester.job.publish_wait(frame.job);
+            frame = requester;
         }
     }
 
-    fn show_reads(&self) {
+    fn publish_reads(&self) {
         let reads = self.reads.borrow();
-        let news = &reads.as_slice()[self.shown.get().unwrap_or(0)..];
-        self.job.show(news, self.checking.get());
-        self.shown.set(Some(reads.as_slice().len()));
+        let new_reads = &reads.as_slice()[self.published.get().unwrap_or(0)..];
+        self.job.publish_reads(new_reads, self.verifying.get());
+        self.published.set(Some(reads.as_slice().len()));
     }
 }

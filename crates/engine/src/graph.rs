@@ -1,197 +1,176 @@
-//! Editing a world: nodes and edges appear and disappear together.
+//! The dependency graph at one revision: inputs, buckets and memos, what each memo read, and who reads each node.
+//!
+//! A graph is persistent: copies are cheap, share what they have in common, and never affect each other. Readers keep the
+//! graph they started with while a writer edits a copy ([`Draft`](crate::draft::Draft)).
+//!
+//! Invariants of a published graph: every memo is up to date; every edge is recorded at both of its ends; a node exists only
+//! if it is set from outside, read by a memo, watched, or among the idle memos.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::idmap::IdMap;
 use crate::idset::IdSet;
 use crate::intern::NodeId;
 use crate::value::{Erased, Outcome};
-use crate::world::{Body, Members, Memo, Node, Watch, World};
-use crate::{RootId, Subject, SubjectKind};
+use crate::{Key, Revision, RootId, Subject};
 
-/// Memory of an edge: one id in the reads of a memo, one among the dependents of what it read.
-pub(crate) const EDGE_BYTES: usize = 2 * size_of::<NodeId>();
-
-/// A world being edited, not yet seen by anyone else.
-pub(crate) struct Draft {
-    pub(crate) world: World,
-    /// Nodes that may have lost what held them; looked at by [`Draft::sweep`].
-    loose: Vec<NodeId>,
+/// All nodes and edges at one revision.
+#[derive(Clone, Default)]
+pub(crate) struct Graph {
+    pub(crate) revision: Revision,
+    pub(crate) nodes: IdMap<Arc<Node>>,
+    /// The lazy memos that read each node. Kept apart from the nodes, so that a new reader does not copy the node it reads.
+    pub(crate) lazy_readers: IdMap<IdSet>,
+    /// The eager memos that read each node. Kept apart from the lazy ones, because marks spread through the eager layer
+    /// first and must not pass over thousands of lazy readers to find one eager reader.
+    pub(crate) eager_readers: IdMap<IdSet>,
+    pub(crate) watches: IdMap<Watch>,
+    pub(crate) totals: Totals,
 }
 
-impl Draft {
-    pub(crate) fn new(world: World) -> Self {
-        Self { world, loose: Vec::new() }
-    }
+/// The size of a graph.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Totals {
+    /// Inputs that have a value.
+    pub(crate) inputs: usize,
+    pub(crate) memos: usize,
+    pub(crate) roots: usize,
+    pub(crate) edges: usize,
+    /// Estimated memory of all nodes, with their keys and values but without edges.
+    pub(crate) bytes: usize,
+}
 
-    /// Sets or removes the value of an input.
-    pub(crate) fn set_input(&mut self, subject: &Subject, value: Option<Erased>) {
-        let node = self.node_for(subject);
-        let Body::Input(held) = &mut node.body else { return };
-        let (before, after) = (usize::from(held.is_some()), usize::from(value.is_some()));
-        *held = value;
-        let totals = &mut self.world.totals;
-        totals.inputs = totals.inputs + after - before;
-        self.loose.push(subject.id());
-    }
+/// An input, a bucket or a memo.
+#[derive(Clone)]
+pub(crate) struct Node {
+    pub(crate) subject: Subject,
+    pub(crate) content: Content,
+}
 
-    /// The members of a bucket, to be changed.
-    pub(crate) fn members_mut(&mut self, subject: &Subject) -> Option<&mut Members> {
-        self.loose.push(subject.id());
-        match &mut self.node_for(subject).body {
-            Body::Members(members) => Some(members),
-            Body::Input(_) | Body::Memo(_) => None,
-        }
-    }
+#[derive(Clone)]
+pub(crate) enum Content {
+    /// An input. It has no value if the node exists only because a memo read the input's absence.
+    Input(Option<Erased>),
+    /// A bucket, or all keys of an input family. Boxed because buckets are few and large.
+    Bucket(Box<Bucket>),
+    /// The memoised result of a query.
+    Memo(Memo),
+}
 
-    /// Records the result of a query. All queries among its reads must have been recorded.
-    pub(crate) fn install(&mut self, subject: &Subject, outcome: Outcome, reads: &[Subject]) {
-        let id = subject.id();
-        let old = self.world.memo(id).map(|memo| Arc::clone(&memo.reads));
-        let same_reads = old.filter(|old| old.iter().copied().eq(reads.iter().map(Subject::id)));
-        let reads = same_reads.unwrap_or_else(|| self.rewire(subject, reads));
-        match self.node_mut(id) {
-            Some(Node { body: Body::Memo(memo), .. }) => {
-                memo.outcome = outcome;
-                memo.reads = reads;
-            }
-            _ => {
-                self.insert(subject, Body::Memo(Memo { outcome, reads }));
-                self.world.totals.memos += 1;
-            }
-        }
-    }
+/// The inputs that belong to a bucket.
+#[derive(Clone, Default)]
+pub(crate) struct Bucket {
+    pub(crate) ids: IdSet,
+    /// The keys in order, as a [`SortedKeys`], built when a query first asks for them.
+    pub(crate) sorted: OnceLock<Erased>,
+}
 
-    /// Adds a guard to a query; `root` names it if it has none yet.
-    pub(crate) fn watch(&mut self, id: NodeId, root: impl FnOnce() -> RootId) -> RootId {
-        let totals = &mut self.world.totals;
-        let watch = self.world.watches.get_or_insert_with(id, || {
-            totals.roots += 1;
-            Watch { root: root(), guards: 0 }
-        });
-        watch.guards += 1;
-        watch.root
-    }
+/// A slice of sorted keys in a sized wrapper, so that it can be stored as [`Erased`].
+pub(crate) struct SortedKeys<K>(pub(crate) Arc<[K]>);
 
-    /// Takes a guard from a query; says whether nothing holds its memo any more.
-    pub(crate) fn unwatch(&mut self, id: NodeId) -> bool {
-        let Some(watch) = self.world.watches.get_mut(id) else { return false };
-        watch.guards -= 1;
-        if watch.guards > 0 {
-            return false;
-        }
-        self.world.watches.remove(id);
-        self.world.totals.roots -= 1;
-        !self.world.is_read(id)
-    }
-
-    /// Has [`Draft::sweep`] look at a node.
-    pub(crate) fn loosen(&mut self, id: NodeId) {
-        self.loose.push(id);
-    }
-
-    /// Removes every loose node that nothing holds, and what only it held.
-    pub(crate) fn sweep(&mut self) {
-        while let Some(id) = self.loose.pop() {
-            if self.world.node(id).is_some_and(|node| self.world.is_unheld(node)) {
-                self.remove(id);
-            }
-        }
-    }
-
-    /// Removes a node and its edges; whoever reads it must be removed too.
-    pub(crate) fn remove(&mut self, id: NodeId) {
-        let Some(node) = self.world.node(id).cloned() else { return };
-        let totals = &mut self.world.totals;
-        totals.bytes -= node.footprint();
-        for readers in [&mut self.world.readers, &mut self.world.eager_readers] {
-            totals.edges -= readers.get(id).map_or(0, IdSet::len);
-            readers.remove(id);
-        }
-        self.world.nodes.remove(id);
-        if let Some(memo) = node.memo() {
-            totals.memos -= 1;
-            for &read in memo.reads.iter() {
-                self.disconnect(read, &node.subject);
-            }
-        }
-    }
-
-    /// Replaces the edges of a memo by those to `reads`.
-    fn rewire(&mut self, reader: &Subject, reads: &[Subject]) -> Arc<[NodeId]> {
-        let new: Arc<[NodeId]> = reads.iter().map(Subject::id).collect();
-        let Some(old) = self.world.memo(reader.id()).map(|memo| Arc::clone(&memo.reads)) else {
-            reads.iter().for_each(|subject| self.connect(subject, reader));
-            return new;
-        };
-        let (before, after) = (sorted(&old), sorted(&new));
-        for subject in reads {
-            if before.binary_search(&subject.id()).is_err() {
-                self.connect(subject, reader);
-            }
-        }
-        for &read in old.iter() {
-            if after.binary_search(&read).is_err() {
-                self.disconnect(read, reader);
-            }
-        }
-        new
-    }
-
-    fn connect(&mut self, read: &Subject, reader: &Subject) {
-        self.make_node(read);
-        let readers = self.readers_like(reader).get_or_insert_with(read.id(), IdSet::default);
-        let is_new = readers.insert(reader.id());
-        self.world.totals.edges += usize::from(is_new);
-    }
-
-    fn disconnect(&mut self, read: NodeId, reader: &Subject) {
-        let readers = self.readers_like(reader);
-        let Some(known) = readers.get_mut(read) else { return };
-        let was_known = known.remove(reader.id());
-        if known.is_empty() {
-            readers.remove(read);
-            self.loose.push(read);
-        }
-        self.world.totals.edges -= usize::from(was_known);
-    }
-
-    /// The readers of each node, of the layer that a reader is of.
-    fn readers_like(&mut self, reader: &Subject) -> &mut IdMap<IdSet> {
-        if reader.is_eager() { &mut self.world.eager_readers } else { &mut self.world.readers }
-    }
-
-    fn node_mut(&mut self, id: NodeId) -> Option<&mut Node> {
-        self.world.nodes.get_mut(id).map(Arc::make_mut)
-    }
-
-    fn node_for(&mut self, subject: &Subject) -> &mut Node {
-        self.make_node(subject);
-        self.node_mut(subject.id()).expect("made if it was missing")
-    }
-
-    /// Gives an input or a bucket that has no node one without content.
-    fn make_node(&mut self, subject: &Subject) {
-        if self.world.node(subject.id()).is_some() {
-            return;
-        }
-        let body = match subject.kind() {
-            SubjectKind::Input => Body::Input(None),
-            SubjectKind::Members | SubjectKind::Keys => Body::Members(Box::default()),
-            SubjectKind::Query => unreachable!("a query is recorded before those that read it"),
-        };
-        self.insert(subject, body);
-    }
-
-    fn insert(&mut self, subject: &Subject, body: Body) {
-        let node = Node { subject: subject.clone(), body };
-        self.world.totals.bytes += node.footprint();
-        self.world.nodes.insert(subject.id(), Arc::new(node));
+impl<K: Key> SortedKeys<K> {
+    pub(crate) fn downcast(sorted: &Erased) -> Arc<[K]> {
+        let sorted: &Self = sorted.downcast_ref().expect("a family has one key type");
+        Arc::clone(&sorted.0)
     }
 }
 
-fn sorted(ids: &[NodeId]) -> Vec<NodeId> {
-    let mut ids = ids.to_vec();
-    ids.sort_unstable();
-    ids
+/// The result of a query and the reads it depends on.
+#[derive(Clone)]
+pub(crate) struct Memo {
+    pub(crate) outcome: Outcome,
+    /// Distinct nodes in the order they were first read.
+    pub(crate) reads: Arc<[NodeId]>,
+}
+
+/// The guards that watch one query.
+#[derive(Clone, Copy)]
+pub(crate) struct Watch {
+    pub(crate) root: RootId,
+    pub(crate) guards: u32,
+}
+
+impl Graph {
+    /// The same graph without its watches.
+    pub(crate) fn without_watches(mut self) -> Self {
+        self.watches = IdMap::default();
+        self.totals.roots = 0;
+        self
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Option<&Arc<Node>> {
+        self.nodes.get(id)
+    }
+
+    pub(crate) fn input(&self, id: NodeId) -> Option<&Erased> {
+        match &self.node(id)?.content {
+            Content::Input(value) => value.as_ref(),
+            Content::Bucket(_) | Content::Memo(_) => None,
+        }
+    }
+
+    pub(crate) fn bucket(&self, id: NodeId) -> Option<&Bucket> {
+        match &self.node(id)?.content {
+            Content::Bucket(bucket) => Some(bucket),
+            Content::Input(_) | Content::Memo(_) => None,
+        }
+    }
+
+    pub(crate) fn memo(&self, id: NodeId) -> Option<&Memo> {
+        self.node(id)?.memo()
+    }
+
+    /// The memos of both layers that read a node.
+    pub(crate) fn readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.eager_readers(id).chain(self.lazy_readers(id))
+    }
+
+    pub(crate) fn eager_readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.eager_readers.get(id).into_iter().flat_map(IdSet::iter)
+    }
+
+    pub(crate) fn lazy_readers(&self, id: NodeId) -> impl Iterator<Item = NodeId> + '_ {
+        self.lazy_readers.get(id).into_iter().flat_map(IdSet::iter)
+    }
+
+    pub(crate) fn has_readers(&self, id: NodeId) -> bool {
+        self.has_lazy_readers(id) || self.eager_readers.get(id).is_some()
+    }
+
+    pub(crate) fn has_lazy_readers(&self, id: NodeId) -> bool {
+        self.lazy_readers.get(id).is_some()
+    }
+
+    /// The root of a query, if it is watched.
+    pub(crate) fn root(&self, id: NodeId) -> Option<RootId> {
+        self.watches.get(id).map(|watch| watch.root)
+    }
+
+    /// Whether nothing holds a node: no memo reads it, nobody watches it, and it was not set from outside.
+    pub(crate) fn is_unheld(&self, node: &Node) -> bool {
+        let id = node.subject.id();
+        !self.has_readers(id)
+            && match &node.content {
+                Content::Input(value) => value.is_none(),
+                Content::Bucket(bucket) => bucket.ids.is_empty(),
+                Content::Memo(_) => self.watches.get(id).is_none(),
+            }
+    }
+}
+
+impl Node {
+    pub(crate) fn memo(&self) -> Option<&Memo> {
+        match &self.content {
+            Content::Memo(memo) => Some(memo),
+            Content::Input(_) | Content::Bucket(_) => None,
+        }
+    }
+
+    /// Estimated memory, without edges and without what keys and values own on the heap.
+    pub(crate) fn footprint(&self) -> usize {
+        // 16 bytes are the counters of the `Arc`, 12 the share of the maps' inner nodes at their usual load.
+        let node = size_of::<Self>() + 16 + 12 + size_of::<IdSet>();
+        let value = self.subject.as_query().map_or(0, |query| query.value_size() + 16);
+        node + value + self.subject.0.footprint()
+    }
 }

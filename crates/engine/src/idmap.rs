@@ -1,5 +1,7 @@
-//! A map from dense ids that is cheap to copy: copies share all they have in common, and writing to one copies only the
-//! path to what is written.
+//! A persistent map from dense ids: a radix tree with copy-on-write nodes.
+//!
+//! Cloning copies one pointer. Writing copies the path from the root to the written leaf, and only as far as another clone
+//! shares it: a path of its own is written in place. That is what makes graphs cheap to copy and drafts cheap to edit.
 
 use std::sync::Arc;
 
@@ -8,10 +10,9 @@ use crate::intern::NodeId;
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;
 
-/// Copy-on-write radix tree; a path nobody shares is written in place.
+/// A persistent map. `height` is the number of branch levels above the leaves.
 pub(crate) struct IdMap<T> {
     root: Option<Arc<Tree<T>>>,
-    /// Branch levels above the leaves.
     height: u32,
 }
 
@@ -35,45 +36,45 @@ impl<T> Default for IdMap<T> {
 
 impl<T: Clone> IdMap<T> {
     pub(crate) fn get(&self, id: NodeId) -> Option<&T> {
-        if !self.reaches(id) {
+        if !self.covers(id) {
             return None;
         }
         let mut tree = self.root.as_deref()?;
         let mut level = self.height;
         loop {
             match tree {
-                Tree::Branch(children) => tree = children[slot(id, level)].as_deref()?,
-                Tree::Leaf(values) => return values[slot(id, level)].as_ref(),
+                Tree::Branch(children) => tree = children[slot_index(id, level)].as_deref()?,
+                Tree::Leaf(values) => return values[slot_index(id, level)].as_ref(),
             }
             level -= 1;
         }
     }
 
     pub(crate) fn get_mut(&mut self, id: NodeId) -> Option<&mut T> {
-        // Looking first spares an absent id the copying of its path.
+        // Looked up first: an absent id must not cost a copy of its path.
         self.get(id)?;
-        self.place(id).as_mut()
+        self.slot_mut(id).as_mut()
     }
 
     pub(crate) fn get_or_insert_with(&mut self, id: NodeId, make: impl FnOnce() -> T) -> &mut T {
-        self.place(id).get_or_insert_with(make)
+        self.slot_mut(id).get_or_insert_with(make)
     }
 
     pub(crate) fn insert(&mut self, id: NodeId, value: T) {
-        *self.place(id) = Some(value);
+        *self.slot_mut(id) = Some(value);
     }
 
     pub(crate) fn remove(&mut self, id: NodeId) {
         if self.get(id).is_none() {
             return;
         }
-        let emptied = self.root.as_mut().is_some_and(|root| Arc::make_mut(root).remove(id, self.height));
-        if emptied {
+        let is_empty = self.root.as_mut().is_some_and(|root| Arc::make_mut(root).remove(id, self.height));
+        if is_empty {
             *self = Self::default();
         }
     }
 
-    /// Calls `visit` with everything in ascending order of id.
+    /// Calls `visit` with every value in ascending order of id.
     #[cfg(test)]
     pub(crate) fn for_each(&self, mut visit: impl FnMut(&T)) {
         if let Some(root) = &self.root {
@@ -81,9 +82,9 @@ impl<T: Clone> IdMap<T> {
         }
     }
 
-    /// The place for `id`, made and unshared on the way.
-    fn place(&mut self, id: NodeId) -> &mut Option<T> {
-        while !self.reaches(id) {
+    /// The slot of `id`. Nodes on the path are created if missing and copied if shared.
+    fn slot_mut(&mut self, id: NodeId) -> &mut Option<T> {
+        while !self.covers(id) {
             self.grow();
         }
         let height = self.height;
@@ -93,17 +94,18 @@ impl<T: Clone> IdMap<T> {
         loop {
             match tree {
                 Tree::Branch(children) => {
-                    let child =
-                        children[slot(id, level)].get_or_insert_with(|| Arc::new(Tree::empty(level - 1)));
+                    let child = children[slot_index(id, level)]
+                        .get_or_insert_with(|| Arc::new(Tree::empty(level - 1)));
                     tree = Arc::make_mut(child);
                 }
-                Tree::Leaf(values) => return &mut values[slot(id, level)],
+                Tree::Leaf(values) => return &mut values[slot_index(id, level)],
             }
             level -= 1;
         }
     }
 
-    fn reaches(&self, id: NodeId) -> bool {
+    /// Whether the tree is high enough for `id`.
+    fn covers(&self, id: NodeId) -> bool {
         u64::from(id.0) >> (BITS * (self.height + 1)) == 0
     }
 
@@ -122,19 +124,19 @@ impl<T: Clone> Tree<T> {
         if level == 0 { Self::Leaf([const { None }; WIDTH]) } else { Self::Branch([const { None }; WIDTH]) }
     }
 
-    /// Removes what is at `id` and says whether the tree is now empty.
+    /// Removes the value of `id`. Returns whether the tree is now empty.
     fn remove(&mut self, id: NodeId, level: u32) -> bool {
         match self {
             Self::Branch(children) => {
-                let child = &mut children[slot(id, level)];
-                let emptied = child.as_mut().is_some_and(|tree| Arc::make_mut(tree).remove(id, level - 1));
-                if emptied {
+                let child = &mut children[slot_index(id, level)];
+                let is_empty = child.as_mut().is_some_and(|tree| Arc::make_mut(tree).remove(id, level - 1));
+                if is_empty {
                     *child = None;
                 }
                 children.iter().all(Option::is_none)
             }
             Self::Leaf(values) => {
-                values[slot(id, level)] = None;
+                values[slot_index(id, level)] = None;
                 values.iter().all(Option::is_none)
             }
         }
@@ -149,7 +151,7 @@ impl<T: Clone> Tree<T> {
     }
 }
 
-fn slot(id: NodeId, level: u32) -> usize {
+fn slot_index(id: NodeId, level: u32) -> usize {
     (id.0 >> (BITS * level)) as usize & (WIDTH - 1)
 }
 
@@ -163,13 +165,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_map_and_copies_stay_as_they_were(
+        fn behaves_like_a_map_and_clones_are_independent(
             steps in prop::collection::vec((0u32..2000, prop::option::of(any::<u16>()), 0u8..50), 0..300),
         ) {
             let mut map = IdMap::default();
             let mut model = BTreeMap::new();
-            let mut copies = Vec::new();
-            for (id, value, copy) in steps {
+            let mut clones = Vec::new();
+            for (id, value, clone) in steps {
                 match value {
                     Some(value) => {
                         map.insert(NodeId(id), value);
@@ -180,15 +182,15 @@ mod tests {
                         model.remove(&id);
                     }
                 }
-                if copy == 0 {
-                    copies.push((map.clone(), model.clone()));
+                if clone == 0 {
+                    clones.push((map.clone(), model.clone()));
                 }
             }
-            copies.push((map, model));
-            for (map, model) in copies {
-                let mut seen = Vec::new();
-                map.for_each(|value| seen.push(*value));
-                prop_assert_eq!(seen, model.values().copied().collect::<Vec<_>>());
+            clones.push((map, model));
+            for (map, model) in clones {
+                let mut visited = Vec::new();
+                map.for_each(|value| visited.push(*value));
+                prop_assert_eq!(visited, model.values().copied().collect::<Vec<_>>());
                 for id in 0..2000 {
                     prop_assert_eq!(map.get(NodeId(id)), model.get(&id));
                 }

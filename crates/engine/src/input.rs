@@ -1,19 +1,20 @@
-//! Base facts and the batches that set them.
+//! Inputs: the values that everything else is derived from.
 
 use crate::Key;
 
-/// A family of base facts, set from outside in batches.
+/// A family of inputs: values set from outside, in batches.
 pub trait Input: 'static {
     /// What provenance and errors call this family.
     const NAME: &'static str;
-    /// Names one fact of the family; lists of keys are sorted.
+    /// Identifies one input of the family. Lists of keys are sorted.
     type Key: Key + Ord;
-    /// The fact; setting an equal value is no change.
+    /// The value of an input. Setting an equal value is no change.
     type Value: PartialEq + Send + Sync + 'static;
-    /// Names a bucket of facts; `()` where buckets are not used.
+    /// Identifies a bucket of inputs; `()` if the family has no buckets.
     type Index: Key + Ord;
 
-    /// Buckets a value belongs to ("all rules in namespace a"); membership of a bucket is a tracked read.
+    /// The buckets that an input belongs to, such as "all rules in namespace a". Which inputs a bucket has can be read, and
+    /// is a dependency of its own.
     ///
     /// Must be a pure function of its arguments. Naming a bucket twice is the same as naming it once.
     fn index(key: &Self::Key, value: &Self::Value) -> Vec<Self::Index> {

@@ -1,10 +1,11 @@
 //! Small ids for keys, shared by an engine and its forks.
 //!
-//! A key has the same id for as long as anything refers to it: the world of any engine of the family, a running query or
-//! a [`Subject`]. When the last reference goes, the key is forgotten and its id used again.
+//! A key keeps its id for as long as anything refers to it: the graph of any engine of the family, a running query, or a
+//! [`Subject`]. When the last reference goes, the key leaves the table and its id is used again, so ids stay dense enough to
+//! index by.
 //!
-//! Every read of every query comes through here, so the work is done by code that all families share; of each family there
-//! is only what hashes, compares and clones its keys.
+//! Every read of every query interns its key. The work is done by code that all families share; only hashing, comparing and
+//! cloning a key is compiled once per family.
 
 use std::any::TypeId;
 use std::hash::{BuildHasher, BuildHasherDefault};
@@ -17,23 +18,24 @@ use parking_lot::Mutex;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use crate::subject::{AnyKey, Keyed, Role};
+use crate::subject::{AnyKey, FamilyKey, NodeFamily};
 use crate::{RootId, Subject};
 
-/// Names a key of any family.
+/// Identifies a node of any family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct NodeId(pub(crate) u32);
 
-/// A key that has an id.
+/// A key with its id.
 pub(crate) struct Interned<K: ?Sized> {
     pub(crate) id: NodeId,
     hash: u64,
-    home: Arc<Keys>,
+    table: Arc<KeyTable>,
     pub(crate) key: K,
 }
 
 impl Interned<dyn AnyKey> {
-    /// Memory it takes, without what the key owns: two counters of the `Arc`, and the entry in the table at its usual load.
+    /// Estimated memory, without what the key owns on the heap: the counters of the `Arc`, and the table entry at its usual
+    /// load.
     pub(crate) fn footprint(&self) -> usize {
         size_of_val(self) + 16 + 2 * size_of::<Entry>()
     }
@@ -41,59 +43,59 @@ impl Interned<dyn AnyKey> {
 
 impl<K: ?Sized> Drop for Interned<K> {
     fn drop(&mut self) {
-        self.home.forget(self.hash, self.id);
+        self.table.remove(self.hash, self.id);
     }
 }
 
-/// The keys of an engine and its forks.
+/// Interns the keys, and numbers the roots, of an engine and its forks.
 #[derive(Default)]
-pub(crate) struct Registry {
-    keys: Arc<Keys>,
-    roots: AtomicU64,
+pub(crate) struct Interner {
+    table: Arc<KeyTable>,
+    last_root: AtomicU64,
 }
 
-impl Registry {
-    /// The subject for a key, new or known.
-    pub(crate) fn intern<R: Role>(&self, key: &R::Key) -> Subject {
-        let hash = hash_of::<R>(key);
+impl Interner {
+    /// The subject for a key, which gets an id if it has none.
+    pub(crate) fn intern<F: NodeFamily>(&self, key: &F::Key) -> Subject {
+        let hash = hash_key::<F>(key);
         let make = || {
-            // First, as it may panic and an id that is taken has to be given back.
-            let key = Keyed::<R>(key.clone());
-            let (id, home) = (self.keys.ids.take(), Arc::clone(&self.keys));
-            Subject(Arc::new(Interned { id, hash, home, key }))
+            // Cloned first: cloning may panic, and an id taken before that would be lost.
+            let key = FamilyKey::<F>(key.clone());
+            let (id, table) = (self.table.ids.take(), Arc::clone(&self.table));
+            Subject(Arc::new(Interned { id, hash, table, key }))
         };
-        self.keys.intern(hash, &|known| known.key_as::<R>() == Some(key), &make)
+        self.table.intern(hash, &|known| known.key_in::<F>() == Some(key), &make)
     }
 
-    /// The subject for a key that something refers to.
-    pub(crate) fn find<R: Role>(&self, key: &R::Key) -> Option<Subject> {
-        self.keys.find(hash_of::<R>(key), &|known| known.key_as::<R>() == Some(key))
+    /// The subject for a key, if something refers to it.
+    pub(crate) fn find<F: NodeFamily>(&self, key: &F::Key) -> Option<Subject> {
+        self.table.find(hash_key::<F>(key), &|known| known.key_in::<F>() == Some(key))
     }
 
-    /// A root id never given out before.
+    /// A root id that was never given out before.
     pub(crate) fn next_root(&self) -> RootId {
-        RootId(self.roots.fetch_add(1, Ordering::Relaxed) + 1)
+        RootId(self.last_root.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// Keys that something refers to.
+    /// The number of keys that something refers to.
     #[cfg(test)]
-    pub(crate) fn live(&self) -> usize {
-        let pool = self.keys.ids.0.lock();
+    pub(crate) fn len(&self) -> usize {
+        let pool = self.table.ids.0.lock();
         pool.next as usize - pool.free.len()
     }
 }
 
-/// Hands out ids, the freed ones first so that the range in use stays dense.
+/// Hands out ids, freed ones first.
 #[derive(Default)]
-struct Ids(Mutex<Pool>);
+struct IdAllocator(Mutex<IdPool>);
 
 #[derive(Default)]
-struct Pool {
+struct IdPool {
     next: u32,
     free: Vec<NodeId>,
 }
 
-impl Ids {
+impl IdAllocator {
     fn take(&self) -> NodeId {
         let mut pool = self.0.lock();
         pool.free.pop().unwrap_or_else(|| {
@@ -113,45 +115,45 @@ const SHARDS: usize = 64;
 type Shard = Mutex<HashTable<Entry>>;
 
 /// The keys of all families.
-struct Keys {
+struct KeyTable {
     shards: [Shard; SHARDS],
-    ids: Ids,
+    ids: IdAllocator,
 }
 
-impl Default for Keys {
+impl Default for KeyTable {
     fn default() -> Self {
-        Self { shards: [const { Mutex::new(HashTable::new()) }; SHARDS], ids: Ids::default() }
+        Self { shards: [const { Mutex::new(HashTable::new()) }; SHARDS], ids: IdAllocator::default() }
     }
 }
 
-/// A key something refers to, or one that is about to be forgotten.
+/// A key that something refers to, or that is about to be removed.
 struct Entry {
     hash: u64,
     id: NodeId,
     interned: Weak<Interned<dyn AnyKey>>,
 }
 
-impl Keys {
+impl KeyTable {
     fn find(&self, hash: u64, is_wanted: &dyn Fn(&Subject) -> bool) -> Option<Subject> {
         let mut search = Search::new(hash, is_wanted);
-        let found = self.shard(hash).lock().find(hash, |entry| search.matches(entry)).is_some();
-        if found { search.held.pop() } else { None }
+        let is_found = self.shard(hash).lock().find(hash, |entry| search.matches(entry)).is_some();
+        if is_found { search.upgraded.pop() } else { None }
     }
 
     fn intern(&self, hash: u64, is_wanted: &dyn Fn(&Subject) -> bool, make: &dyn Fn() -> Subject) -> Subject {
         let mut search = Search::new(hash, is_wanted);
         let mut shard = self.shard(hash).lock();
         match shard.entry(hash, |entry| search.matches(entry), |entry| entry.hash) {
-            hash_table::Entry::Occupied(_) => search.held.pop().expect("a match is held"),
-            hash_table::Entry::Vacant(place) => {
+            hash_table::Entry::Occupied(_) => search.upgraded.pop().expect("a match was upgraded"),
+            hash_table::Entry::Vacant(vacant) => {
                 let subject = make();
-                place.insert(Entry { hash, id: subject.id(), interned: Arc::downgrade(&subject.0) });
+                vacant.insert(Entry { hash, id: subject.id(), interned: Arc::downgrade(&subject.0) });
                 subject
             }
         }
     }
 
-    fn forget(&self, hash: u64, id: NodeId) {
+    fn remove(&self, hash: u64, id: NodeId) {
         let mut shard = self.shard(hash).lock();
         if let Ok(entry) = shard.find_entry(hash, |entry| entry.id == id) {
             entry.remove();
@@ -160,7 +162,7 @@ impl Keys {
             shard.shrink_to_fit(|entry| entry.hash);
         }
         drop(shard);
-        // Only now, or the id could be in the table twice.
+        // Last, or the id could be in the table twice.
         self.ids.give_back(id);
     }
 
@@ -170,18 +172,20 @@ impl Keys {
     }
 }
 
-/// Looks for a key among entries. Declared before the lock is taken, so that whatever it got hold of is let go after the
-/// lock is released: the last holder of a key takes that lock to forget it.
+/// Looks for a key among entries.
+///
+/// Declared before the shard's lock is taken, so that the references it upgraded are dropped after the lock is released: if
+/// one of them turns out to be the last, dropping it takes the same lock.
 struct Search<'a> {
     hash: u64,
     is_wanted: &'a dyn Fn(&Subject) -> bool,
-    /// Every key with this hash so far; the one looked for is the last.
-    held: SmallVec<[Subject; 1]>,
+    /// Every key compared so far. If the wanted one was found, it is the last.
+    upgraded: SmallVec<[Subject; 1]>,
 }
 
 impl<'a> Search<'a> {
     fn new(hash: u64, is_wanted: &'a dyn Fn(&Subject) -> bool) -> Self {
-        Self { hash, is_wanted, held: SmallVec::new() }
+        Self { hash, is_wanted, upgraded: SmallVec::new() }
     }
 
     fn matches(&mut self, entry: &Entry) -> bool {
@@ -189,12 +193,12 @@ impl<'a> Search<'a> {
             return false;
         }
         let Some(interned) = entry.interned.upgrade() else { return false };
-        // Kept before it is compared: the comparison is not ours and may panic.
-        self.held.push(Subject(interned));
-        self.held.last().is_some_and(self.is_wanted)
+        // Stored before it is compared: comparing is foreign code and may panic.
+        self.upgraded.push(Subject(interned));
+        self.upgraded.last().is_some_and(self.is_wanted)
     }
 }
 
-fn hash_of<R: Role>(key: &R::Key) -> u64 {
-    BuildHasherDefault::<FxHasher>::default().hash_one((TypeId::of::<R>(), key))
+fn hash_key<F: NodeFamily>(key: &F::Key) -> u64 {
+    BuildHasherDefault::<FxHasher>::default().hash_one((TypeId::of::<F>(), key))
 }

@@ -1,4 +1,9 @@
-//! Evaluations under way: one per query and revision, whoever asks.
+//! Jobs: the evaluations of one revision, at most one for each query.
+//!
+//! The thread that needs a query first claims its job; threads that need it later wait for the result. Before a thread
+//! waits, it publishes what its own jobs have read and wait for. Every such decision is made under one lock, so the thread
+//! whose wait would close a circle sees all other members of it. It reports a cycle instead of waiting, and what it reads
+//! of the other members stands still, because all of them wait for it.
 
 use std::sync::{Arc, OnceLock};
 
@@ -11,156 +16,153 @@ use crate::frame::Frame;
 use crate::intern::NodeId;
 use crate::value::Outcome;
 
-/// The evaluation of one query. Made by whoever needs the query first; everybody else waits for it.
+/// The evaluation of one query.
 pub(crate) struct Job {
     pub(crate) subject: Subject,
-    done: OnceLock<Done>,
+    result: OnceLock<JobResult>,
     progress: Mutex<Option<Box<Progress>>>,
 }
 
-/// What others can see of where an unfinished evaluation stands. Up to date while its thread waits for another.
+/// What other threads see of an unfinished evaluation. Up to date while its thread waits for another.
 #[derive(Default)]
 struct Progress {
     reads: Vec<Subject>,
-    /// What it needs before it can go on. Once that is finished this says nothing.
-    needs: Option<Arc<Job>>,
-    /// The old read being checked, while the old memo is checked.
-    checking: Option<NodeId>,
+    /// The job it waits for. Meaningless once that is finished.
+    waits_for: Option<Arc<Job>>,
+    /// While an old memo is verified: the read that is being checked.
+    verifying: Option<NodeId>,
 }
 
-/// What an evaluation came to.
-pub(crate) struct Done {
+/// The result of an evaluation.
+pub(crate) struct JobResult {
     pub(crate) outcome: Outcome,
-    /// Whether the outcome differs from the memo's before.
+    /// Whether the outcome differs from the old memo's.
     pub(crate) changed: bool,
-    /// What was read; `None` where the old memo was found to hold and its query did not run.
+    /// What the query read. `None` if the old memo was verified and the query did not run.
     pub(crate) reads: Option<Box<[Subject]>>,
 }
 
 impl Job {
     fn new(subject: &Subject) -> Arc<Self> {
-        Arc::new(Self { subject: subject.clone(), done: OnceLock::new(), progress: Mutex::new(None) })
+        Arc::new(Self { subject: subject.clone(), result: OnceLock::new(), progress: Mutex::new(None) })
     }
 
-    pub(crate) fn done(&self) -> Option<&Done> {
-        self.done.get()
+    pub(crate) fn result(&self) -> Option<&JobResult> {
+        self.result.get()
     }
 
-    /// Shows what the evaluation has read since it last did, and what it is checking.
-    pub(crate) fn show(&self, news: &[Subject], checking: Option<NodeId>) {
+    /// Publishes reads made since the last call, and the read being verified.
+    pub(crate) fn publish_reads(&self, new_reads: &[Subject], verifying: Option<NodeId>) {
         let mut progress = self.progress.lock();
         let progress = progress.get_or_insert_default();
-        progress.reads.extend_from_slice(news);
-        progress.checking = checking;
+        progress.reads.extend_from_slice(new_reads);
+        progress.verifying = verifying;
     }
 
-    /// Shows what the evaluation waits for.
-    pub(crate) fn needs(&self, job: &Arc<Self>) {
-        self.progress.lock().get_or_insert_default().needs = Some(Arc::clone(job));
+    /// Publishes which job this one waits for.
+    pub(crate) fn publish_wait(&self, job: &Arc<Self>) {
+        self.progress.lock().get_or_insert_default().waits_for = Some(Arc::clone(job));
     }
 
-    /// Forgets what was shown, once the evaluation has ended.
-    pub(crate) fn hide(&self) {
-        // Dropped after the lock is released.
+    /// Frees what was published, once the evaluation has ended.
+    pub(crate) fn clear_progress(&self) {
+        // Bound to a name so that it is dropped after the lock is released.
         let _progress = self.progress.lock().take();
     }
 
-    /// What the evaluation has shown of its reads, and of what it is checking.
-    pub(crate) fn shown(&self) -> (Vec<Subject>, Option<NodeId>) {
+    /// The published reads, and the read being verified.
+    pub(crate) fn published_reads(&self) -> (Vec<Subject>, Option<NodeId>) {
         let progress = self.progress.lock();
-        progress.as_ref().map_or_else(Default::default, |shown| (shown.reads.clone(), shown.checking))
+        progress.as_ref().map_or_else(Default::default, |shown| (shown.reads.clone(), shown.verifying))
     }
 
-    fn needed(&self) -> Option<Arc<Self>> {
-        self.progress.lock().as_ref()?.needs.clone()
+    fn waits_for(&self) -> Option<Arc<Self>> {
+        self.progress.lock().as_ref()?.waits_for.clone()
     }
 }
 
 const SHARDS: usize = 16;
 
-/// Some of the evaluations, by the ids of their queries.
 type Shard = Mutex<HashTable<(NodeId, Arc<Job>)>>;
 
 /// The evaluations made at one revision.
 #[derive(Default)]
 pub(crate) struct Jobs {
     shards: [Shard; SHARDS],
-    /// Finished jobs not taken yet.
+    /// Finished jobs that no writer has taken yet, each after the jobs it needed.
     finished: Mutex<Vec<Arc<Job>>>,
-    /// Held while somebody decides whether waiting would close a circle.
-    waiting: Mutex<()>,
+    /// Held while a thread decides whether to wait.
+    deciding_to_wait: Mutex<()>,
 }
 
-/// Who is to evaluate a query.
+/// Who evaluates a query.
 pub(crate) enum Claim {
     /// The caller, who must finish the job.
-    Mine(Arc<Job>),
-    /// Somebody else, perhaps finished by now.
-    Theirs(Arc<Job>),
+    Own(Arc<Job>),
+    /// Another thread, which may have finished by now.
+    Other(Arc<Job>),
 }
 
 impl Jobs {
     pub(crate) fn claim(&self, subject: &Subject) -> Claim {
         let id = subject.id();
         let mut shard = self.shard(id).lock();
-        match shard.entry(spread(id), |(known, _)| *known == id, |(known, _)| spread(*known)) {
-            Entry::Occupied(known) => Claim::Theirs(Arc::clone(&known.get().1)),
-            Entry::Vacant(place) => {
+        match shard.entry(hash(id), |(known, _)| *known == id, |(known, _)| hash(*known)) {
+            Entry::Occupied(entry) => Claim::Other(Arc::clone(&entry.get().1)),
+            Entry::Vacant(entry) => {
                 let job = Job::new(subject);
-                place.insert((id, Arc::clone(&job)));
-                Claim::Mine(job)
+                entry.insert((id, Arc::clone(&job)));
+                Claim::Own(job)
             }
         }
     }
 
     pub(crate) fn find(&self, id: NodeId) -> Option<Arc<Job>> {
         let shard = self.shard(id).lock();
-        shard.find(spread(id), |(known, _)| *known == id).map(|(_, job)| Arc::clone(job))
+        shard.find(hash(id), |(known, _)| *known == id).map(|(_, job)| Arc::clone(job))
     }
 
-    /// Ends an evaluation and wakes those who wait for it; for the one who claimed it.
-    pub(crate) fn finish(&self, job: Arc<Job>, done: Done) {
-        // Under the lock of the list: nobody finds it there unfinished, nor builds on it before it is there.
+    /// Sets the result of a job and wakes the threads that wait for it. Only for the thread that claimed it.
+    pub(crate) fn finish(&self, job: Arc<Job>, result: JobResult) {
+        // Under the lock of the list, so that no job that needed this one can get into the list before it.
         let mut finished = self.finished.lock();
-        // A job is finished once, by the thread that made it.
-        let _ = job.done.set(done);
+        // Cannot fail: a job is finished once, by the thread that claimed it.
+        let _ = job.result.set(result);
         finished.push(job);
     }
 
-    /// Waits for a job, unless it in turn waits for `asker`: then gives the members of that cycle, each needing the next.
-    /// They all wait for `asker`, so what they show stands still until it ends.
+    /// Waits for a job. If the job waits for `requester`, directly or not, returns the members of that cycle instead, each
+    /// waiting for the next.
     pub(crate) fn wait<'a>(
         &self,
         job: &'a Arc<Job>,
-        asker: Option<&Frame<'_>>,
-    ) -> Result<&'a Done, Vec<Arc<Job>>> {
-        if let Some(done) = job.done() {
-            return Ok(done);
+        requester: Option<&Frame<'_>>,
+    ) -> Result<&'a JobResult, Vec<Arc<Job>>> {
+        if let Some(result) = job.result() {
+            return Ok(result);
         }
-        if let Some(asker) = asker {
-            // Every wait is decided under one lock and shown before it is released, so whoever would close a circle sees
-            // the rest of it.
-            let _deciding = self.waiting.lock();
-            asker.show();
-            if let Some(cycle) = chain(job, asker.job) {
+        if let Some(requester) = requester {
+            let _deciding = self.deciding_to_wait.lock();
+            requester.publish_progress();
+            if let Some(cycle) = find_wait_chain(job, requester.job) {
                 return Err(cycle);
             }
-            asker.job.needs(job);
+            requester.job.publish_wait(job);
         }
-        Ok(job.done.wait())
+        Ok(job.result.wait())
     }
 
-    /// How many evaluations have been made here.
+    /// The number of jobs, finished or not.
     pub(crate) fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// How many finished evaluations nobody has taken.
-    pub(crate) fn untaken(&self) -> usize {
+    /// The number of finished jobs that no writer has taken.
+    pub(crate) fn finished_len(&self) -> usize {
         self.finished.lock().len()
     }
 
-    /// Takes the evaluations finished since the last time; a job comes after all it needed.
+    /// Takes the jobs finished since the last call, each after the jobs it needed.
     pub(crate) fn take_finished(&self) -> Vec<Arc<Job>> {
         std::mem::take(&mut *self.finished.lock())
     }
@@ -170,24 +172,24 @@ impl Jobs {
     }
 }
 
-/// The hash of an id: ids are dense, so a multiplication spreads them well over all bits.
-fn spread(id: NodeId) -> u64 {
+/// Ids are dense, so a multiplication distributes them well over all bits.
+fn hash(id: NodeId) -> u64 {
     u64::from(id.0).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(26)
 }
 
-/// The jobs from `first` to `last`, each needing the next, if there are such.
-fn chain(first: &Arc<Job>, last: &Arc<Job>) -> Option<Vec<Arc<Job>>> {
+/// The jobs from `first` to `last`, each waiting for the next, if there is such a chain.
+fn find_wait_chain(first: &Arc<Job>, last: &Arc<Job>) -> Option<Vec<Arc<Job>>> {
     let mut chain = vec![Arc::clone(first)];
     loop {
         let current = chain.last()?;
         if Arc::ptr_eq(current, last) {
             return Some(chain);
         }
-        // What needed a finished job does so no longer. An unfinished one is needed for as long as it is unfinished.
-        if current.done().is_some() {
+        // Nobody waits for a finished job, whatever was published about it.
+        if current.result().is_some() {
             return None;
         }
-        let next = current.needed()?;
+        let next = current.waits_for()?;
         chain.push(next);
     }
 }

@@ -1,12 +1,11 @@
-//! What may name an input, a bucket or a query.
+//! Keys of inputs, buckets and queries.
 
 use std::fmt::Debug;
 use std::hash::Hash;
 
-/// A value that can name something in the engine; implemented for every type that has the parts.
+/// A key of an input, a bucket or a query. Implemented for every type that meets the bounds.
 ///
-/// Keys are cloned into the engine once per distinct key and compared often: prefer small or shared
-/// (`Arc<str>`-like) types.
+/// The engine clones a key once while it is known and compares it often: prefer small or shared (`Arc<str>`-like) types.
 pub trait Key: Clone + Eq + Hash + Debug + Send + Sync + 'static {}
 
 impl<T: Clone + Eq + Hash + Debug + Send + Sync + 'static> Key for T {}

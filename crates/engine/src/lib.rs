@@ -1,13 +1,21 @@
 //! Incremental computation: inputs, tracked reads, memoised queries, watched roots.
 //!
-//! Inputs are keyed values set in batches. Queries are pure functions of inputs and other queries; what a query reads is
-//! recorded as it reads it, including reads that found nothing. After a batch, [`Engine::apply`] says exactly which
-//! watched queries have a new value. The crate knows nothing of meshes, does no I/O and is not async.
+//! Inputs are keyed values, set in batches. Queries are pure functions of inputs and other queries. What a query reads is
+//! recorded while it runs, including reads that found nothing. After a batch, [`Engine::apply`] reports exactly those watched
+//! queries that have a new value.
+//!
+//! The work of a batch follows the change, not the size of the graph: marks spread from changed inputs to the memos that
+//! depend on them, marked memos are verified before their queries run again, and evaluation stops where a value stays the
+//! same. [`EagerQuery`] bounds the marking, too. `docs/engine.md` explains all of it with an example.
+//!
+//! Start reading at `apply`, then `marks`, `eval` and `draft`.
+//!
+//! The crate knows nothing of meshes, does no I/O and is not async.
 //!
 //! ```
 //! use canopus_engine::{Batch, Ctx, Engine, Input, Query};
 //!
-//! /// How many of each fruit there are, by shop and fruit.
+//! /// The number of fruits, by shop and fruit.
 //! struct Stock;
 //! impl Input for Stock {
 //!     const NAME: &'static str = "stock";
@@ -19,7 +27,7 @@
 //!     }
 //! }
 //!
-//! /// How much fruit a shop has.
+//! /// The number of fruits in a shop.
 //! struct Total;
 //! impl Query for Total {
 //!     const NAME: &'static str = "total";
@@ -47,8 +55,8 @@ mod adopt;
 mod apply;
 mod batch;
 mod core;
-mod crew;
 mod ctx;
+mod draft;
 mod engine;
 mod error;
 mod eval;
@@ -75,7 +83,7 @@ mod tests;
 mod typemap;
 mod value;
 mod watch;
-mod world;
+mod workers;
 
 pub use batch::Batch;
 pub use ctx::{Ctx, EagerCtx};

@@ -1,40 +1,40 @@
-//! Derived facts: functions of inputs and of other queries.
+//! Queries: values derived from inputs and from other queries.
 //!
-//! There are two kinds. A [`Query`] is evaluated on demand: after a batch it is looked at only if something watched may rest
-//! on what changed. An [`EagerQuery`] is brought up to date before anything else is looked at, and what rests on it is left
-//! alone if its value is what it was. See the eager layer in the crate's documentation.
+//! There are two layers. A [`Query`] is lazy: after a batch it is marked if it depends on what changed, and evaluated only if
+//! something watched needs it. An [`EagerQuery`] is brought up to date before any lazy query is marked. If its value is the
+//! same as before, its readers are not even marked.
 
 use crate::{Ctx, EagerCtx, Key};
 
-/// A family of derived facts: a pure function of inputs and other queries.
+/// A family of queries: a pure function of inputs and other queries.
 pub trait Query: 'static {
     /// What provenance and errors call this family.
     const NAME: &'static str;
-    /// Whether the family is part of the eager layer; an [`EagerQuery`] is, nothing else can be.
+    /// The layer of the family. Only implementing [`EagerQuery`] makes it the eager one.
     #[doc(hidden)]
     const LAYER: Layer = Layer::LAZY;
-    /// Names one fact of the family; the only argument of the function.
+    /// Identifies one query of the family. The only argument of the function.
     type Key: Key;
-    /// The result; a recomputed value equal to the old one stops the change from spreading.
+    /// The result. If a new value equals the old one, readers are not evaluated again (early cut-off).
     type Value: PartialEq + Send + Sync + 'static;
 
-    /// Computes the value, reading only its key and what `ctx` gives.
+    /// Computes the value from the key and from what it reads through `ctx`.
     ///
-    /// No clock, no randomness, no I/O: the engine decides from the recorded reads alone whether to run it again.
+    /// No clock, no randomness, no I/O: the engine decides by the recorded reads alone whether to run it again.
     fn run(ctx: &Ctx<'_>, key: &Self::Key) -> Self::Value;
 
-    /// Whether a recomputed value is as good as the old one; override where something cheaper than `==` decides it,
-    /// such as a fingerprint kept in the value.
+    /// Whether readers may keep the old value. Override it where something cheaper than `==` decides, such as a fingerprint
+    /// kept in the value, or where values may differ in what nobody reads.
     fn unchanged(old: &Self::Value, new: &Self::Value) -> bool {
         old == new
     }
 }
 
-/// A family of derived facts that is part of the eager layer: a pure function of inputs and other eager queries.
+/// A family of queries in the eager layer: a pure function of inputs and other eager queries.
 ///
-/// Meant for facts that much rests on and that changes to what they read mostly leave as they are: they keep a change from
-/// marking everything above them. Every eager query is a [`Query`] too, and is read, watched and explained as one. It
-/// cannot read queries of the other kind: its context does not offer them.
+/// For values that have many dependents and mostly stay the same when something that they read changes: they keep the change
+/// from marking everything above them. An eager query is a [`Query`] too, and is read and watched like one. It cannot read
+/// lazy queries, because its context does not offer them:
 ///
 /// ```compile_fail,E0277
 /// use canopus_engine::{Ctx, EagerCtx, EagerQuery, Query};
@@ -62,15 +62,15 @@ pub trait Query: 'static {
 pub trait EagerQuery: 'static {
     /// What provenance and errors call this family.
     const NAME: &'static str;
-    /// Names one fact of the family; the only argument of the function.
+    /// Identifies one query of the family. The only argument of the function.
     type Key: Key;
-    /// The result; if a recomputed value is equal to the old one, nothing that rests on it is looked at.
+    /// The result. If a new value equals the old one, readers are not marked.
     type Value: PartialEq + Send + Sync + 'static;
 
-    /// Computes the value; as [`Query::run`].
+    /// Computes the value; see [`Query::run`].
     fn run(ctx: &EagerCtx<'_>, key: &Self::Key) -> Self::Value;
 
-    /// Whether a recomputed value is as good as the old one; as [`Query::unchanged`].
+    /// Whether readers may keep the old value; see [`Query::unchanged`].
     fn unchanged(old: &Self::Value, new: &Self::Value) -> bool {
         old == new
     }
@@ -91,7 +91,7 @@ impl<Q: EagerQuery> Query for Q {
     }
 }
 
-/// Which layer a family of queries is part of. Only this crate can name the eager one.
+/// The layer of a family of queries. Only this crate can name the eager one.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layer {

@@ -1,30 +1,33 @@
-//! What a query has read.
+//! The reads of a running query.
+
+use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::Subject;
 
-/// Up to this many subjects are searched one by one.
-const SEARCHED: usize = 16;
+/// Up to this many subjects a linear search is faster than hashing.
+const LINEAR_SEARCH_MAX: usize = 16;
 
 /// Distinct subjects in the order they were first read.
 #[derive(Default)]
-pub(crate) struct Reads {
-    list: SmallVec<[Subject; SEARCHED]>,
-    /// The subjects in the list once it is too long to be searched, by where they are kept.
-    seen: Option<Box<FxHashSet<usize>>>,
+pub(crate) struct ReadLog {
+    list: SmallVec<[Subject; LINEAR_SEARCH_MAX]>,
+    /// The addresses of the subjects in the list, once it is too long to search.
+    addresses: Option<Box<FxHashSet<usize>>>,
 }
 
-impl Reads {
+impl ReadLog {
     pub(crate) fn record(&mut self, subject: Subject) {
-        if self.list.len() < SEARCHED {
+        if self.list.len() < LINEAR_SEARCH_MAX {
             if self.list.contains(&subject) {
                 return;
             }
         } else {
-            let seen = self.seen.get_or_insert_with(|| Box::new(self.list.iter().map(place).collect()));
-            if !seen.insert(place(&subject)) {
+            let addresses =
+                self.addresses.get_or_insert_with(|| Box::new(self.list.iter().map(address).collect()));
+            if !addresses.insert(address(&subject)) {
                 return;
             }
         }
@@ -36,24 +39,24 @@ impl Reads {
     }
 
     pub(crate) fn into_subjects(self) -> Box<[Subject]> {
-        // A vector made from the list would be as large as the list may become, and cut to size after that.
+        // Copied into an allocation of the right size: the list's own would be as large as its capacity, then shrunk.
         let mut subjects = Vec::with_capacity(self.list.len());
         subjects.extend(self.list);
         subjects.into_boxed_slice()
     }
 }
 
-/// Tells a subject from all others that are alive.
-fn place(subject: &Subject) -> usize {
-    std::sync::Arc::as_ptr(&subject.0).addr()
+/// Identifies a subject among those that are alive, because equal subjects are one allocation.
+fn address(subject: &Subject) -> usize {
+    Arc::as_ptr(&subject.0).addr()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Input;
-    use crate::intern::Registry;
-    use crate::subject::Value;
+    use crate::intern::Interner;
+    use crate::subject::InputNode;
 
     struct Number;
     impl Input for Number {
@@ -65,11 +68,11 @@ mod tests {
 
     #[test]
     fn each_subject_is_kept_once_in_the_order_it_was_first_read() {
-        let registry = Registry::default();
+        let interner = Interner::default();
         for count in [1, 16, 17, 100] {
-            let mut reads = Reads::default();
+            let mut reads = ReadLog::default();
             for key in (0..count).chain((0..count).rev()) {
-                reads.record(registry.intern::<Value<Number>>(&key));
+                reads.record(interner.intern::<InputNode<Number>>(&key));
             }
             let keys = reads.as_slice().iter().map(|subject| *subject.input::<Number>().unwrap());
             assert!(keys.eq(0..count));

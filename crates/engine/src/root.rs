@@ -6,13 +6,13 @@ use std::sync::Arc;
 use crate::core::Core;
 use crate::{Query, QueryError, Subject};
 
-/// Names a watched query in [`Applied`](crate::Applied); never used twice by an engine or its forks.
+/// Names a watched query in [`Applied`](crate::Applied). An engine and its forks never use one twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RootId(pub(crate) u64);
 
 /// Keeps a query up to date for as long as it lives.
 ///
-/// Dropping it never waits. The memo goes with the next change to the engine, or later if it is kept as an idle result.
+/// Dropping it never waits. The memo goes with the next change to the engine, or later if it is kept as an idle memo.
 #[must_use = "dropping the guard ends the watch"]
 pub struct Root<Q: Query> {
     core: Arc<Core>,
@@ -36,7 +36,7 @@ impl<Q: Query> Root<Q> {
         self.query.query::<Q>().expect("made for a query of this family")
     }
 
-    /// The value as of the latest revision.
+    /// The value at the latest revision.
     pub fn value(&self) -> Result<Arc<Q::Value>, QueryError> {
         self.core.current().get(&self.query).outcome.into_result()
     }

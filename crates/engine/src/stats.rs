@@ -1,4 +1,4 @@
-//! Counters.
+//! Counters of size and work.
 
 use std::any::TypeId;
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::typemap::TypeMap;
 
-/// Size and work of an engine since it was made.
+/// The size of an engine, and the work it has done since it was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Inputs that have a value.
@@ -21,18 +21,18 @@ pub struct Stats {
     pub marks: u64,
     /// Times a query function ran.
     pub evaluations: u64,
-    /// Times a memo was checked after a change and kept without running its query.
+    /// Times a dirty memo was verified and kept without running its query.
     pub validations: u64,
-    /// Times a query was answered by a memo as it stood.
+    /// Times a query was answered by a clean memo.
     pub hits: u64,
-    /// Estimate of the memory held by inputs, memos and edges, without what keys and values own on the heap.
+    /// Estimated memory of inputs, memos and edges, without what keys and values own on the heap.
     pub bytes: usize,
 }
 
-/// Work done by one engine.
+/// The work one engine has done.
 #[derive(Default)]
 pub(crate) struct Counters {
-    /// By query family: its name, and how often one of it ran.
+    /// By query family: its name, and how often one of its queries ran.
     evaluations: TypeMap<(&'static str, AtomicU64)>,
     marks: AtomicU64,
     validations: AtomicU64,

@@ -1,4 +1,7 @@
-//! What a read is a read of.
+//! Subjects: what a query can read, whatever its type.
+//!
+//! A subject is an interned key together with its *family*: the inputs, the buckets or the keys of one input type, or the
+//! queries of one query type. Families are types ([`NodeFamily`]); nodes of all families are handled through [`AnyKey`].
 
 use std::any::{Any, TypeId};
 use std::fmt;
@@ -9,7 +12,7 @@ use crate::intern::{Interned, NodeId};
 use crate::value::Erased;
 use crate::{Ctx, Input, Key, Query};
 
-/// The kinds of thing a query can read.
+/// The kinds of subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SubjectKind {
     /// One input, present or absent.
@@ -24,12 +27,12 @@ pub enum SubjectKind {
 
 /// Something that can be read: an input, a bucket, all keys of a family, or a query.
 ///
-/// Subjects of one engine and its forks are equal if they name the same thing.
+/// Subjects of one engine and its forks are equal if they have the same family and key.
 #[derive(Clone)]
 pub struct Subject(pub(crate) Arc<Interned<dyn AnyKey>>);
 
 impl Subject {
-    /// The kind of thing this is.
+    /// The kind of subject.
     pub fn kind(&self) -> SubjectKind {
         self.0.key.kind()
     }
@@ -41,26 +44,27 @@ impl Subject {
 
     /// The key, if this is an input of family `I`.
     pub fn input<I: Input>(&self) -> Option<&I::Key> {
-        self.key_as::<Value<I>>()
+        self.key_in::<InputNode<I>>()
     }
 
-    /// The bucket, if this is a bucket of family `I`.
+    /// The index, if this is a bucket of family `I`.
     pub fn members<I: Input>(&self) -> Option<&I::Index> {
-        self.key_as::<Bucket<I>>()
+        self.key_in::<BucketNode<I>>()
     }
 
     /// The key, if this is a query of family `Q`.
     pub fn query<Q: Query>(&self) -> Option<&Q::Key> {
-        self.key_as::<Memo<Q>>()
+        self.key_in::<QueryNode<Q>>()
     }
 
     pub(crate) fn id(&self) -> NodeId {
         self.0.id
     }
 
-    pub(crate) fn key_as<R: Role>(&self) -> Option<&R::Key> {
+    /// The key, if this is a subject of family `F`.
+    pub(crate) fn key_in<F: NodeFamily>(&self) -> Option<&F::Key> {
         let key: &dyn Any = &self.0.key;
-        key.downcast_ref::<Keyed<R>>().map(|Keyed(key)| key)
+        key.downcast_ref::<FamilyKey<F>>().map(|FamilyKey(key)| key)
     }
 
     /// Whether this is a query of the eager layer.
@@ -68,7 +72,6 @@ impl Subject {
         self.0.key.is_eager()
     }
 
-    /// The way to run it, if this is a query.
     pub(crate) fn as_query(&self) -> Option<&dyn AnyQuery> {
         self.0.key.as_query()
     }
@@ -101,63 +104,62 @@ impl fmt::Debug for Subject {
     }
 }
 
-/// A family of subjects: one kind of one input or query type.
-pub(crate) trait Role: Sized + 'static {
+/// A family of nodes: one kind of subject of one input or query type.
+pub(crate) trait NodeFamily: Sized + 'static {
     type Key: Key;
     const KIND: SubjectKind;
     const NAME: &'static str;
-
-    /// Whether it is a family of eager queries.
+    /// Whether these are queries of the eager layer.
     const IS_EAGER: bool = false;
 
-    /// The way to run it, for families of queries.
-    fn as_query(_: &Keyed<Self>) -> Option<&dyn AnyQuery> {
+    /// How to evaluate a node of the family, if these are queries.
+    fn as_query(_: &FamilyKey<Self>) -> Option<&dyn AnyQuery> {
         None
     }
 }
 
-/// Inputs of family `I`.
-pub(crate) struct Value<I>(PhantomData<fn() -> I>);
-/// Buckets of family `I`.
-pub(crate) struct Bucket<I>(PhantomData<fn() -> I>);
-/// All keys of family `I`.
-pub(crate) struct All<I>(PhantomData<fn() -> I>);
-/// Queries of family `Q`.
-pub(crate) struct Memo<Q>(PhantomData<fn() -> Q>);
+/// The inputs of type `I`.
+pub(crate) struct InputNode<I>(PhantomData<fn() -> I>);
+/// The buckets of input type `I`.
+pub(crate) struct BucketNode<I>(PhantomData<fn() -> I>);
+/// The set of all keys of input type `I`.
+pub(crate) struct AllKeysNode<I>(PhantomData<fn() -> I>);
+/// The queries of type `Q`.
+pub(crate) struct QueryNode<Q>(PhantomData<fn() -> Q>);
 
-impl<I: Input> Role for Value<I> {
+impl<I: Input> NodeFamily for InputNode<I> {
     type Key = I::Key;
     const KIND: SubjectKind = SubjectKind::Input;
     const NAME: &'static str = I::NAME;
 }
 
-impl<I: Input> Role for Bucket<I> {
+impl<I: Input> NodeFamily for BucketNode<I> {
     type Key = I::Index;
     const KIND: SubjectKind = SubjectKind::Members;
     const NAME: &'static str = I::NAME;
 }
 
-impl<I: Input> Role for All<I> {
+impl<I: Input> NodeFamily for AllKeysNode<I> {
     type Key = ();
     const KIND: SubjectKind = SubjectKind::Keys;
     const NAME: &'static str = I::NAME;
 }
 
-impl<Q: Query> Role for Memo<Q> {
+impl<Q: Query> NodeFamily for QueryNode<Q> {
     type Key = Q::Key;
     const KIND: SubjectKind = SubjectKind::Query;
     const NAME: &'static str = Q::NAME;
     const IS_EAGER: bool = Q::LAYER.is_eager();
 
-    fn as_query(key: &Keyed<Self>) -> Option<&dyn AnyQuery> {
+    fn as_query(key: &FamilyKey<Self>) -> Option<&dyn AnyQuery> {
         Some(key)
     }
 }
 
-/// A key and what it is a key of.
-pub(crate) struct Keyed<R: Role>(pub(crate) R::Key);
+/// A key whose type says which family it belongs to: two families may have equal key types.
+pub(crate) struct FamilyKey<F: NodeFamily>(pub(crate) F::Key);
 
-/// A key of any family.
+/// A [`FamilyKey`] of any family.
 pub(crate) trait AnyKey: Any + Send + Sync {
     fn kind(&self) -> SubjectKind;
     fn name(&self) -> &'static str;
@@ -166,34 +168,34 @@ pub(crate) trait AnyKey: Any + Send + Sync {
     fn as_query(&self) -> Option<&dyn AnyQuery>;
 }
 
-impl<R: Role> AnyKey for Keyed<R> {
+impl<F: NodeFamily> AnyKey for FamilyKey<F> {
     fn kind(&self) -> SubjectKind {
-        R::KIND
+        F::KIND
     }
     fn name(&self) -> &'static str {
-        R::NAME
+        F::NAME
     }
     fn debug_key(&self) -> &dyn fmt::Debug {
         &self.0
     }
     fn is_eager(&self) -> bool {
-        R::IS_EAGER
+        F::IS_EAGER
     }
     fn as_query(&self) -> Option<&dyn AnyQuery> {
-        R::as_query(self)
+        F::as_query(self)
     }
 }
 
-/// The key of a query of any family.
+/// A query of any family, with its key.
 pub(crate) trait AnyQuery {
     fn family(&self) -> TypeId;
     fn run(&self, ctx: &Ctx<'_>) -> Erased;
     fn unchanged(&self, old: &Erased, new: &Erased) -> bool;
-    /// Memory a value takes, without what it owns.
+    /// Memory of a value, without what it owns on the heap.
     fn value_size(&self) -> usize;
 }
 
-impl<Q: Query> AnyQuery for Keyed<Memo<Q>> {
+impl<Q: Query> AnyQuery for FamilyKey<QueryNode<Q>> {
     fn family(&self) -> TypeId {
         TypeId::of::<Q>()
     }

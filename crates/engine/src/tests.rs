@@ -1,4 +1,4 @@
-//! The engine against a model of itself, and under load.
+//! Tests that look inside: the engine against a model, under load, and the invariants of its graph.
 
 mod check;
 mod memory;

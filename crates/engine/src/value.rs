@@ -1,4 +1,4 @@
-//! Values without their types, and failures.
+//! Values without their types, and the ways a query can fail.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -6,15 +6,15 @@ use std::sync::Arc;
 use crate::intern::NodeId;
 use crate::{QueryError, Subject};
 
-/// A value whose family knows its type.
+/// A value of an input or a query. The family of the node knows its type.
 pub(crate) type Erased = Arc<dyn Any + Send + Sync>;
 
-/// Gives a value its type back.
-pub(crate) fn typed<T: Send + Sync + 'static>(value: Erased) -> Arc<T> {
+/// Restores the type of a value.
+pub(crate) fn downcast<T: Send + Sync + 'static>(value: Erased) -> Arc<T> {
     value.downcast().expect("a family has one value type")
 }
 
-/// What a query came to.
+/// What a query evaluated to.
 #[derive(Clone)]
 pub(crate) enum Outcome {
     Value(Erased),
@@ -22,16 +22,16 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    /// The value or error for somebody outside, given the value's type.
+    /// The value with its type, or the error without what only the engine needs of it.
     pub(crate) fn into_result<T: Send + Sync + 'static>(self) -> Result<Arc<T>, QueryError> {
         match self {
-            Self::Value(value) => Ok(typed(value)),
+            Self::Value(value) => Ok(downcast(value)),
             Self::Failure(failure) => Err(failure.error.clone()),
         }
     }
 
-    /// Whether both are the very same result, not merely equal ones.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Whether both are the same allocation, not merely equal.
+    pub(crate) fn ptr_eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Value(one), Self::Value(other)) => Arc::ptr_eq(one, other),
             (Self::Failure(one), Self::Failure(other)) => Arc::ptr_eq(one, other),
@@ -46,17 +46,17 @@ pub(crate) struct Failure {
     pub(crate) cycle: Option<Cycle>,
 }
 
-/// The queries that depend on each other, and what that rests on.
+/// Queries that depend on each other.
 pub(crate) struct Cycle {
     pub(crate) members: Box<[Subject]>,
-    /// What the members read besides each other. Each member is memoised with these reads in place of its own, so that
-    /// the graph of memos has no cycles and a change to any of them has all members looked at again.
+    /// What the members read besides each other. Every member is memoised with these reads in place of its own. So memos
+    /// never form a cycle, and a change to any of these reads makes all members dirty.
     pub(crate) reads: Box<[Subject]>,
 }
 
 impl Failure {
-    /// The cycle, if the query is a member of one.
-    pub(crate) fn cycle_of(&self, id: NodeId) -> Option<&Cycle> {
+    /// The cycle, if the query of this id is a member of it.
+    pub(crate) fn cycle_with(&self, id: NodeId) -> Option<&Cycle> {
         self.cycle.as_ref().filter(|cycle| cycle.members.iter().any(|member| member.id() == id))
     }
 }

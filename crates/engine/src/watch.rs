@@ -1,31 +1,37 @@
-//! Starting to watch queries.
+//! Watching queries.
+//!
+//! A watch evaluates beside the writer, on whatever stage is current, and then *pins* the results: it takes the writer's lock,
+//! adopts them into the current graph and adds a guard to each. If a batch was applied meanwhile and changed something they
+//! depend on, they cannot be adopted and are evaluated again. After a few such failures the watch evaluates while it holds
+//! the lock, so that it ends however fast batches come.
 
 use std::sync::Arc;
 
 use crate::adopt::Adoption;
 use crate::core::{Core, Writer};
-use crate::graph::Draft;
+use crate::draft::Draft;
 use crate::stage::Stage;
 use crate::{RootId, Subject};
 
-/// Times a watch evaluates beside the writer before it makes the writer wait.
+/// How often a watch evaluates beside the writer before it makes the writer wait.
 const ATTEMPTS: usize = 4;
 
-/// Queries a watch adds to the world at once, so that a writer need not wait for all of a large watch.
-const PINNED_AT_ONCE: usize = 256;
+/// Queries pinned per lock of the writer, so that a large watch does not hold up batches for long.
+const PINNED_PER_LOCK: usize = 256;
 
 impl Core {
-    /// Evaluates queries and keeps each up to date from a revision on at which it was.
+    /// Evaluates queries and keeps each up to date from the revision on at which it is pinned.
     pub(crate) fn watch(&self, queries: &[Subject]) -> Vec<RootId> {
         let stage = self.current();
         stage.get_all(queries);
-        let roots = queries.chunks(PINNED_AT_ONCE).flat_map(|some| self.watch_some(some, &stage)).collect();
-        self.tidy_if_many(&stage);
+        let roots =
+            queries.chunks(PINNED_PER_LOCK).flat_map(|chunk| self.watch_chunk(chunk, &stage)).collect();
+        self.clean_up_if_many_finished(&stage);
         roots
     }
 
-    fn watch_some(&self, queries: &[Subject], evaluated: &Stage) -> Vec<RootId> {
-        if let Some(roots) = self.pin(&mut self.writer.lock(), evaluated, queries) {
+    fn watch_chunk(&self, queries: &[Subject], evaluated_on: &Stage) -> Vec<RootId> {
+        if let Some(roots) = self.pin(&mut self.writer.lock(), evaluated_on, queries) {
             return roots;
         }
         for _ in 1..ATTEMPTS {
@@ -36,37 +42,37 @@ impl Core {
             }
         }
         let mut writer = self.writer.lock();
-        let stage = self.restart();
+        let stage = self.republish_without_jobs();
         stage.get_all(queries);
         self.pin(&mut writer, &stage, queries)
-            .expect("what is evaluated anew on the current stage can be pinned to it")
+            .expect("results that were evaluated on the current stage can be pinned to it")
     }
 
-    /// Shows the same world without the evaluations made on it; for the writer.
+    /// Publishes the current graph again without the evaluations made on it. Only for the writer.
     ///
-    /// They may have read memos that have gone from the world since, as nothing held them, and that no job stands for.
-    fn restart(&self) -> Arc<Stage> {
-        self.publish(self.current().world.clone(), Arc::default());
+    /// A job may have read a memo that was evicted since and that no other job stands for. Such a job can never be adopted.
+    fn republish_without_jobs(&self) -> Arc<Stage> {
+        self.publish(self.current().graph.clone(), Arc::default());
         self.current()
     }
 
-    /// Adds a guard to each query, given a stage they were evaluated on; not if something they rest on has changed since.
-    fn pin(&self, writer: &mut Writer, evaluated: &Stage, queries: &[Subject]) -> Option<Vec<RootId>> {
+    /// Adds a guard to each query, given a stage on which they were evaluated. `None` if some result does not hold any more.
+    fn pin(&self, writer: &mut Writer, evaluated_on: &Stage, queries: &[Subject]) -> Option<Vec<RootId>> {
         let current = self.current();
-        let mut draft = Draft::new(current.world.clone());
-        let mut adoption = Adoption::new(&mut draft, evaluated);
+        let mut draft = Draft::new(current.graph.clone());
+        let mut adoption = Adoption::new(&mut draft, evaluated_on);
         for query in queries {
             adoption.adopt(query);
         }
         let adopted = adoption.adopted();
-        let all_there = queries.iter().all(|query| draft.world.memo(query.id()).is_some());
-        let roots = all_there.then(|| {
-            queries.iter().map(|query| draft.watch(query.id(), || self.registry.next_root())).collect()
+        let has_all = queries.iter().all(|query| draft.graph.memo(query.id()).is_some());
+        let roots = has_all.then(|| {
+            queries.iter().map(|query| draft.watch(query.id(), || self.interner.next_root())).collect()
         });
-        // Also if not all are there: the next attempt starts from what is.
-        writer.idle.take_in(&adopted, &mut draft);
+        // Published even if some are missing: the next attempt starts from what could be adopted.
+        writer.idle.push_unheld(&adopted, &mut draft);
         draft.sweep();
-        self.publish_same(draft.world, &current);
+        self.publish_same_revision(draft.graph, &current);
         roots
     }
 }

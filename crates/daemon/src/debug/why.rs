@@ -77,26 +77,26 @@ pub(crate) fn reads_of(
     Ok(match type_url {
         types::CLUSTER if library => named::<_, proxyless::Clusters>(world, &audiences.routes, name),
         types::CLUSTER => {
-            patched(cluster::reads_of(world, proxy, name), world.reads_of::<cluster::Clusters>(proxy))
+            patched(cluster::reads_of(world, proxy, name), world.provenance::<cluster::Clusters>(proxy))
         }
         types::LISTENER if library => {
-            world.reads_of::<proxyless::Listeners>(&(proxy.clone(), name.to_owned()))
+            world.provenance::<proxyless::Listeners>(&(proxy.clone(), name.to_owned()))
         }
         types::LISTENER => {
-            patched(listener::reads_of(world, proxy, name), world.reads_of::<listener::Listeners>(proxy))
+            patched(listener::reads_of(world, proxy, name), world.provenance::<listener::Listeners>(proxy))
         }
         types::ENDPOINT => named::<_, Assignment>(world, &audiences.endpoints, name),
         types::ROUTE if library => named::<_, proxyless::Routes>(world, &audiences.routes, name),
         types::ROUTE => named::<_, Routes>(world, &audiences.routes, name),
         types::SECRET => named::<_, Secrets>(world, &audiences.secrets, name),
         types::EXTENSION => named::<_, Extensions>(world, &audiences.extensions, name),
-        types::NAME_TABLE => world.reads_of::<NameTables>(&audiences.names),
+        types::NAME_TABLE => world.provenance::<NameTables>(&audiences.names),
         _ => Vec::new(),
     })
 }
 
 fn named<A: Key, Q: Query<Key = (A, String)>>(world: &Snapshot, audience: &A, name: &str) -> Vec<Read> {
-    world.reads_of::<Q>(&(audience.clone(), name.to_owned()))
+    world.provenance::<Q>(&(audience.clone(), name.to_owned()))
 }
 
 /// What a resource rests on, given what it was made from and what all resources of its type were: patches by EnvoyFilters come

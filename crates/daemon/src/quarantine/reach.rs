@@ -49,7 +49,7 @@ pub(super) fn of(
     belongs: impl Fn(&Connection, &Differences) -> bool,
 ) -> Reach {
     let engine = dispatcher.engine();
-    let sketch = engine.sketch();
+    let sketch = engine.fork_unwatched();
     let now = engine.snapshot();
     sketch.apply(change);
     let worlds = Worlds { now: &now, then: &sketch.snapshot() };

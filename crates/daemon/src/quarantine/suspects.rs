@@ -125,7 +125,7 @@ impl Question<'_> {
 
     /// What becomes of the resources if these objects have these values.
     fn effect<'b>(&self, values: impl IntoIterator<Item = (&'b Origin, &'b Served)>) -> Effect {
-        let sketch = self.engine().sketch();
+        let sketch = self.engine().fork_unwatched();
         let mut batch = Batch::new();
         for (origin, served) in values {
             match served {
@@ -153,7 +153,7 @@ impl Question<'_> {
 
     /// Whether another client has accepted everything it was sent, of which some follows from this object.
     fn is_proven(&self, origin: &Origin) -> bool {
-        let dependents = self.engine().dependents_of::<Objects>(origin);
+        let dependents = self.engine().dependents::<Objects>(origin);
         let watchers = self.dispatcher.watchers(dependents.iter().filter_map(|dependent| dependent.root));
         let others = watchers.into_iter().filter(|id| *id != self.client.id);
         others.filter_map(|id| self.dispatcher.connections().get(id)).any(|other| {

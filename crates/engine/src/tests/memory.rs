@@ -1,7 +1,7 @@
-//! Memory follows what is set and watched.
+//! Memory follows what is set and watched: eviction and sweeping.
 
 use super::check::check;
-use crate::world::Totals;
+use crate::graph::Totals;
 use crate::{Batch, Ctx, Engine, Input, Options, Query};
 
 struct Word;
@@ -15,7 +15,7 @@ impl Input for Word {
     }
 }
 
-/// The word, or nothing.
+/// The word of a key, if it is set.
 struct Text;
 impl Query for Text {
     const NAME: &'static str = "text";
@@ -26,7 +26,7 @@ impl Query for Text {
     }
 }
 
-/// Two neighbouring texts, and how many words have an `a`.
+/// The texts of two neighbouring keys, and the number of words with an `a`.
 struct Pair;
 impl Query for Pair {
     const NAME: &'static str = "pair";
@@ -49,11 +49,11 @@ fn set(engine: &Engine, key: u32, word: Option<&str>) {
 
 fn assert_empty(engine: &Engine) {
     check(engine);
-    assert_eq!(engine.core.current().world.totals, Totals::default());
+    assert_eq!(engine.core.current().graph.totals, Totals::default());
     let mut nodes = 0;
-    engine.core.current().world.nodes.for_each(|_| nodes += 1);
+    engine.core.current().graph.nodes.for_each(|_| nodes += 1);
     assert_eq!(nodes, 0);
-    assert_eq!(engine.core.registry.live(), 0);
+    assert_eq!(engine.core.interner.len(), 0);
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn memory_is_bounded_when_inputs_and_roots_come_and_go() {
         drop(root);
         set(&engine, round, None);
         peak = peak.max(engine.stats().memos);
-        assert!(engine.core.registry.live() < 200, "{} keys", engine.core.registry.live());
+        assert!(engine.core.interner.len() < 200, "{} keys", engine.core.interner.len());
     }
     assert!(peak <= 10 * 3, "{peak} memos");
     check(&engine);
@@ -93,11 +93,11 @@ fn memory_is_bounded_when_many_queries_are_asked_for_once() {
         let _ = engine.get::<Text>(&key);
     }
     assert!(engine.stats().memos <= 10);
-    assert!(engine.core.registry.live() < 5_000, "{} keys", engine.core.registry.live());
+    assert!(engine.core.interner.len() < 5_000, "{} keys", engine.core.interner.len());
     set(&engine, 1, Some("a"));
     set(&engine, 1, None);
     check(&engine);
-    assert!(engine.core.registry.live() < 50, "{} keys", engine.core.registry.live());
+    assert!(engine.core.interner.len() < 50, "{} keys", engine.core.interner.len());
 }
 
 #[test]
@@ -109,40 +109,40 @@ fn idle_result_is_reused_until_something_it_read_changes() {
     drop(engine.watch::<Pair>(1));
     assert_eq!(engine.stats().evaluations, before);
     set(&engine, 1, Some("x"));
-    assert_eq!(engine.stats().evaluations, before, "nobody waits for it");
+    assert_eq!(engine.stats().evaluations, before, "a dirty idle memo is dropped, not evaluated");
     drop(engine.watch::<Pair>(1));
-    assert_eq!(engine.stats().evaluations, before + 3, "out of date, it went with what only it held");
+    assert_eq!(engine.stats().evaluations, before + 3, "it was dropped with what only it held");
 }
 
 #[test]
-fn result_can_be_watched_and_explained_when_what_it_read_was_forgotten() {
+fn result_can_be_watched_and_explained_when_a_memo_it_read_was_evicted() {
     let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
     set(&engine, 1, Some("x"));
     let text = engine.watch::<Text>(1);
     set(&engine, 7, Some("y"));
     let pair = engine.get::<Pair>(&1).unwrap();
     drop(text);
-    engine.core.try_tidy();
+    engine.core.try_clean_up();
     let words =
-        engine.reads_of::<Pair>(&1).into_iter().filter_map(|read| read.subject.input::<Word>().copied());
+        engine.provenance::<Pair>(&1).into_iter().filter_map(|read| read.subject.input::<Word>().copied());
     assert_eq!(words.collect::<Vec<_>>(), [1, 2]);
     assert_eq!(engine.watch::<Pair>(1).value().unwrap(), pair);
     check(&engine);
 }
 
 #[test]
-fn sketch_computes_only_what_is_asked_of_it() {
+fn unwatched_fork_evaluates_only_what_is_asked_of_it() {
     let engine = Engine::new();
     (0..20).for_each(|key| set(&engine, key, Some("abc")));
     let roots = engine.watch_all::<Pair>(0..20);
     let before = roots[4].value().unwrap();
-    let sketch = engine.sketch();
-    let evaluated = sketch.stats().evaluations;
-    (0..20).for_each(|key| set(&sketch, key, Some("xyz")));
-    assert_eq!(sketch.stats().evaluations, evaluated);
-    assert_ne!(sketch.get::<Pair>(&4).unwrap(), before);
-    assert_eq!(roots[4].value().unwrap(), before, "the engine it was made from is as it was");
-    check(&sketch);
+    let fork = engine.fork_unwatched();
+    let evaluated = fork.stats().evaluations;
+    (0..20).for_each(|key| set(&fork, key, Some("xyz")));
+    assert_eq!(fork.stats().evaluations, evaluated);
+    assert_ne!(fork.get::<Pair>(&4).unwrap(), before);
+    assert_eq!(roots[4].value().unwrap(), before, "the fork does not affect its origin");
+    check(&fork);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn forks_give_back_what_only_they_used() {
     let engine = Engine::with_options(Options { idle: 0, ..Options::default() });
     (0..200).for_each(|key| set(&engine, key, Some("abc")));
     let roots = engine.watch_all::<Pair>(0..200);
-    let before = (engine.core.registry.live(), engine.stats().bytes);
+    let before = (engine.core.interner.len(), engine.stats().bytes);
     for round in 0..5 {
         let fork = engine.fork();
         (0..50).for_each(|key| set(&fork, 10_000 + round * 100 + key, Some("xyz")));
@@ -159,7 +159,7 @@ fn forks_give_back_what_only_they_used() {
         check(&fork);
         drop(own);
     }
-    assert_eq!((engine.core.registry.live(), engine.stats().bytes), before);
+    assert_eq!((engine.core.interner.len(), engine.stats().bytes), before);
     check(&engine);
     drop(roots);
     (0..200).for_each(|key| set(&engine, key, None));

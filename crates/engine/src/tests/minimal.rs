@@ -1,13 +1,13 @@
-//! Work follows the change: only what a change touches is looked at, and runs at most once.
+//! Work follows the change: only memos that depend on a change are marked, and only queries that must run do.
 
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::model::{AnyRoot, Facts, NAMES, any_change, any_start, batch, is_eager};
-use crate::{Batch, Ctx, Engine, Input, Options, Query};
+use super::model::{AnyRoot, ModelInputs, NAMES, any_change, any_start, batch, is_eager};
+use crate::{Batch, Ctx, EagerCtx, EagerQuery, Engine, Input, Options, Query};
 
-/// A number in a world of many.
+/// A number among many.
 struct Number;
 impl Input for Number {
     const NAME: &'static str = "number";
@@ -52,7 +52,7 @@ fn set(engine: &Engine, key: u32, value: u32) -> usize {
 }
 
 #[test]
-fn one_change_runs_a_constant_number_of_queries_whatever_the_size_of_the_world() {
+fn one_change_runs_a_constant_number_of_queries_whatever_the_size_of_the_graph() {
     for size in [1_000, 100_000] {
         let engine = Engine::new();
         let mut batch = Batch::new();
@@ -76,11 +76,60 @@ fn one_change_runs_a_constant_number_of_queries_whatever_the_size_of_the_world()
     }
 }
 
+/// How many tens of a number there are, in the eager layer.
+struct WholeTens;
+impl EagerQuery for WholeTens {
+    const NAME: &'static str = "whole_tens";
+    type Key = u32;
+    type Value = u32;
+    fn run(ctx: &EagerCtx<'_>, key: &u32) -> u32 {
+        ctx.read::<Number>(key).map_or(0, |number| *number / 10)
+    }
+}
+
+/// Depends on one number that all others of its family depend on too.
+struct Dependent;
+impl Query for Dependent {
+    const NAME: &'static str = "dependent";
+    type Key = u32;
+    type Value = u32;
+    fn run(ctx: &Ctx<'_>, key: &u32) -> u32 {
+        *ctx.get::<WholeTens>(&0) + key
+    }
+}
+
+#[test]
+fn change_marks_no_dependents_when_an_eager_query_keeps_its_value() {
+    for dependents in [10, 5_000] {
+        let engine = Engine::new();
+        set(&engine, 0, 40);
+        let roots = engine.watch_all::<Dependent>(0..dependents);
+        let before = engine.stats();
+        assert_eq!(set(&engine, 0, 41), 0);
+        let after = engine.stats();
+        assert_eq!((after.marks - before.marks, after.evaluations - before.evaluations), (1, 1));
+        assert_eq!(after.validations, before.validations);
+        assert_eq!(set(&engine, 0, 50), roots.len());
+        assert_eq!(engine.stats().marks - after.marks, 1 + u64::from(dependents));
+    }
+}
+
+#[test]
+fn eager_query_is_reported_when_it_is_watched() {
+    let engine = Engine::new();
+    let root = engine.watch::<WholeTens>(3);
+    let mut batch = Batch::new();
+    batch.set::<Number>(3, 30);
+    assert_eq!(engine.apply(batch).changed, [root.id()]);
+    assert_eq!(*root.value().unwrap(), 3);
+    assert_eq!(set(&engine, 3, 31), 0);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(40 * ProptestConfig::default().cases))]
 
-    /// A query runs if and only if it is needed and new, or needed and something it read has changed. What others than eager
-    /// queries read of the eager layer is needed, be it that they do not read it any more.
+    /// A query runs if and only if it is needed and new, or needed and something it read has changed. An eager query that a
+    /// lazy memo read before the change counts as needed, even if nothing reads it after.
     #[test]
     fn exactly_the_queries_that_must_run_do(
         start in any_start(),
@@ -88,7 +137,7 @@ proptest! {
         batches in prop::collection::vec(prop::collection::vec(any_change(), 1..4), 1..8),
     ) {
         let engine = Engine::with_options(Options { threads: 1, idle: 0 });
-        let mut facts = Facts::default();
+        let mut facts = ModelInputs::default();
         start.iter().for_each(|change| facts.change(change));
         engine.apply(batch(&start));
         let roots = AnyRoot::watch_all(&engine, &watched);

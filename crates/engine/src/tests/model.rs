@@ -225,10 +225,10 @@ impl Env for Ctx<'_> {
     }
     fn get_all(&self, queries: &[u8]) -> Result<Vec<i64>, Stop> {
         let mut values = Vec::new();
-        for of_layer in queries.chunk_by(|one, other| is_eager(*one) == is_eager(*other)) {
-            values.extend(match is_eager(of_layer[0]) {
-                true => Ctx::get_all::<EagerRun>(self, of_layer),
-                false => Ctx::get_all::<Run>(self, of_layer),
+        for same_layer in queries.chunk_by(|one, other| is_eager(*one) == is_eager(*other)) {
+            values.extend(match is_eager(same_layer[0]) {
+                true => Ctx::get_all::<EagerRun>(self, same_layer),
+                false => Ctx::get_all::<Run>(self, same_layer),
             });
         }
         Ok(values.into_iter().map(|value| *value).collect())
@@ -273,22 +273,22 @@ impl Env for EagerCtx<'_> {
     }
 }
 
-/// A change to a random world.
+/// A change to one input.
 #[derive(Clone, Debug)]
 pub(super) enum Change {
     Cell(u8, Option<i64>),
     Program(u8, Option<Vec<Op>>),
 }
 
-/// All inputs.
+/// The inputs of the model.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ModelInputs {
     pub(super) cells: BTreeMap<u8, i64>,
     pub(super) programs: BTreeMap<u8, Vec<Op>>,
 }
 
-/// What the queries of a world come to and, for each, what it read.
-pub(super) struct Results {
+/// The results of all queries and, for each, what it read.
+pub(super) struct ModelResults {
     pub(super) values: BTreeMap<u8, Result<i64, QueryError>>,
     pub(super) reads: BTreeMap<u8, BTreeSet<Fact>>,
 }
@@ -303,7 +303,7 @@ pub(super) enum Fact {
     Query(u8),
 }
 
-impl Facts {
+impl ModelInputs {
     pub(super) fn change(&mut self, change: &Change) {
         match change {
             Change::Cell(name, Some(value)) => drop(self.cells.insert(*name, *value)),
@@ -319,7 +319,7 @@ impl Facts {
     }
 
     /// Evaluates every query.
-    pub(super) fn results(&self) -> Results {
+    pub(super) fn results(&self) -> ModelResults {
         let plain = Plain {
             facts: self,
             values: RefCell::default(),
@@ -329,11 +329,17 @@ impl Facts {
         for name in 0..NAMES {
             let _ = plain.value(name);
         }
-        Results { values: plain.values.into_inner(), reads: plain.reads.into_inner() }
+        ModelResults { values: plain.values.into_inner(), reads: plain.reads.into_inner() }
     }
 
-    /// Whether two worlds give the same answer to a read.
-    pub(super) fn agree(&self, results: &Results, other: &Self, others: &Results, fact: Fact) -> bool {
+    /// Whether two sets of inputs give the same answer to a read.
+    pub(super) fn agree(
+        &self,
+        results: &ModelResults,
+        other: &Self,
+        others: &ModelResults,
+        fact: Fact,
+    ) -> bool {
         match fact {
             Fact::Cell(name) => self.cells.get(&name) == other.cells.get(&name),
             Fact::Program(name) => self.programs.get(&name) == other.programs.get(&name),
@@ -344,8 +350,8 @@ impl Facts {
     }
 }
 
-impl Results {
-    /// The queries some queries rest on, themselves included.
+impl ModelResults {
+    /// The queries that some queries depend on, themselves included.
     pub(super) fn closure(&self, queries: impl IntoIterator<Item = u8>) -> BTreeSet<u8> {
         let mut closure = BTreeSet::new();
         let mut open: Vec<u8> = queries.into_iter().collect();
@@ -371,7 +377,7 @@ impl Results {
 }
 
 struct Plain<'a> {
-    facts: &'a Facts,
+    facts: &'a ModelInputs,
     values: RefCell<BTreeMap<u8, Result<i64, QueryError>>>,
     reads: RefCell<BTreeMap<u8, BTreeSet<Fact>>>,
     stack: RefCell<Vec<u8>>,
@@ -484,7 +490,7 @@ pub(super) fn any_change() -> impl Strategy<Value = Change> {
     prop_oneof![3 => cell, 1 => program]
 }
 
-/// Programs that make most queries rest on others.
+/// Programs that make most queries depend on others.
 pub(super) fn any_start() -> impl Strategy<Value = Vec<Change>> {
     prop::collection::vec(prop::collection::vec(any_op(), 0..5), usize::from(NAMES)).prop_map(|programs| {
         (0..).zip(programs).map(|(name, program)| Change::Program(name, Some(program))).collect()

@@ -1,11 +1,13 @@
-//! Incremental results equal results from scratch, for random worlds and histories.
+//! Incremental results equal results from scratch, for random programs and histories.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 
 use super::check::check;
-use super::model::{AnyRoot, Cell, Change, Facts, NAMES, Results, any_change, any_start, batch, get};
+use super::model::{
+    AnyRoot, Cell, Change, ModelInputs, ModelResults, NAMES, any_change, any_start, batch, get,
+};
 use crate::{Engine, Options, QueryError, RootId};
 
 /// One step in the life of an engine.
@@ -28,11 +30,11 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// An engine and what it should come to.
+/// An engine, and the model of what it should give.
 struct Pair {
     engine: Engine,
-    facts: Facts,
-    results: Results,
+    facts: ModelInputs,
+    results: ModelResults,
     roots: BTreeMap<u8, AnyRoot>,
 }
 
@@ -98,14 +100,14 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40 * ProptestConfig::default().cases))]
 
     #[test]
-    fn results_and_changed_roots_are_those_of_a_world_from_scratch(
+    fn results_and_changed_roots_equal_those_from_scratch(
         start in any_start(),
         steps in prop::collection::vec(any_step(), 1..25),
         idle in prop_oneof![Just(0usize), Just(2), Just(100)],
         threads in 1usize..3,
     ) {
         let engine = Engine::with_options(Options { threads, idle });
-        let facts = Facts::default();
+        let facts = ModelInputs::default();
         let mut pair = Pair { engine, results: facts.results(), facts, roots: BTreeMap::new() };
         pair.apply(&start);
         for step in &steps {

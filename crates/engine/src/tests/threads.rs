@@ -11,7 +11,7 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::check::check;
-use super::model::{AnyRoot, Cell, Change, Facts, NAMES, Program, any_change, any_start, batch, get};
+use super::model::{AnyRoot, Cell, Change, ModelInputs, NAMES, Program, any_change, any_start, batch, get};
 use crate::{Applied, Batch, Ctx, Engine, Input, Options, Query, QueryError, RootId, Snapshot};
 
 /// Values drawn from a strategy, the same in every run.
@@ -21,10 +21,10 @@ fn draw<T: std::fmt::Debug>(strategy: &impl Strategy<Value = T>, count: usize) -
 }
 
 /// The inputs a snapshot has.
-fn facts_of(snapshot: &Snapshot) -> Facts {
+fn model_inputs(snapshot: &Snapshot) -> ModelInputs {
     let cells = snapshot.keys::<Cell>();
     let programs = snapshot.keys::<Program>();
-    Facts {
+    ModelInputs {
         cells: cells.iter().map(|name| (*name, *snapshot.read::<Cell>(name).unwrap())).collect(),
         programs: programs
             .iter()
@@ -80,7 +80,7 @@ impl Drop for Ended<'_> {
 
 fn read_everything(engine: &Engine, from: u8) {
     let snapshot = engine.snapshot();
-    let results = facts_of(&snapshot).results();
+    let results = model_inputs(&snapshot).results();
     for name in (0..NAMES).map(|name| (name + from) % NAMES) {
         assert_eq!(get(&snapshot, name), results.values[&name]);
     }
@@ -89,13 +89,13 @@ fn read_everything(engine: &Engine, from: u8) {
 
 #[test]
 fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
-    /// The query behind a root, and what the root's holder takes its value to be.
-    type Believed = BTreeMap<RootId, (u8, Result<i64, QueryError>)>;
+    /// The query of each root, and its value according to the reports so far.
+    type KnownValues = BTreeMap<RootId, (u8, Result<i64, QueryError>)>;
 
     let engine = Engine::with_options(Options { threads: 2, idle: 0 });
     engine.apply(batch(&draw(&any_start(), 1)[0]));
     let batches: Vec<Vec<Change>> = draw(&prop::collection::vec(any_change(), 1..3), 600);
-    let believed: Mutex<Believed> = Mutex::default();
+    let known_values: Mutex<KnownValues> = Mutex::default();
     let running = AtomicUsize::new(1);
     let roots = thread::scope(|scope| {
         let watcher = scope.spawn(|| {
@@ -104,10 +104,10 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
             for round in 0..800u16 {
                 let name = (round % u16::from(NAMES)) as u8;
                 // Reports wait until the new root is known, as they would in a queue.
-                let mut believed = believed.lock();
+                let mut known_values = known_values.lock();
                 let root = AnyRoot::watch(&engine, name);
-                believed.insert(root.id(), (name, root.value()));
-                MutexGuard::unlock_fair(believed);
+                known_values.insert(root.id(), (name, root.value()));
+                MutexGuard::unlock_fair(known_values);
                 roots.push(root);
                 roots.truncate(usize::from(NAMES) + 1 - usize::from(name));
             }
@@ -115,18 +115,18 @@ fn no_change_is_missed_when_roots_are_watched_while_batches_are_applied() {
         });
         apply_while(&engine, &batches, &running, |applied| {
             let snapshot = engine.snapshot();
-            let mut believed = believed.lock();
+            let mut known_values = known_values.lock();
             for id in &applied.changed {
-                if let Some((name, value)) = believed.get_mut(id) {
+                if let Some((name, value)) = known_values.get_mut(id) {
                     *value = get(&snapshot, *name);
                 }
             }
-            MutexGuard::unlock_fair(believed);
+            MutexGuard::unlock_fair(known_values);
         });
         watcher.join().unwrap()
     });
     for root in &roots {
-        assert_eq!(root.value(), believed.lock()[&root.id()].1);
+        assert_eq!(root.value(), known_values.lock()[&root.id()].1);
     }
     assert!(!roots.is_empty());
     check(&engine);
@@ -249,7 +249,7 @@ fn readers_see_the_revision_before_while_a_batch_is_applied() {
             thread::yield_now();
         }
         assert_eq!(*root.value().unwrap(), 0);
-        assert_eq!(*engine.get::<Steps>(&5).unwrap(), 0, "evaluated while the batch is under way");
+        assert_eq!(*engine.get::<Steps>(&5).unwrap(), 0, "evaluated while the batch is applied");
         assert_eq!(engine.fork().revision().number(), 0);
         drop(engine.clone());
         READ.store(true, Ordering::SeqCst);

@@ -1,6 +1,6 @@
-//! The promises a user of the engine leans on, one small world each.
+//! What users of the engine rely on, one small example each.
 
-use crate::world::{Cell, Group, set};
+use crate::cells::{Cell, Group, set};
 use canopus_engine::{Batch, Ctx, Engine, Query, QueryError, ReadKind, SubjectKind};
 
 /// The cell's value, or 0.
@@ -173,9 +173,9 @@ fn change_stops_where_a_value_stays_equal() {
 fn absence_is_a_read() {
     let engine = Engine::new();
     let root = engine.watch::<Echo>(9);
-    assert_eq!(engine.reads_of::<Echo>(&9)[0].kind, ReadKind::Absent);
+    assert_eq!(engine.provenance::<Echo>(&9)[0].kind, ReadKind::Absent);
     assert_eq!(set(&engine, [(9, 1)]).changed, [root.id()]);
-    assert_eq!(engine.reads_of::<Echo>(&9)[0].kind, ReadKind::Value);
+    assert_eq!(engine.provenance::<Echo>(&9)[0].kind, ReadKind::Value);
     let mut batch = Batch::new();
     batch.remove::<Cell>(&9);
     assert_eq!(engine.apply(batch).changed, [root.id()]);
@@ -283,10 +283,10 @@ fn guards_of_one_query_share_a_root() {
 }
 
 #[test]
-fn reads_lead_down_to_inputs() {
+fn provenance_leads_down_to_inputs() {
     let engine = Engine::new();
     set(&engine, [(1, 3), (2, 4), (3, 5)]);
-    let reads = engine.reads_of::<Sum>(&Group::Odd);
+    let reads = engine.provenance::<Sum>(&Group::Odd);
     let shown: Vec<_> =
         reads.iter().map(|read| (read.subject.to_string(), read.kind, read.depth, read.via)).collect();
     let row = |text: &str, kind, depth, via| (text.to_owned(), kind, depth, via);
@@ -315,7 +315,7 @@ fn dependents_lead_up_to_roots() {
     let label = engine.watch::<Label>(1);
     let count = engine.watch::<Count>(());
     let mut shown: Vec<_> = engine
-        .dependents_of::<Cell>(&1)
+        .dependents::<Cell>(&1)
         .iter()
         .map(|found| (found.subject.to_string(), found.root, found.depth, found.value))
         .collect();

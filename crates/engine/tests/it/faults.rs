@@ -1,4 +1,4 @@
-//! What the engine makes of code that does not behave.
+//! Queries, keys and values that panic or form cycles.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -13,9 +13,9 @@ fn fail(message: &'static str) -> ! {
 struct Odd;
 
 #[derive(Debug)]
-struct Held(u32);
+struct Number(u32);
 
-impl PartialEq for Held {
+impl PartialEq for Number {
     fn eq(&self, other: &Self) -> bool {
         if self.0 == 14 {
             fail("not comparable")
@@ -27,13 +27,13 @@ impl PartialEq for Held {
 impl Input for Odd {
     const NAME: &'static str = "odd";
     type Key = u32;
-    type Value = Held;
+    type Value = Number;
     type Index = u32;
-    fn index(_: &u32, held: &Held) -> Vec<u32> {
-        if held.0 == 13 {
+    fn index(_: &u32, number: &Number) -> Vec<u32> {
+        if number.0 == 13 {
             fail("unlucky")
         }
-        vec![held.0]
+        vec![number.0]
     }
 }
 
@@ -41,16 +41,16 @@ struct Show;
 impl Query for Show {
     const NAME: &'static str = "show";
     type Key = u32;
-    type Value = Held;
-    fn run(ctx: &Ctx<'_>, key: &u32) -> Held {
-        Held(ctx.read::<Odd>(key).map_or(0, |held| held.0))
+    type Value = Number;
+    fn run(ctx: &Ctx<'_>, key: &u32) -> Number {
+        Number(ctx.read::<Odd>(key).map_or(0, |number| number.0))
     }
 }
 
 fn set(engine: &Engine, cells: &[(u32, u32)]) -> Vec<canopus_engine::RootId> {
     let mut batch = Batch::new();
     for (key, value) in cells {
-        batch.set::<Odd>(*key, Held(*value));
+        batch.set::<Odd>(*key, Number(*value));
     }
     engine.apply(batch).changed
 }

@@ -1,5 +1,5 @@
 //! The engine from outside.
 
 mod basics;
+mod cells;
 mod faults;
-mod world;

@@ -10,7 +10,7 @@ use super::outbound::ServiceClusters;
 
 /// Everything the clusters of a proxy that have this name rest on; all clusters, if none of the parts they are made in has it.
 pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
-    let all = world.reads_of::<Clusters>(proxy);
+    let all = world.provenance::<Clusters>(proxy);
     let narrow = all.iter().find_map(|read| {
         let outbound =
             read.subject.query::<ServiceClusters>().and_then(|key| part::<ServiceClusters>(world, key, name));
@@ -24,5 +24,5 @@ pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
 /// What a part rests on, if it has a cluster of this name.
 fn part<Q: Query<Value = Vec<Resource>>>(world: &Snapshot, key: &Q::Key, name: &str) -> Option<Vec<Read>> {
     let made = world.get::<Q>(key).ok()?;
-    made.iter().any(|resource| *resource.name == *name).then(|| world.reads_of::<Q>(key))
+    made.iter().any(|resource| *resource.name == *name).then(|| world.provenance::<Q>(key))
 }

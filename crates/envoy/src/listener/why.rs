@@ -10,11 +10,11 @@ use super::outbound::Built;
 /// Everything the listener of a proxy that has this name rests on; all listeners, if none of the parts they are made in has
 /// it.
 pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
-    let all = world.reads_of::<Listeners>(proxy);
+    let all = world.provenance::<Listeners>(proxy);
     let narrow = all.iter().find_map(|read| {
         let outbound = read.subject.query::<Built>().and_then(|key| {
             let made = world.get::<Built>(key).ok()?;
-            (*made.name == *name).then(|| world.reads_of::<Built>(key))
+            (*made.name == *name).then(|| world.provenance::<Built>(key))
         });
         outbound.or_else(|| inbound(world, read.subject.query::<InboundListeners>()?, name))
     });
@@ -24,5 +24,5 @@ pub fn reads_of(world: &Snapshot, proxy: &Proxy, name: &str) -> Vec<Read> {
 fn inbound(world: &Snapshot, key: &<InboundListeners as Query>::Key, name: &str) -> Option<Vec<Read>> {
     let made = world.get::<InboundListeners>(key).ok()?;
     let found = made.iter().any(|resource| *resource.name == *name);
-    found.then(|| world.reads_of::<InboundListeners>(key))
+    found.then(|| world.provenance::<InboundListeners>(key))
 }

@@ -58,7 +58,7 @@ pub struct Affected {
 
 /// The objects that a query found when it read them, or that queries it read found.
 pub(super) fn objects<Q: Query>(world: &Snapshot, key: &Q::Key) -> BTreeSet<ObjectRef> {
-    let reads = world.reads_of::<Q>(key).into_iter();
+    let reads = world.provenance::<Q>(key).into_iter();
     let found = reads.filter(|read| read.kind == ReadKind::Value);
     found.filter_map(|read| read.subject.input::<Objects>().map(ObjectRef::from)).collect()
 }
@@ -67,7 +67,7 @@ pub(super) fn objects<Q: Query>(world: &Snapshot, key: &Q::Key) -> BTreeSet<Obje
 pub(super) fn dependents(engine: &Engine, objects: &[ObjectRef]) -> Vec<Affected> {
     let mut families: BTreeMap<&'static str, BTreeMap<String, bool>> = BTreeMap::new();
     for object in objects {
-        for dependent in engine.dependents_of::<Objects>(&object.origin) {
+        for dependent in engine.dependents::<Objects>(&object.origin) {
             let subject = &dependent.subject;
             let family = families.entry(subject.name()).or_default();
             *family.entry(subject.to_string()).or_default() |= dependent.root.is_some();

@@ -13,11 +13,11 @@ pub(crate) enum Group {
 pub(crate) struct Cell;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct CellValue {
     pub(crate) number: i64,
 }
 
-impl From<i64> for Held {
+impl From<i64> for CellValue {
     fn from(number: i64) -> Self {
         Self { number }
     }
@@ -26,10 +26,10 @@ impl From<i64> for Held {
 impl Input for Cell {
     const NAME: &'static str = "cell";
     type Key = u32;
-    type Value = Held;
+    type Value = CellValue;
     type Index = Group;
-    fn index(_: &u32, held: &Held) -> Vec<Group> {
-        vec![if held.number % 2 == 0 { Group::Even } else { Group::Odd }]
+    fn index(_: &u32, value: &CellValue) -> Vec<Group> {
+        vec![if value.number % 2 == 0 { Group::Even } else { Group::Odd }]
     }
 }
 
