@@ -122,17 +122,13 @@ fn main() {
         let started = Instant::now();
         let fleet = Fleet::new(size);
         let stats = fleet.engine.stats();
+        let watched: Vec<_> = fleet.watched().iter().map(|(name, count)| format!("{count} {name}")).collect();
         println!(
-            "\n{proxies} proxies, {services} services: {} memos, {} reads, {} watched ({} audiences, {} clusters, {} listeners, \
-             {} route tables, {} assignments), built in {:.1} s.\n",
+            "\n{proxies} proxies, {services} services: {} memos, {} reads, {} watched ({}), built in {:.1} s.\n",
             stats.memos,
             stats.edges,
             stats.roots,
-            fleet.audiences.len(),
-            fleet.clusters.len(),
-            fleet.listeners.len(),
-            fleet.routes.len(),
-            fleet.endpoints.len(),
+            watched.join(", "),
             started.elapsed().as_secs_f64()
         );
         println!(

@@ -16,7 +16,7 @@ use canopus_api::visibility::Visibility;
 use canopus_api::{Kind, Object, labels as known};
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
-use canopus_engine::{Ctx, Query};
+use canopus_engine::{Ctx, EagerCtx, EagerQuery, Query};
 use canopus_runtime::flags::{
     Flags, ISTIO_DUAL_STACK, PILOT_ENABLE_AMBIENT, PILOT_PERSISTENT_SESSION_HEADER_LABEL,
     PILOT_PERSISTENT_SESSION_LABEL,
@@ -269,12 +269,12 @@ impl Resolution {
 /// The services that one object defines.
 pub struct ServicesOf;
 
-impl Query for ServicesOf {
+impl EagerQuery for ServicesOf {
     const NAME: &'static str = "services_of";
     type Key = Origin;
     type Value = Vec<Arc<Service>>;
 
-    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+    fn run(ctx: &EagerCtx<'_>, origin: &Origin) -> Self::Value {
         match world::any_object(ctx, origin).as_deref() {
             Some(Object::Service(service)) => vec![Arc::new(kube::convert(ctx, origin, service))],
             Some(Object::ServiceEntry(entry)) => {

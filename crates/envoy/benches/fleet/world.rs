@@ -334,11 +334,11 @@ pub(crate) fn set(document: &str) -> Batch {
 /// An engine with the mesh and all that its proxies are sent, as the control plane watches it.
 pub(crate) struct Fleet {
     pub(crate) engine: Engine,
-    pub(crate) audiences: Vec<Root<AudiencesOf>>,
-    pub(crate) clusters: Vec<Root<Clusters>>,
-    pub(crate) listeners: Vec<Root<Listeners>>,
-    pub(crate) routes: Vec<Root<Routes>>,
-    pub(crate) endpoints: Vec<Root<Assignment>>,
+    audiences: Vec<Root<AudiencesOf>>,
+    clusters: Vec<Root<Clusters>>,
+    listeners: Vec<Root<Listeners>>,
+    routes: Vec<Root<Routes>>,
+    endpoints: Vec<Root<Assignment>>,
 }
 
 impl Fleet {
@@ -374,5 +374,16 @@ impl Fleet {
         let (routes, endpoints) =
             (engine.watch_all::<Routes>(routes), engine.watch_all::<Assignment>(endpoints));
         Self { engine, audiences, clusters, listeners, routes, endpoints }
+    }
+
+    /// How many results of each family are watched.
+    pub(crate) fn watched(&self) -> [(&'static str, usize); 5] {
+        [
+            ("audiences", self.audiences.len()),
+            ("clusters", self.clusters.len()),
+            ("listeners", self.listeners.len()),
+            ("route tables", self.routes.len()),
+            ("assignments", self.endpoints.len()),
+        ]
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_api::Kind;
 use canopus_api::istio::DestinationRule;
 use canopus_base::labels::Labels;
-use canopus_engine::{Ctx, Query};
+use canopus_engine::{Ctx, EagerCtx, EagerQuery};
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::PortTrafficPolicy;
 use canopus_proto::istio::networking::v1alpha3::{
@@ -17,8 +17,8 @@ use canopus_proto::istio::networking::v1alpha3::{
 use super::View;
 use crate::locality::Locality;
 use crate::selector::is_reduction_disabled;
-use crate::service::{Service, ServicesIn};
-use crate::world::{NamespacesWith, ObjectIndex, indexed_objects, settings};
+use crate::service::{Service, ServicesOf};
+use crate::world::{NamespacesWith, ObjectIndex, Objects, indexed_objects, settings};
 
 /// Where a proxy is. What nothing looks at is left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -150,12 +150,12 @@ impl PositionUse {
 /// What anything in the mesh uses of positions.
 struct MeshPositionUse;
 
-impl Query for MeshPositionUse {
+impl EagerQuery for MeshPositionUse {
     const NAME: &'static str = "position_use";
     type Key = ();
     type Value = PositionUse;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> PositionUse {
+    fn run(ctx: &EagerCtx<'_>, (): &()) -> PositionUse {
         let mut used = PositionUse::default();
         for kind in [Kind::Service, Kind::ServiceEntry, Kind::DestinationRule] {
             for namespace in ctx.get::<NamespacesWith>(&kind).iter() {
@@ -170,21 +170,25 @@ impl Query for MeshPositionUse {
 /// What services or DestinationRules of a namespace use of positions.
 struct PositionUseIn;
 
-impl Query for PositionUseIn {
+impl EagerQuery for PositionUseIn {
     const NAME: &'static str = "position_use_in";
     type Key = (Kind, Arc<str>);
     type Value = PositionUse;
 
-    fn run(ctx: &Ctx<'_>, (kind, namespace): &Self::Key) -> PositionUse {
+    fn run(ctx: &EagerCtx<'_>, (kind, namespace): &Self::Key) -> PositionUse {
         let mut used = PositionUse::default();
+        let index = ObjectIndex::Namespace(*kind, namespace.as_ref().into());
         match kind {
             Kind::DestinationRule => {
-                let index = ObjectIndex::Namespace(*kind, namespace.as_ref().into());
                 for (_, rule) in indexed_objects::<DestinationRule>(ctx, &index) {
                     used.add_rule(&rule.spec);
                 }
             }
-            _ => ctx.get::<ServicesIn>(namespace).iter().for_each(|service| used.add_service(service)),
+            _ => {
+                for origin in ctx.members::<Objects>(&index).iter() {
+                    ctx.get::<ServicesOf>(origin).iter().for_each(|service| used.add_service(service));
+                }
+            }
         }
         used
     }

@@ -10,7 +10,7 @@ use canopus_api::visibility::Visibility;
 use canopus_base::labels::{Labels, canonical};
 use canopus_base::net::{parse_ip, parse_prefix};
 use canopus_base::protocol::Protocol;
-use canopus_engine::Ctx;
+use canopus_engine::EagerCtx;
 use canopus_proto::istio::networking::v1alpha3::service_entry::{Location, Resolution as EntryResolution};
 use canopus_runtime::flags::{
     LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES, PILOT_ENABLE_IP_AUTOALLOCATE,
@@ -20,7 +20,7 @@ use super::{NO_ADDRESS, Port, Registry, Resolution, Service, kube};
 use crate::world::{Origin, settings};
 
 /// Converts a ServiceEntry to services, one for each host and address.
-pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> Vec<Service> {
+pub(super) fn convert(ctx: &EagerCtx<'_>, origin: &Origin, entry: &ServiceEntry) -> Vec<Service> {
     let spec = &entry.spec;
     let resolution = match spec.resolution() {
         EntryResolution::None => Resolution::Passthrough,
@@ -102,7 +102,7 @@ fn usable_address(text: &str) -> Option<String> {
 }
 
 /// The labels of the service. External ones get canonical service labels, which telemetry reports as the destination.
-fn service_labels(ctx: &Ctx<'_>, entry: &ServiceEntry, external: bool) -> Labels {
+fn service_labels(ctx: &EagerCtx<'_>, entry: &ServiceEntry, external: bool) -> Labels {
     let mut found = entry.meta.labels.clone();
     let wanted =
         external && settings(ctx).flags.get(LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES);
@@ -116,7 +116,7 @@ fn service_labels(ctx: &Ctx<'_>, entry: &ServiceEntry, external: bool) -> Labels
 }
 
 /// The allocated addresses in the status of an entry, by host.
-fn allocated_addresses(ctx: &Ctx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAddr)> {
+fn allocated_addresses(ctx: &EagerCtx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAddr)> {
     if !wants_allocation(ctx, entry) {
         return Vec::new();
     }
@@ -125,7 +125,7 @@ fn allocated_addresses(ctx: &Ctx<'_>, entry: &ServiceEntry) -> Vec<(String, IpAd
 }
 
 /// Whether addresses are allocated for an entry: it has none, its resolution can use them, and no label opts out.
-pub(super) fn wants_allocation(ctx: &Ctx<'_>, entry: &ServiceEntry) -> bool {
+pub(super) fn wants_allocation(ctx: &EagerCtx<'_>, entry: &ServiceEntry) -> bool {
     let spec = &entry.spec;
     let opted = entry.meta.label(labels::ENABLE_AUTOALLOCATE_IP.name);
     settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE)

@@ -8,13 +8,13 @@ use canopus_api::visibility::Visibility;
 use canopus_api::{Kind, Meta, ObjectKey, annotations};
 use canopus_base::protocol::Protocol;
 use canopus_base::spiffe::Identity;
-use canopus_engine::Ctx;
+use canopus_engine::EagerCtx;
 
 use super::{KubeService, NO_ADDRESS, Port, Registry, Resolution, Service, ServiceKey, TrafficDistribution};
 use crate::world::{Origin, object, settings};
 
 /// Converts the Service of one cluster.
-pub(super) fn convert(ctx: &Ctx<'_>, origin: &Origin, object: &KubeObject) -> Service {
+pub(super) fn convert(ctx: &EagerCtx<'_>, origin: &Origin, object: &KubeObject) -> Service {
     let settings = settings(ctx);
     let (meta, spec) = (&object.meta, &object.spec);
     let external_name = (spec.r#type == ServiceType::ExternalName && !spec.external_name.is_empty())
@@ -124,7 +124,7 @@ fn node_ports(object: &KubeObject) -> BTreeMap<u32, u32> {
 
 /// Reads the traffic distribution: the field wins, then the annotation of the object, then that of its namespace.
 pub(super) fn traffic_distribution(
-    ctx: &Ctx<'_>,
+    ctx: &EagerCtx<'_>,
     origin: &Origin,
     field: Option<&str>,
     meta: &Meta,

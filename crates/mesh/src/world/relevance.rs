@@ -1,17 +1,22 @@
-//! Objects without the changes that mean nothing.
+//! Objects as queries see them: a write that changes nothing of interest does not change their value.
 //!
-//! Most writes to a cluster change nothing that a mesh is made of: managed fields, annotations of other tools, labels of
-//! continuous delivery, statuses. Facts read objects through [`ObjectAt`], whose value stays what it was after such a write, so
-//! that the change ends here however many facts rest on the object.
+//! Most writes to a cluster change nothing that configuration is made of: managed fields, annotations of other tools, labels of
+//! continuous delivery, statuses. Queries read objects through [`ObjectAt`]. After such a write it keeps the object it had, and
+//! because it is an eager query, nothing above it is marked, however many proxies depend on the object.
+//!
+//! A change must keep the invariant: whatever some query reads of an object is compared here. A field that is read and not
+//! compared would leave stale configuration behind.
 
 use std::sync::Arc;
 
+use canopus_api::kube::PodStatus;
+use canopus_api::value::{Condition, ConditionStatus};
 use canopus_api::{Kind, Object, Relevance, annotations};
 use canopus_engine::{EagerCtx, EagerQuery};
 
 use super::{Objects, Origin, discovery};
 
-/// An object, if it is there and in a namespace the mesh looks at, as it was when it last changed in a way that counts.
+/// An object, if it exists in a namespace that discovery selectors pick, as of its last relevant change.
 pub(super) struct ObjectAt;
 
 impl EagerQuery for ObjectAt {
@@ -26,18 +31,47 @@ impl EagerQuery for ObjectAt {
     fn unchanged(old: &Self::Value, new: &Self::Value) -> bool {
         match (old, new) {
             (Some(old), Some(new)) => {
-                Arc::ptr_eq(old, new) || old.same_where_it_counts(new, &relevance(new.kind()))
+                Arc::ptr_eq(old, new) || (is_same_status(old, new) && is_same_otherwise(old, new))
             }
             (old, new) => old.is_none() && new.is_none(),
         }
     }
 }
 
-/// What facts read of the objects of a kind besides their specs.
+fn is_same_otherwise(old: &Object, new: &Object) -> bool {
+    old.same_where_it_counts(new, &relevance(new.kind()))
+}
+
+/// Whether the status of a kind is the same of which only some fields are read; `true` for other kinds.
+fn is_same_status(old: &Object, new: &Object) -> bool {
+    let (Object::Pod(old), Object::Pod(new)) = (old, new) else { return true };
+    // All fields are named, so that a new one does not compile until it is decided whether it is read.
+    let PodStatus {
+        phase,
+        reason: _,
+        pod_ip,
+        pod_ips,
+        host_ip: _,
+        conditions,
+        container_statuses: _,
+        init_container_statuses: _,
+    } = &old.status;
+    *phase == new.status.phase
+        && *pod_ip == new.status.pod_ip
+        && *pod_ips == new.status.pod_ips
+        && is_ready(conditions) == is_ready(&new.status.conditions)
+}
+
+/// Of the conditions of a pod, only readiness is read.
+fn is_ready(conditions: &[Condition]) -> bool {
+    conditions.iter().any(|one| &*one.r#type == "Ready" && one.status == ConditionStatus::True)
+}
+
+/// What queries read of the objects of a kind besides their specs.
 fn relevance(kind: Kind) -> Relevance {
     let all = Relevance { annotation: is_annotation_read, label: |_| true, version: false, status: true };
     match kind {
-        // Proxies are told the version, so that they fetch a module again.
+        // The version is part of what proxies are sent, so that they fetch a module again.
         Kind::WasmPlugin | Kind::TrafficExtension => Relevance { version: true, ..all },
         Kind::VirtualService
         | Kind::DestinationRule
@@ -47,6 +81,8 @@ fn relevance(kind: Kind) -> Relevance {
         | Kind::AuthorizationPolicy
         | Kind::PeerAuthentication
         | Kind::RequestAuthentication => Relevance { label: is_of_istio, status: false, ..all },
+        // Compared by `is_same_status`.
+        Kind::Pod => Relevance { status: false, ..all },
         _ => all,
     }
 }
@@ -69,11 +105,11 @@ mod tests {
     use canopus_base::tree::Limits;
     use canopus_engine::{Batch, Ctx, Query};
 
-    /// The timeout and annotations of a VirtualService, as a fact sees them.
-    struct Seen;
+    /// The timeout and the number of annotations of a VirtualService.
+    struct TimeoutAndAnnotations;
 
-    impl Query for Seen {
-        const NAME: &'static str = "seen";
+    impl Query for TimeoutAndAnnotations {
+        const NAME: &'static str = "timeout_and_annotations";
         type Key = Origin;
         type Value = Option<(String, usize)>;
 
@@ -92,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_not_computed_again_for_what_nobody_reads() {
+    fn nothing_is_marked_above_an_object_when_nobody_reads_the_change() {
         let engine = testing::world(MeshSettings::default(), "");
         let origin = Origin::new("Kubernetes", route("", 1).key());
         let set = |object: Object| {
@@ -101,23 +137,50 @@ mod tests {
             engine.apply(batch)
         };
         set(route("", 1));
-        let watched = engine.watch::<Seen>(origin.clone());
-        let runs = || engine.evaluations().get("seen").copied().unwrap_or_default();
-        let before = runs();
+        let watched = engine.watch::<TimeoutAndAnnotations>(origin.clone());
+        let marks = || engine.stats().marks;
         for metadata in
             [", resourceVersion: '2'", ", annotations: {argocd.argoproj.io/sync: x}", ", labels: {team: a}"]
         {
+            let before = marks();
             assert!(set(route(metadata, 1)).changed.is_empty(), "{metadata}");
+            assert_eq!(marks() - before, 1, "{metadata}: the object alone");
         }
-        assert_eq!(runs(), before);
         assert_eq!(set(route("", 2)).changed, [watched.id()]);
         assert_eq!(set(route(", annotations: {networking.istio.io/x: set}", 2)).changed, [watched.id()]);
     }
 
     #[test]
-    fn every_annotation_that_the_mesh_knows_counts() {
+    fn every_known_annotation_is_compared() {
         for known in annotations::ALL {
             assert!(is_annotation_read(known.name) || !known.name.contains("istio"), "{}", known.name);
+        }
+    }
+
+    #[test]
+    fn status_of_a_pod_counts_where_it_is_read() {
+        let pod = |status: &str| {
+            let text = format!(
+                "{{apiVersion: v1, kind: Pod, metadata: {{namespace: ns, name: p}}, spec: {{}}, status: {{{status}}}}}"
+            );
+            let decoded =
+                decode_documents(&text, &Limits::default(), Options::watch()).remove(0).unwrap().value;
+            Some(Arc::new(decoded))
+        };
+        let first = pod("podIP: 10.0.0.1");
+        for (status, is_same) in [
+            (
+                "podIP: 10.0.0.1, conditions: [{type: Initialized, status: 'True'}, {type: Ready, status: 'False'}]",
+                true,
+            ),
+            ("podIP: 10.0.0.1, conditions: [{type: Ready, status: 'True'}]", false),
+            ("podIP: 10.0.0.1, containerStatuses: [{name: app, ready: true}]", true),
+            ("podIP: 10.0.0.1, hostIP: 10.1.0.1", true),
+            ("podIP: 10.0.0.2", false),
+            ("podIP: 10.0.0.1, podIPs: [{ip: 10.0.0.1}, {ip: 'fd00::1'}]", false),
+            ("podIP: 10.0.0.1, phase: Failed", false),
+        ] {
+            assert_eq!(<ObjectAt as EagerQuery>::unchanged(&first, &pod(status)), is_same, "{status}");
         }
     }
 }
