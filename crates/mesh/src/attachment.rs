@@ -1,4 +1,4 @@
-//! Whom a policy is for: the workloads its selector picks, or those its target references name.
+//! Policy attachment: which workloads a policy applies to, by selector or by target references.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use crate::selector::SelectorLabels;
 use crate::service::{Registry, Service};
 use crate::world::settings;
 
-/// The class of all waypoints, which policies of the root namespace may name.
+/// The GatewayClass of waypoints. Policies of the root namespace may target it to apply to all waypoints.
 const WAYPOINT_CLASS: &str = "istio-waypoint";
 
-/// What a policy says about whom it is for.
+/// The selector and target references of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyAttachment<'a> {
     /// The namespace of the policy.
     pub namespace: &'a str,
-    /// The labels its workloads have; `None` if it says nothing about labels.
+    /// The workload selector; `None` matches all workloads.
     pub selector: Option<&'a BTreeMap<String, String>>,
-    /// What it names.
+    /// The target references.
     pub targets: &'a [PolicyTargetReference],
 }
 
-/// A service as policies name it: by the object that defines it.
+/// A service as target references name it: by the object that defines it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamedService {
     /// The name of the object.
     pub name: Arc<str>,
     /// Its namespace.
     pub namespace: Arc<str>,
-    /// Who defines it, and so which kind the object is of.
+    /// The registry, which determines the kind of the object.
     pub registry: Registry,
 }
 
@@ -47,35 +47,35 @@ impl From<&Service> for NamedService {
     }
 }
 
-/// What policies are looked up for: a workload as selectors and target references see it.
+/// A workload as selectors and target references see it: the key of policy lookups.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PolicyTarget {
     /// The namespace of the workload.
     pub namespace: Arc<str>,
-    /// The Gateway that the workload is a proxy of, which policies may name.
+    /// The Gateway that the workload is a proxy of, which policies may target.
     pub gateway: Option<Arc<str>>,
     /// The labels that policies select the workload by.
     pub labels: SelectorLabels,
-    /// Whether it is a waypoint, whose policies name what they are for and never select by labels.
+    /// Whether it is a waypoint. Policies apply to waypoints by target reference only, never by label.
     pub is_waypoint: bool,
-    /// The service whose traffic is handled, where that makes a difference.
+    /// The service whose traffic is handled, if the answer depends on it.
     pub service: Option<NamedService>,
 }
 
 impl PolicyTarget {
-    /// The same workload, handling the traffic of a service.
+    /// Adds the service whose traffic the workload handles.
     #[must_use]
     pub fn with_service(self, service: &Service) -> Self {
         Self { service: Some(service.into()), ..self }
     }
 
-    /// The same workload, subject to policies as any other even if it is a waypoint.
+    /// Treats a waypoint as an ordinary workload.
     #[must_use]
     pub fn as_workload(self) -> Self {
         Self { is_waypoint: false, ..self }
     }
 
-    /// What decides which policies are for it.
+    /// Prepares to match policies.
     pub fn subject(&self, ctx: &Ctx<'_>) -> PolicySubject<'_> {
         let settings = settings(ctx);
         PolicySubject {
@@ -89,11 +89,11 @@ impl PolicyTarget {
         }
     }
 
-    /// The namespaces whose policies may be for it: these two, then that of the service, each once.
+    /// The namespaces whose policies may apply: these two, then that of the service, without duplicates.
     pub(crate) fn namespaces<'a>(&'a self, first: &'a str, second: &'a str) -> Vec<&'a str> {
-        let of_service = self.service.as_ref().map(|service| &*service.namespace);
+        let service = self.service.as_ref().map(|service| &*service.namespace);
         let mut namespaces: Vec<&str> = Vec::with_capacity(3);
-        for namespace in [first, second].into_iter().chain(of_service) {
+        for namespace in [first, second].into_iter().chain(service) {
             if !namespaces.contains(&namespace) {
                 namespaces.push(namespace);
             }
@@ -102,7 +102,7 @@ impl PolicyTarget {
     }
 }
 
-/// A workload, and the services it answers for, that policies may be for.
+/// A workload with the services it handles traffic for, to match policies against.
 #[derive(Clone, Debug)]
 pub struct PolicySubject<'a> {
     namespace: &'a str,
@@ -115,7 +115,7 @@ pub struct PolicySubject<'a> {
 }
 
 impl<'a> PolicyAttachment<'a> {
-    /// What a policy of `namespace` says. The single reference is an older field, which counts only where the list is empty.
+    /// Reads the attachment of a policy of `namespace`. The single reference is a deprecated field, used if the list is empty.
     pub fn new(
         namespace: &'a str,
         selector: Option<&'a WorkloadSelector>,
@@ -131,20 +131,20 @@ impl<'a> PolicyAttachment<'a> {
 }
 
 impl<'a> PolicySubject<'a> {
-    /// The same proxies, answering for these services as well: only waypoints do.
+    /// Adds services that a waypoint handles traffic for.
     #[must_use]
     pub fn with_services(mut self, services: impl IntoIterator<Item = Arc<Service>>) -> Self {
         self.services.extend(services.into_iter().map(|service| NamedService::from(&*service)));
         self
     }
 
-    /// Whether a policy is for this workload.
+    /// Whether a policy applies to the workload.
     pub fn is_targeted_by(&self, claim: &PolicyAttachment<'_>) -> bool {
         let Some(gateway) = self.gateway else {
             return claim.targets.is_empty() && self.is_selected_by(claim);
         };
         if claim.targets.is_empty() {
-            // Waypoints have many services' workloads behind them: labels would be ambiguous.
+            // A waypoint handles the traffic of many workloads, so labels would be ambiguous.
             return !self.is_waypoint && self.gateways_by_selector && self.is_selected_by(claim);
         }
         claim.targets.iter().any(|target| self.is_named_by(claim, target, gateway))

@@ -1,4 +1,4 @@
-//! Who may call whom: the AuthorizationPolicies of a workload.
+//! The AuthorizationPolicies that apply to a workload.
 
 use std::sync::Arc;
 
@@ -16,23 +16,23 @@ use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings}
 pub struct Policy {
     /// The object.
     pub origin: Origin,
-    /// Whether it is only watched, not enforced.
+    /// Whether it is reported but not enforced.
     pub dry_run: bool,
     object: Arc<AuthorizationPolicy>,
 }
 
 impl Policy {
-    /// What the object says.
+    /// The spec of the policy.
     pub fn spec(&self) -> &Spec {
         &self.object.spec
     }
 
-    /// The requests it is about; none means that it matches nothing.
+    /// The rules. A policy without rules matches nothing.
     pub fn rules(&self) -> &[Rule] {
         &self.object.spec.rules
     }
 
-    /// The name of the external authorizer that decides; empty if none is named.
+    /// The extension provider of a CUSTOM policy; empty if there is none.
     pub fn provider(&self) -> &str {
         match &self.object.spec.action_detail {
             Some(ActionDetail::Provider(provider)) => &provider.name,
@@ -41,16 +41,16 @@ impl Policy {
     }
 }
 
-/// The policies of a workload, by what they do. In each list those of the mesh come first, then the oldest.
+/// The policies of a workload by action. In each list those of the root namespace come first, then older ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
-    /// External authorizers decide.
+    /// `CUSTOM`: an external authorizer decides.
     pub custom: Vec<Policy>,
-    /// What matches is refused.
+    /// `DENY`: matching requests are denied.
     pub deny: Vec<Policy>,
-    /// If there are any, only what matches is let through.
+    /// `ALLOW`: if there are any, other requests are denied.
     pub allow: Vec<Policy>,
-    /// What matches is noted.
+    /// `AUDIT`: matching requests are logged.
     pub audit: Vec<Policy>,
 }
 
@@ -67,7 +67,7 @@ impl Policies {
     }
 }
 
-/// The policies of a workload.
+/// The AuthorizationPolicies of a workload.
 pub struct PoliciesOf;
 
 impl Query for PoliciesOf {
@@ -92,10 +92,10 @@ impl Query for PoliciesOf {
     }
 }
 
-/// Whether the annotation says so; a value that is no truth value says nothing.
+/// Reads the dry-run annotation. Values that Go's `ParseBool` rejects count as false.
 fn is_dry_run(object: &AuthorizationPolicy) -> bool {
-    let said = object.meta.annotation(annotations::DRY_RUN.name);
-    matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
+    let value = object.meta.annotation(annotations::DRY_RUN.name);
+    matches!(value, Some("1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
 fn claim<'a>(namespace: &'a str, spec: &'a Spec) -> PolicyAttachment<'a> {

@@ -1,19 +1,19 @@
-//! Addresses that nobody connects to on behalf of users: where machines keep their own secrets.
+//! Addresses that are never fetched from on behalf of users, because machines keep secrets there.
 
 use std::net::IpAddr;
 
 use canopus_base::net::{NetError, parse_prefix};
 use ipnet::IpNet;
 
-/// Where clouds tell their machines secrets, outside of the link-local ranges that are never connected to.
+/// Cloud metadata services outside of the link-local ranges, which are always blocked.
 const CLOUD_METADATA: [&str; 2] = ["100.100.100.200/32", "fd00:ec2::/32"];
 
-/// The addresses that are not connected to.
+/// A set of blocked addresses.
 #[derive(Clone, Debug)]
 pub struct Blocked(Vec<IpNet>);
 
 impl Blocked {
-    /// Those that nobody needs, and those of some ranges; also what of the ranges cannot be read.
+    /// Blocks link-local and metadata addresses and the given CIDRs. Also returns the errors of CIDRs that cannot be parsed.
     pub fn new(ranges: &[String]) -> (Self, Vec<NetError>) {
         let mut errors = Vec::new();
         let named = CLOUD_METADATA.into_iter().chain(ranges.iter().map(String::as_str));
@@ -21,7 +21,7 @@ impl Blocked {
         (Self(read.collect()), errors)
     }
 
-    /// Whether an address is one of them.
+    /// Whether an address is blocked.
     pub fn contains(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let is_link_local = match address {

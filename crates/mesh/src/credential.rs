@@ -1,4 +1,4 @@
-//! Credentials that the control plane hands to proxies: which object a name stands for, who may read it, and what it holds.
+//! Credentials sent to proxies over SDS: which object a resource name refers to, who may read it, and what it contains.
 
 #[cfg(test)]
 mod tests;
@@ -17,9 +17,9 @@ use crate::audience::GatewayRunner;
 use crate::gateway::MergedGateways;
 use crate::world::{Origin, object, settings};
 
-/// The answers of clusters to the question whether a service account may list the Secrets of its namespace.
+/// An engine input: whether a cluster lets a service account list the Secrets of its namespace.
 ///
-/// No answer means no.
+/// A missing answer counts as no.
 pub struct SecretAccess;
 
 /// A service account of a cluster.
@@ -40,10 +40,10 @@ impl Input for SecretAccess {
     type Index = ();
 }
 
-/// What a credential holds.
+/// The content of a credential.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Material {
-    /// What a server shows, or a client that is asked for it.
+    /// A certificate to present to peers.
     Certificate {
         /// The certificate chain.
         chain: Bytes,
@@ -52,16 +52,16 @@ pub enum Material {
         /// The OCSP response to staple.
         staple: Option<Bytes>,
     },
-    /// What peers are checked against.
+    /// Certificates to verify peers with.
     Roots {
         /// The certificates.
         roots: Bytes,
-        /// The certificates that were revoked.
+        /// The certificate revocation list.
         revoked: Option<Bytes>,
     },
 }
 
-/// Who asks for secrets.
+/// A proxy that requests secrets.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SecretReader {
     /// The cluster the proxy runs in.
@@ -71,13 +71,13 @@ pub struct SecretReader {
 }
 
 impl SecretReader {
-    /// The identity the proxy proved.
+    /// The authenticated identity.
     pub fn identity(&self) -> Option<&Identity> {
         self.gateway.identity.as_ref()
     }
 }
 
-/// The account a proxy must have for [`SecretAccess`] to be asked; `None` if it has not proved who it is.
+/// The account to look up in [`SecretAccess`]; `None` if the proxy is not authenticated.
 pub fn account(reader: &SecretReader) -> Option<Account> {
     let Identity { namespace, service_account, .. } = reader.identity()?;
     Some(Account {
@@ -87,7 +87,7 @@ pub fn account(reader: &SecretReader) -> Option<Account> {
     })
 }
 
-/// What the SDS resource of a name holds for a proxy; `None` if there is no such credential or it may not have it.
+/// The content of an SDS resource for a proxy. Returns `None` if it does not exist or the proxy may not read it.
 pub fn material(ctx: &Ctx<'_>, reader: &SecretReader, resource: &str) -> Option<Material> {
     let identity = reader.identity()?;
     let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, &identity.namespace)
@@ -96,7 +96,7 @@ pub fn material(ctx: &Ctx<'_>, reader: &SecretReader, resource: &str) -> Option<
     };
     let wants_roots = name.ends_with(CA_SUFFIX);
     let is_allowed = match source {
-        // Only certificates of authorities are read from it, which are public.
+        // Only CA certificates are read from ConfigMaps, and they are public.
         Source::ConfigMap => true,
         Source::GatewaySecret => ctx.get::<MergedGateways>(&reader.gateway).certificates.contains(resource),
         Source::Secret => namespace == identity.namespace && (wants_roots || may_read_secrets(ctx, reader)),
@@ -116,8 +116,7 @@ pub fn material(ctx: &Ctx<'_>, reader: &SecretReader, resource: &str) -> Option<
     clusters.iter().find_map(found)
 }
 
-/// The password of a container registry, as a Secret of that type holds it, for a proxy in `cluster`. Callers check that the
-/// proxy proved who it is.
+/// The content of an image pull Secret, for a proxy in `cluster`. Callers must check that the proxy is authenticated.
 pub fn registry_password(ctx: &Ctx<'_>, cluster: &Arc<str>, namespace: &str, name: &str) -> Option<Bytes> {
     let clusters = clusters(ctx, cluster, Home::ProxyCluster);
     let mut found = clusters.iter().filter_map(|cluster| Lookup { ctx, cluster, namespace }.secret(name));
@@ -133,7 +132,7 @@ fn may_read_secrets(ctx: &Ctx<'_>, reader: &SecretReader) -> bool {
     reads && ctx.read::<SecretAccess>(&account).is_some_and(|allowed| *allowed)
 }
 
-/// The clusters to look in, the first that has the credential counts.
+/// The clusters to search; the first that has the credential wins.
 fn clusters(ctx: &Ctx<'_>, own: &Arc<str>, home: Home) -> Vec<Arc<str>> {
     let settings = settings(ctx);
     let reads_own =
@@ -158,7 +157,7 @@ impl Lookup<'_> {
 
     fn secret(&self, name: &str) -> Option<Arc<Secret>> {
         let secret = object::<Secret>(self.ctx, &self.origin(Kind::Secret, name))?;
-        // What these are for is known, and it is not TLS.
+        // Secrets of these types never contain TLS credentials.
         let foreign = ["helm.sh/release.v1", "kubernetes.io/service-account-token"];
         (!foreign.contains(&&*secret.spec.r#type)).then_some(secret)
     }
@@ -174,7 +173,7 @@ impl Lookup<'_> {
         Some(Material::Certificate { chain, key, staple })
     }
 
-    /// The roots have a Secret of their own, or are in the one with the certificate.
+    /// Root certificates are in a Secret of their own, or in that of the certificate.
     fn roots(&self, name: &str) -> Option<Material> {
         let secret = self.secret(name).or_else(|| self.secret(name.strip_suffix(CA_SUFFIX)?))?;
         roots(|key| secret.spec.get(key).cloned())

@@ -1,4 +1,4 @@
-//! DestinationRules: which one applies to a service as seen from a namespace, and what it says for a port or a subset.
+//! DestinationRules: which rule applies to a service for a client namespace, and its settings for a port or subset.
 
 mod merge;
 mod policy;
@@ -23,7 +23,7 @@ use crate::gateway_api;
 use crate::service::ServiceKey;
 use crate::world::{MeshSettings, ObjectIndex, Origin, indexed_objects, qualified_host, settings};
 
-/// Names a rule: what stands for it in the keys of facts that follow from it.
+/// Identifies a merged rule, for use in query keys.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId {
     namespace: Arc<str>,
@@ -32,29 +32,29 @@ pub struct RuleId {
     position: usize,
 }
 
-/// For whom rules are merged.
+/// Which proxies a merged rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum RuleScope {
-    /// For the proxies of the namespace.
+    /// Proxies of its namespace.
     Local,
-    /// For others.
+    /// Proxies of other namespaces.
     Exported,
-    /// For the proxies of the namespace and nobody else.
+    /// Proxies of its namespace only, because it is exported to no other.
     Private,
 }
 
-/// What all rules of a namespace say together about one host.
+/// The DestinationRules of a namespace for one host, merged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
-    /// What names it.
+    /// The id of the merged rule.
     pub id: RuleId,
-    /// The first of the rules with everything the others add to it; its host is a full name.
+    /// The spec of the first rule with what the others add. The host is a full name.
     pub spec: DestinationRule,
-    /// Who may use it; empty means as the mesh's default says.
+    /// The namespaces it is exported to; empty means the mesh-wide default.
     pub export_to: BTreeSet<Visibility>,
-    /// The objects behind it, the one it is named after first.
+    /// The merged objects, the first one first.
     pub from: Vec<Origin>,
-    /// Whether the control plane made it of a Gateway API policy: what a user wrote goes before it.
+    /// Whether it is derived from a Gateway API policy. Rules that users wrote take precedence.
     pub is_derived: bool,
 }
 
@@ -63,7 +63,7 @@ impl Rule {
         let namespace: Arc<str> = origin.namespace().into();
         let mut spec = rule.spec.clone();
         spec.host = qualified_host(&spec.host, origin.namespace(), domain);
-        // A rule for some workloads of a namespace means nothing elsewhere.
+        // A rule with a workload selector applies in its own namespace only.
         let export_to = if spec.workload_selector.is_some() {
             BTreeSet::from([Visibility::Private])
         } else {
@@ -74,33 +74,33 @@ impl Rule {
         Self { id, spec, export_to, from: vec![origin], is_derived }
     }
 
-    /// The object it is named after.
+    /// The first of the merged objects.
     pub fn origin(&self) -> &Origin {
         &self.from[0]
     }
 
-    /// The subset of this name.
+    /// Finds a subset by name.
     pub fn subset(&self, name: &str) -> Option<&Subset> {
         self.spec.subsets.iter().find(|subset| subset.name == name)
     }
 
-    /// The labels endpoints of a subset have; none for a subset it does not know.
+    /// The labels of a subset; empty if there is no such subset.
     pub fn subset_labels(&self, name: &str) -> Labels {
         self.subset(name).map(|subset| to_labels(&subset.labels)).unwrap_or_default()
     }
 
-    /// What applies to connections to a port.
+    /// The traffic policy for a port.
     pub fn policy(&self, port: u32) -> Option<TrafficPolicy> {
         self.spec.traffic_policy.as_ref().map(|policy| policy_for_port(policy, port).0)
     }
 
-    /// What applies to connections to a port of a subset; what applies to the port if there is no such subset.
+    /// The traffic policy for a port of a subset; that of the port if there is no such subset.
     pub fn subset_policy(&self, name: &str, port: u32) -> Option<TrafficPolicy> {
         let subset = self.subset(name).and_then(|subset| subset.traffic_policy.as_ref());
         policy_for_subset(self.spec.traffic_policy.as_ref(), subset, port)
     }
 
-    /// Whether it says something about TLS, for any port or subset.
+    /// Whether it has TLS settings for any port or subset.
     pub fn has_client_tls(&self) -> bool {
         let subsets = self.spec.subsets.iter().filter_map(|subset| subset.traffic_policy.as_ref());
         let mut policies = self.spec.traffic_policy.iter().chain(subsets);
@@ -109,7 +109,7 @@ impl Rule {
         })
     }
 
-    /// Whether it is for the workloads with these labels alone, and which.
+    /// The workload selector, if there is one.
     fn selector(&self) -> Option<Labels> {
         self.spec.workload_selector.as_ref().map(|selector| to_labels(&selector.match_labels))
     }
@@ -125,7 +125,7 @@ impl Rule {
         self.export_to.contains(&Visibility::Private) || self.is_exported_to(self.origin().namespace())
     }
 
-    /// Whether nobody but its own namespace may use it.
+    /// Whether only its own namespace may use it.
     fn is_private(&self, settings: &MeshSettings) -> bool {
         if self.export_to.is_empty() {
             return settings.mesh.default_destination_rule_export_to.iter().any(|entry| entry == ".");
@@ -140,10 +140,10 @@ fn to_labels(labels: &BTreeMap<String, String>) -> Labels {
     labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
 }
 
-/// Rules by host; several for one host if they are for different workloads or namespaces.
+/// Rules by host. A host has several if they are for different workloads or namespaces.
 pub(crate) type RuleTable = BTreeMap<Arc<str>, Vec<Arc<Rule>>>;
 
-/// The rules of one namespace, by whom they are for.
+/// The merged rules of a namespace, by which proxies they are for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NamespaceRules {
     tables: BTreeMap<RuleScope, RuleTable>,
@@ -155,7 +155,7 @@ impl NamespaceRules {
         merge::add(self.tables.entry(reach).or_default(), rule, by_audience);
     }
 
-    /// The entry for a host: its own, else that of the narrowest wildcard that covers it.
+    /// Finds the rules for a host: an exact match, else the most specific wildcard.
     fn most_specific(&self, reach: RuleScope, name: &str) -> Option<&Vec<Arc<Rule>>> {
         let table = self.tables.get(&reach)?;
         table.get(name).or_else(|| {
@@ -166,7 +166,7 @@ impl NamespaceRules {
     }
 }
 
-/// The rules of a namespace, merged by host.
+/// The DestinationRules of a namespace, merged by host.
 pub struct RulesIn;
 
 impl Query for RulesIn {
@@ -186,7 +186,7 @@ impl Query for RulesIn {
             let key = ObjectKey::new(Kind::DestinationRule, &rule.meta.namespace, &rule.meta.name);
             (Origin::new(settings.cluster.clone(), key), rule.clone())
         }));
-        // Rules for some workloads go first, so that the others add to them.
+        // Rules with a workload selector come first, so that general rules are merged into them.
         objects.sort_by(|(a, x), (b, y)| {
             let order = |object: &istio::DestinationRule| {
                 (object.spec.workload_selector.is_none(), object.meta.creation_timestamp)
@@ -207,8 +207,8 @@ impl Query for RulesIn {
     }
 }
 
-/// The rules for a service as seen from a namespace: the namespace's own, else what the service's namespace exports, else
-/// what the root namespace does. More than one only if they are for different workloads or namespaces.
+/// The rules for a service and a client namespace: the client namespace's own, else those that the service's namespace
+/// exports, else those that the root namespace exports. Several only if they are for different workloads or namespaces.
 pub struct RulesFor;
 
 impl Query for RulesFor {
@@ -221,7 +221,7 @@ impl Query for RulesFor {
         let settings = settings(ctx);
         let root = settings.root_namespace();
         let own = ctx.get::<RulesIn>(caller);
-        // What the root namespace says to everybody must not hide what a service's namespace says about the service.
+        // A rule that the root namespace exports must not hide the rule of the service's own namespace.
         let reach = if **caller == *root { RuleScope::Private } else { RuleScope::Local };
         if let Some(rules) = own.most_specific(reach, &service.host) {
             return rules.clone();
@@ -236,13 +236,13 @@ impl Query for RulesFor {
     }
 }
 
-/// The rule of a name.
+/// Finds a merged rule by id.
 pub fn rule(ctx: &Ctx<'_>, id: &RuleId) -> Option<Arc<Rule>> {
     let rules = ctx.get::<RulesIn>(&id.namespace);
     rules.tables.get(&id.scope)?.get(&id.host)?.get(id.position).cloned()
 }
 
-/// The rule for connections of a proxy to a service: one that selects the proxy's workload, else one for all workloads.
+/// The rule for connections from a proxy to a service: one that selects the workload, else a general one.
 pub fn outbound_rule(ctx: &Ctx<'_>, caller: &Caller, service: &ServiceKey) -> Option<Arc<Rule>> {
     let rules = ctx.get::<RulesFor>(&(caller.namespace.clone(), service.clone()));
     let selected = rules.iter().find(|rule| {
@@ -252,7 +252,7 @@ pub fn outbound_rule(ctx: &Ctx<'_>, caller: &Caller, service: &ServiceKey) -> Op
     selected.or_else(|| for_all_workloads(&rules)).cloned()
 }
 
-/// The rule whose settings the server's side of a service takes over. Rules for some workloads do not count.
+/// The rule that the server side of a service applies. Rules with a workload selector are ignored.
 pub fn inbound_rule(ctx: &Ctx<'_>, namespace: &Arc<str>, service: &ServiceKey) -> Option<Arc<Rule>> {
     for_all_workloads(&ctx.get::<RulesFor>(&(namespace.clone(), service.clone()))).cloned()
 }

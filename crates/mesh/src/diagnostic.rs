@@ -1,7 +1,7 @@
-//! What is wrong with objects though each is valid by itself: references that lead nowhere, objects in each other's way.
+//! Diagnostics: problems of objects that are valid by themselves, such as references to nothing and conflicting objects.
 //!
-//! Findings are facts like others, made of the same facts that proxies are configured by, so they cannot disagree with what
-//! proxies get. Nobody is configured by them: they are worked out when somebody asks, and generation pays nothing for them.
+//! Diagnostics are queries over the same facts that configure proxies, so they cannot disagree with what proxies receive. They
+//! are evaluated on request; generation does not pay for them.
 
 mod destination_rule;
 mod extension;
@@ -22,7 +22,7 @@ use serde::Serialize;
 use crate::dump::ObjectRef;
 use crate::world::{self, ObjectIndex, Objects, Origin};
 
-/// The kinds whose objects are looked at.
+/// The kinds that are diagnosed.
 const KINDS: [Kind; 10] = [
     Kind::Service,
     Kind::ServiceEntry,
@@ -36,13 +36,13 @@ const KINDS: [Kind; 10] = [
     Kind::TrafficExtension,
 ];
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Severity {
-    /// Part of what the object asks for does not happen.
+    /// Part of the object has no effect.
     Error,
-    /// It works, though perhaps not as meant.
+    /// The object has an effect, though perhaps not the intended one.
     Warning,
 }
 
@@ -56,21 +56,21 @@ impl Severity {
     }
 }
 
-/// Something wrong with an object.
+/// A problem of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Diagnostic {
     /// The object.
     pub object: ObjectRef,
-    /// How bad it is.
+    /// The severity of a diagnostic.
     pub severity: Severity,
-    /// What kind of problem; where Istio's analysis knows it, by Istio's code.
+    /// The code of the problem: that of Istio's analysis where it has one.
     pub code: &'static str,
     /// The field, as a path into the object.
     pub field: String,
-    /// What is wrong, and what follows from it.
+    /// The problem and its consequence.
     pub message: String,
-    /// What would mend it.
+    /// How to fix it.
     pub remedy: String,
 }
 
@@ -81,13 +81,13 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The problems of one object, as they are collected.
+/// Collects the problems of one object.
 struct Findings<'a> {
     origin: &'a Origin,
     found: Vec<Diagnostic>,
 }
 
-/// What a problem is: its code, how bad it is, and what would mend it.
+/// The code, severity and remedy of a problem.
 type Problem = (&'static str, Severity, &'static str);
 
 impl Findings<'_> {
@@ -104,7 +104,7 @@ impl Findings<'_> {
     }
 }
 
-/// What is wrong with an object.
+/// The diagnostics of an object.
 pub struct Diagnostics;
 
 impl Query for Diagnostics {
@@ -130,7 +130,7 @@ impl Query for Diagnostics {
     }
 }
 
-/// What is wrong with any object of a world, by object.
+/// Returns the diagnostics of all objects, sorted by object.
 pub fn all_diagnostics(world: &Snapshot) -> Result<Vec<Diagnostic>, QueryError> {
     let mut found = Vec::new();
     for kind in KINDS {

@@ -1,7 +1,7 @@
-//! The facts of a world for people and programs to look at, each with the objects behind it.
+//! The mesh as people and tools look at it: services, endpoints, scopes and policies with the objects behind each.
 //!
-//! What is printed are the answers of the same queries that configure proxies, and the objects are those the queries read:
-//! there is no second account of either. `canopus world` prints a [`World`], and the daemon serves one as JSON.
+//! A dump shows the results of the queries that configure proxies and the objects that these queries read, so it cannot
+//! disagree with what proxies receive. `canopus world` prints a [`MeshDump`], and the daemon serves one as JSON.
 
 mod provenance;
 mod proxy;
@@ -18,16 +18,16 @@ pub use provenance::{Affected, ObjectRef};
 pub use proxy::{BoundRoutes, HostRules, ProxyFacts, SidecarScope, WorkloadPolicies};
 pub use service::{EndpointFacts, PortFacts, ServiceFacts};
 
-/// What is to be looked at; everything if nothing is said.
+/// What to dump; everything by default.
 #[derive(Clone, Debug, Default)]
 pub struct DumpSelection {
-    /// The host of a service: in full, as a wildcard, or its short name.
+    /// The host of a service: a full name, a wildcard, or a short name.
     pub service: Option<String>,
     /// The namespace that defines a service.
     pub namespace: Option<String>,
-    /// The proxy whose scope and policies are wanted; services are then those it sees.
+    /// The proxy whose scope and policies to dump. Services are then those in its scope.
     pub proxy: Option<Proxy>,
-    /// Whether it is said what depends on the objects behind a fact.
+    /// Whether to include what depends on the objects behind a service.
     pub dependents: bool,
 }
 
@@ -44,43 +44,43 @@ impl DumpSelection {
     }
 }
 
-/// What was found.
+/// A dump of the mesh.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct MeshDump {
-    /// How many batches of changes made this world.
+    /// The engine revision.
     pub revision: u64,
     /// The services, by host and namespace.
     pub services: Vec<ServiceFacts>,
-    /// What the proxy sees and is subject to, if one was asked about.
+    /// The scope and policies of the selected proxy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub proxy: Option<ProxyFacts>,
 }
 
-/// Looks at a world.
+/// Dumps the selected part of the mesh.
 pub fn dump_mesh(engine: &Engine, selection: &DumpSelection) -> Result<MeshDump, QueryError> {
     let snapshot = engine.snapshot();
-    let seen = selection.proxy.as_ref().map(|proxy| proxy::proxy_view(&snapshot, proxy)).transpose()?;
-    let all = match &seen {
-        Some(seen) => seen.services().to_vec(),
+    let view = selection.proxy.as_ref().map(|proxy| proxy::proxy_view(&snapshot, proxy)).transpose()?;
+    let all = match &view {
+        Some(view) => view.services().to_vec(),
         None => snapshot.get::<AllServices>(&())?.to_vec(),
     };
     let mut selected: Vec<_> = all.into_iter().filter(|service| selection.has(service)).collect();
     selected.sort_by(|a, b| (&a.host, &a.namespace).cmp(&(&b.host, &b.namespace)));
     let services = selected.iter().map(|service| service::facts(&snapshot, service));
     let services: Vec<_> = services.collect::<Result<_, _>>()?;
-    let proxy = match (&selection.proxy, seen) {
-        (Some(proxy), Some(seen)) => Some(proxy::facts(&snapshot, proxy, &seen, selection)?),
+    let proxy = match (&selection.proxy, view) {
+        (Some(proxy), Some(view)) => Some(proxy::facts(&snapshot, proxy, &view, selection)?),
         _ => None,
     };
-    let mut world = MeshDump { revision: snapshot.revision().number(), services, proxy };
+    let mut dump = MeshDump { revision: snapshot.revision().number(), services, proxy };
     if selection.dependents {
-        // Asked last, so that what was evaluated for the answer is known by now.
-        for service in &mut world.services {
+        // Last, because dependents are known only after the queries above were evaluated.
+        for service in &mut dump.services {
             service.dependents = Some(provenance::dependents(engine, &service.defined_by));
         }
     }
-    Ok(world)
+    Ok(dump)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Which EnvoyFilters are for a proxy, in the order their patches apply.
+//! The EnvoyFilters that apply to a proxy, in the order in which their patches are applied.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use canopus_engine::{Ctx, Query};
 use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::world::{ObjectIndex, Origin, indexed_objects, settings};
 
-/// The EnvoyFilters of a proxy: those of the root namespace and of its own that are for it, by priority, then the root
+/// The EnvoyFilters that apply to a proxy, from the root namespace and its own. Sorted by priority, then the root
 /// namespace's first, then by age.
 pub struct EnvoyFilters;
 

@@ -1,4 +1,4 @@
-//! Filters that users bring along: TrafficExtensions, and WasmPlugins as what they say in terms of those.
+//! Extensions: TrafficExtensions, and WasmPlugins converted to TrafficExtensions.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -25,44 +25,44 @@ use crate::service::{self, Service, ServiceKey};
 use crate::telemetry::Side;
 use crate::world::{ObjectIndex, Origin, indexed_objects, settings};
 
-/// What makes the name of an extension that a WasmPlugin stands for: no object can have it.
+/// The suffix of the name of an extension converted from a WasmPlugin. No object name can contain it.
 const FROM_WASM_PLUGIN: &str = "~istio-translated-wasmplugin";
 
-/// The longest script that is taken.
+/// The maximum length of a Lua script.
 const MAX_SCRIPT: usize = 65536;
 
-/// A filter of the user.
+/// A filter that a user provides.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Extension {
     /// The namespace of the object.
     pub namespace: String,
-    /// The name of the object, marked if it is a WasmPlugin.
+    /// The name of the object, with a suffix if it is a WasmPlugin.
     pub name: String,
-    /// The version of the object, by which a proxy knows that a module may have changed.
+    /// The resource version of the object. A new version tells the proxy to fetch the module again.
     pub resource_version: String,
     /// The object.
     pub origin: Origin,
     created: Option<Timestamp>,
-    /// What the object says.
+    /// The spec, converted if the object is a WasmPlugin.
     pub spec: Spec,
 }
 
-/// The kinds of filters an extension may stand among.
+/// The filter chains that an extension may be part of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Layer {
-    /// Those of requests.
+    /// HTTP filters.
     Http,
-    /// Those of connections.
+    /// Network filters.
     Network,
 }
 
 impl Extension {
-    /// When it runs, compared to policies.
+    /// The phase in which it runs.
     pub fn phase(&self) -> ExecutionPhase {
         self.spec.phase()
     }
 
-    /// The module it runs, if it runs one.
+    /// The Wasm module, if it has one.
     pub fn wasm(&self) -> Option<&WasmConfig> {
         match &self.spec.filter_config {
             Some(FilterConfig::Wasm(wasm)) => Some(wasm),
@@ -70,7 +70,7 @@ impl Extension {
         }
     }
 
-    /// The script it runs, if it runs one.
+    /// The Lua script, if it has one.
     pub fn script(&self) -> Option<&str> {
         match &self.spec.filter_config {
             Some(FilterConfig::Lua(lua)) => Some(&lua.inline_code),
@@ -78,7 +78,7 @@ impl Extension {
         }
     }
 
-    /// The filters it stands among.
+    /// The filter chain it is part of.
     pub fn layer(&self) -> Layer {
         match self.wasm().map(WasmConfig::r#type) {
             Some(PluginType::Network) => Layer::Network,
@@ -86,13 +86,13 @@ impl Extension {
         }
     }
 
-    /// Whether it is for listeners of this side and port.
+    /// Whether it applies to this side and port.
     pub fn is_at(&self, side: Side, port: u32) -> bool {
         let selectors = &self.spec.r#match;
         selectors.is_empty() || selectors.iter().any(|selector| is_at(selector, side, port))
     }
 
-    /// The Secret with which its module is fetched, by name; it is in the namespace of the object.
+    /// The name of the image pull Secret, which is in the namespace of the object.
     pub fn pull_secret(&self) -> Option<String> {
         let written =
             self.wasm().map(|wasm| wasm.image_pull_secret.as_str()).filter(|name| !name.is_empty())?;
@@ -102,12 +102,12 @@ impl Extension {
         }
     }
 
-    /// The address its module would have to be fetched from, and is not.
+    /// The blocked address in the URL of its module, if there is one.
     pub fn blocked_address(&self, ctx: &Ctx<'_>) -> Option<IpAddr> {
         blocked_address(ctx, &self.wasm()?.url)
     }
 
-    /// Whether there is something to run.
+    /// Whether it has a valid module URL or a script.
     fn is_usable(&self) -> bool {
         match &self.spec.filter_config {
             Some(FilterConfig::Wasm(wasm)) => !wasm.url.is_empty() && Url::parse(&wasm.url).is_ok(),
@@ -127,7 +127,7 @@ fn is_at(selector: &TrafficSelector, side: Side, port: u32) -> bool {
     on_side && (selector.ports.is_empty() || ports.any(|own| own.number != 0 && own.number == port))
 }
 
-/// The usable extensions of a namespace, oldest first.
+/// The valid extensions of a namespace, oldest first.
 pub struct ExtensionsIn;
 
 impl Query for ExtensionsIn {
@@ -164,8 +164,8 @@ impl Query for ExtensionsIn {
 /// Extensions by the phase they run in.
 pub type ExtensionsByPhase = BTreeMap<ExecutionPhase, Vec<Arc<Extension>>>;
 
-/// The extensions of a proxy, by phase, those of the highest priority first; for waypoints, with those of the service they
-/// handle traffic for.
+/// The extensions that apply to a proxy by phase, those with the highest priority first. Waypoints also have those of the
+/// service whose traffic they handle.
 pub struct Extensions;
 
 impl Query for Extensions {
@@ -194,7 +194,7 @@ impl Query for Extensions {
     }
 }
 
-/// An extension that a proxy may ask for, which stands in front of services if it is a waypoint.
+/// Finds an extension that a proxy may request. `fronted` are the services behind a waypoint.
 pub fn find_extension(
     ctx: &Ctx<'_>,
     target: &PolicyTarget,
@@ -206,13 +206,12 @@ pub fn find_extension(
     ctx.get::<ExtensionsIn>(&namespace).iter().find(|extension| extension.name == name).cloned()
 }
 
-/// Whether an extension is for a proxy, which stands in front of services if it is a waypoint.
+/// Whether an extension applies to a proxy. `fronted` are the services behind a waypoint.
 pub fn is_for(ctx: &Ctx<'_>, target: &PolicyTarget, fronted: &[Arc<Service>], extension: &Extension) -> bool {
     target.subject(ctx).with_services(fronted.iter().cloned()).is_targeted_by(&claim(extension))
 }
 
-/// The namespaces whose extensions a proxy may have: its own, then the mesh's, then those of services it stands in front
-/// of.
+/// The namespaces whose extensions may apply: its own, then the root namespace, then those of services behind a waypoint.
 fn namespaces(ctx: &Ctx<'_>, target: &PolicyTarget, fronted: &[Arc<Service>]) -> Vec<Arc<str>> {
     let root: Arc<str> = settings(ctx).root_namespace().into();
     let mut namespaces = vec![target.namespace.clone()];
@@ -232,7 +231,7 @@ fn claim(extension: &Extension) -> PolicyAttachment<'_> {
     }
 }
 
-/// What a WasmPlugin says, as a TrafficExtension says it.
+/// Converts a WasmPlugin to a TrafficExtension.
 fn extension_from_plugin(plugin: &WasmPlugin) -> Spec {
     let plugin = plugin.spec.clone();
     let targets = match plugin.target_refs {
@@ -263,10 +262,10 @@ fn extension_from_plugin(plugin: &WasmPlugin) -> Spec {
     }
 }
 
-/// The address of a module's URL, if that is one nobody is to connect to. Names are for whoever resolves them to check.
+/// The address in a module URL, if it is blocked. Host names are checked by whoever resolves them.
 pub(crate) fn blocked_address(ctx: &Ctx<'_>, url: &str) -> Option<IpAddr> {
     let parsed = Url::parse(url).ok()?;
-    // What has no scheme is an image, and begins with where it is.
+    // A URL without a scheme is an OCI image, which begins with its registry.
     let host = if parsed.scheme.is_empty() { url.split('/').next().unwrap_or(url) } else { parsed.host };
     let address = parse_ip(host).ok()?;
     let (blocked, _) = Blocked::new(settings(ctx).flags.get(BLOCKED_CIDRS_IN_WASM_FETCH));

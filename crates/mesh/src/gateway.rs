@@ -1,4 +1,4 @@
-//! Gateways: which of them a proxy runs, and what they add up to on each of its ports.
+//! Gateways: which Gateways a proxy runs, and their servers merged by port.
 
 mod merge;
 mod reference;
@@ -30,35 +30,35 @@ use select::Selected;
 
 pub use merge::claim as claim_hosts;
 
-/// A Gateway as the merge sees it, whether a user wrote it or it was made from another kind of object.
+/// A Gateway, written by a user or derived from another kind of object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GatewayConfig {
-    /// The namespace it is in.
+    /// The namespace of the Gateway.
     pub namespace: Box<str>,
     /// Its name.
     pub name: Box<str>,
     /// Its servers and selector.
     pub spec: GatewaySpec,
-    /// The proxies it is for.
+    /// Which proxies run it.
     pub binding: ProxyBinding,
-    /// The service account its proxies run as, where one was made for it.
+    /// The service account of its proxies, if the control plane deploys them.
     pub service_account: Option<Box<str>>,
-    /// The namespace of the object it was made from; its own if a user wrote it.
+    /// The namespace of the object it is derived from; its own if a user wrote it.
     pub parent_namespace: Box<str>,
-    /// Whether it was made from a ListenerSet, which its Gateway has agreed to.
+    /// Whether it is derived from a ListenerSet that its parent Gateway allows.
     pub is_listener_set: bool,
-    /// Whether it was made from a Gateway API object.
+    /// Whether it is derived from a Gateway API object.
     pub is_gateway_api: bool,
-    /// The SDS resources of other namespaces that it may use.
+    /// The SDS resources of other namespaces that ReferenceGrants let it use.
     pub granted: BTreeSet<String>,
 }
 
-/// The proxies a Gateway is for.
+/// How a Gateway is bound to proxies.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ProxyBinding {
-    /// Those whose labels its selector picks.
+    /// To the proxies that its selector matches.
     Selector,
-    /// Those behind these services of its namespace.
+    /// To the proxies behind these services of its namespace.
     Services(BTreeSet<Box<str>>),
 }
 
@@ -154,7 +154,7 @@ impl Query for GatewaySelectors {
     }
 }
 
-/// What one or more servers listen on together.
+/// A port that one or more servers share.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerPort {
     /// The port number on the proxy.
@@ -172,9 +172,9 @@ pub struct BoundServer {
     pub gateway: Arc<str>,
     /// The server; its hosts are `host` or `namespace/host`.
     pub server: Server,
-    /// The server names of its TLS connections; empty without TLS settings.
+    /// The SNI hosts; empty without TLS settings.
     pub sni_hosts: Vec<String>,
-    /// The route table of the server; empty if it does not route requests.
+    /// The name of the route configuration; empty if the server does not route requests.
     pub route_name: String,
 }
 
@@ -189,7 +189,7 @@ impl BoundServer {
         self.server.port.as_ref().map_or("", |port| &port.name)
     }
 
-    /// What is spoken on the port.
+    /// The protocol of the port.
     pub fn protocol(&self) -> Protocol {
         gateway_protocol::protocol(&self.server)
     }
@@ -199,12 +199,12 @@ impl BoundServer {
         self.server.tls.as_ref()
     }
 
-    /// Whether plain requests are sent to the same address with `https`.
+    /// Whether plain requests are redirected to `https`.
     pub fn redirects_to_https(&self) -> bool {
         self.tls().is_some_and(|tls| tls.https_redirect)
     }
 
-    /// Whether connections are passed on to the cluster their SNI names.
+    /// Whether connections are forwarded to the cluster that their SNI names.
     pub fn is_auto_passthrough(&self) -> bool {
         self.tls().is_some_and(|tls| tls.mode() == TlsMode::AutoPassthrough)
     }
@@ -213,34 +213,34 @@ impl BoundServer {
 /// The servers of one port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PortServers {
-    /// What they listen on.
+    /// The port.
     pub port: ServerPort,
-    /// The route table that plain HTTP servers share.
+    /// The name of the route configuration that plain HTTP servers share.
     pub route_name: String,
     /// Indices into [`MergedGateway::servers`].
     pub servers: Vec<usize>,
-    /// Those that also listen for HTTP/3.
+    /// Those that also serve HTTP/3.
     pub http3: Vec<usize>,
 }
 
-/// Everything a gateway proxy listens on, merged over all Gateways it runs.
+/// The servers of all Gateways that a proxy runs, merged by port.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MergedGateway {
-    /// All servers, by age of their Gateways.
+    /// All servers, those of the oldest Gateway first.
     pub servers: Vec<BoundServer>,
-    /// The servers by what they listen on, in the order in which ports came up.
+    /// The servers by port, in the order in which ports first appear.
     pub ports: Vec<PortServers>,
-    /// The servers of each route table.
+    /// The servers of each route configuration.
     pub routes: BTreeMap<String, Vec<usize>>,
-    /// The route tables whose responses say that HTTP/3 is there too.
+    /// The route configurations whose responses advertise HTTP/3.
     pub http3_routes: BTreeSet<String>,
-    /// Whether some server passes connections on by the cluster their SNI names.
+    /// Whether some server forwards connections by SNI.
     pub auto_passthrough: bool,
     /// The hosts such connections may go to, each `host` or `namespace/host`.
     pub auto_passthrough_hosts: BTreeSet<String>,
-    /// The SDS resources that the Gateways may use, as the proxy's proven identity decides.
+    /// The SDS resources that the proxy may use, given its authenticated identity.
     pub certificates: BTreeSet<String>,
-    /// Servers that were left out.
+    /// The servers that were rejected.
     pub rejected: Vec<Rejection>,
 }
 
@@ -250,7 +250,7 @@ impl MergedGateway {
         indices.iter().filter_map(|index| self.servers.get(*index))
     }
 
-    /// The servers of a route table; `None` if no server has it.
+    /// The servers of a route configuration; `None` if no server uses it.
     pub fn servers_of_route(&self, name: &str) -> Option<Vec<&BoundServer>> {
         self.routes.get(name).map(|indices| self.servers_at(indices).collect())
     }
@@ -261,7 +261,7 @@ impl MergedGateway {
     }
 }
 
-/// A server that was left out.
+/// A rejected server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
     /// `namespace/name` of the Gateway.
@@ -272,23 +272,23 @@ pub struct Rejection {
     pub reason: RejectionReason,
 }
 
-/// Why a server is left out.
+/// Why a server is rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RejectionReason {
     /// It has no port.
     NoPort,
     /// Other servers of the port and address have the same hosts.
     DuplicateHosts(Vec<String>),
-    /// An older server speaks something else on the port.
+    /// An older server uses another protocol on the port.
     ProtocolConflict {
-        /// What the older server speaks.
+        /// The protocol of the older server.
         older: String,
     },
-    /// An older server has the port, and there is nothing to tell their connections apart by.
+    /// An older server has the port, and connections cannot be told apart.
     PortTaken,
     /// An older HTTPS server of the same Gateway and port has the same port name.
     DuplicatePortName,
-    /// The proxy belongs to Gateways of another namespace, which share it with nobody.
+    /// The proxy is dedicated to Gateways of another namespace.
     Foreign,
 }
 
@@ -313,7 +313,7 @@ impl fmt::Display for RejectionReason {
     }
 }
 
-/// What the Gateways of a proxy add up to; nothing for proxies that are no gateways.
+/// The merged Gateways of a proxy; empty for sidecars.
 pub struct MergedGateways;
 
 impl Query for MergedGateways {
@@ -331,12 +331,12 @@ impl Query for MergedGateways {
     }
 }
 
-/// Servers left out where a proxy runs a Gateway and all others with the same selector.
+/// The servers that are rejected on a proxy that runs a Gateway and all others with the same selector.
 pub(crate) fn rejected_among(ctx: &Ctx<'_>, gateway: &GatewayConfig) -> Vec<Rejection> {
     let all = ctx.get::<Gateways>(&());
-    let of_its_proxies = all.iter().filter(|other| {
+    let on_same_proxies = all.iter().filter(|other| {
         other.binding == ProxyBinding::Selector && other.spec.selector == gateway.spec.selector
     });
-    let selected: Vec<_> = of_its_proxies.map(|other| Selected::by_selector(other.clone())).collect();
+    let selected: Vec<_> = on_same_proxies.map(|other| Selected::by_selector(other.clone())).collect();
     merge::merge(&selected, None, &settings(ctx).flags).rejected
 }

@@ -1,9 +1,24 @@
-//! The mesh as facts: what services, endpoints, gateways and routes the objects add up to, and what a proxy may see of them.
+//! The model of the mesh: the services, endpoints, gateways, routes and policies that objects define, and which of them apply
+//! to a proxy.
 //!
-//! Everything here is a query over the [`engine`](canopus_engine): a pure function whose reads are recorded. Objects come
-//! in as the input [`world::Objects`], mesh-wide settings as [`world::Settings`].
+//! Everything here is a query over the [`engine`](canopus_engine): a pure function whose reads are recorded. Objects enter as
+//! the input [`world::Objects`], mesh-wide settings as [`world::Settings`].
 //!
-//! Must not know Envoy's types, clients, or how a fact reaches a proxy.
+//! Modules form layers, and `cargo xtask tidy` checks that they form a DAG:
+//!
+//! ```text
+//! dump, diagnostic                                  what people look at
+//! audience                                          what generated configuration may depend on
+//! scope, destination_rule, credential, extension …  what applies to a proxy
+//! gateway, waypoint, target, proxy_workload         what a proxy is to the mesh
+//! virtual_service ◄ gateway_api, ingress            routes, written and derived
+//! endpoint, workload, network, service              what can be called
+//! selector, proxy, world                            inputs and keys
+//! reference, order, list, locality, trust_domain    pure helpers
+//! ```
+//!
+//! This crate does not know Envoy's types (except the xDS `Node` by which a proxy introduces itself), Kubernetes clients, or
+//! how a fact reaches a proxy.
 
 pub mod attachment;
 pub mod audience;

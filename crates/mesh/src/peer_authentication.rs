@@ -1,4 +1,4 @@
-//! Whether the peers of a workload must use mutual TLS.
+//! PeerAuthentications: the mutual TLS mode of workloads.
 
 #[cfg(test)]
 mod tests;
@@ -15,19 +15,19 @@ use canopus_proto::istio::security::v1beta1::peer_authentication::{MutualTls as 
 use crate::selector::{SelectingKind, SelectorLabels};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
-/// What a workload does about mutual TLS.
+/// The mutual TLS mode of a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum MutualTls {
-    /// It takes plain connections only.
+    /// Only plain connections are accepted.
     Disable,
-    /// It takes both.
+    /// Both are accepted.
     Permissive,
-    /// It takes nothing else.
+    /// Only mutual TLS is accepted.
     Strict,
 }
 
 impl MutualTls {
-    /// What an object says; `None` if it leaves it to a wider policy.
+    /// Reads the mode of an object; `None` if it is inherited.
     fn from_spec(written: Option<&Written>) -> Option<Self> {
         match written?.mode() {
             Mode::Unset => None,
@@ -38,12 +38,12 @@ impl MutualTls {
     }
 }
 
-/// The policy in force for a workload.
+/// The effective policy of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerPolicy {
-    /// The mode of ports that are not listed.
+    /// The mode of ports without a mode of their own.
     pub mode: MutualTls,
-    /// The modes of single ports of the workload.
+    /// The modes of workload ports.
     pub ports: BTreeMap<u32, MutualTls>,
 }
 
@@ -54,11 +54,11 @@ impl PeerPolicy {
     }
 }
 
-/// The mode that the policy of a whole namespace, or else of the mesh, sets; `None` if there is neither.
+/// The mode that a namespace-wide or mesh-wide policy sets; `None` if there is neither.
 pub struct NamespaceMode;
 
 impl Query for NamespaceMode {
-    const NAME: &'static str = "peer_authentication_of_namespace";
+    const NAME: &'static str = "peer_authentication_namespace_wide";
     type Key = Arc<str>;
     type Value = Option<MutualTls>;
 
@@ -69,35 +69,35 @@ impl Query for NamespaceMode {
             let policies = policies(ctx, namespace);
             policies.into_iter().map(|(_, policy)| policy).find(|policy| selector(policy).is_empty())
         };
-        let of_mesh = wide(root).map(|policy| mode(&policy).unwrap_or(MutualTls::Permissive));
+        let mesh_mode = wide(root).map(|policy| mode(&policy).unwrap_or(MutualTls::Permissive));
         if **namespace == *root {
-            return of_mesh;
+            return mesh_mode;
         }
         match wide(namespace) {
-            Some(policy) => Some(mode(&policy).or(of_mesh).unwrap_or(MutualTls::Permissive)),
-            None => of_mesh,
+            Some(policy) => Some(mode(&policy).or(mesh_mode).unwrap_or(MutualTls::Permissive)),
+            None => mesh_mode,
         }
     }
 }
 
-/// The policy of a workload of a namespace with these labels.
+/// The effective policy of a workload with these labels.
 pub fn workload_policy(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> Arc<PeerPolicy> {
     ctx.get::<WorkloadPolicy>(&(namespace.clone(), selector_labels(ctx, namespace, labels)))
 }
 
-/// The labels that policies of the namespace select a workload by.
+/// Keeps the labels that policies of the namespace select by.
 pub fn selector_labels(ctx: &Ctx<'_>, namespace: &Arc<str>, labels: &Labels) -> SelectorLabels {
     SelectorLabels::reduce(ctx, labels, &[(SelectingKind::PeerAuthentication, namespace.clone())])
 }
 
-/// The policy of the workloads of a namespace that policies select by these labels.
+/// The effective policy of workloads with these reduced labels.
 ///
-/// Of the policies that select some labels the oldest one counts, and it counts over those of namespace and mesh.
+/// The oldest policy that selects the workload wins, and it overrides those of the namespace and the mesh.
 pub struct WorkloadPolicy;
 
 impl Query for WorkloadPolicy {
     const NAME: &'static str = "peer_authentication_of_workload";
-    /// Namespace, and the labels that policies of the namespace select the workload by.
+    /// Namespace and reduced labels.
     type Key = (Arc<str>, SelectorLabels);
     type Value = PeerPolicy;
 
@@ -113,18 +113,18 @@ impl Query for WorkloadPolicy {
     }
 }
 
-/// The policy that selects workloads by some of their labels.
+/// Finds the oldest policy whose selector matches.
 fn selecting_policy(
     ctx: &Ctx<'_>,
     namespace: &str,
     labels: &SelectorLabels,
 ) -> Option<(Origin, Arc<PeerAuthentication>)> {
-    // Selectors of the root namespace count nowhere, not even there.
+    // Policies with a selector in the root namespace are ignored, even for workloads of that namespace.
     let own = (*namespace != *settings(ctx).root_namespace()).then(|| policies(ctx, namespace));
     own.into_iter().flatten().find(|(_, policy)| selector(policy).selects(labels.as_labels()))
 }
 
-/// The policies that decide about a workload, the narrowest first: of its labels, its namespace, the mesh.
+/// The policies that apply to a workload, from the most specific to the mesh-wide one.
 pub(crate) fn deciding_policies(ctx: &Ctx<'_>, namespace: &str, labels: &SelectorLabels) -> Vec<Origin> {
     let settings = settings(ctx);
     let root = settings.root_namespace();
@@ -132,8 +132,8 @@ pub(crate) fn deciding_policies(ctx: &Ctx<'_>, namespace: &str, labels: &Selecto
         let mut policies = policies(ctx, namespace).into_iter();
         policies.find(|(_, policy)| selector(policy).is_empty())
     };
-    let of_namespace = (*namespace != *root).then(|| wide(namespace)).flatten();
-    let deciding = [selecting_policy(ctx, namespace, labels), of_namespace, wide(root)];
+    let namespace_wide = (*namespace != *root).then(|| wide(namespace)).flatten();
+    let deciding = [selecting_policy(ctx, namespace, labels), namespace_wide, wide(root)];
     deciding.into_iter().flatten().map(|(origin, _)| origin).collect()
 }
 

@@ -1,4 +1,4 @@
-//! Workloads that register themselves: what a WorkloadGroup says about the machine that a proxy connects from.
+//! Automatic registration: the WorkloadEntry of a virtual machine that connects with a WorkloadGroup.
 
 use canopus_api::annotations::AUTO_REGISTRATION_GROUP;
 use canopus_api::istio::{WorkloadEntry, WorkloadGroup};
@@ -8,16 +8,16 @@ use canopus_runtime::flags::{Flags, PILOT_ENABLE_SIDECAR_LISTENING_HBONE};
 
 use crate::proxy::Proxy;
 
-/// The longest name an object may have.
+/// The maximum length of an object name.
 const MAX_NAME: usize = 253;
 
-/// Where a proxy tells its locality in its labels, which an entry says by a field.
+/// The label with the locality of a proxy. An entry has a field for it.
 const LOCALITY_LABEL: &str = "istio-locality";
 
-/// Tells that the health of a workload is reported by its agent.
+/// The annotation that the agent of a workload reports its health.
 const HEALTH_CHECKED: &str = "proxy.istio.io/health-checks-enabled";
 
-/// The name of the WorkloadEntry of a proxy that registers itself; `None` if it does not.
+/// The name of the WorkloadEntry of a proxy; `None` if it does not register.
 pub fn entry_name(proxy: &Proxy) -> Option<String> {
     let metadata = &proxy.metadata;
     let address = proxy.id.addresses.first()?;
@@ -28,21 +28,21 @@ pub fn entry_name(proxy: &Proxy) -> Option<String> {
     if !metadata.network.is_empty() {
         name = format!("{name}-{}", metadata.network);
     }
-    // What tells machines apart is at the end.
+    // The end of the name distinguishes machines.
     let excess = name.len().saturating_sub(MAX_NAME);
     let start = (excess..name.len()).find(|at| name.is_char_boundary(*at)).unwrap_or(0);
     Some(name.split_off(start))
 }
 
-/// The WorkloadEntry of a proxy that registers itself with a group; `None` if it does not.
+/// The WorkloadEntry of a proxy that registers with a group; `None` if it does not register.
 pub fn entry(flags: &Flags, proxy: &Proxy, group: &WorkloadGroup) -> Option<WorkloadEntry> {
     let metadata = &proxy.metadata;
     let name = entry_name(proxy)?;
     let mut spec = group.spec.template.clone().unwrap_or_default();
     spec.address = proxy.id.addresses.first()?.to_string();
-    let of_group = group.spec.metadata.as_ref();
-    // What the machine says about itself counts most, what every machine of the group has least.
-    spec.labels.extend(of_group.into_iter().flat_map(|meta| meta.labels.clone()));
+    let metadata_of_group = group.spec.metadata.as_ref();
+    // Labels of the machine override those of the group, which override those of the template.
+    spec.labels.extend(metadata_of_group.into_iter().flat_map(|meta| meta.labels.clone()));
     let own = metadata.labels.iter().filter(|(key, _)| *key != LOCALITY_LABEL);
     spec.labels.extend(own.map(|(key, value)| (key.to_owned(), value.to_owned())));
     if flags.get(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && metadata.enable_hbone.0 {
@@ -57,7 +57,7 @@ pub fn entry(flags: &Flags, proxy: &Proxy, group: &WorkloadGroup) -> Option<Work
     }
     let mut annotations = Labels::new();
     annotations.insert(AUTO_REGISTRATION_GROUP.name, group.meta.name.clone());
-    for (key, value) in of_group.into_iter().flat_map(|meta| &meta.annotations) {
+    for (key, value) in metadata_of_group.into_iter().flat_map(|meta| &meta.annotations) {
         annotations.insert(key.as_str(), value.as_str());
     }
     if metadata.proxy_config.as_ref().is_some_and(|config| config.readiness_probe.is_some()) {

@@ -1,4 +1,4 @@
-//! Which tokens a workload accepts, and where their keys come from.
+//! RequestAuthentications: the JWT rules of a workload, and where their keys are fetched from.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,17 +13,17 @@ use canopus_runtime::flags::PILOT_JWT_ENABLE_REMOTE_JWKS;
 use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::world::{ObjectIndex, Origin, all_objects, indexed_objects, oldest_first, settings};
 
-/// Where a set of keys is fetched from.
+/// The source of a JSON Web Key Set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum KeySource {
-    /// This address.
+    /// A URI.
     Uri(Box<str>),
-    /// The address that the issuer publishes in its OpenID configuration.
+    /// The `jwks_uri` in the OpenID configuration of an issuer.
     Issuer(Box<str>),
 }
 
 impl KeySource {
-    /// Where the keys of a rule come from that does not have them in it.
+    /// The key source of a rule without inline keys.
     pub fn for_rule(rule: &JwtRule) -> Self {
         match rule.jwks_uri.as_str() {
             "" => Self::Issuer(rule.issuer.as_str().into()),
@@ -32,7 +32,7 @@ impl KeySource {
     }
 }
 
-/// Key sets that were fetched: the text of each as its server sent it. Sources without an entry have not answered yet.
+/// An engine input with the fetched key sets, as the servers sent them. A source without an entry has not answered yet.
 pub struct Jwks;
 
 impl Input for Jwks {
@@ -42,18 +42,18 @@ impl Input for Jwks {
     type Index = ();
 }
 
-/// Who fetches keys.
+/// Which component fetches keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyFetcher {
     /// The control plane.
     ControlPlane,
-    /// The proxy, from servers that are services of the mesh; the control plane from others.
+    /// The proxy, for servers that are services of the mesh, and the control plane for others.
     Hybrid,
     /// The proxy.
     Proxy,
 }
 
-/// Who fetches keys in this mesh.
+/// Which component fetches keys in this mesh.
 pub fn key_fetcher(ctx: &Ctx<'_>) -> KeyFetcher {
     match settings(ctx).flags.get(PILOT_JWT_ENABLE_REMOTE_JWKS) {
         "true" | "hybrid" => KeyFetcher::Hybrid,
@@ -62,10 +62,10 @@ pub fn key_fetcher(ctx: &Ctx<'_>) -> KeyFetcher {
     }
 }
 
-/// How long a source may take to answer, unless a rule says otherwise.
+/// The default timeout of a fetch.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The sources that the control plane has to ask, and how long each may take to answer.
+/// The sources that the control plane fetches from, with their timeouts.
 pub struct WantedKeys;
 
 impl Query for WantedKeys {
@@ -84,8 +84,8 @@ impl Query for WantedKeys {
         let rules = objects.iter().flat_map(|(_, object)| &object.spec.jwt_rules);
         let mut sources = BTreeMap::new();
         for rule in rules.filter(wanted) {
-            let patience = sources.entry(KeySource::for_rule(rule)).or_default();
-            *patience = timeout(rule).max(*patience);
+            let longest = sources.entry(KeySource::for_rule(rule)).or_default();
+            *longest = timeout(rule).max(*longest);
         }
         sources
     }
@@ -99,7 +99,7 @@ fn timeout(rule: &JwtRule) -> Duration {
     written.filter(|timeout| !timeout.is_zero()).unwrap_or(DEFAULT_TIMEOUT)
 }
 
-/// The rules about tokens that a workload has, in the order of their issuers.
+/// The JWT rules of a workload, sorted by issuer.
 pub struct TokenRules;
 
 impl Query for TokenRules {
@@ -116,7 +116,7 @@ impl Query for TokenRules {
     }
 }
 
-/// The objects that are for a workload: those of its namespace, then the mesh's; each oldest first.
+/// The RequestAuthentications that apply to a workload: those of its namespace, then of the root namespace; each oldest first.
 pub(crate) fn selected_policies(
     ctx: &Ctx<'_>,
     target: &PolicyTarget,

@@ -1,4 +1,4 @@
-//! What Telemetry objects say about a workload: those of the mesh, of its namespace and of its own, merged.
+//! Telemetry objects that apply to a workload: mesh-wide, namespace-wide and workload-specific, merged.
 
 pub mod logging;
 pub mod metrics;
@@ -25,14 +25,14 @@ pub enum Side {
     Server,
 }
 
-/// Everything that Telemetry objects say about a workload; what is wider comes first and yields to what follows.
+/// The Telemetry settings that apply to a workload, from the widest to the most specific. Later ones override earlier ones.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ApplicableTelemetry {
-    /// About metrics.
+    /// Metrics settings.
     pub metrics: Vec<Metrics>,
-    /// About access logs, object by object.
+    /// Access log settings, by object.
     pub logging: Vec<Vec<AccessLogging>>,
-    /// About traces.
+    /// Tracing settings.
     pub tracing: Vec<Tracing>,
 }
 
@@ -47,7 +47,7 @@ impl ApplicableTelemetry {
     }
 }
 
-/// What applies to a proxy; for waypoints, to one of the services they answer for.
+/// The Telemetry settings of a proxy; for waypoints, of one of the services behind them.
 pub struct TelemetryFor;
 
 impl Query for TelemetryFor {
@@ -64,7 +64,7 @@ impl Query for TelemetryFor {
     }
 }
 
-/// The objects that apply to a proxy; what is wider comes first.
+/// The Telemetry objects that apply to a proxy, from the widest to the most specific.
 pub(crate) fn selected_telemetry(
     ctx: &Ctx<'_>,
     target: &PolicyTarget,
@@ -98,7 +98,7 @@ fn in_namespace(ctx: &Ctx<'_>, namespace: &str) -> Vec<(Origin, Arc<Telemetry>)>
     found
 }
 
-/// Whether an object is for its whole namespace.
+/// Whether an object applies to its whole namespace.
 fn is_wide(telemetry: &Telemetry) -> bool {
     let selector = telemetry.spec.selector.as_ref();
     selector.is_none_or(|selector| selector.match_labels.is_empty()) && targets(telemetry).is_empty()
@@ -112,7 +112,7 @@ fn claim<'a>(origin: &'a Origin, telemetry: &'a Telemetry) -> PolicyAttachment<'
     }
 }
 
-/// What an object names, also by the field that took only one.
+/// The target references, including the deprecated single one.
 fn targets(telemetry: &Telemetry) -> &[PolicyTargetReference] {
     match telemetry.spec.target_refs.as_slice() {
         [] => telemetry.spec.target_ref.as_slice(),

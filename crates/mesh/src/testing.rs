@@ -1,4 +1,4 @@
-//! Worlds for tests.
+//! Engines with objects and settings, for tests.
 
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
@@ -16,7 +16,7 @@ pub(crate) fn objects(documents: &str) -> Batch {
     batch
 }
 
-/// A world of settings and objects.
+/// An engine with settings and objects.
 pub(crate) fn world(settings: MeshSettings, documents: &str) -> Engine {
     let mut batch = objects(documents);
     batch.set::<Settings>((), settings);

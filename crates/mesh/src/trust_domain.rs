@@ -1,11 +1,11 @@
-//! Trust domains that stand for each other: the mesh's own and its aliases.
+//! Trust domains: the mesh's own and its aliases, which are interchangeable in policies.
 
 use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 
-/// The domain that policies write for the mesh's own, whatever that is.
+/// The domain that policies may write instead of the mesh's own.
 const LOCAL: &str = "cluster.local";
 
-/// The domain that stands for every one.
+/// Matches every domain.
 const ANY: &str = "*";
 
 /// The number of parts of `domain/ns/namespace/sa/account`.
@@ -24,17 +24,17 @@ impl TrustDomains {
         Self { domains: all.map(str::to_owned).collect() }
     }
 
-    /// No domains: principals stand for themselves only.
+    /// No domains: principals are not expanded.
     pub fn none() -> Self {
         Self { domains: Vec::new() }
     }
 
-    /// Those of a mesh.
+    /// Reads the trust domain and aliases of a mesh config.
     pub fn from_mesh_config(mesh: &MeshConfig) -> Self {
         Self::new(&mesh.trust_domain, &mesh.trust_domain_aliases)
     }
 
-    /// Principals as policies write them, each in every domain that stands for its own.
+    /// Expands the principals of a policy: each in every interchangeable domain.
     pub fn principals(&self, written: &[String]) -> Vec<String> {
         let mut all = Vec::with_capacity(written.len());
         for principal in written {
@@ -46,13 +46,13 @@ impl TrustDomains {
         all
     }
 
-    /// Trust domains as policies write them, with those that stand for them.
+    /// Expands the trust domains of a policy to all interchangeable domains.
     pub fn domains(&self, written: &[String]) -> Vec<String> {
         let mut all: Vec<String> = Vec::with_capacity(written.len());
         for domain in written {
             let same = std::slice::from_ref(domain);
-            let stand_for_it = if self.domains.contains(domain) { &self.domains[..] } else { same };
-            for domain in stand_for_it {
+            let equivalent = if self.domains.contains(domain) { &self.domains[..] } else { same };
+            for domain in equivalent {
                 if !all.contains(domain) {
                     all.push(domain.clone());
                 }
@@ -66,7 +66,7 @@ impl TrustDomains {
         !self.domains.is_empty() && is_known()
     }
 
-    /// A domain that begins with `*` is kept as it is for the domains it matches, so that it appears once.
+    /// Adds a principal in every domain. A domain that begins with `*` is kept for the domains it matches, and appears once.
     fn add_aliases(&self, all: &mut Vec<String>, principal: &str, domain: &str) {
         let begin = all.len();
         for known in &self.domains {
@@ -79,27 +79,27 @@ impl TrustDomains {
     }
 }
 
-/// The domain of a principal and what follows it; `None` if it is not a whole one.
+/// Splits a principal after its domain. Returns `None` if it does not have the form `domain/ns/namespace/sa/account`.
 fn split(principal: &str) -> Option<(&str, &str)> {
     (principal.split('/').count() == PRINCIPAL_PARTS).then(|| principal.split_once('/')).flatten()
 }
 
-/// The domain of a principal; `None` if it is not a whole one.
+/// The domain of a principal, if it is complete.
 pub fn principal_domain(principal: &str) -> Option<&str> {
     split(principal).map(|(domain, _)| domain)
 }
 
-/// The domain of a principal for which not every domain will do.
+/// The domain of a principal, unless it is `*`.
 pub fn specific_domain(principal: &str) -> Option<&str> {
     principal_domain(principal).filter(|domain| *domain != ANY)
 }
 
-/// A principal with another domain; `None` if it is not a whole one.
+/// Replaces the domain of a principal, if it is complete.
 pub fn with_domain(principal: &str, domain: &str) -> Option<String> {
     split(principal).map(|(_, rest)| format!("{domain}/{rest}"))
 }
 
-/// Whether two domains, each of which may begin or end with `*`, can be the same.
+/// Whether two domains, each of which may begin or end with `*`, overlap.
 pub fn overlap(a: &str, b: &str) -> bool {
     a == b || b == ANY || has_prefix(a, b) || has_prefix(b, a) || has_suffix(a, b) || has_suffix(b, a)
 }

@@ -1,4 +1,4 @@
-//! VirtualServices as routes are made of them: names resolved, delegates merged, and who may see them.
+//! VirtualServices: names resolved, delegates merged, and visibility applied.
 
 mod all;
 mod bound;
@@ -43,20 +43,19 @@ pub struct VirtualService {
     pub origin: Origin,
     /// When that was created.
     pub created: Option<Timestamp>,
-    /// Whose rules it follows.
+    /// The API it was written in.
     pub semantics: Semantics,
-    /// Who may see it; `Private` has become its namespace.
+    /// The namespaces it is exported to, with `.` replaced by its namespace.
     pub export_to: BTreeSet<Visibility>,
-    /// What it says.
+    /// The resolved spec.
     pub spec: proto::VirtualService,
 }
 
-// Nothing in one is unequal to itself: numbers that are not numbers do not pass validation. What lists of them are compared
-// by is then whether they are the very same.
+// Sound because validation rejects NaN, the only value that is not equal to itself. Lists need `Eq` to compare by pointer first.
 impl Eq for VirtualService {}
 
 impl VirtualService {
-    /// Whether it stands for a route of the Gateway API.
+    /// Whether it is derived from a Gateway API route.
     pub fn is_gateway_api(&self) -> bool {
         self.semantics == Semantics::GatewayApi
     }
@@ -71,13 +70,13 @@ impl VirtualService {
         self.origin.name()
     }
 
-    /// The gateways it is bound to; none written means all sidecars.
+    /// The gateways it is bound to; `mesh` if none is written.
     pub fn gateways(&self) -> impl Iterator<Item = &str> {
         let default = self.spec.gateways.is_empty().then_some(MESH);
         default.into_iter().chain(self.spec.gateways.iter().map(String::as_str))
     }
 
-    /// What an object stands for that the control plane made of one of another kind.
+    /// Resolves an object that the control plane derived from another kind.
     pub(crate) fn derived(ctx: &Ctx<'_>, object: &Object) -> Self {
         let settings = settings(ctx);
         let meta = &object.meta;
@@ -91,37 +90,37 @@ impl VirtualService {
         }
     }
 
-    /// Whether it is for sidecars.
+    /// Whether it applies to sidecars.
     fn is_for_sidecars(&self) -> bool {
         self.gateways().any(|gateway| gateway == MESH)
     }
 
-    /// Whether everybody may see it.
+    /// Whether it is exported to all namespaces.
     fn is_public(&self) -> bool {
         self.export_to.contains(&Visibility::Public)
     }
 
-    /// A Gateway API route that the consumer of a service wrote in its own namespace.
+    /// Whether it is a Gateway API route that a consumer of a service wrote in its own namespace.
     fn is_consumer_override(&self, namespace: &str) -> bool {
         self.is_gateway_api() && self.namespace() == namespace
     }
 }
 
-/// Who may see an object of `namespace` that says `export_to`, the mesh's default applied.
+/// The namespaces that an object of `namespace` is exported to, with the mesh-wide default applied.
 fn visibility(export_to: &[String], settings: &MeshSettings, namespace: &str) -> BTreeSet<Visibility> {
     let default = &settings.mesh.default_virtual_service_export_to;
-    let said = if export_to.is_empty() { default } else { export_to };
-    if said.is_empty() {
+    let entries = if export_to.is_empty() { default } else { export_to };
+    if entries.is_empty() {
         return BTreeSet::from([Visibility::Public]);
     }
     let own = |entry: &String| match Visibility::parse(entry) {
         Visibility::Private => Visibility::Namespace(namespace.into()),
         other => other,
     };
-    said.iter().map(own).collect()
+    entries.iter().map(own).collect()
 }
 
-/// A VirtualService ready for use; `None` if it has no hosts, which makes it a delegate of others.
+/// A resolved VirtualService; `None` if it has no hosts and can only be a delegate.
 pub struct ResolvedVirtualService;
 
 impl Query for ResolvedVirtualService {
@@ -137,7 +136,7 @@ impl Query for ResolvedVirtualService {
         let settings = settings(ctx);
         let semantics = semantics(&object);
         let spec = match semantics {
-            // Written by the control plane itself, with full names.
+            // The control plane derives these with qualified names.
             Semantics::GatewayApi => object.spec.clone(),
             Semantics::Ingress => names::resolve(&object.spec, origin.namespace(), &settings.domain),
             Semantics::Istio => {
@@ -155,7 +154,7 @@ impl Query for ResolvedVirtualService {
     }
 }
 
-/// Replaces every route that names a delegate by the routes of that delegate; one that cannot be used leaves nothing.
+/// Replaces every route that names a delegate by the routes of the delegate. A delegate that cannot be used leaves no routes.
 fn with_delegates(
     ctx: &Ctx<'_>,
     origin: &Origin,
@@ -181,11 +180,11 @@ fn with_delegates(
     spec
 }
 
-/// Whether an object of `namespace` can be the delegate of one of namespace `of`.
-pub(crate) fn may_delegate(object: &Object, namespace: &str, of: &str, settings: &MeshSettings) -> bool {
+/// Whether an object of `namespace` may be the delegate of one of namespace `root`.
+pub(crate) fn may_delegate(object: &Object, namespace: &str, root: &str, settings: &MeshSettings) -> bool {
     let visible = visibility(&object.spec.export_to, settings, namespace);
     let is_seen =
-        visible.contains(&Visibility::Public) || visible.contains(&Visibility::Namespace(of.into()));
+        visible.contains(&Visibility::Public) || visible.contains(&Visibility::Namespace(root.into()));
     object.spec.hosts.is_empty() && is_seen
 }
 
@@ -207,7 +206,7 @@ impl Query for VirtualServicesIn {
     }
 }
 
-/// The VirtualServices on a index that have hosts, oldest first.
+/// The resolved VirtualServices of an index, oldest first.
 fn resolved(ctx: &Ctx<'_>, index: &ObjectIndex) -> Vec<Arc<VirtualService>> {
     let origins = ctx.members::<Objects>(index);
     let mut services: Vec<_> = origins
@@ -218,7 +217,7 @@ fn resolved(ctx: &Ctx<'_>, index: &ObjectIndex) -> Vec<Arc<VirtualService>> {
     services
 }
 
-/// Both, oldest first.
+/// Merges written and derived VirtualServices, oldest first.
 fn with_derived(
     mut written: Vec<Arc<VirtualService>>,
     derived: &[Arc<VirtualService>],
@@ -230,7 +229,7 @@ fn with_derived(
     written
 }
 
-/// All VirtualServices of a gateway, whoever may see them, oldest first.
+/// All VirtualServices bound to a gateway, regardless of visibility, oldest first.
 pub fn bound_to(ctx: &Ctx<'_>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
     ctx.get::<VirtualServicesByGateway>(gateway)
 }

@@ -1,4 +1,4 @@
-//! Waypoints: gateways of the ambient mesh, and the services they stand in front of.
+//! Waypoints: the L7 gateways of an ambient mesh, and the services and workloads attached to them.
 
 mod front;
 #[cfg(test)]
@@ -31,37 +31,37 @@ use crate::world::{Origin, namespace, object, settings};
 pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
 pub use workloads::{WaypointAttachment, WaypointAttachmentOf, WorkloadsBehind, listed_endpoint_attachment};
 
-/// The label value by which an object says that it wants no waypoint.
+/// The label value that opts out of waypoints.
 const NO_WAYPOINT: &str = "none";
 
-/// A waypoint, as something that services attach to.
+/// A waypoint that services and workloads can attach to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Waypoint {
     /// Its namespace.
     pub namespace: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// Where it is.
+    /// The address of the waypoint.
     pub address: Option<WaypointAddress>,
-    /// What traffic it takes.
+    /// The traffic it handles.
     pub traffic: Traffic,
-    /// How ztunnels reach its instances, where that is not through HBONE.
+    /// How ztunnels connect to its instances, if not through HBONE.
     pub binding: Option<Binding>,
-    /// From where it may be attached to.
+    /// The namespaces whose objects may attach.
     allowed: RouteNamespaces,
 }
 
-/// How ztunnels reach the instances of a waypoint.
+/// How ztunnels connect to the instances of a waypoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Binding {
-    /// Whether connections begin with a header of the PROXY protocol.
+    /// Whether connections begin with a PROXY protocol header.
     pub announces_clients: bool,
-    /// The port; 0 for the one that was called.
+    /// The port; 0 for the original destination port.
     pub port: u32,
 }
 
 impl Binding {
-    /// Reads `protocol` or `protocol/port`; `None` if it is neither.
+    /// Parses `protocol` or `protocol/port`.
     fn parse(text: &str) -> Option<Self> {
         let (protocol, port) = text.split_once('/').unwrap_or((text, ""));
         let announces_clients = match protocol {
@@ -73,7 +73,7 @@ impl Binding {
     }
 }
 
-/// Where a waypoint is.
+/// The address of a waypoint.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WaypointAddress {
     /// A host of a namespace.
@@ -82,16 +82,16 @@ pub enum WaypointAddress {
     Address(Arc<str>, IpAddr),
 }
 
-/// What traffic a waypoint takes.
+/// The traffic that a waypoint handles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// To services.
+    /// Traffic to services.
     Services,
-    /// To workloads by their own addresses.
+    /// Traffic to workload addresses.
     Workloads,
-    /// To both.
+    /// Both.
     All,
-    /// To neither.
+    /// Neither.
     None,
 }
 
@@ -105,7 +105,7 @@ impl Traffic {
         }
     }
 
-    /// Whether it includes traffic to workloads by their own addresses.
+    /// Whether it includes traffic to workload addresses.
     pub fn has_workloads(self) -> bool {
         matches!(self, Self::Workloads | Self::All)
     }
@@ -117,7 +117,7 @@ impl Traffic {
 }
 
 impl Waypoint {
-    /// Whether objects of a namespace may attach to it.
+    /// Whether objects of a namespace may attach.
     fn allows(&self, name: &str, labels: &Labels) -> bool {
         match &self.allowed.from {
             FromNamespaces::All => true,
@@ -130,7 +130,7 @@ impl Waypoint {
     }
 }
 
-/// The waypoint that a Gateway of the Gateway API is, once it has an address.
+/// The waypoint of a Gateway API Gateway; `None` until it has an address.
 pub struct Waypoints;
 
 impl Query for Waypoints {
@@ -165,7 +165,7 @@ impl Query for Waypoints {
     }
 }
 
-/// A name goes before an address: there may be several addresses, and they come and go.
+/// The address of a waypoint. A host name is preferred, because addresses may be several and may change.
 fn address(ctx: &Ctx<'_>, origin: &Origin, gateway: &Gateway) -> Option<WaypointAddress> {
     let addresses = &gateway.status.addresses;
     if let Some(host) = addresses.iter().find(|address| address.r#type == AddressType::Hostname) {
@@ -177,7 +177,7 @@ fn address(ctx: &Ctx<'_>, origin: &Origin, gateway: &Gateway) -> Option<Waypoint
     Some(WaypointAddress::Address(network.into(), ip))
 }
 
-/// The listener that decides who may attach: the one a binding such as `PROXY/15088` names, else that of HBONE.
+/// The listener that decides which objects may attach: the one that a binding such as `PROXY/15088` names, else the HBONE one.
 fn listener(listeners: &[Listener], binding: Option<Binding>) -> Option<&Listener> {
     let bound = binding.and_then(|binding| {
         listeners.iter().find(|listener| match binding.port {
@@ -190,11 +190,11 @@ fn listener(listeners: &[Listener], binding: Option<Binding>) -> Option<&Listene
     bound.or_else(|| listeners.iter().find(hbone))
 }
 
-/// What an object, or its namespace, says about the waypoint it wants.
+/// The waypoint that labels of an object or its namespace request.
 enum WantedWaypoint {
-    /// Nothing.
+    /// No label.
     Unspecified,
-    /// None at all.
+    /// The label opts out of waypoints.
     OptedOut,
     /// A Gateway: namespace and name.
     Named(Box<str>, Box<str>),
@@ -222,20 +222,20 @@ fn canary(meta: &Meta, fallback: &str) -> WantedWaypoint {
 /// The waypoints in front of a Service or ServiceEntry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ServiceWaypoints {
-    /// The one that it or its namespace names.
+    /// The waypoint that the object or its namespace names.
     pub primary: Option<Arc<Waypoint>>,
-    /// One that is tried out, and its share of new connections, of a hundred.
+    /// The canary waypoint, and its percentage of new connections.
     pub canary: Option<(Arc<Waypoint>, u32)>,
 }
 
 impl ServiceWaypoints {
-    /// All of them, the one that is tried out last.
+    /// The waypoints, the canary last.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Waypoint>> {
         self.primary.iter().chain(self.canary.iter().map(|(waypoint, _)| waypoint))
     }
 }
 
-/// The waypoints in front of a Service or ServiceEntry: the one it or its namespace names, and one that is tried out.
+/// The waypoints of a Service or ServiceEntry: the one that it or its namespace names, and the canary.
 pub struct WaypointsOf;
 
 impl Query for WaypointsOf {
@@ -262,15 +262,15 @@ impl Query for WaypointsOf {
 }
 
 fn find_waypoints(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> ServiceWaypoints {
-    // What is in front of services itself has nothing in front of it.
+    // The Service of a waypoint or east-west gateway has no waypoint itself.
     let managed = meta.label(known::GATEWAY_MANAGED.name);
     if matches!(managed, Some(MESH_CONTROLLER | EAST_WEST_CONTROLLER)) {
         return ServiceWaypoints::default();
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
-    let place = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
+    let lookup = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
     let find = |named: WantedWaypoint| {
-        place.find(named, home.as_deref()).filter(|waypoint| waypoint.traffic.has_services())
+        lookup.find(named, home.as_deref()).filter(|waypoint| waypoint.traffic.has_services())
     };
     let own = primary(meta, origin.namespace());
     let inherits = matches!(own, WantedWaypoint::Unspecified);
@@ -289,7 +289,7 @@ fn find_waypoints(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> ServiceWaypoin
     ServiceWaypoints { primary: Some(first), canary }
 }
 
-/// What an object of a namespace says, or else the namespace.
+/// The request of an object, else that of its namespace.
 fn inherited(own: WantedWaypoint, home: Option<&Namespace>, namespace: &str) -> WantedWaypoint {
     match own {
         WantedWaypoint::Unspecified => {
@@ -299,7 +299,7 @@ fn inherited(own: WantedWaypoint, home: Option<&Namespace>, namespace: &str) -> 
     }
 }
 
-/// Where an object is that wants a waypoint.
+/// Looks up waypoints for an object of a namespace.
 struct WaypointLookup<'a> {
     ctx: &'a Ctx<'a>,
     cluster: &'a Arc<str>,
@@ -307,7 +307,7 @@ struct WaypointLookup<'a> {
 }
 
 impl WaypointLookup<'_> {
-    /// The waypoint that is wanted, if it is there and lets objects of the namespace attach.
+    /// Finds the requested waypoint, if it exists and objects of the namespace may attach.
     fn find(&self, wanted: WantedWaypoint, home: Option<&Namespace>) -> Option<Arc<Waypoint>> {
         let WantedWaypoint::Named(namespace, name) = wanted else { return None };
         let gateway = ObjectKey::new(Kind::KubernetesGateway, &namespace, &name);
@@ -318,7 +318,7 @@ impl WaypointLookup<'_> {
     }
 }
 
-/// The share of a waypoint that is tried out; `None` if it is no percentage.
+/// The percentage of a canary waypoint; `None` if the annotation is invalid.
 fn canary_weight(meta: &Meta, home: Option<&Meta>) -> Option<u32> {
     let annotation =
         |meta: &Meta| meta.annotation(annotations::USE_WAYPOINT_CANARY_WEIGHT.name).map(str::to_owned);
@@ -328,7 +328,7 @@ fn canary_weight(meta: &Meta, home: Option<&Meta>) -> Option<u32> {
     }
 }
 
-/// The services of every waypoint, by where it is.
+/// The services attached to each waypoint, by its address.
 struct AttachedServices;
 
 impl Query for AttachedServices {
@@ -355,7 +355,7 @@ impl Query for AttachedServices {
     }
 }
 
-/// Whether a Service is known in all networks, as the mesh's configuration says by labels of it and of its namespace.
+/// Whether a Service is global, that is visible in all networks, by the `serviceScopeConfigs` of the mesh config.
 pub struct IsGlobal;
 
 impl Query for IsGlobal {
@@ -376,7 +376,7 @@ impl Query for IsGlobal {
     }
 }
 
-/// Whether a selector of the mesh's configuration selects labels; one that is not there selects everything.
+/// Whether a selector of the mesh config matches labels. A missing selector matches all.
 fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let Some(selector) = selector else { return true };
     let equal = selector.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
@@ -387,7 +387,7 @@ fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     Selector::from_parts(equal, expressions).is_ok_and(|selector| selector.matches(labels))
 }
 
-/// The services that other networks may call: those known in all networks, and waypoints in front of such.
+/// The services that other networks may call: global ones, and the waypoints of global ones.
 fn global_services(ctx: &Ctx<'_>) -> Vec<ServiceKey> {
     let here = settings(ctx).cluster.clone();
     let is_global = |service: &Service| {
@@ -396,8 +396,8 @@ fn global_services(ctx: &Ctx<'_>) -> Vec<ServiceKey> {
     };
     let attached = ctx.get::<AttachedServices>(&());
     let leads_to_global = |service: &Service| {
-        let place = WaypointAddress::Host(service.namespace.clone(), service.host.clone());
-        let mut behind = attached.get(&place).into_iter().flatten();
+        let address = WaypointAddress::Host(service.namespace.clone(), service.host.clone());
+        let mut behind = attached.get(&address).into_iter().flatten();
         behind.any(|key| crate::service::service(ctx, key).is_some_and(|service| is_global(&service)))
     };
     let all = ctx.get::<AllServices>(&());
@@ -422,8 +422,8 @@ pub struct WaypointRunner {
     pub port_targets: Vec<PortTarget>,
 }
 
-/// The services a waypoint proxy stands in front of, oldest first, one for each host. A gateway
-/// between networks stands in front of all that other networks may call.
+/// The services behind a waypoint proxy, oldest first, one for each host. Behind an east-west gateway are all services that
+/// other networks may call.
 pub struct ServicesBehind;
 
 impl Query for ServicesBehind {
@@ -437,13 +437,13 @@ impl Query for ServicesBehind {
             global_services(ctx)
         } else {
             let attached = ctx.get::<AttachedServices>(&());
-            let places = addresses_of_proxy(ctx, waypoint);
-            places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect()
+            let addresses = addresses_of_proxy(ctx, waypoint);
+            addresses.iter().filter_map(|address| attached.get(address)).flatten().cloned().collect()
         };
         let mut by_host: BTreeMap<Arc<str>, Arc<Service>> = BTreeMap::new();
         for key in &keys {
             let Some(service) = crate::service::service(ctx, key) else { continue };
-            // Names of the mesh cannot be resolved as requests come.
+            // Dynamic DNS works for external names only.
             if service.resolution != Resolution::DynamicDns || service.external {
                 by_host.insert(service.host.clone(), service);
             }
@@ -454,15 +454,15 @@ impl Query for ServicesBehind {
     }
 }
 
-/// Where a waypoint proxy is found: the hosts and addresses of its own services.
+/// The addresses of a waypoint proxy: the hosts and IPs of its own Services.
 fn addresses_of_proxy(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Vec<WaypointAddress> {
-    let mut places = Vec::new();
+    let mut found = Vec::new();
     for target in &waypoint.port_targets {
-        places.push(WaypointAddress::Host(waypoint.namespace.clone(), target.host.clone()));
+        found.push(WaypointAddress::Host(waypoint.namespace.clone(), target.host.clone()));
         let services = ctx.get::<ServicesByHost>(&target.host);
         let Some(service) = services.get(&target.namespace) else { continue };
         let cluster = &*waypoint.cluster;
-        let of_cluster = if waypoint.is_east_west_gateway {
+        let in_cluster = if waypoint.is_east_west_gateway {
             service.kube.as_ref().and_then(|kube| kube.external_addresses.get(cluster))
         } else {
             service.cluster_addresses.get(cluster)
@@ -470,12 +470,12 @@ fn addresses_of_proxy(ctx: &Ctx<'_>, waypoint: &WaypointRunner) -> Vec<WaypointA
         let allocated: Vec<_> =
             [&service.allocated_v4, &service.allocated_v6].into_iter().flatten().cloned().collect();
         let addresses =
-            if allocated.is_empty() { of_cluster.cloned().unwrap_or_default() } else { allocated };
+            if allocated.is_empty() { in_cluster.cloned().unwrap_or_default() } else { allocated };
         let network = &waypoint.network;
         let ips = addresses.iter().filter_map(|address| parse_ip(address).ok());
-        places.extend(ips.map(|ip| WaypointAddress::Address(network.clone(), ip)));
+        found.extend(ips.map(|ip| WaypointAddress::Address(network.clone(), ip)));
     }
-    places.sort();
-    places.dedup();
-    places
+    found.sort();
+    found.dedup();
+    found
 }

@@ -1,4 +1,4 @@
-//! Where a proxy is, as far as something in the mesh looks at it.
+//! The position of a proxy, reduced to what services and rules use for load balancing.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,21 +20,21 @@ use crate::selector::is_reduction_disabled;
 use crate::service::{Service, ServicesOf};
 use crate::world::{NamespacesWith, ObjectIndex, Objects, indexed_objects, settings};
 
-/// Where a proxy is. What nothing looks at is left out.
+/// Where a proxy runs. Parts that nothing in the mesh uses are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Position {
-    /// The Kubernetes node it runs on.
+    /// The Kubernetes node.
     pub node: Option<Arc<str>>,
     /// Region, zone and subzone.
     pub locality: Option<Arc<Locality>>,
-    /// The labels that endpoints are preferred by which share them.
+    /// The labels that endpoints are preferred for sharing.
     pub labels: Labels,
-    /// Whether it has labels at all: nothing is preferred by labels for those without.
+    /// Whether the proxy has labels at all. Without labels, no endpoint is preferred by label.
     pub has_labels: bool,
 }
 
 impl Position {
-    /// The position of a proxy, as far as some service, DestinationRule or the mesh configuration looks at it.
+    /// Reduces the position of a proxy to what some Service, DestinationRule or the mesh configuration uses.
     pub fn new(ctx: &Ctx<'_>, view: &View) -> Self {
         let whole = Self {
             node: Some(view.proxy.metadata.node_name.as_str().into()),
@@ -48,7 +48,7 @@ impl Position {
         whole.reduced_to(&ctx.get::<MeshPositionUse>(&()))
     }
 
-    /// The position without what is not used.
+    /// Drops what is not used.
     #[must_use]
     pub fn reduced_to(&self, used: &PositionUse) -> Self {
         let labels = used.labels.iter().filter_map(|key| Some((&**key, self.labels.get(key)?)));
@@ -61,20 +61,20 @@ impl Position {
     }
 }
 
-/// What of a proxy's position decides which endpoints it prefers.
+/// The parts of a proxy's position that decide which endpoints it prefers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PositionUse {
     node: bool,
     locality: bool,
     labels: BTreeSet<Box<str>>,
-    /// Whether endpoints are preferred by labels, be it by fixed values of them.
+    /// Whether endpoints are preferred by label, including by fixed values.
     by_labels: bool,
-    /// Whether proxies find out that endpoints are down, without which they never fail over.
+    /// Whether outlier detection is on. Without it proxies never fail over.
     detects_outliers: bool,
 }
 
 impl PositionUse {
-    /// What the endpoints of a service depend on, given the rule for it. At most more than they do.
+    /// The parts that the endpoints of a service may depend on, given its DestinationRule. It may name more than is used.
     pub fn for_destination(mesh: &MeshConfig, service: &Service, rule: Option<&RuleSpec>) -> Self {
         let mut used = Self::default();
         used.add_service(service);
@@ -119,7 +119,7 @@ impl PositionUse {
         self.add_labels(&setting.failover_priority);
     }
 
-    /// What the mesh says counts where neither rule nor service says something; failover only where outliers are detected.
+    /// Adds the mesh-wide defaults. Failover settings are used only with outlier detection.
     fn add_mesh(&mut self, mesh: &MeshConfig) {
         if let Some(setting) = &mesh.zone_aware_lb_setting {
             self.add_zones(setting);
@@ -131,7 +131,7 @@ impl PositionUse {
         }
     }
 
-    /// The labels of entries `label` and `label=value`; only the first are those of the proxy.
+    /// Adds the labels of entries `label`. Entries `label=value` do not read the proxy's labels.
     fn add_labels(&mut self, written: &[String]) {
         self.by_labels |= !written.is_empty();
         self.labels
@@ -147,7 +147,7 @@ impl PositionUse {
     }
 }
 
-/// What anything in the mesh uses of positions.
+/// The parts of positions that anything in the mesh uses.
 struct MeshPositionUse;
 
 impl EagerQuery for MeshPositionUse {
@@ -167,7 +167,7 @@ impl EagerQuery for MeshPositionUse {
     }
 }
 
-/// What services or DestinationRules of a namespace use of positions.
+/// The parts of positions that the services or DestinationRules of a namespace use.
 struct PositionUseIn;
 
 impl EagerQuery for PositionUseIn {

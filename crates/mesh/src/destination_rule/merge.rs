@@ -1,4 +1,4 @@
-//! Several rules for one host become one: the first decides, the others add subsets and fill what it leaves open.
+//! Merging several DestinationRules of one host: the first decides, others add subsets and fill unset policies.
 
 use std::collections::BTreeSet;
 use std::mem;
@@ -9,9 +9,9 @@ use canopus_proto::istio::networking::v1alpha3::{DestinationRule, TrafficPolicy}
 
 use super::{Rule, RuleTable, policy};
 
-/// Adds a rule to those that are there, which are older or for fewer workloads.
+/// Merges a rule into the present ones, which are older or more specific.
 ///
-/// With `by_audience`, rules are merged only where whoever sees the present one sees the new one too.
+/// With `by_audience`, rules are merged only if the new one is exported at least as widely as the present one.
 pub(super) fn add(table: &mut RuleTable, mut rule: Rule, by_audience: bool) {
     let rules = table.entry(rule.id.host.clone()).or_default();
     let mut stands_alone = true;
@@ -40,7 +40,7 @@ pub(super) fn add(table: &mut RuleTable, mut rule: Rule, by_audience: bool) {
     }
 }
 
-/// Whether everybody who is told of `present` is told of `rule`.
+/// Whether every namespace that sees `present` sees `rule` too.
 fn covers(rule: &Rule, present: &Rule) -> bool {
     !present.export_to.is_empty() && rule.export_to.is_superset(&present.export_to)
 }
@@ -62,7 +62,7 @@ fn add_subsets(into: &mut DestinationRule, from: &DestinationRule) {
     into.subsets.extend(from.subsets.iter().filter(|subset| !known.contains(&subset.name)).cloned());
 }
 
-/// What the user wrote, with what they left open as a Gateway API policy says.
+/// Fills the unset fields of a user's policy from a derived one.
 fn fill(user: Option<TrafficPolicy>, derived: Option<TrafficPolicy>) -> Option<TrafficPolicy> {
     match (user, derived) {
         (Some(mut user), Some(mut derived)) => {

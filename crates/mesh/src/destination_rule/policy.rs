@@ -1,11 +1,11 @@
-//! What a traffic policy says for one port, and how a subset's policy changes it.
+//! The traffic policy for one port, and how the policy of a subset overrides it.
 
 use canopus_proto::istio::networking::v1alpha3::TrafficPolicy;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::PortTrafficPolicy;
 
-/// What applies to a port, and whether the policy has settings of its own for it.
+/// The policy for a port, and whether it comes from port-level settings.
 ///
-/// Settings of a port replace all others: what they leave out is at its default, not inherited.
+/// Port-level settings replace the others: fields that they leave out are defaults, not inherited.
 pub fn policy_for_port(policy: &TrafficPolicy, port: u32) -> (TrafficPolicy, bool) {
     let is_for = |settings: &&PortTrafficPolicy| settings.port.as_ref().is_some_and(|own| own.number == port);
     match policy.port_level_settings.iter().find(is_for) {
@@ -24,7 +24,7 @@ fn port_policy(settings: &PortTrafficPolicy) -> TrafficPolicy {
     }
 }
 
-/// What applies to a port of a subset: the settings of the subset, and of the rule where the subset has none.
+/// The policy for a port of a subset: the subset's settings over those of the rule.
 pub fn policy_for_subset(
     rule: Option<&TrafficPolicy>,
     subset: Option<&TrafficPolicy>,
@@ -38,7 +38,7 @@ pub fn policy_for_subset(
     })
 }
 
-/// `over` in front of `base`. If `replace`, the settings that a port can have come from `over` even where it has none.
+/// Lays `over` on top of `base`. With `replace`, the settings that a port may have come from `over` even if unset.
 pub(super) fn overlay(base: TrafficPolicy, over: TrafficPolicy, replace: bool) -> TrafficPolicy {
     fn pick<T>(over: Option<T>, base: Option<T>, replace: bool) -> Option<T> {
         if replace { over } else { over.or(base) }

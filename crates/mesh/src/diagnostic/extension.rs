@@ -1,4 +1,4 @@
-//! Modules that are not fetched.
+//! Wasm modules at blocked addresses.
 
 use canopus_api::istio::{TrafficExtension, WasmPlugin};
 use canopus_engine::Ctx;

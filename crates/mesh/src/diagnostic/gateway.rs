@@ -1,4 +1,4 @@
-//! Gateways: servers that others on the same proxies keep from their ports.
+//! Gateways: servers that conflict with others on the same proxies.
 
 use canopus_engine::Ctx;
 

@@ -1,4 +1,4 @@
-//! Extension providers that policies and telemetry name, and the mesh config does not have.
+//! Extension providers that are not in the mesh config.
 
 use canopus_api::istio::{AuthorizationPolicy, Telemetry};
 use canopus_engine::Ctx;

@@ -1,4 +1,4 @@
-//! Services: hosts with more than one definition, and addresses that more than one host has.
+//! Services: duplicate hosts and duplicate addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -58,11 +58,11 @@ fn duplicate_addresses(ctx: &Ctx<'_>, service: &Service, findings: &mut Findings
     }
 }
 
-/// The addresses and ports at which a service is called; HTTP is told apart by its host and does not count.
+/// The addresses and ports of a service. HTTP ports are left out, because HTTP is routed by host.
 fn sockets(service: &Service) -> impl Iterator<Item = (String, u32)> + '_ {
     let own = (service.address != NO_ADDRESS).then(|| service.address.clone());
-    let of_clusters = service.cluster_addresses.values().flatten().cloned();
-    let addresses: BTreeSet<String> = own.into_iter().chain(of_clusters).collect();
+    let addresses_in_clusters = service.cluster_addresses.values().flatten().cloned();
+    let addresses: BTreeSet<String> = own.into_iter().chain(addresses_in_clusters).collect();
     let ports = service.ports.iter().filter(|port| !port.protocol.is_http());
     let ports: Vec<u32> = ports.map(|port| port.number).collect();
     addresses.into_iter().flat_map(move |address| {

@@ -1,4 +1,4 @@
-//! Sidecars: whether a workload can tell which is its own.
+//! Sidecars: several for the same workloads.
 
 use canopus_api::Kind;
 use canopus_api::istio::Sidecar;

@@ -1,4 +1,4 @@
-//! VirtualServices: where they send traffic, through which gateways, to which delegates, and who else claims their hosts.
+//! VirtualServices: missing destinations, gateways and delegates, and duplicate hosts.
 
 use std::sync::Arc;
 
@@ -42,7 +42,7 @@ fn destinations(ctx: &Ctx<'_>, spec: &VirtualService, findings: &mut Findings<'_
     }
 }
 
-/// Every destination, with the path to it.
+/// Every destination with its field path.
 fn written(spec: &VirtualService) -> Vec<(String, &Destination)> {
     let mut found = Vec::new();
     for (at, http) in spec.http.iter().enumerate() {
@@ -158,12 +158,12 @@ fn delegates(ctx: &Ctx<'_>, object: &Object, findings: &mut Findings<'_>) {
     }
 }
 
-/// Hosts that an older VirtualService has taken in sidecars. Gateways join the routes of both.
+/// Reports hosts that an older VirtualService owns in sidecars. Gateways merge the routes of both.
 fn duplicate_hosts(ctx: &Ctx<'_>, object: &Object, findings: &mut Findings<'_>) {
     let origin = findings.origin;
-    let of_sidecars = bound_to(ctx, &MESH.into());
-    let Some(own) = of_sidecars.iter().find(|one| one.origin == *origin) else { return };
-    let older = of_sidecars.iter().take_while(|one| one.origin != *origin);
+    let for_sidecars = bound_to(ctx, &MESH.into());
+    let Some(own) = for_sidecars.iter().find(|one| one.origin == *origin) else { return };
+    let older = for_sidecars.iter().take_while(|one| one.origin != *origin);
     let rivals: Vec<_> = older.filter(|rival| !rival.export_to.is_disjoint(&own.export_to)).collect();
     for (at, host) in own.spec.hosts.iter().enumerate() {
         if let Some(rival) = rivals.iter().find(|rival| rival.spec.hosts.contains(host)) {

@@ -1,4 +1,4 @@
-//! Which objects a fact rests on, and what rests on objects.
+//! Provenance: the objects that a query read, and the queries that depend on an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::world::{Objects, Origin};
 
-/// An object, by what names it.
+/// A reference to an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
@@ -43,27 +43,27 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// The queries of one family that rest on an object.
+/// The queries of one type that depend on an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Affected {
-    /// The family.
+    /// The name of the query.
     pub query: &'static str,
-    /// How many of its queries.
+    /// The number of keys.
     pub count: usize,
-    /// Those that a proxy is subscribed to.
+    /// The watched ones: those that a proxy subscribes to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub watched: Vec<String>,
 }
 
-/// The objects that a query found when it read them, or that queries it read found.
+/// The objects that a query read, directly or through other queries.
 pub(super) fn objects<Q: Query>(world: &Snapshot, key: &Q::Key) -> BTreeSet<ObjectRef> {
     let reads = world.provenance::<Q>(key).into_iter();
     let found = reads.filter(|read| read.kind == ReadKind::Value);
     found.filter_map(|read| read.subject.input::<Objects>().map(ObjectRef::from)).collect()
 }
 
-/// What would be looked at again if one of the objects changed or went away.
+/// The queries that would be verified if one of the objects changed.
 pub(super) fn dependents(engine: &Engine, objects: &[ObjectRef]) -> Vec<Affected> {
     let mut families: BTreeMap<&'static str, BTreeMap<String, bool>> = BTreeMap::new();
     for object in objects {

@@ -1,4 +1,4 @@
-//! What one proxy sees and is subject to.
+//! The scope and policies of one proxy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::virtual_service::{ResolvedVirtualService, VirtualService, for_gateway
 use crate::world::{ObjectIndex, Origin, all_objects, indexed_objects, settings};
 use crate::{request_authentication, telemetry};
 
-/// What a proxy sees and is subject to.
+/// The scope and policies of a proxy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ProxyFacts {
@@ -39,9 +39,9 @@ pub struct ProxyFacts {
     pub namespace: Arc<str>,
     /// The labels of its workload.
     pub labels: Labels,
-    /// What it sees.
+    /// The scope.
     pub scope: SidecarScope,
-    /// What it is subject to.
+    /// The policies.
     pub policies: WorkloadPolicies,
 }
 
@@ -49,17 +49,17 @@ pub struct ProxyFacts {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SidecarScope {
-    /// The Sidecar that narrows it.
+    /// The Sidecar that narrows the scope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sidecar: Option<ObjectRef>,
-    /// Whether traffic for other hosts is let through.
+    /// Whether traffic for hosts outside of the scope is let through.
     pub allows_any: bool,
     /// The hosts.
     pub hosts: Vec<Arc<str>>,
     /// The Gateways it runs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gateways: Vec<ObjectRef>,
-    /// The VirtualServices, in the order in which they count.
+    /// The VirtualServices, those that take precedence first.
     pub virtual_services: Vec<BoundRoutes>,
     /// The DestinationRules, by host.
     pub destination_rules: Vec<HostRules>,
@@ -75,7 +75,7 @@ pub struct BoundRoutes {
     pub hosts: Vec<String>,
     /// Its gateways.
     pub gateways: Vec<String>,
-    /// Every object it rests on, delegates among them.
+    /// Every object it was resolved from, including delegates.
     pub objects: BTreeSet<ObjectRef>,
 }
 
@@ -85,12 +85,11 @@ pub struct BoundRoutes {
 pub struct HostRules {
     /// The host.
     pub host: Arc<str>,
-    /// The objects that were merged into it, the one it is named after first.
+    /// The merged objects, the first one first.
     pub objects: Vec<ObjectRef>,
 }
 
-/// What a proxy is subject to: the effective mode of mutual TLS, and the objects that are for it by kind, in the order in
-/// which they count.
+/// The policies of a proxy: the effective mutual TLS mode, and the objects that apply by kind, those that take precedence first.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WorkloadPolicies {
@@ -103,7 +102,7 @@ pub struct WorkloadPolicies {
     pub objects: BTreeMap<&'static str, Vec<ObjectRef>>,
 }
 
-/// What a proxy sees, as queries found it.
+/// The scope of a proxy with the objects behind it.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ProxyView {
     scope: Arc<Scope>,
@@ -166,13 +165,13 @@ fn gateways(ctx: &Ctx<'_>, view: &View) -> Vec<(Arc<str>, Vec<Origin>)> {
     names.into_iter().map(of_name).collect()
 }
 
-/// Several listeners may have the same.
+/// Drops duplicates: several listeners may import the same VirtualService.
 fn each_once(all: Vec<Arc<VirtualService>>) -> Vec<Arc<VirtualService>> {
     let mut known = BTreeSet::new();
     all.into_iter().filter(|one| known.insert(one.origin.clone())).collect()
 }
 
-/// The objects that are for a proxy, in the order in which they count.
+/// The policy objects that apply to a proxy, those that take precedence first.
 struct PoliciesFor;
 
 impl Query for PoliciesFor {
@@ -200,7 +199,7 @@ impl Query for PoliciesFor {
     }
 }
 
-/// The target that policies of every kind see in a proxy.
+/// The policy target of a proxy with all labels, to match policies of every kind.
 fn whole_target(view: &View) -> PolicyTarget {
     PolicyTarget {
         namespace: view.namespace.clone(),
@@ -251,32 +250,32 @@ pub(super) fn proxy_view(world: &Snapshot, proxy: &Proxy) -> Result<Arc<ProxyVie
 pub(super) fn facts(
     world: &Snapshot,
     proxy: &Proxy,
-    seen: &ProxyView,
+    view: &ProxyView,
     selection: &DumpSelection,
 ) -> Result<ProxyFacts, QueryError> {
     let described = world.get::<DescriptionOf>(proxy)?;
-    let hosts: BTreeSet<&str> = seen
+    let hosts: BTreeSet<&str> = view
         .services()
         .iter()
         .filter(|service| selection.has(service))
         .map(|service| &*service.host)
         .collect();
-    let virtual_services = seen.virtual_services.iter().map(|routes| BoundRoutes {
+    let virtual_services = view.virtual_services.iter().map(|routes| BoundRoutes {
         object: (&routes.origin).into(),
         hosts: routes.spec.hosts.clone(),
         gateways: routes.gateways().map(str::to_owned).collect(),
         objects: objects::<ResolvedVirtualService>(world, &routes.origin),
     });
-    let rules = seen.rules.iter().filter(|(host, _)| hosts.contains(&**host));
+    let rules = view.rules.iter().filter(|(host, _)| hosts.contains(&**host));
     let rules = rules.map(|(host, from)| HostRules {
         host: host.clone(),
         objects: from.iter().map(ObjectRef::from).collect(),
     });
     let scope = SidecarScope {
-        sidecar: seen.sidecar.as_ref().map(ObjectRef::from),
-        allows_any: seen.scope.allows_any(),
+        sidecar: view.sidecar.as_ref().map(ObjectRef::from),
+        allows_any: view.scope.allows_any(),
         hosts: hosts.iter().map(|host| Arc::from(*host)).collect(),
-        gateways: seen.gateways.iter().map(ObjectRef::from).collect(),
+        gateways: view.gateways.iter().map(ObjectRef::from).collect(),
         virtual_services: virtual_services.collect(),
         destination_rules: rules.collect(),
     };

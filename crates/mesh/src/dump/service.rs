@@ -11,7 +11,7 @@ use super::provenance::{Affected, ObjectRef, objects};
 use crate::endpoint::{Endpoint, Endpoints, Health};
 use crate::service::{NO_ADDRESS, Registry, Resolution, Service, ServicesOf};
 
-/// A service, where its instances listen, and the objects that say so.
+/// A service and its endpoints, with the objects behind both.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceFacts {
@@ -21,31 +21,31 @@ pub struct ServiceFacts {
     pub name: Arc<str>,
     /// The namespace that defines it.
     pub namespace: Arc<str>,
-    /// Who defines it, in Istio's words.
+    /// The registry, as Istio names it.
     pub registry: &'static str,
-    /// How its endpoints are found, in the words of ServiceEntry.
+    /// The resolution, as ServiceEntry names it.
     pub resolution: &'static str,
-    /// Whether it lives outside the mesh.
+    /// Whether it is outside of the mesh.
     pub external: bool,
-    /// Its virtual addresses by cluster; that without a cluster counts where none is listed.
+    /// The virtual addresses by cluster. The entry without a cluster applies to clusters that are not listed.
     pub addresses: BTreeMap<Arc<str>, Vec<String>>,
-    /// Addresses that were allocated for it.
+    /// The allocated addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allocated: Vec<String>,
     /// Its ports.
     pub ports: Vec<PortFacts>,
-    /// Who may see it; empty means as the mesh's default says.
+    /// The namespaces it is exported to; empty means the mesh-wide default.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub export_to: Vec<String>,
-    /// The objects that define it, the one that decides first.
+    /// The objects that define it, the deciding one first.
     pub defined_by: Vec<ObjectRef>,
-    /// Every object the definition rests on.
+    /// Every object that the definition was computed from.
     pub objects: BTreeSet<ObjectRef>,
-    /// Where its instances listen.
+    /// The endpoints.
     pub endpoints: Vec<EndpointFacts>,
-    /// Every object the endpoints rest on.
+    /// Every object that the endpoints were computed from.
     pub endpoint_objects: BTreeSet<ObjectRef>,
-    /// What rests on the objects that define it, if that was asked.
+    /// The queries that depend on the defining objects, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dependents: Option<Vec<Affected>>,
 }
@@ -58,23 +58,23 @@ pub struct PortFacts {
     pub number: u32,
     /// Its name.
     pub name: Arc<str>,
-    /// What is spoken on it.
+    /// The protocol.
     pub protocol: &'static str,
 }
 
-/// Where one instance listens on one port.
+/// An instance on one port.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EndpointFacts {
-    /// IP addresses, a host name, or the path of a socket.
+    /// IP addresses, a host name, or the path of a Unix socket.
     pub addresses: Vec<Arc<str>>,
     /// Port number; 0 for a socket.
     pub port: u32,
     /// The name of the service's port.
     pub port_name: Arc<str>,
-    /// Whether it can take traffic.
+    /// The health of the instance.
     pub health: &'static str,
-    /// Share of the load; 0 if not said.
+    /// The load balancing weight; 0 if unset.
     pub weight: u32,
     /// The workload's name.
     pub workload: Arc<str>,
@@ -94,11 +94,11 @@ pub struct EndpointFacts {
     /// Its SPIFFE identity.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub identity: Arc<str>,
-    /// How connections are taken: `istio`, `disabled`.
+    /// The TLS mode: `istio` or `disabled`.
     pub tls_mode: Arc<str>,
     /// Its labels.
     pub labels: Labels,
-    /// The object behind it.
+    /// The object that describes the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub object: Option<ObjectRef>,
 }

@@ -1,7 +1,7 @@
-//! How the servers of several Gateways share the ports of a proxy.
+//! Merging the servers of several Gateways onto the ports of a proxy.
 //!
-//! Plain HTTP servers of a port share a listener and a route table; TLS servers share a listener and are told apart by SNI;
-//! everything else has its port alone, and the oldest server wins. Servers on different addresses never meet.
+//! Plain HTTP servers of a port share a listener and a route configuration. TLS servers share a listener and are distinguished
+//! by SNI. Any other server needs its port for itself, and the oldest wins. Servers on different addresses do not conflict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -45,9 +45,9 @@ pub(super) fn merge(selected: &[Selected], identity: Option<&Identity>, flags: &
     merge.finish()
 }
 
-/// The ports of the proxy that a server's port stands for.
+/// The proxy ports that a server's port maps to.
 fn resolve(number: u32, targets: &[PortTarget], by_selector: bool) -> Vec<u32> {
-    // A service that is named can only be meant; only a selector leaves open which port is.
+    // Services that opt out of translation are ignored only where a selector, not a service, binds the Gateway.
     let counts = |target: &&PortTarget| target.port == number && !(by_selector && target.untranslated);
     let mut found = targets.iter().filter(counts).map(|target| target.target_port);
     if by_selector {
@@ -60,20 +60,20 @@ fn serves_udp(number: u32, targets: &[PortTarget]) -> bool {
     targets.iter().any(|target| target.port == number && target.protocol == Protocol::Udp)
 }
 
-/// The merge so far.
+/// The state of a merge.
 #[derive(Default)]
 struct Merge {
     merged: MergedGateway,
     http3: bool,
-    /// Ports that some server has.
+    /// The ports that some server has.
     taken: BTreeSet<u32>,
-    /// What the plain server of a port that came last listens on.
+    /// The port of the latest plain server, by number.
     plain: BTreeMap<u32, ServerPort>,
-    /// The hosts of servers with TLS settings and the address they are on, by port.
+    /// The hosts of TLS servers with their bind address, by port.
     tls_hosts: BTreeMap<u32, BTreeMap<String, String>>,
 }
 
-/// A server on its way to a port of the proxy.
+/// A server to be placed on a port of the proxy.
 #[derive(Clone, Copy)]
 struct Candidate<'a> {
     index: usize,
@@ -100,7 +100,7 @@ impl Merge {
         self.merged.servers.len() - 1
     }
 
-    /// Puts a server on a port, beside those it can share it with.
+    /// Places a server on a port, sharing it where possible.
     fn place(&mut self, candidate: Candidate<'_>) -> Result<(), RejectionReason> {
         let Candidate { index, number, gateway, .. } = candidate;
         let Some(BoundServer { server, .. }) = self.merged.servers.get(index) else { return Ok(()) };
@@ -156,7 +156,7 @@ impl Merge {
             http3: Vec::new(),
         };
         match self.servers_on(&servers.port) {
-            // A port is listed once even if a plain server takes the place of TLS servers.
+            // A plain server replaces TLS servers: a port is listed once.
             Some(present) => *present = servers,
             None => self.merged.ports.push(servers),
         }
@@ -170,9 +170,9 @@ impl Merge {
         older: &ServerPort,
         route: &str,
     ) -> Result<(), RejectionReason> {
-        let spoken = Protocol::parse(&older.protocol);
+        let present = Protocol::parse(&older.protocol);
         let mine = server_kind::protocol(server);
-        if !(spoken.is_http() && (mine.is_http() || mine == spoken)) {
+        if !(present.is_http() && (mine.is_http() || mine == present)) {
             return Err(RejectionReason::ProtocolConflict { older: older.protocol.clone() });
         }
         if route.is_empty() {
@@ -251,7 +251,7 @@ impl Merge {
     }
 }
 
-/// The hosts that are known already on this address; if there are none, all of them are known from now on.
+/// Claims hosts on a bind address. Returns the hosts that are taken; if there are any, none is claimed.
 pub fn claim(known: &mut BTreeMap<String, String>, hosts: &[String], bind: &str) -> Vec<String> {
     let is_known = |host: &&String| known.get(*host).is_some_and(|on| on == bind);
     let duplicates: Vec<_> = hosts.iter().filter(is_known).cloned().collect();
@@ -261,9 +261,9 @@ pub fn claim(known: &mut BTreeMap<String, String>, hosts: &[String], bind: &str)
     duplicates
 }
 
-/// Names the route table of a server; empty if the server does not route requests.
+/// The name of a server's route configuration; empty if the server does not route requests.
 ///
-/// Plain HTTP servers share the table of their port; an HTTPS server has its own, because its hosts are its own.
+/// Plain HTTP servers share that of their port. An HTTPS server has its own, because its hosts are its own.
 fn route_name(server: &Server, number: u32, gateway: &GatewayConfig) -> String {
     let Some(port) = &server.port else { return String::new() };
     let bind = if server.bind.is_empty() { String::new() } else { format!(".{}", server.bind) };
@@ -277,7 +277,7 @@ fn route_name(server: &Server, number: u32, gateway: &GatewayConfig) -> String {
     String::new()
 }
 
-/// Hosts without the short forms of namespaces: `./host` is of the Gateway's own, `*/host` of any.
+/// Resolves the namespace of hosts: `./host` becomes that of the Gateway, `*/host` is any.
 fn unambiguous_hosts(hosts: &[String], namespace: &str) -> Vec<String> {
     if hosts.iter().any(|host| host == "*/*") {
         return vec!["*".to_owned()];

@@ -1,4 +1,4 @@
-//! Which SDS resources the servers of a Gateway may use.
+//! The SDS resources that the servers of a Gateway may use.
 
 use std::collections::BTreeSet;
 
@@ -9,10 +9,10 @@ use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as 
 
 use super::GatewayConfig;
 
-/// Adds the resources that `tls` refers to and that are in the namespace the Gateway and the proxy share, or that their own
-/// namespace has granted.
+/// Adds the resources that `tls` refers to, if they are in the namespace that Gateway and proxy share or a ReferenceGrant
+/// allows them.
 ///
-/// Nothing is added for a proxy that has not proved to be the Gateway's: what it says about itself is no proof.
+/// Nothing is added for a proxy without an authenticated identity: its metadata is not trusted.
 pub(super) fn add(
     references: &mut BTreeSet<String>,
     gateway: &GatewayConfig,
@@ -47,14 +47,14 @@ pub(super) fn add(
     }
 }
 
-/// Whether a proxy of this identity is one of the Gateway's.
+/// Whether a proxy with this identity runs the Gateway.
 fn is_proxy_of(identity: &Identity, gateway: &GatewayConfig) -> bool {
     let account = gateway.service_account.as_deref();
     *identity.namespace == *gateway.parent_namespace
         && account.is_none_or(|account| &*identity.service_account == account)
 }
 
-/// The resources of other namespaces that `tls` refers to, each with its name in full.
+/// The resources of other namespaces that `tls` refers to, by full name.
 pub(super) fn foreign(tls: &ServerTlsSettings, namespace: &str) -> Vec<String> {
     let shown = credential_names(tls).filter(|name| !name.starts_with(credential::BUILTIN));
     let names = shown.map(credential::resource_name).chain([tls.ca_cert_credential_name.clone()]);

@@ -1,4 +1,4 @@
-//! Which Gateways a proxy runs.
+//! Selecting the Gateways that a proxy runs.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use crate::world::settings;
 /// A Gateway that a proxy runs.
 pub(super) struct Selected {
     pub(super) gateway: Arc<GatewayConfig>,
-    /// The service ports that may stand for ports of the proxy.
+    /// The service ports that map to ports of the proxy.
     pub(super) targets: Vec<PortTarget>,
-    /// Whether ports that no service has are taken as they are, and each stands for one port of the proxy only.
+    /// Whether a selector bound it: ports that no service has are then used as they are, and each maps to one proxy port.
     pub(super) by_selector: bool,
 }
 
 impl Selected {
-    /// A Gateway on a proxy that its selector picks, and that is behind no service.
+    /// A Gateway whose selector matches a proxy that is behind no service.
     pub(super) fn by_selector(gateway: Arc<GatewayConfig>) -> Self {
         Self { gateway, targets: Vec::new(), by_selector: true }
     }
 }
 
-/// The Gateways that a proxy runs, oldest first, and the servers of those that are kept away from it.
+/// The Gateways that a proxy runs, oldest first, and the rejected servers of others.
 pub(super) fn for_runner(ctx: &Ctx<'_>, runner: &GatewayRunner) -> (Vec<Selected>, Vec<Rejection>) {
     let flags = settings(ctx).flags.clone();
     let all = ctx.get::<Gateways>(&());
@@ -42,7 +42,7 @@ pub(super) fn for_runner(ctx: &Ctx<'_>, runner: &GatewayRunner) -> (Vec<Selected
     }
 }
 
-/// Whether, and by which services, a Gateway is for a proxy of these labels.
+/// Binds a Gateway to a proxy by selector or by service.
 fn attach(gateway: &Arc<GatewayConfig>, labels: &SelectorLabels, targets: &[PortTarget]) -> Option<Selected> {
     let (targets, by_selector) = match &gateway.binding {
         ProxyBinding::Services(hosts) => {
@@ -60,8 +60,8 @@ fn attach(gateway: &Arc<GatewayConfig>, labels: &SelectorLabels, targets: &[Port
     Some(Selected { gateway: gateway.clone(), targets, by_selector })
 }
 
-/// A proxy that was deployed for Gateway API objects of a namespace runs other Gateways only of that namespace, so that
-/// nobody else's servers can use its credentials.
+/// A proxy deployed for Gateway API objects of a namespace runs other Gateways of that namespace only, so that servers of
+/// other namespaces cannot use its credentials.
 fn keep_managed_apart(selected: Vec<Selected>) -> (Vec<Selected>, Vec<Rejection>) {
     let managed: BTreeSet<_> = selected
         .iter()

@@ -1,4 +1,4 @@
-//! Where the proxies of a gateway are reached.
+//! The addresses of a gateway, for its status.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use super::cluster_objects::ClusterObjects;
 use crate::endpoint::{Endpoint, Endpoints};
 use crate::service::{Service, ServicesByHost};
 
-/// The type of services that get an address from outside.
+/// The type of Services that get an external address.
 const LOAD_BALANCER: &str = "LoadBalancer";
 
-/// Where the proxies of a gateway are reached; every list is sorted.
+/// The addresses of a gateway; every list is sorted.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct GatewayAddresses {
-    /// Hosts with ports, within the mesh.
+    /// Hosts with ports inside of the mesh.
     pub(super) internal: Vec<String>,
     /// The addresses of those hosts.
     pub(super) internal_addresses: Vec<String>,
-    /// Addresses from outside.
+    /// External addresses.
     pub(super) external: Vec<String>,
-    /// Hosts that wait for an address from outside.
+    /// Hosts that wait for an external address.
     pub(super) pending: Vec<String>,
-    /// What is missing, for people.
+    /// What is missing, as messages.
     pub(super) warnings: Vec<String>,
-    /// Whether what is missing may still come by itself.
+    /// Whether missing addresses may still be assigned without a change of the objects.
     pub(super) is_usable: bool,
 }
 
-/// Where a gateway of a namespace is reached that is bound to services and opens servers.
+/// Resolves the addresses of a gateway from the services it is bound to and the ports of its servers.
 pub(super) fn resolve(
     cluster: &ClusterObjects<'_>,
     namespace: &str,
@@ -118,7 +118,7 @@ impl Search<'_> {
         }
     }
 
-    /// Why a service that has endpoints has none for a port.
+    /// Explains why a service with endpoints has none for a port.
     fn explain(&mut self, host: &str, service: &Service, number: u32, endpoints: &[Arc<Endpoint>]) {
         let on_workload = service.ports.iter().filter(|port| {
             let of_port = endpoints.iter().filter(|endpoint| endpoint.is_for(&port.name, port.number));
@@ -135,7 +135,7 @@ impl Search<'_> {
             ));
             return;
         }
-        // The endpoints of a managed service follow its ports.
+        // The control plane will add the port to a Service that it manages.
         let will_come =
             service.labels.contains_key(labels::GATEWAY_MANAGED.name) && service.port(number).is_some();
         if !will_come {

@@ -1,4 +1,4 @@
-//! What a route attaches to, and whether it may.
+//! Attaching routes to parents.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -18,22 +18,22 @@ use super::gateway::{self, RouteParent};
 use crate::reference::MESH;
 use crate::reference::gateway_api::parent_key;
 
-/// The label value by which an object says that it wants no waypoint.
+/// The label value that opts out of waypoints.
 const NO_WAYPOINT: &str = "none";
 const NO_LABEL: &str = "istio.io/use-waypoint label missing from parent and parent namespace; in ambient mode, route \
                         will not be respected";
 const NO_PARENT: &str = "parent not found";
 
-/// One listener, or the mesh, that a route refers to.
+/// A listener, or the mesh, that a route refers to as a parent.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ParentLink {
-    /// The listener's Gateway, or `mesh`.
+    /// The derived Gateway of the listener, or `mesh`.
     pub(super) internal_name: Arc<str>,
-    /// The object that is referred to.
+    /// The parent object.
     pub(super) key: ObjectKey,
     /// The name of the listener.
     pub(super) section: Box<str>,
-    /// As it is written in the route.
+    /// The reference in the route.
     pub(super) reference: ParentReference,
     /// The host of the listener; empty for all.
     pub(super) hostname: Box<str>,
@@ -41,17 +41,17 @@ pub(super) struct ParentLink {
     pub(super) other_hostnames: BTreeSet<Box<str>>,
     /// Why the route may not attach.
     pub(super) denied: Option<Fault>,
-    /// Why an ambient mesh would not follow the route.
+    /// Why waypoints ignore the route.
     pub(super) no_waypoint: Option<&'static str>,
 }
 
 impl ParentLink {
-    /// Whether the route is for the mesh rather than for a gateway.
+    /// Whether the parent is the mesh rather than a gateway.
     pub(super) fn is_mesh(&self) -> bool {
         &*self.internal_name == MESH
     }
 
-    /// Whether requests for a host of the route come to this listener, and not to a narrower one beside it.
+    /// Whether this listener receives requests for a host of the route, rather than a more specific listener of the same port.
     pub(super) fn receives(&self, route_host: &str) -> bool {
         let own = &*self.hostname;
         if !own.is_empty() && !host::is_wildcard(own) {
@@ -65,7 +65,7 @@ impl ParentLink {
     }
 }
 
-/// A route as its parents see it.
+/// The fields of a route that decide about attachment.
 pub(super) struct AttachingRoute<'a> {
     pub(super) kind: Kind,
     pub(super) namespace: &'a str,
@@ -73,7 +73,7 @@ pub(super) struct AttachingRoute<'a> {
     pub(super) hostnames: &'a [Box<str>],
 }
 
-/// Everything a route refers to as a parent, in the order of the references' texts.
+/// Resolves the parents of a route, sorted by the text of the references.
 pub(super) fn links(cluster: &ClusterObjects<'_>, route: &AttachingRoute<'_>) -> Vec<ParentLink> {
     let mut links = Vec::new();
     for reference in route.parent_refs {
@@ -107,7 +107,7 @@ pub(super) fn links(cluster: &ClusterObjects<'_>, route: &AttachingRoute<'_>) ->
     links
 }
 
-/// A reference as a text to sort by.
+/// The text of a reference, to sort by.
 pub(super) fn reference_text(reference: &ParentReference, namespace: &str) -> String {
     format!(
         "{}/{}/{}/{}/{}.{}",
@@ -120,7 +120,7 @@ pub(super) fn reference_text(reference: &ParentReference, namespace: &str) -> St
     )
 }
 
-/// What routes of services attach to.
+/// The parent of routes that are attached to services.
 fn mesh() -> RouteParent {
     let kinds = ["HTTPRoute", "GRPCRoute", "TCPRoute", "TLSRoute"];
     let kind = |kind: &str| RouteGroupKind { group: GROUP.into(), kind: kind.into() };
@@ -135,7 +135,7 @@ fn mesh() -> RouteParent {
     }
 }
 
-/// Why a route may not attach to a parent, and why a waypoint would not follow it.
+/// Why a route may not attach to a parent, and why waypoints ignore it.
 fn admit(
     cluster: &ClusterObjects<'_>,
     route: &AttachingRoute<'_>,
@@ -169,7 +169,7 @@ fn admit(
     (Some(Fault::new(reason::NOT_ALLOWED_BY_LISTENERS, message)), None)
 }
 
-/// Why a listener is not the one a route means, or does not share a host with it.
+/// Why a listener does not match the reference, or shares no host with the route.
 fn mismatch(route: &AttachingRoute<'_>, parent: &RouteParent, reference: &ParentReference) -> Option<Fault> {
     if let Some(port) = reference.port.filter(|port| *port != 0 && *port != parent.port) {
         return Some(Fault::new(reason::NO_MATCHING_PARENT, format!("port {port} not found")));
@@ -225,7 +225,7 @@ fn names_waypoint(labels: &Labels) -> bool {
     name.is_some_and(|name| !name.is_empty() && !name.eq_ignore_ascii_case(NO_WAYPOINT))
 }
 
-/// Whether the waypoint of a service is made by somebody else, who follows its routes.
+/// Whether another controller deploys the waypoint of a service and handles its routes.
 fn has_foreign_waypoint(cluster: &ClusterObjects<'_>, key: &ObjectKey) -> bool {
     let Some(mut labels) = object_labels(cluster, key) else { return false };
     if !labels.contains_key(labels::USE_WAYPOINT.name) {

@@ -1,4 +1,4 @@
-//! Where routes lead.
+//! Resolving the backends of routes.
 
 use canopus_api::gateway_api::{Backend, ExternalBackend};
 use canopus_api::{Kind, ObjectKey};
@@ -14,16 +14,16 @@ use super::grant::is_granted;
 use crate::reference::gateway_api::{backend_key, referenced_kind};
 use crate::service::ServicesByHost;
 
-/// The route that a backend belongs to.
+/// The route that refers to a backend.
 #[derive(Clone, Copy)]
 pub(super) struct Referrer<'a> {
     pub(super) kind: Kind,
     pub(super) namespace: &'a str,
-    /// Whether backends of other namespaces need a grant: not within the mesh, where callers have their own.
+    /// Whether backends of other namespaces need a ReferenceGrant. Routes of the mesh do not.
     pub(super) needs_grant: bool,
 }
 
-/// Where a backend leads. A fault that comes with a destination makes requests fail there and nowhere else.
+/// A resolved backend. With a fault, requests to this backend fail and others are served.
 pub(super) struct Resolved {
     pub(super) destination: Destination,
     pub(super) fault: Option<Fault>,
@@ -35,8 +35,8 @@ impl Resolved {
     }
 }
 
-/// Where the traffic of a rule goes, backends without weight left out. A fault beside it concerns some of them only.
-/// `seen` sees a reference as all kinds of routes do, `make` makes a destination of what it leads to and its weight.
+/// Resolves the backends of a rule, without those of weight 0. The returned fault concerns some backends only.
+/// `seen` reads the fields that all kinds of references share, `make` builds the destination.
 pub(super) fn destinations<'a, R, D>(
     cluster: &ClusterObjects<'_>,
     route: Referrer<'_>,
@@ -60,10 +60,10 @@ pub(super) fn destinations<'a, R, D>(
     Ok((found, fault))
 }
 
-/// What [`resolve`] gives: `Err` if the whole rule cannot be used.
+/// The result of [`resolve`]: `Err` if the whole rule cannot be used.
 pub(super) type Resolution = Result<Resolved, Fault>;
 
-/// Where a backend leads.
+/// Resolves a backend.
 pub(super) fn resolve(
     cluster: &ClusterObjects<'_>,
     route: Referrer<'_>,
@@ -138,7 +138,7 @@ fn missing_grant(cluster: &ClusterObjects<'_>, route: Referrer<'_>, backend: &Ba
     Some(Fault::new(reason::REF_NOT_PERMITTED, message))
 }
 
-/// A host outside, as an XBackend names it; some ServiceEntry has to know the host too.
+/// Resolves an XBackend. A ServiceEntry must define its host, too.
 fn external(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolved {
     let name = backend.name;
     if !cluster.settings.flags.get(PILOT_ENABLE_ALPHA_GATEWAY_API) {
@@ -165,7 +165,7 @@ fn external(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>
     Resolved { destination: destination(host, port.into()), fault }
 }
 
-/// The service that stands for an inference pool.
+/// Resolves an InferencePool to its shadow Service.
 fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) -> Resolution {
     let name = backend.name;
     if !cluster.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
@@ -186,11 +186,11 @@ fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) ->
     let Some(service) = services.get(namespace) else {
         return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({host}) not found")));
     };
-    let said = |part: &str| {
+    let has_label = |part: &str| {
         let label = service.labels.get(&format!("istio.io/inferencepool-extension-{part}"));
         label.is_some_and(|value| !value.is_empty())
     };
-    if !["service", "port", "failure-mode"].into_iter().all(said) {
+    if !["service", "port", "failure-mode"].into_iter().all(has_label) {
         let message = "InferencePool service invalid, extensionRef labels not found";
         return Err(Fault::new(reason::INVALID_DESTINATION, message));
     }
@@ -198,7 +198,7 @@ fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) ->
     Ok(Resolved { destination: destination(host, port), fault: None })
 }
 
-/// The name of the service that stands for a pool, short enough for a service.
+/// The name of a pool's shadow Service, within the length limit of Service names.
 fn pool_service(pool: &str) -> String {
     const LONGEST: usize = 63;
     const SEPARATOR: &str = "-ip-";

@@ -1,4 +1,4 @@
-//! Classes of gateways: who makes them, and what may be asked of them.
+//! GatewayClasses: which controller deploys their gateways, and what their listeners support.
 
 use canopus_api::gateway_api::{AddressType, Gateway, GatewayClass, GatewaySpec};
 use canopus_api::{Meta, annotations};
@@ -10,12 +10,12 @@ use canopus_runtime::flags::{
 
 use super::cluster_objects::ClusterObjects;
 
-/// What gateways of a class are.
+/// The kind of gateway that a class describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     /// Ordinary gateways.
     Gateway,
-    /// Gateways of another cluster, which somebody else makes.
+    /// Gateways of another cluster, which another control plane deploys.
     Remote,
     /// Waypoints.
     Waypoint,
@@ -23,13 +23,13 @@ pub(super) enum Class {
     EastWest,
 }
 
-/// The names of the controllers that make waypoints and their like.
+/// The name of the controller of waypoints.
 pub(super) const MESH_CONTROLLER: &str = "istio.io/mesh-controller";
 const REMOTE_CONTROLLER: &str = "istio.io/unmanaged-gateway";
 const EAST_WEST_CONTROLLER: &str = "istio.io/eastwest-controller";
 
 impl Class {
-    /// The class of a name: as its object says, else one of those that exist without an object.
+    /// Finds a class by name: from its object, else one of the built-in classes.
     pub(super) fn named(cluster: &ClusterObjects<'_>, name: &str) -> Option<Self> {
         let flags = &cluster.settings.flags;
         let object = cluster.object::<GatewayClass>("", name);
@@ -46,7 +46,7 @@ impl Class {
         })
     }
 
-    /// What a controller makes, if it is one of ours.
+    /// The class that one of our controllers deploys.
     pub(super) fn made_by(controller: &str, flags: &Flags) -> Option<Self> {
         let class = match controller {
             MESH_CONTROLLER => Self::Waypoint,
@@ -67,12 +67,12 @@ impl Class {
         }
     }
 
-    /// Whether listeners may be added to its gateways.
+    /// Whether its gateways support ListenerSets.
     pub(super) fn takes_listener_sets(self) -> bool {
         self == Self::Gateway
     }
 
-    /// Whether the gateway's listener on a port becomes servers that routes attach to.
+    /// Whether routes can attach to a listener on this port.
     pub(super) fn routes_on(self, port: u16) -> bool {
         match self {
             Self::Gateway => true,
@@ -81,17 +81,17 @@ impl Class {
         }
     }
 
-    /// Whether it speaks HBONE.
+    /// Whether its listeners accept HBONE.
     pub(super) fn takes_tunnels(self) -> bool {
         matches!(self, Self::Waypoint | Self::EastWest)
     }
 
-    /// The sort of address that is reported for gateways that are not reached from outside; both if it says none.
+    /// The type of address that the status reports for gateways without an external address; `None` reports both types.
     pub(super) fn address_type(self) -> Option<AddressType> {
         matches!(self, Self::Gateway | Self::Remote).then_some(AddressType::Hostname)
     }
 
-    /// The name of what is deployed for a gateway.
+    /// The name of the Deployment and Service of a gateway.
     fn deployed_name(self, meta: &Meta, spec: &GatewaySpec) -> String {
         match self {
             Self::Gateway | Self::Remote => format!("{}-{}", meta.name, spec.gateway_class_name),
@@ -99,14 +99,14 @@ impl Class {
         }
     }
 
-    /// The host of the service that a managed gateway gets.
+    /// The host of a managed gateway's Service.
     pub(super) fn managed_service(self, cluster: &ClusterObjects<'_>, gateway: &Gateway) -> String {
         let named = overridden(&gateway.meta, annotations::GATEWAY_NAME_OVERRIDE.name);
         let name = named.unwrap_or_else(|| self.deployed_name(&gateway.meta, &gateway.spec));
         cluster.service_host(&name, &gateway.meta.namespace)
     }
 
-    /// The service account that the proxies of a managed gateway run as; for others it is not known.
+    /// The service account of a managed gateway's proxies; empty for others.
     pub(super) fn service_account(self, cluster: &ClusterObjects<'_>, gateway: &Gateway) -> String {
         if !is_managed(cluster, &gateway.spec) {
             return String::new();
@@ -120,7 +120,7 @@ fn overridden(meta: &Meta, annotation: &str) -> Option<String> {
     meta.annotation(annotation).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
-/// Whether a gateway is deployed for the user, rather than bound to a service that is there.
+/// Whether the control plane deploys a gateway, rather than binding it to an existing Service.
 pub(super) fn is_managed(cluster: &ClusterObjects<'_>, spec: &GatewaySpec) -> bool {
     if !cluster.settings.flags.get(ENABLE_GATEWAY_API_MANUAL_DEPLOYMENT) {
         return true;

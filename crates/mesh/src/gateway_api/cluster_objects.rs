@@ -1,4 +1,4 @@
-//! What conversions look things up in.
+//! Lookups in the cluster whose configuration is converted.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use crate::world::{
     MeshSettings, ObjectIndex, Objects, Origin, any_object, indexed_objects, object, settings,
 };
 
-/// The label of a namespace that is its name; older clusters do not set it.
+/// The label with the name of a namespace. Older clusters do not set it.
 const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
 
-/// The objects of the cluster whose configuration counts.
+/// The objects of the control plane's own cluster, which Gateway API objects are read from.
 pub(super) struct ClusterObjects<'a> {
     pub(super) ctx: &'a Ctx<'a>,
     pub(super) settings: Arc<MeshSettings>,
@@ -42,7 +42,7 @@ impl<'a> ClusterObjects<'a> {
         )
     }
 
-    /// Where the objects of a kind in a namespace are.
+    /// The origins of the objects of a kind in a namespace.
     pub(super) fn origins_in(&self, kind: Kind, namespace: &str) -> Vec<Origin> {
         let index = ObjectIndex::InCluster(kind, self.settings.cluster.clone(), namespace.into());
         self.ctx.members::<Objects>(&index).to_vec()
@@ -58,12 +58,12 @@ impl<'a> ClusterObjects<'a> {
         *self.ctx.get::<Exists>(&self.origin(kind, namespace, name))
     }
 
-    /// Whether a host names a service of a namespace.
+    /// Whether a namespace defines a service with this host.
     pub(super) fn host_exists(&self, host: &str, namespace: &str) -> bool {
         self.ctx.get::<ServicesByHost>(&host.into()).contains_key(namespace)
     }
 
-    /// The host of a Kubernetes service.
+    /// The host of a Kubernetes Service.
     pub(super) fn service_host(&self, name: &str, namespace: &str) -> String {
         format!("{name}.{namespace}.svc.{}", self.settings.domain)
     }
@@ -88,7 +88,7 @@ fn labels_with_name(meta: &Meta) -> Labels {
     labels
 }
 
-/// Whether an object exists: what it says does not matter.
+/// Whether an object exists. Unlike its value, this changes only when it is created or deleted.
 struct Exists;
 
 impl Query for Exists {

@@ -1,4 +1,4 @@
-//! Conditions: what is observed of an object, as its status says it.
+//! Status conditions.
 
 use std::collections::BTreeMap;
 
@@ -6,13 +6,13 @@ use canopus_api::value::{Condition, ConditionStatus};
 
 use super::fault::Fault;
 
-/// Observations about one thing, by type.
+/// The conditions of one object or listener, by type.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Conditions(BTreeMap<&'static str, State>);
 
 #[derive(Clone, Debug, PartialEq)]
 struct State {
-    /// What the condition is when nothing is wrong.
+    /// The status of the condition without a fault.
     wanted: bool,
     holds: bool,
     reason: &'static str,
@@ -20,12 +20,12 @@ struct State {
 }
 
 impl Conditions {
-    /// A condition that is true unless something is found.
+    /// Sets a condition that is true unless a fault is found.
     pub(super) fn expect(&mut self, kind: &'static str, reason: &'static str, message: impl Into<String>) {
         self.set(kind, true, reason, message);
     }
 
-    /// A condition, whichever way it is.
+    /// Sets a condition.
     pub(super) fn set(
         &mut self,
         kind: &'static str,
@@ -36,15 +36,15 @@ impl Conditions {
         self.0.insert(kind, State { wanted: holds, holds, reason, message: message.into() });
     }
 
-    /// A condition is not as it should be; the last fault counts.
+    /// Marks a condition as failed. The last fault wins.
     pub(super) fn fail(&mut self, kind: &'static str, fault: &Fault) {
         let wanted = self.0.get(kind).is_none_or(|state| state.wanted);
         let state = State { wanted, holds: !wanted, reason: fault.reason, message: fault.message.clone() };
         self.0.insert(kind, state);
     }
 
-    /// The conditions in the places they have in the present status, new ones at the end. One that has not turned keeps the
-    /// time at which it did; one that has gets its time from whoever writes it.
+    /// Updates the conditions of the present status and appends new ones. A condition whose status is unchanged keeps its
+    /// transition time; the writer of the status sets that of the others.
     pub(super) fn write(&self, generation: i64, present: &[Condition]) -> Vec<Condition> {
         let mut written = present.to_vec();
         for (kind, state) in &self.0 {

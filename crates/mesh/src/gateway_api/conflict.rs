@@ -1,4 +1,4 @@
-//! Listeners of one gateway that cannot be told apart.
+//! Conflicting listeners of one gateway.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use super::cluster_objects::ClusterObjects;
 use super::fault::reason;
 use super::listener::entry_port;
 
-/// The listeners that lose to others, by the object they are in and by name, with the reason.
+/// The conflicting listeners by kind, namespace and name of their object and by listener name, with the reason.
 pub(super) type Conflicts = BTreeMap<(Kind, Box<str>, Box<str>, Box<str>), &'static str>;
 
-/// Which listeners of a gateway and of the sets that add to it lose to earlier ones.
+/// Finds the listeners of a gateway and its ListenerSets that conflict with earlier ones.
 ///
-/// The gateway's own go first, then those of the sets by age. A listener that lost frees its place.
+/// The gateway's own come first, then those of ListenerSets by age. A listener that lost does not conflict with later ones.
 pub(super) fn conflicts(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Conflicts {
     let own =
         gateway.spec.listeners.iter().map(|listener| (Kind::KubernetesGateway, &gateway.meta, listener));
@@ -38,7 +38,7 @@ pub(super) fn conflicts(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Conf
     lost
 }
 
-/// The listener sets that a gateway takes, oldest first.
+/// The ListenerSets that a gateway allows, oldest first.
 fn accepted_listener_sets(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
     let key = ObjectKey::new(Kind::KubernetesGateway, &gateway.meta.namespace, &gateway.meta.name);
     let sets = cluster.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
@@ -56,7 +56,7 @@ fn accepted_listener_sets(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Ve
     sets
 }
 
-/// Whether a gateway takes listeners from a namespace.
+/// Whether a gateway allows ListenerSets of a namespace.
 pub(super) fn allows(cluster: &ClusterObjects<'_>, gateway: &Gateway, namespace: &str) -> bool {
     let Some(allowed) = &gateway.spec.allowed_listeners else { return false };
     match &allowed.namespaces.from {
@@ -83,7 +83,7 @@ fn host(listener: &Listener) -> &str {
     listener.hostname.as_deref().filter(|host| !host.is_empty()).unwrap_or("*")
 }
 
-/// Whether two listeners of a port can be told apart.
+/// Whether two listeners of a port can coexist.
 fn are_distinct(a: &Listener, b: &Listener) -> bool {
     match ((is_connection(a), has_hosts(a)), (is_connection(b), has_hosts(b))) {
         ((true, _), (true, _) | (_, true)) | ((_, true), (true, _)) => false,

@@ -1,4 +1,4 @@
-//! Rules of TCP and TLS routes.
+//! Converting the rules of TCPRoutes and TLSRoutes.
 
 use canopus_api::Kind;
 use canopus_api::gateway_api::{BackendRef, ConnectionRule, TcpRoute, TlsRoute};
@@ -13,14 +13,14 @@ use super::cluster_objects::ClusterObjects;
 use super::fault::Fault;
 use super::route::Converted;
 
-/// The routes of a TCP route's rules.
+/// Converts the rules of a TCPRoute.
 pub(super) fn convert_tcp(cluster: &ClusterObjects<'_>, route: &TcpRoute, for_mesh: bool) -> Converted<Tcp> {
     let referrer =
         Referrer { kind: Kind::TcpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
     convert(cluster, referrer, &route.spec.rules, |route, _| Tcp { route, ..Default::default() })
 }
 
-/// The routes of a TLS route's rules.
+/// Converts the rules of a TLSRoute.
 pub(super) fn convert_tls(cluster: &ClusterObjects<'_>, route: &TlsRoute, for_mesh: bool) -> Converted<Tls> {
     let referrer =
         Referrer { kind: Kind::TlsRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
@@ -67,7 +67,7 @@ fn nowhere() -> RouteDestination {
     }
 }
 
-/// Where connections go.
+/// Resolves the destinations of a rule.
 fn destinations(
     cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
@@ -78,7 +78,7 @@ fn destinations(
     })
 }
 
-/// TCP routes for one port of a service only.
+/// Restricts TCP routes to one port of a service.
 pub(super) fn tcp_on_port(routes: &[Tcp], port: u16) -> Vec<Tcp> {
     let mut routes = routes.to_vec();
     for route in &mut routes {
@@ -90,7 +90,7 @@ pub(super) fn tcp_on_port(routes: &[Tcp], port: u16) -> Vec<Tcp> {
     routes
 }
 
-/// TLS routes of services: for the services' own hosts if the route names none, and on one port if it names one.
+/// Restricts TLS routes of services to the services' hosts, if the route names none, and to the port of the reference.
 pub(super) fn tls_in_mesh(routes: &[Tls], port: Option<u16>, parent_hosts: &[String]) -> Vec<Tls> {
     let mut routes = routes.to_vec();
     for route in &mut routes {
@@ -106,7 +106,7 @@ pub(super) fn tls_in_mesh(routes: &[Tls], port: Option<u16>, parent_hosts: &[Str
     routes
 }
 
-/// TLS routes with only the hosts that have to do with `parent_host`.
+/// Restricts TLS routes to the hosts that match `parent_host`.
 pub(super) fn tls_for_host(routes: &[Tls], parent_host: &str) -> Vec<Tls> {
     let mut routes = routes.to_vec();
     for route in &mut routes {
@@ -119,7 +119,7 @@ pub(super) fn tls_for_host(routes: &[Tls], parent_host: &str) -> Vec<Tls> {
     routes
 }
 
-/// TLS routes with only the hosts a listener serves; those without any are left out.
+/// Restricts TLS routes to the hosts of a listener. Routes without a common host are dropped.
 pub(super) fn tls_on_listener(routes: &[Tls], listener_host: &str) -> Vec<Tls> {
     let mut routes = routes.to_vec();
     for route in &mut routes {
@@ -133,7 +133,7 @@ pub(super) fn tls_on_listener(routes: &[Tls], listener_host: &str) -> Vec<Tls> {
     routes
 }
 
-/// What hosts have in common with another one.
+/// Intersects hosts with another host.
 pub(super) fn common_hosts(hosts: &[String], other: &str) -> Vec<String> {
     let hosts: Vec<_> = hosts.iter().map(|host| Name::new(host.as_str())).collect();
     host::intersection(&hosts, &[Name::new(other)]).iter().map(ToString::to_string).collect()

@@ -1,4 +1,4 @@
-//! The VirtualServices of all routes, those of one listener and host merged.
+//! VirtualServices derived from routes. Routes of one listener and host share a VirtualService.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::matching;
 use super::route::{DerivedRoute, RouteOf};
 use crate::world::{ObjectIndex, Objects, Origin, settings};
 
-/// Which routes share a VirtualService, by the key of [`Routed`].
+/// The routes that share a VirtualService, by the key of [`DerivedRoute`].
 pub struct RouteGroups;
 
 impl Query for RouteGroups {
@@ -56,12 +56,12 @@ impl Query for RouteGroup {
     }
 }
 
-/// The VirtualService of a group of routes: what the oldest says first, all in the order of their matches.
+/// The VirtualService of a group of routes, merged oldest first and sorted by match precedence.
 pub struct DerivedVirtualService;
 
 impl Query for DerivedVirtualService {
     const NAME: &'static str = "derived_virtual_service";
-    /// The key of [`Routed`].
+    /// The key of [`DerivedRoute`].
     type Key = Arc<str>;
     type Value = Option<Arc<istio::VirtualService>>;
 
@@ -77,7 +77,7 @@ impl Query for DerivedVirtualService {
     }
 }
 
-/// By age, then namespace, then name.
+/// Sorts by age, then namespace, then name.
 fn order(routed: &DerivedRoute) -> (Option<Timestamp>, &str, &str) {
     let meta = &routed.object.meta;
     (meta.creation_timestamp, &meta.namespace, &routed.rank)

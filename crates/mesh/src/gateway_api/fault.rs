@@ -1,11 +1,11 @@
-//! Why something cannot be used as it is written.
+//! Faults: why an object or part of it cannot be used.
 
-/// Why something cannot be used as it is written.
+/// Why an object or part of it cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// In one word.
+    /// The reason of the status condition.
     pub reason: &'static str,
-    /// For people.
+    /// The message of the status condition.
     pub message: String,
 }
 
@@ -14,7 +14,7 @@ impl Fault {
         Self { reason, message: message.into() }
     }
 
-    /// Both faults as one: the first reason, the texts of both.
+    /// Joins two faults: the first reason and both messages.
     pub(super) fn join(first: Option<Self>, second: Option<Self>) -> Option<Self> {
         match (first, second) {
             (Some(mut first), Some(second)) => {
@@ -27,7 +27,7 @@ impl Fault {
     }
 }
 
-/// The reasons that conditions give, as the Gateway API and Istio name them.
+/// The reasons of conditions, as the Gateway API and Istio name them.
 pub(super) mod reason {
     pub(in super::super) const INVALID_DESTINATION: &str = "InvalidDestination";
     pub(in super::super) const UNSUPPORTED_ADDRESS: &str = "UnsupportedAddress";

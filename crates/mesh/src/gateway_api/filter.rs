@@ -1,4 +1,4 @@
-//! What is done to requests on their way.
+//! Converting the filters of routes.
 
 use std::collections::BTreeMap;
 use std::time::Duration as Span;
@@ -23,12 +23,12 @@ use super::fault::{Fault, reason};
 /// An origin by RFC 6454: a scheme and a host, with nothing after them.
 const ANY_ORIGIN: &str = r"^[a-zA-Z][a-zA-Z0-9+.-]*://[^/\s?#]+$";
 
-/// A filter that nothing here knows.
+/// The fault of an unsupported filter.
 pub(super) fn unsupported(kind: &str) -> Fault {
     Fault::new(reason::INVALID_FILTER, format!("unsupported filter type {kind:?}"))
 }
 
-/// Changes to the headers of requests.
+/// Adds changes of request headers.
 pub(super) fn request_headers(
     into: &mut Option<Headers>,
     written: Option<&HeaderModifier>,
@@ -39,7 +39,7 @@ pub(super) fn request_headers(
     Ok(())
 }
 
-/// Changes to the headers of responses.
+/// Adds changes of response headers.
 pub(super) fn response_headers(
     into: &mut Option<Headers>,
     written: Option<&HeaderModifier>,
@@ -64,7 +64,7 @@ fn headers(written: &HeaderModifier) -> Result<HeaderOperations, Fault> {
     })
 }
 
-/// Headers by their name in lower case; of several the first counts.
+/// Headers by lower-case name. Of several with one name the first wins.
 fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for header in headers {
@@ -73,7 +73,7 @@ fn by_name(headers: &[Header]) -> BTreeMap<String, String> {
     found
 }
 
-/// A copy of requests.
+/// Converts a mirror filter.
 pub(super) fn mirror(
     cluster: &ClusterObjects<'_>,
     route: Referrer<'_>,
@@ -95,7 +95,7 @@ pub(super) fn mirror(
     })
 }
 
-/// Another URL for requests; `None` if nothing changes.
+/// Converts a URL rewrite. Returns `None` if it changes nothing.
 pub(super) fn rewrite(written: &HttpUrlRewrite) -> Option<HttpRewrite> {
     let mut rewrite = HttpRewrite {
         authority: written.hostname.as_deref().unwrap_or_default().to_owned(),
@@ -104,7 +104,7 @@ pub(super) fn rewrite(written: &HttpUrlRewrite) -> Option<HttpRewrite> {
     match written.path.as_ref().map(replacement) {
         Some(Replacement::Prefix(prefix)) => {
             let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-            // A slash alone takes the prefix away.
+            // A single slash removes the prefix.
             rewrite.uri = if prefix.is_empty() { "/" } else { prefix }.to_owned();
         }
         Some(Replacement::Whole(path)) => {
@@ -116,7 +116,7 @@ pub(super) fn rewrite(written: &HttpUrlRewrite) -> Option<HttpRewrite> {
     (rewrite != HttpRewrite::default()).then_some(rewrite)
 }
 
-/// What takes a path's place.
+/// The replacement of a path.
 enum Replacement<'a> {
     Prefix(&'a str),
     Whole(&'a str),
@@ -135,7 +135,7 @@ fn replacement(written: &HttpPathModifier) -> Replacement<'_> {
     }
 }
 
-/// An answer with another URL.
+/// Converts a redirect.
 pub(super) fn redirect(written: &HttpRequestRedirect) -> HttpRedirect {
     let derived = match written.scheme {
         Some(_) => RedirectPortSelection::FromProtocolDefault,
@@ -160,7 +160,7 @@ pub(super) fn redirect(written: &HttpRequestRedirect) -> HttpRedirect {
     redirect
 }
 
-/// Cross-origin resource sharing.
+/// Converts a CORS filter.
 pub(super) fn cors(written: &HttpCors) -> CorsPolicy {
     let texts = |list: &[Box<str>]| list.iter().map(ToString::to_string).collect();
     let origins = written.allow_origins.iter().filter(|origin| !origin.is_empty());
@@ -193,7 +193,7 @@ fn origin_pattern(origin: &str) -> Pattern {
     }
 }
 
-/// A text with everything that means something in an expression taken literally.
+/// Escapes the characters that have a meaning in a regular expression.
 fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len());
     for character in text.chars() {

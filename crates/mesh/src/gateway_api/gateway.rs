@@ -1,4 +1,4 @@
-//! Gateways and listener sets: the servers they open, each as a Gateway of its own that routes can be bound to.
+//! Gateways and ListenerSets: each listener becomes a derived Gateway that routes are bound to.
 
 use std::sync::Arc;
 
@@ -16,16 +16,16 @@ use super::fault::{Fault, reason};
 use super::listener::{self, Owner};
 use crate::world::{ObjectIndex, Objects, Origin};
 
-/// What routes attach to.
+/// A listener, or the mesh, as a parent of routes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RouteParent {
     /// `namespace/name` of the derived Gateway, or `mesh`.
     pub internal_name: Arc<str>,
-    /// The kinds of routes it takes.
+    /// The kinds of routes it allows.
     pub kinds: Vec<RouteGroupKind>,
-    /// The hosts it takes, each with the namespace that routes must be in.
+    /// The allowed hosts, each as `namespace/host` with the namespace that routes must be in.
     pub hosts: Vec<String>,
-    /// The host as the listener has it; empty for all.
+    /// The host of the listener; empty for all.
     pub hostname: Box<str>,
     /// The name of the listener.
     pub section: Box<str>,
@@ -35,35 +35,35 @@ pub struct RouteParent {
     pub protocol: Box<str>,
 }
 
-/// A listener as something that routes attach to.
+/// A listener that routes can attach to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttachableListener {
-    /// What routes see of it.
+    /// The parent that routes refer to.
     pub parent: RouteParent,
-    /// The Gateway that stands for it.
+    /// The derived Gateway.
     pub gateway: Arc<istio::Gateway>,
-    /// Whether that Gateway counts: one that does not still tells routes what is wrong.
+    /// Whether the derived Gateway is served. An invalid one is kept so that route statuses can refer to it.
     pub is_valid: bool,
 }
 
-/// What a gateway or a listener set opens.
+/// The listeners of a Gateway or ListenerSet.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OpenedListeners {
-    /// The hosts of the services whose proxies run it.
+    /// The hosts of the Services whose proxies run the gateway.
     pub services: Vec<String>,
     /// The listeners that routes can attach to.
     pub listeners: Vec<AttachableListener>,
     /// Every server, whether or not routes can attach to it.
     pub servers: Vec<Server>,
-    /// What is said of each listener, routes not yet counted.
+    /// The status of each listener, without the number of attached routes.
     pub statuses: Vec<ListenerStatus>,
-    /// How many listeners can be used.
+    /// The number of valid listeners.
     pub valid: usize,
-    /// What is wrong with the whole.
+    /// The fault that concerns the whole object.
     pub fault: Option<Fault>,
 }
 
-/// What a Gateway or a ListenerSet opens; `None` if it is not ours, or nothing can be opened for it.
+/// The listeners of a Gateway or ListenerSet; `None` if another controller handles it.
 pub struct ListenersOpenedBy;
 
 impl Query for ListenersOpenedBy {
@@ -85,7 +85,7 @@ impl Query for ListenersOpenedBy {
     }
 }
 
-/// The Gateways that stand for Gateway API listeners.
+/// The Gateways derived from listeners.
 pub(crate) fn gateways(ctx: &Ctx<'_>) -> Vec<Arc<istio::Gateway>> {
     let cluster = ClusterObjects::new(ctx);
     if !cluster.settings.flags.get(PILOT_ENABLE_GATEWAY_API) {
@@ -149,7 +149,7 @@ fn by_set(cluster: &ClusterObjects<'_>, set: &ListenerSet) -> Option<OpenedListe
     Some(OpenedListeners { fault, ..opened })
 }
 
-/// The gateway that a listener set adds to.
+/// The Gateway that a ListenerSet is attached to.
 pub(super) fn parent_gateway(cluster: &ClusterObjects<'_>, set: &ListenerSet) -> Option<Arc<Gateway>> {
     let parent = &set.spec.parent_ref;
     if crate::reference::gateway_api::referenced_kind(&parent.group, &parent.kind)
@@ -160,7 +160,7 @@ pub(super) fn parent_gateway(cluster: &ClusterObjects<'_>, set: &ListenerSet) ->
     cluster.object::<Gateway>(parent.namespace.as_deref().unwrap_or(&set.meta.namespace), &parent.name)
 }
 
-/// The services whose proxies run a gateway, and what is wrong with the addresses it names.
+/// The hosts of the Services whose proxies run a gateway, and the fault of its addresses.
 fn services(cluster: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (Vec<String>, Option<Fault>) {
     if is_managed(cluster, &gateway.spec) {
         return (vec![class.managed_service(cluster, gateway)], None);
@@ -191,11 +191,11 @@ fn services(cluster: &ClusterObjects<'_>, gateway: &Gateway, class: Class) -> (V
     (services, fault)
 }
 
-/// Opens the listeners of one object.
+/// Converts the listeners of one object.
 struct Opener<'a> {
     cluster: &'a ClusterObjects<'a>,
     owner: Owner<'a>,
-    /// The gateway the listeners belong to, whichever object they are written in.
+    /// The Gateway that the listeners belong to: the object itself, or the parent of the ListenerSet.
     gateway: &'a Gateway,
     class: Class,
     services: &'a [String],
@@ -271,7 +271,7 @@ impl Opener<'_> {
     }
 }
 
-/// What routes can attach to in a Gateway or ListenerSet.
+/// The listeners of a Gateway or ListenerSet that routes can attach to.
 pub(super) fn parents(cluster: &ClusterObjects<'_>, key: &ObjectKey) -> Vec<RouteParent> {
     let opened =
         cluster.ctx.get::<ListenersOpenedBy>(&Origin::new(cluster.settings.cluster.clone(), key.clone()));

@@ -1,4 +1,4 @@
-//! Who may refer to objects of other namespaces.
+//! ReferenceGrants: which objects may refer to objects of other namespaces.
 
 use canopus_api::credential::{Credential, Source};
 use canopus_api::gateway_api::ReferenceGrant;
@@ -8,7 +8,7 @@ use canopus_engine::Ctx;
 use super::cluster_objects::ClusterObjects;
 use crate::reference::gateway_api::referenced_kind;
 
-/// Whether a ReferenceGrant lets a Gateway or ListenerSet of a namespace use the SDS resource of a name.
+/// Whether a ReferenceGrant lets a Gateway or ListenerSet of a namespace use an SDS resource.
 pub(crate) fn is_credential_granted(ctx: &Ctx<'_>, from: Kind, from_namespace: &str, resource: &str) -> bool {
     let Ok(Credential::Object { source, namespace, name }) = Credential::parse(resource, from_namespace)
     else {

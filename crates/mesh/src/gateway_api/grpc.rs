@@ -1,4 +1,4 @@
-//! Rules of gRPC routes.
+//! Converting the rules of GRPCRoutes.
 
 use canopus_api::Kind;
 use canopus_api::gateway_api::{GrpcBackendRef, GrpcFilterType, GrpcRoute, GrpcRouteFilter, GrpcRouteRule};
@@ -13,7 +13,7 @@ use super::filter;
 use super::matching;
 use super::route::Converted;
 
-/// The routes of all rules, each with at most one match so that they can be put in order.
+/// Converts all rules. Each route has at most one match, so that routes can be sorted.
 pub(super) fn convert(cluster: &ClusterObjects<'_>, route: &GrpcRoute, for_mesh: bool) -> Converted<Route> {
     let referrer =
         Referrer { kind: Kind::GrpcRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
@@ -43,7 +43,7 @@ pub(super) fn convert(cluster: &ClusterObjects<'_>, route: &GrpcRoute, for_mesh:
     converted
 }
 
-/// A rule without its matches. A fault beside it concerns some of its backends only.
+/// Converts a rule without its matches. The returned fault concerns some of its backends only.
 fn convert_rule(
     cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
@@ -85,7 +85,7 @@ fn change_headers(filter: &GrpcRouteFilter, headers: &mut Option<Headers>) -> Re
     Ok(true)
 }
 
-/// Where calls go.
+/// Resolves the destinations of a rule.
 fn destinations(
     cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,

@@ -1,4 +1,4 @@
-//! Rules of HTTP routes.
+//! Converting the rules of HTTPRoutes.
 
 use canopus_api::Kind;
 use canopus_api::gateway_api::{
@@ -18,12 +18,12 @@ use super::filter;
 use super::matching;
 use super::route::Converted;
 
-/// When requests are tried again, besides after the answers a rule names.
+/// The retry conditions in addition to the status codes of a rule.
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled";
-/// How often requests are tried again if a rule does not say.
+/// The default number of retries.
 const RETRIES: i32 = 2;
 
-/// The routes of all rules, each with at most one match so that they can be put in order.
+/// Converts all rules. Each route has at most one match, so that routes can be sorted.
 pub(super) fn convert(cluster: &ClusterObjects<'_>, route: &HttpRoute, for_mesh: bool) -> Converted<Route> {
     let referrer =
         Referrer { kind: Kind::HttpRoute, namespace: &route.meta.namespace, needs_grant: !for_mesh };
@@ -50,7 +50,7 @@ pub(super) fn convert(cluster: &ClusterObjects<'_>, route: &HttpRoute, for_mesh:
     converted
 }
 
-/// The matches of a rule; without any it takes everything.
+/// The matches of a rule. A rule without matches matches every request.
 fn split(rule: &HttpRouteRule) -> Result<Vec<Option<HttpMatchRequest>>, Fault> {
     if rule.matches.is_empty() {
         return Ok(vec![None]);
@@ -58,7 +58,7 @@ fn split(rule: &HttpRouteRule) -> Result<Vec<Option<HttpMatchRequest>>, Fault> {
     rule.matches.iter().map(|written: &HttpRouteMatch| matching::http_match(written).map(Some)).collect()
 }
 
-/// A rule without its matches. A fault beside it concerns some of its backends only.
+/// Converts a rule without its matches. The returned fault concerns some of its backends only.
 fn convert_rule(
     cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
@@ -85,7 +85,7 @@ fn convert_rule(
     Ok((route, Fault::join(fault, mirror_fault)))
 }
 
-/// Applies a filter. The outer error makes the route useless, the inner one only the copies it should send.
+/// Applies a filter. The outer error makes the whole route invalid, the inner one only its mirror.
 fn apply(
     cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,
@@ -146,12 +146,12 @@ fn limit(route: &mut Route, timeouts: &HttpRouteTimeouts) {
     }
 }
 
-/// A duration as the Gateway API writes it; `None` if it is none.
+/// Parses a Gateway API duration.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     text.parse::<GoDuration>().ok()?.to_std().map(Duration::from)
 }
 
-/// Where requests go.
+/// Resolves the destinations of a rule.
 fn destinations(
     cluster: &ClusterObjects<'_>,
     referrer: Referrer<'_>,

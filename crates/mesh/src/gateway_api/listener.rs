@@ -1,4 +1,4 @@
-//! Listeners: what server one becomes, which routes may attach to it, and what is said about it.
+//! Converting listeners to servers, with the routes they allow and their status.
 
 use canopus_api::gateway_api::{
     FromNamespaces, GROUP, GatewaySpec, Listener, ListenerStatus, RouteGroupKind, TlsMode,
@@ -12,28 +12,28 @@ use super::condition::Conditions;
 use super::fault::{Fault, reason};
 use super::server_tls;
 
-/// The port of waypoints.
+/// The HBONE port of waypoints.
 const HBONE_PORT: u16 = 15008;
-/// What every condition says when all is well.
+/// The message of conditions without a fault.
 const FINE: &str = "No errors found";
 
-/// The object a listener is in.
+/// The object that a listener is part of.
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
     pub(super) kind: Kind,
     pub(super) meta: &'a Meta,
 }
 
-/// What became of a listener.
+/// A converted listener.
 pub(super) struct Built {
-    /// The server; none for a listener that only holds a place.
+    /// The server; `None` for a TLS listener without TLS settings, which only reserves its name.
     pub(super) server: Option<Server>,
     pub(super) conditions: Conditions,
-    /// Whether the server may be used.
+    /// Whether the server is served.
     pub(super) is_valid: bool,
 }
 
-/// The port of a listener; those of listener sets may leave it to the protocol.
+/// The port of a listener. ListenerSets may leave it to the protocol.
 pub(super) fn entry_port(listener: &Listener) -> Result<u16, Fault> {
     match (listener.port, &*listener.protocol) {
         (0, "HTTP") => Ok(80),
@@ -46,7 +46,7 @@ pub(super) fn entry_port(listener: &Listener) -> Result<u16, Fault> {
     }
 }
 
-/// Makes a server of a listener of a gateway with this spec.
+/// Converts a listener to a server.
 pub(super) fn build(
     cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
@@ -109,7 +109,7 @@ pub(super) fn build(
     Built { server, conditions, is_valid }
 }
 
-/// What is said of a listener that lost to another one.
+/// The conditions of a conflicting listener.
 pub(super) fn conflicted(why: &'static str) -> Conditions {
     let fault = Fault::new(why, "Listener has a conflict with another listener attached to the same Gateway");
     let mut conditions = Conditions::default();
@@ -119,7 +119,7 @@ pub(super) fn conflicted(why: &'static str) -> Conditions {
     conditions
 }
 
-/// The status of a listener, whose routes are counted later.
+/// The status of a listener, without the number of attached routes.
 pub(super) fn status(
     listener: &Listener,
     mut conditions: Conditions,
@@ -139,7 +139,7 @@ pub(super) fn status(
     }
 }
 
-/// The kinds of routes a listener takes, and whether it asks for none beyond those it can.
+/// The kinds of routes that a listener allows, and whether all kinds it names are supported.
 pub(super) fn supported_kinds(listener: &Listener) -> (Vec<RouteGroupKind>, bool) {
     let kinds: &[&str] = match &*listener.protocol {
         "HTTP" | "HTTPS" => &["HTTPRoute", "GRPCRoute"],
@@ -160,7 +160,7 @@ pub(super) fn supported_kinds(listener: &Listener) -> (Vec<RouteGroupKind>, bool
     (both, all_known)
 }
 
-/// The protocol as Istio's Gateways have it.
+/// The protocol of the server.
 fn protocol(listener: &Listener, class: Class) -> Result<&str, Fault> {
     let unsupported = |message| Fault::new(reason::UNSUPPORTED_PROTOCOL, message);
     match &*listener.protocol {
@@ -180,7 +180,7 @@ fn protocol(listener: &Listener, class: Class) -> Result<&str, Fault> {
     }
 }
 
-/// What a class does not expect of its listeners; they work all the same.
+/// The fault of a listener that its class does not expect. Such listeners still work.
 fn unexpected(listener: &Listener, class: Class) -> Option<Fault> {
     let ends_tls = |mode| listener.tls.as_ref().is_some_and(|tls| tls.mode == mode);
     let is_tunnel = listener.port == HBONE_PORT && &*listener.protocol == "HBONE";
@@ -201,7 +201,7 @@ fn unexpected(listener: &Listener, class: Class) -> Option<Fault> {
     (!is_expected).then(|| Fault::new(reason::UNSUPPORTED_PROTOCOL, message))
 }
 
-/// The listener's host for each namespace whose routes may attach; `~` stands for none.
+/// The host of the listener for each namespace whose routes may attach; `~` means none.
 fn hosts(cluster: &ClusterObjects<'_>, namespace: &str, listener: &Listener) -> Vec<String> {
     let host = listener.hostname.as_deref().unwrap_or("*");
     let namespaces = namespaces(cluster, namespace, listener);
@@ -211,7 +211,7 @@ fn hosts(cluster: &ClusterObjects<'_>, namespace: &str, listener: &Listener) -> 
     namespaces.iter().map(|namespace| format!("{namespace}/{host}")).collect()
 }
 
-/// The namespaces whose routes may attach; `*` stands for all.
+/// The namespaces whose routes may attach; `*` means all.
 fn namespaces(cluster: &ClusterObjects<'_>, own: &str, listener: &Listener) -> Vec<Box<str>> {
     let allowed = &listener.allowed_routes.namespaces;
     match (&allowed.from, &allowed.selector) {

@@ -1,4 +1,4 @@
-//! Which requests a rule takes, and which of several rules comes first.
+//! Converting the matches of routes, and their precedence.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute, St
 
 use super::fault::{Fault, reason};
 
-/// The match of an HTTP rule.
+/// Converts a match of an HTTPRoute.
 pub(super) fn http_match(written: &HttpRouteMatch) -> Result<HttpMatchRequest, Fault> {
     let headers = written.headers.iter().map(|header| (&header.r#type, &*header.name, &*header.value));
     let query = written.query_params.iter().map(|param| (&param.r#type, &*param.name, &*param.value));
@@ -22,7 +22,7 @@ pub(super) fn http_match(written: &HttpRouteMatch) -> Result<HttpMatchRequest, F
     })
 }
 
-/// The match of a gRPC rule.
+/// Converts a match of a GRPCRoute.
 pub(super) fn grpc_match(written: &GrpcRouteMatch) -> Result<HttpMatchRequest, Fault> {
     let headers = written.headers.iter().map(|header| (&header.r#type, &*header.name, &*header.value));
     Ok(HttpMatchRequest {
@@ -46,14 +46,14 @@ fn path(written: &HttpRouteMatch) -> Result<StringMatch, Fault> {
     Ok(text(match &written.path.r#type {
         PathMatchType::Exact => Pattern::Exact(value.to_owned()),
         PathMatchType::RegularExpression => Pattern::Regex(value.to_owned()),
-        // A slash at the end means nothing, but for the root, which is one.
+        // A trailing slash is ignored, except for the root path.
         PathMatchType::PathPrefix if value == "/" => Pattern::Prefix(value.to_owned()),
         PathMatchType::PathPrefix => Pattern::Prefix(value.strip_suffix('/').unwrap_or(value).to_owned()),
         PathMatchType::Other(other) => return Err(unknown(other, "Path match")),
     }))
 }
 
-/// gRPC requests are for `/service/method`.
+/// The path pattern of a gRPC method: requests have the path `/service/method`.
 fn method(written: &GrpcRouteMatch) -> Result<Option<Pattern>, Fault> {
     let Some(method) = &written.method else { return Ok(None) };
     let is_exact = match &method.r#type {
@@ -74,7 +74,7 @@ fn method(written: &GrpcRouteMatch) -> Result<Option<Pattern>, Fault> {
     }))
 }
 
-/// Conditions on texts by name; of several of one name the last counts.
+/// Converts header or query matches by name. Of several with one name the last wins.
 fn texts<'a>(
     written: impl Iterator<Item = (&'a MatchType, &'a str, &'a str)>,
     kind: &str,
@@ -90,10 +90,10 @@ fn texts<'a>(
     written.map(one).collect()
 }
 
-/// Puts routes in the order in which the Gateway API wants them tried; those alike stay as they are.
+/// Sorts routes by the precedence that the Gateway API defines. The sort is stable.
 ///
-/// Exact paths come before prefixes and those before expressions, long ones before short, then those with a method, then
-/// those with more headers, then those with more query parameters. A route that takes everything comes last.
+/// Exact paths come before prefixes, and those before regular expressions; longer paths come first. Then come routes with a
+/// method, with more headers, with more query parameters. A route without a match comes last.
 pub(super) fn sort(routes: &mut [HttpRoute]) {
     routes.sort_by(|a, b| match (a.r#match.first(), b.r#match.first()) {
         (None, None) => Ordering::Equal,

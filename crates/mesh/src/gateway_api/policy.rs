@@ -1,4 +1,4 @@
-//! Policies about backends, as the DestinationRules they stand for.
+//! Backend policies, converted to DestinationRules.
 
 mod client_tls;
 mod merge;
@@ -31,44 +31,44 @@ use super::http::duration;
 use crate::reference::gateway_api::{parent_key, referenced_kind};
 use crate::world::{Origin, any_object};
 
-/// How many ancestors the status of a policy has room for.
+/// The maximum number of ancestors in the status of a policy.
 const MOST_ANCESTORS: usize = 16;
-/// What conditions say when all is well.
+/// The message of conditions without a fault.
 const FINE: &str = "Configuration is valid";
 
-/// What a policy says about one host of what it is attached to.
+/// The settings of a policy for one host of its target.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BackendPolicy {
     /// The policy.
     pub source: ObjectKey,
     /// When it was created.
     pub created: Option<Timestamp>,
-    /// What it is attached to.
+    /// The target object.
     pub target: ObjectKey,
     /// The host.
     pub host: String,
-    /// The name of the port it is about, if one only.
+    /// The name of the port, if the policy is for one port.
     pub section: Option<Box<str>>,
-    /// The number of the port it is about, if one only.
+    /// The number of the port, if the policy is for one port.
     pub port: Option<u32>,
-    /// How TLS is spoken.
+    /// The TLS settings.
     pub tls: Option<ClientTlsSettings>,
-    /// How endpoints are chosen.
+    /// The load balancer settings.
     pub load_balancer: Option<LoadBalancerSettings>,
-    /// When retries are too many.
+    /// The retry budget.
     pub retry_budget: Option<RetryBudget>,
 }
 
-/// What a policy is turned into.
+/// A converted policy.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConvertedPolicy {
-    /// What it says, host by host.
+    /// The settings by host.
     pub policies: Vec<BackendPolicy>,
-    /// What is said about it.
+    /// The status of the policy.
     pub ancestors: Vec<PolicyAncestorStatus>,
 }
 
-/// What a policy, or an XBackend, is turned into; nothing for other objects.
+/// The conversion of a policy or XBackend; empty for other objects.
 pub struct PolicyOf;
 
 impl Query for PolicyOf {
@@ -90,7 +90,7 @@ impl Query for PolicyOf {
     }
 }
 
-/// The DestinationRules that stand for the policies of a namespace.
+/// The DestinationRules derived from the policies of a namespace.
 pub(crate) fn destination_rules(
     ctx: &Ctx<'_>,
     namespace: &Arc<str>,
@@ -98,7 +98,7 @@ pub(crate) fn destination_rules(
     ctx.get::<DerivedRules>(namespace)
 }
 
-/// [`destination_rules`], remembered.
+/// [`destination_rules`] as a query.
 pub struct DerivedRules;
 
 impl Query for DerivedRules {
@@ -119,7 +119,7 @@ impl Query for DerivedRules {
     }
 }
 
-/// Conditions of a policy, so far without a fault.
+/// The conditions of a policy without a fault.
 fn conditions(with_references: bool) -> Conditions {
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", FINE);
@@ -143,7 +143,7 @@ fn convert_tls_policy(
             ancestors: ignored(cluster, &policy.meta, references, present),
         };
     }
-    // Parity: what is wrong with one target is said of all that follow it, too.
+    // Parity: a fault of one target is reported for all targets after it, too.
     let mut conditions = conditions(true);
     let tls = client_tls::tls_from_validation(
         cluster,
@@ -191,7 +191,7 @@ fn convert_tls_policy(
     ConvertedPolicy { policies, ancestors: report.finish(MOST_ANCESTORS) }
 }
 
-/// What a TLS policy is attached to, and the hosts of that.
+/// Resolves a target of a BackendTLSPolicy to the object and its hosts.
 fn tls_target(
     cluster: &ClusterObjects<'_>,
     namespace: &str,
@@ -223,7 +223,7 @@ fn tls_target(
     Ok((ObjectKey::new(kind, namespace, &target.name), hosts))
 }
 
-/// The kind of an object that a policy refers to and that exists.
+/// The kind of a target. Fails if it is unsupported or the object does not exist.
 fn target_kind(
     cluster: &ClusterObjects<'_>,
     group: &str,
@@ -241,7 +241,7 @@ fn target_kind(
     Ok(found)
 }
 
-/// A policy that is older, or as old and before it by name, and is attached to the same.
+/// Finds a policy with the same target that takes precedence: an older one, or one of the same age that sorts first by name.
 fn stronger(
     cluster: &ClusterObjects<'_>,
     origin: &Origin,
@@ -259,7 +259,7 @@ fn stronger(
         .map(|other| other.meta.name.clone())
 }
 
-/// The gateways that routes lead from to a backend, by namespace and name.
+/// The gateways with routes to a backend, by namespace and name.
 fn gateways_before(cluster: &ClusterObjects<'_>, backend: &ObjectKey) -> BTreeSet<(Box<str>, Box<str>)> {
     let mut gateways = BTreeSet::new();
     for origin in cluster.referrers(backend) {
@@ -341,7 +341,7 @@ fn retry_budget(written: &RetryConstraint) -> RetryBudget {
     }
 }
 
-/// How TLS is spoken to a backend outside, as the backend itself says it.
+/// Converts the TLS settings of an XBackend.
 fn convert_backend(
     cluster: &ClusterObjects<'_>,
     origin: &Origin,
@@ -419,7 +419,7 @@ fn ancestor(target: &PolicyTargetReference) -> ParentReference {
     }
 }
 
-/// What is said about a policy, ancestor by ancestor.
+/// Collects the status of a policy by ancestor.
 struct Report<'a> {
     controllers: [String; 2],
     generation: i64,
@@ -444,7 +444,7 @@ impl<'a> Report<'a> {
         });
     }
 
-    /// Other controllers' entries stay, ours are replaced where they are, and new ones go to the end while there is room.
+    /// Keeps the entries of other controllers, replaces ours in place and appends new ones up to the maximum.
     fn finish(self, most: usize) -> Vec<PolicyAncestorStatus> {
         let mut ours = self.ancestors;
         let mut all = Vec::new();

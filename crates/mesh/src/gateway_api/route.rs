@@ -1,4 +1,4 @@
-//! Routes of all kinds: the VirtualServices they stand for, and what is said about them.
+//! Routes of all kinds, converted to VirtualServices, and their statuses.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ use crate::world::{Origin, any_object};
 /// The routes that the rules of one object become.
 pub(super) struct Converted<R> {
     pub(super) routes: Vec<R>,
-    /// What is wrong: with some backends if there are routes, with everything if there are none.
+    /// The fault: it concerns some backends if there are routes, and the whole object if there are none.
     pub(super) fault: Option<Fault>,
 }
 
@@ -39,35 +39,35 @@ impl<R> Default for Converted<R> {
 }
 
 impl<R> Converted<R> {
-    /// Nothing, because of a fault.
+    /// No routes because of a fault.
     pub(super) fn failed(fault: Fault) -> Self {
         Self { routes: Vec::new(), fault: Some(fault) }
     }
 }
 
-/// A VirtualService that a route stands for.
+/// A VirtualService derived from a route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DerivedRoute {
-    /// What it shares with VirtualServices of other routes that are merged with it.
+    /// The merge key: VirtualServices of several routes with the same key become one.
     pub key: Arc<str>,
-    /// What it is sorted by among those of the same age and namespace.
+    /// The sort key among those of the same age and namespace.
     pub rank: Box<str>,
     /// The VirtualService.
     pub object: Arc<istio::VirtualService>,
 }
 
-/// What a route is turned into.
+/// A converted route.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConvertedRoute {
     /// The VirtualServices.
     pub virtual_services: Vec<DerivedRoute>,
-    /// What is said about it under each of its parents.
+    /// The status of the route by parent.
     pub parents: Vec<RouteParentStatus>,
     /// The listeners it is attached to: the Gateway or ListenerSet, and the name.
     pub attached: Vec<(ObjectKey, Box<str>)>,
 }
 
-/// What a route is turned into; nothing for objects that are no routes.
+/// The conversion of a route; empty for objects of other kinds.
 pub struct RouteOf;
 
 impl Query for RouteOf {
@@ -87,7 +87,7 @@ impl Query for RouteOf {
     }
 }
 
-/// The hosts of a route; none means all.
+/// The hosts of a route. Without any it matches all.
 pub(super) fn hosts(hostnames: &[Box<str>]) -> Vec<String> {
     if hostnames.is_empty() {
         return vec!["*".to_owned()];
@@ -95,7 +95,7 @@ pub(super) fn hosts(hostnames: &[Box<str>]) -> Vec<String> {
     hostnames.iter().map(ToString::to_string).collect()
 }
 
-/// What all kinds of routes have.
+/// The fields that all kinds of routes have.
 struct RouteFields<'a> {
     kind: Kind,
     meta: &'a Meta,
@@ -126,7 +126,7 @@ fn convert_grpc(cluster: &ClusterObjects<'_>, route: &GrpcRoute) -> ConvertedRou
     convert_requests(cluster, &common, |for_mesh| grpc::convert(cluster, route, for_mesh))
 }
 
-/// One VirtualService for each listener and host, so that those of one host can be merged over routes.
+/// Derives one VirtualService for each listener and host, so that those of one host can be merged across routes.
 fn convert_requests(
     cluster: &ClusterObjects<'_>,
     common: &RouteFields<'_>,
@@ -233,7 +233,7 @@ fn convert_tls(cluster: &ClusterObjects<'_>, route: &TlsRoute) -> ConvertedRoute
     bound.facts(cluster, made)
 }
 
-/// A VirtualService that is merged with no other.
+/// A VirtualService that is not merged with others.
 fn numbered(common: &RouteFields<'_>, kind: &str, number: usize, spec: VirtualService) -> DerivedRoute {
     let name = format!("{}~{kind}~{number}~{GENERATED}", common.meta.name);
     let key = format!("{}/{name}", common.meta.namespace);
@@ -262,7 +262,7 @@ fn routed(
     DerivedRoute { key: key.into(), rank: rank.into(), object: Arc::new(object) }
 }
 
-/// The hosts of the service that a route of the mesh is about.
+/// The hosts of the service that a mesh route is attached to.
 fn service_hosts(cluster: &ClusterObjects<'_>, link: &ParentLink) -> Vec<String> {
     let ObjectKey { kind, namespace, name } = &link.key;
     match kind {
@@ -274,7 +274,7 @@ fn service_hosts(cluster: &ClusterObjects<'_>, link: &ParentLink) -> Vec<String>
     }
 }
 
-/// Routes for one port of a service only.
+/// Restricts routes to one port of a service.
 fn on_port(mut routes: Vec<Route>, port: u16) -> Vec<Route> {
     for route in &mut routes {
         if route.r#match.is_empty() {
@@ -285,7 +285,7 @@ fn on_port(mut routes: Vec<Route>, port: u16) -> Vec<Route> {
     routes
 }
 
-/// A route with its parents and its rules, converted for each sort of them.
+/// A route with its parents, and its rules converted for the mesh and for gateways.
 struct BoundRoute<'a, R> {
     common: &'a RouteFields<'a>,
     links: Vec<ParentLink>,
@@ -320,7 +320,7 @@ impl<'a, R> BoundRoute<'a, R> {
         &self.converted(link).routes
     }
 
-    /// The parents that take the route, by name.
+    /// The parents that admit the route, sorted by name.
     fn admitted(&self) -> Vec<&ParentLink> {
         let mut admitted: Vec<_> = self.links.iter().filter(|link| link.denied.is_none()).collect();
         admitted.sort_by(|a, b| a.internal_name.cmp(&b.internal_name));
@@ -336,7 +336,7 @@ impl<'a, R> BoundRoute<'a, R> {
         ConvertedRoute { virtual_services, parents: self.status(cluster), attached: attached.collect() }
     }
 
-    /// The status of the route: one entry for each reference, whichever of its listeners it concerns.
+    /// The status of the route, with one entry for each parent reference.
     fn status(&self, cluster: &ClusterObjects<'_>) -> Vec<RouteParentStatus> {
         let mut by_reference: BTreeMap<String, Vec<&ParentLink>> = BTreeMap::new();
         let text = |reference| attachment::reference_text(reference, &self.common.meta.namespace);
@@ -352,7 +352,7 @@ impl<'a, R> BoundRoute<'a, R> {
                 parents.push(self.parent_status(cluster, &links, &present.conditions));
             }
         }
-        // Parity: what is new is added in descending order.
+        // Parity: new entries are appended in descending order.
         for links in by_reference.values().rev() {
             parents.push(self.parent_status(cluster, links, &[]));
         }
@@ -393,8 +393,8 @@ impl<'a, R> BoundRoute<'a, R> {
     }
 }
 
-/// Of several listeners of one reference, the one to report: any that takes the route, else the one that came nearest to it;
-/// those equally near are told together.
+/// Of the listeners of one reference, the one to report: one that admits the route, else the one whose fault is the least
+/// general. Faults of the same rank are joined.
 fn most_telling<'a>(links: &[&'a ParentLink]) -> (&'a ParentLink, Option<Fault>) {
     let rank = |link: &ParentLink| match link.denied.as_ref().map(|fault| fault.reason) {
         None => 0,

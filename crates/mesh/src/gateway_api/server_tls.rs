@@ -1,4 +1,4 @@
-//! What a listener does with TLS, and the certificates it shows and trusts.
+//! TLS settings of listeners, and the certificates they refer to.
 
 use canopus_api::credential::{self, BUILTIN, CA_SUFFIX, Source};
 use canopus_api::gateway_api::{
@@ -19,12 +19,12 @@ use super::listener::Owner;
 use crate::network::is_auto_passthrough;
 use crate::reference::gateway_api::referenced_kind;
 
-/// The option by which a listener asks for a mode the Gateway API does not have.
+/// The listener option with a TLS mode that the Gateway API does not define.
 const TERMINATE_MODE: &str = "gateway.istio.io/tls-terminate-mode";
-/// The option by which a listener names its cipher suites.
+/// The listener option with the cipher suites.
 const CIPHER_SUITES: &str = "gateway.istio.io/tls-cipher-suites";
 
-/// The TLS settings of a listener, and what is wrong with them.
+/// Converts the TLS settings of a listener, with their fault.
 pub(super) fn build(
     cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
@@ -57,13 +57,13 @@ pub(super) fn build(
     (Some(settings), None)
 }
 
-/// Whether there is more to settle.
+/// Whether cipher suites apply as well.
 enum Done {
     Continue,
     Finished,
 }
 
-/// How clients of a port are checked.
+/// The client validation settings of a port.
 fn frontend(gateway: &GatewaySpec, port: u16) -> Option<&FrontendTls> {
     let frontend = gateway.tls.as_ref()?.frontend.as_ref()?;
     let of_port = frontend.per_port.iter().find(|entry| entry.port == port);
@@ -110,7 +110,7 @@ fn terminate(
     }
     match valid {
         0 => return faults.map_or(Ok(Done::Finished), Err),
-        // Parity: one usable certificate of two is only found in the first place.
+        // Parity: if one of two certificates is valid, the first reference is used, even if it is the invalid one.
         1 => settings.credential_name = names.swap_remove(0),
         _ => settings.credential_names = names,
     }
@@ -134,7 +134,7 @@ fn terminate(
     Ok(Done::Continue)
 }
 
-/// The SDS resource of a certificate that the listener shows.
+/// The SDS resource of a listener's certificate.
 fn certificate(
     cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
@@ -142,7 +142,7 @@ fn certificate(
 ) -> Result<String, Fault> {
     let own = &*owner.meta.namespace;
     let namespace = reference.namespace.as_deref().unwrap_or(own);
-    // Whether the object exists is told to those who may refer to it, and to nobody else.
+    // The grant is checked first, so that the status does not reveal whether the object exists.
     if namespace != own {
         let key = ObjectKey::new(Kind::Secret, namespace, &reference.name);
         if !is_granted(cluster, owner.kind, own, &key) {
@@ -154,7 +154,7 @@ fn certificate(
             return Err(Fault::new(reason::REF_NOT_PERMITTED, message));
         }
     }
-    let said = format!(
+    let reference_text = format!(
         "{}/{}/{}.{}",
         reference.group,
         reference.kind,
@@ -162,7 +162,10 @@ fn certificate(
         reference.namespace.as_deref().unwrap_or_default()
     );
     let invalid = |why: String| {
-        Fault::new(reason::INVALID_CERTIFICATE_REF, format!("invalid certificate reference {said}, {why}"))
+        Fault::new(
+            reason::INVALID_CERTIFICATE_REF,
+            format!("invalid certificate reference {reference_text}, {why}"),
+        )
     };
     if referenced_kind(&reference.group, &reference.kind) != Some(Kind::Secret) {
         return Err(invalid("only secret is allowed".to_owned()));
@@ -174,7 +177,7 @@ fn certificate(
     Ok(credential::gateway_resource_name(namespace, &reference.name))
 }
 
-/// What keeps a Secret from holding a certificate and its key.
+/// Checks that a Secret contains a certificate and its key.
 pub(super) fn check_certificate(secret: &Secret) -> Result<(), String> {
     let pairs = [("cert", "key"), ("tls.crt", "tls.key")];
     let has_value = |key: &str| secret.spec.get(key).is_some_and(|value| !value.is_empty());
@@ -206,7 +209,7 @@ fn check_pem(secret: &Secret, key: &str, block: &str, what: &str) -> Result<(), 
     Err(format!("the certificate is malformed: tls: failed to find any PEM data in {what} input"))
 }
 
-/// The SDS resource of what clients are checked against.
+/// The SDS resource of the CA certificates for clients.
 fn client_roots(
     cluster: &ClusterObjects<'_>,
     owner: Owner<'_>,
@@ -232,7 +235,7 @@ fn client_roots(
             return Err(Fault::new(reason::REF_NOT_PERMITTED, message));
         }
     }
-    let said = format!(
+    let reference_text = format!(
         "{}/{}/{name}.{}",
         reference.group,
         reference.kind,
@@ -241,7 +244,7 @@ fn client_roots(
     let invalid = |why: String| {
         Fault::new(
             reason::INVALID_CA_CERTIFICATE_REF,
-            format!("invalid CA certificate reference {said}, {why}"),
+            format!("invalid CA certificate reference {reference_text}, {why}"),
         )
     };
     let roots = match kind {
@@ -262,7 +265,9 @@ fn client_roots(
         _ => {
             return Err(Fault::new(
                 reason::INVALID_CA_CERTIFICATE_KIND,
-                format!("invalid CA certificate reference {said}, only secret and configmap are allowed"),
+                format!(
+                    "invalid CA certificate reference {reference_text}, only secret and configmap are allowed"
+                ),
             ));
         }
     };
@@ -273,7 +278,7 @@ fn client_roots(
     Ok(resource)
 }
 
-/// The certificates of authorities in an object, or why there are none.
+/// The CA certificates in an object, or why there are none.
 pub(super) fn roots<'k>(
     value: impl Fn(&str) -> Option<Vec<u8>>,
     keys: impl Iterator<Item = &'k str>,

@@ -1,4 +1,4 @@
-//! What is said about Gateway API objects: computed here, written by whoever leads.
+//! Statuses of Gateway API objects. They are computed here and written by the elected leader.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +44,9 @@ pub enum Status {
     Policy(PolicyStatus),
 }
 
-/// What is to be said about an object; `None` if it is not ours to say.
+/// The desired status of an object; `None` if another controller owns it.
 ///
-/// Conditions that have turned have no time of transition: whoever writes the status knows what time it is.
+/// Conditions whose status changed have no transition time: queries read no clock, so the writer sets it.
 pub struct StatusOf;
 
 impl Query for StatusOf {
@@ -150,10 +150,10 @@ fn gateway_status(cluster: &ClusterObjects<'_>, origin: &Origin, gateway: &Gatew
     Some(Status::Gateway(status))
 }
 
-/// The condition that says that some port lets clients in whose certificate does not check.
+/// The condition that some port admits clients whose certificate is invalid.
 const INSECURE_FRONTEND: &str = "InsecureFrontendValidationMode";
 
-/// A gateway that somebody else makes is taken at its word.
+/// The status of a remote gateway repeats the addresses of its spec.
 fn remote_gateway_status(gateway: &Gateway) -> GatewayStatus {
     let mut conditions = Conditions::default();
     conditions.expect("Accepted", "Accepted", "Resource accepted");
@@ -170,7 +170,7 @@ fn remote_gateway_status(gateway: &Gateway) -> GatewayStatus {
     }
 }
 
-/// What the listener sets of a gateway open, of those that open anything.
+/// The ListenerSets of a gateway that have valid listeners.
 fn sets_on(cluster: &ClusterObjects<'_>, gateway: &Origin) -> Vec<OpenedListeners> {
     let sets =
         cluster.referrers(&gateway.key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
@@ -196,7 +196,7 @@ fn accept(conditions: &mut Conditions, gateway: &Gateway, valid: usize, fault: O
     }
 }
 
-/// Whether the proxies of a gateway can be reached where it says.
+/// Sets the `Programmed` condition from the addresses of the gateway.
 fn program(conditions: &mut Conditions, services: &[String], reach: &GatewayAddresses) {
     let assigned = joined(&reach.internal);
     if !reach.internal.is_empty() {
@@ -220,7 +220,7 @@ fn program(conditions: &mut Conditions, services: &[String], reach: &GatewayAddr
     }
 }
 
-/// Texts as people list them.
+/// Joins texts with commas and "and".
 fn joined(texts: &[String]) -> String {
     match texts {
         [] => String::new(),
@@ -230,7 +230,7 @@ fn joined(texts: &[String]) -> String {
     }
 }
 
-/// Where a gateway is reached: from outside if anywhere, else within the mesh.
+/// The addresses for the status: external ones if there are any, else those inside of the mesh.
 fn addresses(gateway: &Gateway, class: Class, reach: &GatewayAddresses) -> Vec<GatewayStatusAddress> {
     let mut found = reach.external.clone();
     if found.is_empty() {
@@ -256,7 +256,7 @@ fn addresses(gateway: &Gateway, class: Class, reach: &GatewayAddresses) -> Vec<G
     found.into_iter().map(address).collect()
 }
 
-/// The statuses of listeners with the routes that are attached to each.
+/// Adds the number of attached routes to the statuses of listeners.
 fn counted(
     cluster: &ClusterObjects<'_>,
     owner: &ObjectKey,
@@ -286,7 +286,7 @@ fn counted(
     statuses.iter().map(count).collect()
 }
 
-/// Whether some port lets clients in whose certificate does not check; `None` if clients are not checked.
+/// Whether some port admits clients whose certificate is invalid; `None` if clients are not validated.
 fn is_lenient(tls: Option<&GatewayTls>) -> Option<bool> {
     let GatewayFrontendTls { default, per_port } = tls?.frontend.as_ref()?;
     let mut all = std::iter::once(default).chain(per_port.iter().map(|port| &port.tls));
@@ -312,32 +312,32 @@ fn bad_parameters(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fau
     Some(Fault::new(reason::INVALID_PARAMETERS, message))
 }
 
-/// What is wrong with the certificate that a gateway is to show to backends.
+/// The fault of the certificate that a gateway presents to backends.
 fn bad_client_certificate(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Fault> {
     let reference = gateway.spec.tls.as_ref()?.backend.as_ref()?.client_certificate_ref.as_ref()?;
     let own = &*gateway.meta.namespace;
     let SecretReference { group, kind, namespace, name } = reference;
-    let said = format!("{group}/{kind}/{name}.{}", namespace.as_deref().unwrap_or_default());
-    let of = namespace.as_deref().unwrap_or(own);
+    let reference_text = format!("{group}/{kind}/{name}.{}", namespace.as_deref().unwrap_or_default());
+    let owner = namespace.as_deref().unwrap_or(own);
     let invalid = |why: String| {
-        let message = format!("invalid clientCertificateRef {said}, {why}");
+        let message = format!("invalid clientCertificateRef {reference_text}, {why}");
         Some(Fault::new(reason::INVALID_CLIENT_CERTIFICATE_REF, message))
     };
     if referenced_kind(group, kind) != Some(Kind::Secret) {
         return invalid("only secret is allowed".to_owned());
     }
-    let Some(secret) = cluster.object::<Secret>(of, name) else {
-        return invalid(format!("secret {of}/{name} not found"));
+    let Some(secret) = cluster.object::<Secret>(owner, name) else {
+        return invalid(format!("secret {owner}/{name} not found"));
     };
     if let Err(why) = check_certificate(&secret) {
         return invalid(why);
     }
-    let key = ObjectKey::new(Kind::Secret, of, name);
-    if of == own || is_granted(cluster, Kind::KubernetesGateway, own, &key) {
+    let key = ObjectKey::new(Kind::Secret, owner, name);
+    if owner == own || is_granted(cluster, Kind::KubernetesGateway, own, &key) {
         return None;
     }
     let message = format!(
-        "clientCertificateRef {name}/{of} not accessible to a Gateway in namespace {own:?} (missing a ReferenceGrant?)"
+        "clientCertificateRef {name}/{owner} not accessible to a Gateway in namespace {own:?} (missing a ReferenceGrant?)"
     );
     Some(Fault::new(reason::REF_NOT_PERMITTED, message))
 }

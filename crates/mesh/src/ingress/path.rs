@@ -1,4 +1,4 @@
-//! Paths of Ingresses as routes, and which of them come first.
+//! Converting the paths of Ingresses to routes, and their precedence.
 
 use std::cmp::Reverse;
 
@@ -12,7 +12,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 
 use crate::world::{Origin, object, settings};
 
-/// The routes of a rule; paths without a backend that can be found are left out.
+/// Converts the paths of a rule. Paths whose backend cannot be resolved are dropped.
 pub(super) fn routes(ctx: &Ctx<'_>, ingress: &Origin, rule: &IngressRule) -> Vec<HttpRoute> {
     let paths = rule.http.iter().flat_map(|http| &http.paths);
     let route = |path: &canopus_api::kube::IngressPath| {
@@ -34,7 +34,7 @@ pub(super) fn routes(ctx: &Ctx<'_>, ingress: &Origin, rule: &IngressRule) -> Vec
     paths.filter_map(route).collect()
 }
 
-/// A path of the oldest form: a star at the end makes it a prefix, and a star alone matches everything.
+/// Parses an implementation-specific path: a star at the end makes it a prefix, and a star alone matches everything.
 fn loose(path: &str) -> Option<MatchType> {
     if matches!(path, "" | "*" | "/*" | ".*") {
         return None;
@@ -67,7 +67,7 @@ fn named_port(ctx: &Ctx<'_>, ingress: &Origin, service: &str, name: &str) -> Opt
     Some(u32::from(port.port))
 }
 
-/// Puts routes in the order in which Kubernetes wants them tried: long paths first, of equal ones the exact.
+/// Sorts routes by the precedence that Kubernetes defines: longer paths first, then exact before prefix.
 pub(super) fn sort(routes: &mut [HttpRoute]) {
     routes.sort_by_key(|route| {
         let uri = route.r#match.first().and_then(|found| found.uri.as_ref()?.match_type.as_ref());

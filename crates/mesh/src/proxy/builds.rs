@@ -1,4 +1,4 @@
-//! What proxies were built with: a long list that a whole fleet has in common, so equal ones are one allocation.
+//! Interns the extension lists of proxies. A fleet shares a few long lists, so equal ones are one allocation.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -8,11 +8,11 @@ use parking_lot::Mutex;
 
 type Types = BTreeSet<String>;
 
-/// The lists somebody holds, by their hashes; different ones may share a hash.
+/// The lists in use, by hash.
 static KNOWN: Mutex<BTreeMap<u64, Vec<Weak<Types>>>> = Mutex::new(BTreeMap::new());
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
-/// The list as everybody shares it.
+/// Returns the shared allocation of a list.
 pub(super) fn shared(types: Types) -> Arc<Types> {
     let mut known = KNOWN.lock();
     known.retain(|_, lists| {

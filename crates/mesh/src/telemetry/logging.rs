@@ -1,4 +1,4 @@
-//! Access logs: which providers get them.
+//! Access logging: the effective providers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,16 +7,16 @@ use canopus_proto::istio::telemetry::v1alpha1::{AccessLogging, WorkloadMode};
 
 use super::{Side, names};
 
-/// What a provider gets.
+/// The access log settings of a provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Log {
-    /// Whether it gets nothing.
+    /// Whether logging is disabled.
     pub disabled: bool,
-    /// What is logged; everything if there is no filter.
+    /// The filter; without one everything is logged.
     pub filter: Option<Filter>,
 }
 
-/// The providers of one side's access logs, given what objects say and whom the mesh uses by default.
+/// Merges access log settings for one side of a connection, starting from the mesh's default providers.
 pub fn merge(written: &[Vec<AccessLogging>], defaults: &[String], side: Side) -> BTreeMap<String, Log> {
     if written.is_empty() {
         return defaults.iter().map(|name| (name.clone(), Log::default())).collect();
@@ -40,7 +40,7 @@ pub fn merge(written: &[Vec<AccessLogging>], defaults: &[String], side: Side) ->
     merged
 }
 
-/// The providers that the narrowest object names, and the filters of all.
+/// The providers that the most specific object names, and the filters of all.
 fn in_scope(
     written: &[Vec<AccessLogging>],
     defaults: &[String],

@@ -1,4 +1,4 @@
-//! Metrics: which providers get them, and how theirs differ from the standard.
+//! Metrics: the effective providers, and how their metrics differ from the standard ones.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,19 +23,19 @@ const ALL: [IstioMetric; 10] = [
     IstioMetric::TcpSentBytes,
 ];
 
-/// What a provider gets.
+/// The metrics settings of a provider.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReportedMetrics {
-    /// How one metric differs, by its name in the API; only for sides that something is reported of.
+    /// The overrides by side and by the API name of the metric.
     sides: BTreeMap<Side, BTreeMap<String, Override>>,
-    /// The sides nothing is reported of.
+    /// The sides without any metrics.
     silent: BTreeSet<Side>,
-    /// How often connections that are still open are reported.
+    /// The reporting interval of open connections.
     pub interval: Option<Duration>,
 }
 
 impl ReportedMetrics {
-    /// How the metrics of one side differ from the standard; `None` if there are none.
+    /// The overrides of one side; `None` if the side has no metrics.
     pub fn overrides(&self, side: Side) -> Option<Vec<(&str, &Override)>> {
         let overrides = self.sides.get(&side).into_iter().flatten();
         (!self.silent.contains(&side)).then(|| overrides.map(|(name, one)| (name.as_str(), one)).collect())
@@ -44,9 +44,9 @@ impl ReportedMetrics {
     fn apply(&mut self, written: &MetricsOverrides) {
         let selector = written.r#match.as_ref();
         let disabled = written.disabled.map(|disabled| disabled.value);
-        let of_all = is_all(selector) && disabled == Some(true);
+        let disables_all = is_all(selector) && disabled == Some(true);
         for side in sides(selector) {
-            if of_all {
+            if disables_all {
                 self.silent.insert(side);
                 continue;
             }
@@ -64,16 +64,16 @@ impl ReportedMetrics {
     }
 }
 
-/// How a metric differs from the standard.
+/// How a metric differs from the standard one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Override {
-    /// Whether it is not reported at all.
+    /// Whether the metric is disabled.
     pub disabled: bool,
-    /// Its tags: an expression each, or `None` if the tag is removed.
+    /// The changed tags: an expression, or `None` if the tag is removed.
     pub tags: BTreeMap<String, Option<String>>,
 }
 
-/// The providers of metrics, given what objects say and whom the mesh uses by default.
+/// Merges metrics settings, starting from the mesh's default providers.
 pub fn merge(written: &[Metrics], defaults: &[String]) -> BTreeMap<String, ReportedMetrics> {
     if written.is_empty() {
         return defaults.iter().map(|name| (name.clone(), ReportedMetrics::default())).collect();

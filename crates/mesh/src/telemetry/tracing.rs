@@ -1,4 +1,4 @@
-//! Traces: who gets them, how many, and what they say.
+//! Tracing: the effective provider, sampling and tags.
 
 use std::collections::BTreeMap;
 
@@ -7,26 +7,27 @@ use canopus_proto::istio::telemetry::v1alpha1::{Tracing, WorkloadMode};
 
 use super::Side;
 
-/// How one side is traced.
+/// The tracing settings of one side of a connection.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Traces {
-    /// Who gets the spans, by name.
+    /// The name of the provider.
     pub provider: Option<String>,
-    /// Whether nothing is reported.
+    /// Whether span reporting is disabled.
     pub disabled: bool,
-    /// The share of requests that are traced, if somebody said.
+    /// The sampling percentage, if one is set.
     pub sampling: Option<f64>,
-    /// Tags that spans get.
+    /// Custom tags.
     pub tags: BTreeMap<String, CustomTag>,
-    /// Whether the id of a request says if it is traced.
+    /// Whether the request id decides about sampling.
     pub samples_by_request_id: bool,
-    /// Whether spans say who reports them.
+    /// Whether spans carry Istio's own tags, such as the reporter.
     pub istio_tags: bool,
-    /// Whether requests are passed on without trace headers.
+    /// Whether trace context is not propagated.
     pub keeps_context: bool,
 }
 
-/// How one side is traced, given what objects say and whom the mesh uses by default; `None` if nobody says anything.
+/// Merges tracing settings for one side of a connection, starting from the mesh's default providers. Returns `None` if there
+/// are neither settings nor defaults.
 pub fn merge(written: &[Tracing], defaults: &[String], side: Side) -> Option<Traces> {
     if written.is_empty() && defaults.is_empty() {
         return None;
@@ -55,13 +56,13 @@ impl Traces {
             self.tags.clone_from(&written.custom_tags);
         }
         self.sampling = written.random_sampling_percentage.map(|share| share.value).or(self.sampling);
-        for (field, said) in [
+        for (field, written) in [
             (&mut self.disabled, written.disable_span_reporting),
             (&mut self.samples_by_request_id, written.use_request_id_for_trace_sampling),
             (&mut self.istio_tags, written.enable_istio_tags),
             (&mut self.keeps_context, written.disable_context_propagation),
         ] {
-            *field = said.map_or(*field, |said| said.value);
+            *field = written.map_or(*field, |written| written.value);
         }
     }
 }

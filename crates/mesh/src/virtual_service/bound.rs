@@ -1,4 +1,4 @@
-//! Which VirtualServices count for whom, and in which order.
+//! The VirtualServices that apply to proxies of a namespace, in order of precedence.
 
 use std::sync::Arc;
 
@@ -11,25 +11,25 @@ use super::{VirtualService, VirtualServicesByGateway, VirtualServicesIn, oldest_
 use crate::list::{List, Segment};
 use crate::world::settings;
 
-/// VirtualServices that a namespace may see, by how they are visible; each part oldest first.
+/// The VirtualServices that a namespace may see; each list oldest first.
 #[derive(Debug, PartialEq)]
 struct VisibleRoutes {
     restricted: Arc<RestrictedRoutes>,
-    /// Those that everybody sees.
+    /// Those exported to all namespaces.
     public: List<VirtualService>,
 }
 
-/// Those that a namespace sees and not everybody does; each part oldest first.
+/// The VirtualServices that a namespace sees but not all namespaces do; each list oldest first.
 #[derive(Debug, PartialEq)]
 struct RestrictedRoutes {
-    /// Those of the namespace that nobody else need see.
+    /// Those of the namespace itself.
     own: Segment<VirtualService>,
-    /// Those that others export to the namespace by name.
+    /// Those that other namespaces export to it by name.
     exported: Segment<VirtualService>,
 }
 
 impl RestrictedRoutes {
-    /// What a namespace may see of what not everybody may.
+    /// Selects what a namespace may see.
     fn visible_to<'a>(
         restricted: impl IntoIterator<Item = &'a Arc<VirtualService>>,
         namespace: &str,
@@ -45,7 +45,7 @@ impl RestrictedRoutes {
 }
 
 impl VisibleRoutes {
-    /// What a namespace may see of a list.
+    /// Selects what a namespace may see.
     fn visible_to(services: &[Arc<VirtualService>], namespace: &str) -> Self {
         let (public, restricted): (Vec<_>, Vec<_>) =
             services.iter().cloned().partition(|service| service.is_public());
@@ -55,13 +55,13 @@ impl VisibleRoutes {
         }
     }
 
-    /// All in order: the namespace's own, those exported to it, those of everybody.
+    /// All in order of precedence: the namespace's own, those exported to it, public ones.
     fn list(&self) -> List<VirtualService> {
         let RestrictedRoutes { own, exported } = &*self.restricted;
         List::prepend(own.clone(), &List::prepend(exported.clone(), &self.public))
     }
 
-    /// The same with routes of the Gateway API that the namespace wrote before all others that everybody sees.
+    /// [`Self::list`], with the namespace's own Gateway API routes before other public ones.
     fn for_gateways(&self, namespace: &str) -> Vec<Arc<VirtualService>> {
         let (overrides, rest): (Vec<_>, Vec<_>) =
             self.public.iter().partition(|service| service.is_consumer_override(namespace));
@@ -69,7 +69,7 @@ impl VisibleRoutes {
         own.iter().chain(exported.iter()).chain(overrides).chain(rest).cloned().collect()
     }
 
-    /// The same with such routes first of each part, if they are to be.
+    /// [`Self::list`]; with `overrides_first`, the namespace's own Gateway API routes come first of their list.
     fn for_sidecars(&self, namespace: &str, overrides_first: bool) -> Vec<Arc<VirtualService>> {
         let RestrictedRoutes { own, exported } = &*self.restricted;
         let first =
@@ -84,7 +84,7 @@ impl VisibleRoutes {
     }
 }
 
-/// What is bound to a gateway, for proxies of a namespace, in the order in which it counts.
+/// The VirtualServices bound to a gateway, for proxies of a namespace, in order of precedence.
 struct RoutesBoundTo;
 
 impl Query for RoutesBoundTo {
@@ -99,7 +99,7 @@ impl Query for RoutesBoundTo {
     }
 }
 
-/// The VirtualServices for sidecars that not everybody sees, oldest first.
+/// The VirtualServices for sidecars that are not exported to all namespaces, oldest first.
 struct RestrictedMeshRoutes;
 
 impl Query for RestrictedMeshRoutes {
@@ -112,7 +112,7 @@ impl Query for RestrictedMeshRoutes {
     }
 }
 
-/// Those of [`Restricted`] that a namespace sees.
+/// Those of [`RestrictedMeshRoutes`] that a namespace sees.
 struct RestrictedMeshRoutesFor;
 
 impl Query for RestrictedMeshRoutesFor {
@@ -125,7 +125,7 @@ impl Query for RestrictedMeshRoutesFor {
     }
 }
 
-/// What a namespace may see of all that is for sidecars.
+/// The VirtualServices for sidecars that a namespace may see.
 fn visible_routes(ctx: &Ctx<'_>, routes: &VirtualServiceLists, namespace: &Arc<str>) -> VisibleRoutes {
     VisibleRoutes {
         restricted: ctx.get::<RestrictedMeshRoutesFor>(namespace).as_ref().clone(),
@@ -133,12 +133,12 @@ fn visible_routes(ctx: &Ctx<'_>, routes: &VirtualServiceLists, namespace: &Arc<s
     }
 }
 
-/// The VirtualServices a gateway proxy of `namespace` uses for a gateway, in the order in which their routes count.
+/// The VirtualServices that a gateway proxy of `namespace` uses for a gateway, in order of precedence.
 pub fn for_gateway(ctx: &Ctx<'_>, namespace: &Arc<str>, gateway: &Arc<str>) -> Arc<Vec<Arc<VirtualService>>> {
     ctx.get::<RoutesBoundTo>(&(namespace.clone(), gateway.clone()))
 }
 
-/// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in the order in which their routes count.
+/// The VirtualServices for sidecars that a gateway proxy of `namespace` sees, in order of precedence.
 pub(crate) fn mesh_routes_for_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
     let routes = ctx.get::<SortedVirtualServices>(&());
     let bound = visible_routes(ctx, &routes, namespace);
@@ -149,7 +149,7 @@ pub(crate) fn mesh_routes_for_gateways(ctx: &Ctx<'_>, namespace: &Arc<str>) -> L
     }
 }
 
-/// The VirtualServices that sidecars of `namespace` may import, in the order in which they count.
+/// The VirtualServices that sidecars of `namespace` may import, in order of precedence.
 pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualService> {
     let routes = ctx.get::<SortedVirtualServices>(&());
     let bound = visible_routes(ctx, &routes, namespace);
@@ -164,23 +164,23 @@ pub(crate) fn for_sidecars(ctx: &Ctx<'_>, namespace: &Arc<str>) -> List<VirtualS
     bound.list()
 }
 
-/// Those of [`for_sidecars`] that some namespaces have.
+/// Those of [`for_sidecars`] that some namespaces define.
 pub(crate) fn for_sidecars_from(
     ctx: &Ctx<'_>,
     namespace: &str,
     owners: &[Arc<str>],
 ) -> Vec<Arc<VirtualService>> {
-    let of_owners = sidecar_routes_in(ctx, owners);
+    let owned = sidecar_routes_in(ctx, owners);
     let overrides_first = settings(ctx).flags.get(PILOT_UNIFIED_SIDECAR_SCOPE);
-    VisibleRoutes::visible_to(&of_owners, namespace).for_sidecars(namespace, overrides_first)
+    VisibleRoutes::visible_to(&owned, namespace).for_sidecars(namespace, overrides_first)
 }
 
 /// The VirtualServices for sidecars of some namespaces, oldest first.
 fn sidecar_routes_in(ctx: &Ctx<'_>, namespaces: &[Arc<str>]) -> Vec<Arc<VirtualService>> {
     let mut services = Vec::new();
     for namespace in namespaces {
-        let of_one = ctx.get::<VirtualServicesIn>(namespace);
-        services.extend(of_one.iter().filter(|service| service.is_for_sidecars()).cloned());
+        let in_namespace = ctx.get::<VirtualServicesIn>(namespace);
+        services.extend(in_namespace.iter().filter(|service| service.is_for_sidecars()).cloned());
     }
     oldest_first(&mut services);
     services

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute, StringMatch};
 
-/// The routes of a delegate under `root`; those that could match something `root` does not are left out.
+/// Merges the routes of a delegate into `root`. Routes that could match requests outside of `root` are dropped.
 pub fn merge(root: &HttpRoute, delegate: Vec<HttpRoute>) -> Vec<HttpRoute> {
     delegate.into_iter().filter_map(|route| merge_route(root, route)).collect()
 }
@@ -38,7 +38,8 @@ fn joined(root: &str, leaf: &str) -> String {
     }
 }
 
-/// Every way to satisfy one match of each; `None` if some match of the leaf fits in none of the root's.
+/// Combines every match of the root with every match of the leaf. Returns `None` if a match of the leaf conflicts with all
+/// of the root's.
 fn merge_matches(root: &[HttpMatchRequest], leaf: &[HttpMatchRequest]) -> Option<Vec<HttpMatchRequest>> {
     if root.is_empty() || leaf.is_empty() {
         return Some(if root.is_empty() { leaf } else { root }.to_vec());
@@ -79,7 +80,7 @@ fn overlaid<T: Clone>(root: &BTreeMap<String, T>, leaf: &BTreeMap<String, T>) ->
     root.iter().chain(leaf).map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Whether the leaf could match something that the root does not.
+/// Whether the leaf could match requests that the root does not match.
 fn conflict(root: &HttpMatchRequest, leaf: &HttpMatchRequest) -> bool {
     let texts = [
         (&root.uri, &leaf.uri),
@@ -114,12 +115,12 @@ fn text_conflict(root: Option<&StringMatch>, leaf: Option<&StringMatch>) -> bool
         (Some(MatchType::Prefix(root)), Some(MatchType::Exact(leaf) | MatchType::Prefix(leaf))) => {
             !leaf.starts_with(root)
         }
-        // What two other patterns have in common cannot be told.
+        // Whether other patterns overlap cannot be decided.
         _ => true,
     }
 }
 
-/// A pattern of no text says nothing.
+/// The pattern, unless it is empty: an empty one matches nothing in particular.
 fn pattern(text: &StringMatch) -> Option<&MatchType> {
     text.match_type.as_ref().filter(|pattern| match pattern {
         MatchType::Exact(text) | MatchType::Prefix(text) | MatchType::Regex(text) => !text.is_empty(),

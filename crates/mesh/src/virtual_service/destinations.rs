@@ -1,13 +1,13 @@
-//! Where a VirtualService may send traffic.
+//! The destinations of a VirtualService.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use canopus_proto::istio::networking::v1alpha3::{Destination, HttpRoute, VirtualService};
 
-/// Hosts with the ports of theirs that are meant; 0 stands for all of them.
+/// Destination hosts with their ports; 0 means all ports.
 pub type Destinations = BTreeMap<String, BTreeSet<u32>>;
 
-/// Every host a VirtualService refers to. With a namespace, only what sources of that namespace can reach.
+/// All destinations of a VirtualService. With a source namespace, only those of routes that apply to it.
 pub fn destinations(spec: &VirtualService, source: Option<&str>) -> Destinations {
     let mut found = Destinations::new();
     for Destination { host, port, .. } in all(spec, source) {
@@ -16,7 +16,7 @@ pub fn destinations(spec: &VirtualService, source: Option<&str>) -> Destinations
     found
 }
 
-/// Hosts of [`destinations`] with the ports of theirs that are meant, which are all where none is named.
+/// The destination hosts with their ports; no ports means all.
 pub(crate) fn targets(spec: &VirtualService, source: &str) -> Vec<(Box<str>, Vec<u32>)> {
     let number = |destination: &Destination| destination.port.as_ref().map_or(0, |port| port.number);
     let mut pairs: Vec<_> =
@@ -24,14 +24,14 @@ pub(crate) fn targets(spec: &VirtualService, source: &str) -> Vec<(Box<str>, Vec
     pairs.sort_unstable();
     pairs.dedup();
     let of_host = |pairs: &[(&str, u32)]| {
-        // 0 stands for all, and is first.
+        // 0 means all ports and sorts first.
         let ports = if pairs[0].1 == 0 { Vec::new() } else { pairs.iter().map(|(_, port)| *port).collect() };
         (pairs[0].0.into(), ports)
     };
     pairs.chunk_by(|a, b| a.0 == b.0).map(of_host).collect()
 }
 
-/// The hosts of [`destinations`] for any source, as often as they are written.
+/// The destination hosts for any source, with duplicates.
 pub(crate) fn destination_hosts(spec: &VirtualService) -> impl Iterator<Item = &str> {
     all(spec, None).map(|destination| destination.host.as_str())
 }
@@ -48,7 +48,7 @@ fn all<'a>(spec: &'a VirtualService, source: Option<&'a str>) -> impl Iterator<I
     http.chain(tcp).chain(tls)
 }
 
-/// A route whose matches name source namespaces is for those alone.
+/// Whether a route applies to a source namespace. Matches without a source namespace apply to all.
 fn may_come_from(http: &HttpRoute, source: &str) -> bool {
     let mut named =
         http.r#match.iter().map(|m| m.source_namespace.as_str()).filter(|name| !name.is_empty()).peekable();

@@ -1,11 +1,11 @@
-//! Names in VirtualServices, as the namespace they are written in means them.
+//! Resolving the names in a VirtualService relative to its namespace.
 
 use canopus_proto::istio::networking::v1alpha3::{Destination, VirtualService};
 
 use crate::reference::{MESH, gateway_name};
 use crate::world::qualified_host;
 
-/// The same VirtualService with full host names and gateways as `namespace/name`.
+/// Expands hosts to full names and gateways to `namespace/name`.
 pub(super) fn resolve(written: &VirtualService, namespace: &str, domain: &str) -> VirtualService {
     let mut spec = written.clone();
     for host in &mut spec.hosts {

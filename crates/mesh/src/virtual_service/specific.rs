@@ -1,4 +1,4 @@
-//! Which of several VirtualServices whose hosts cover a service decides its routes.
+//! Finding the VirtualService that decides the routes of a host.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use canopus_base::host;
 
 use super::VirtualService;
 
-/// The hosts of a list of VirtualServices, each with the first one that has it.
+/// The hosts of a list of VirtualServices, each with the first VirtualService that has it.
 #[derive(Clone, Debug, Default)]
 pub struct HostOwners<'a> {
     owners: BTreeMap<&'a str, &'a Arc<VirtualService>>,
-    /// The wildcards among them, the most specific first.
+    /// The wildcard hosts, the most specific first.
     wildcards: Vec<&'a str>,
 }
 
 impl<'a> HostOwners<'a> {
-    /// Reads a list in which the first one counts most.
+    /// Indexes a list in order of precedence.
     pub fn new(services: impl IntoIterator<Item = &'a Arc<VirtualService>>) -> Self {
         let mut owners = BTreeMap::new();
         for service in services {
@@ -30,7 +30,7 @@ impl<'a> HostOwners<'a> {
         Self { owners, wildcards }
     }
 
-    /// The VirtualService whose host is this one, or covers it most narrowly.
+    /// Finds the VirtualService for a host: an exact match, else the most specific wildcard.
     pub fn owner(&self, name: &str) -> Option<&'a Arc<VirtualService>> {
         let covering = || self.wildcards.iter().find(|wildcard| host::subset_of(name, wildcard)).copied();
         let found = self.owners.get_key_value(name).map(|(name, _)| *name).or_else(covering)?;

@@ -1,4 +1,4 @@
-//! What stands in front of a service, and the addresses by which a waypoint knows the service.
+//! The waypoint in front of a service, and the addresses that a waypoint uses for a service.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::world::{Origin, namespace, object, settings};
 pub struct Front {
     /// Its host.
     pub host: Arc<str>,
-    /// Whether gateways send requests through it as well.
+    /// Whether ingress gateways send requests through it as well.
     pub takes_ingress: bool,
 }
 
-/// The waypoint in front of a service of this cluster; `None` if there is none, or none is known by a host.
+/// The waypoint in front of a service of this cluster; `None` if there is none or its host is unknown.
 pub fn in_front_of(ctx: &Ctx<'_>, service: &Service) -> Option<Front> {
     let here = settings(ctx).cluster.clone();
     let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
@@ -33,8 +33,8 @@ pub fn in_front_of(ctx: &Ctx<'_>, service: &Service) -> Option<Front> {
     Some(Front { host, takes_ingress: takes_ingress(ctx, origin) })
 }
 
-/// The hosts of the waypoints that gateways go through to a service, with their shares if there are several; `None` if they
-/// go to the service itself.
+/// The hosts of the waypoints that ingress gateways send to for a service, with their percentages if there is a canary. `None`
+/// if gateways send to the service directly.
 pub fn ingress_waypoints(ctx: &Ctx<'_>, service: &Service) -> Option<Vec<(Arc<str>, Option<u32>)>> {
     let here = settings(ctx).cluster.clone();
     let origin = service.origins.iter().find(|origin| origin.cluster == here)?;
@@ -48,7 +48,7 @@ pub fn ingress_waypoints(ctx: &Ctx<'_>, service: &Service) -> Option<Vec<(Arc<st
     Some(std::iter::once((primary, Some(100 - weight))).chain(canary).collect())
 }
 
-/// The host of a waypoint: its own, or that of the service at its address.
+/// The host of a waypoint: from its address, or that of the service with its IP.
 pub(super) fn waypoint_host(ctx: &Ctx<'_>, waypoint: &Waypoint) -> Option<Arc<str>> {
     match waypoint.address.as_ref()? {
         WaypointAddress::Host(_, host) => Some(host.clone()),
@@ -64,7 +64,7 @@ pub(super) fn waypoint_host(ctx: &Ctx<'_>, waypoint: &Waypoint) -> Option<Arc<st
     }
 }
 
-/// Whether the object or its namespace says that gateways go through its waypoint.
+/// Whether a label of the object or its namespace sends ingress traffic through the waypoint.
 pub fn takes_ingress(ctx: &Ctx<'_>, origin: &Origin) -> bool {
     let own = object::<KubeObject>(ctx, origin).map(|object| label(&object.meta));
     let own = own.or_else(|| object::<ServiceEntry>(ctx, origin).map(|object| label(&object.meta))).flatten();
@@ -73,12 +73,12 @@ pub fn takes_ingress(ctx: &Ctx<'_>, origin: &Origin) -> bool {
 }
 
 fn label(meta: &Meta) -> Option<bool> {
-    let said = meta.label(known::INGRESS_USE_WAYPOINT.name)?;
-    Some(matches!(said, "1" | "t" | "T" | "true" | "TRUE" | "True"))
+    let value = meta.label(known::INGRESS_USE_WAYPOINT.name)?;
+    Some(matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"))
 }
 
-/// The addresses by which a waypoint knows a service, in order: its own, and those it has in all clusters of the network
-/// if it is known in all networks.
+/// The addresses that a waypoint uses for a service, sorted: those in its cluster and, for a global service, those in all
+/// clusters of the network.
 pub fn addresses(
     ctx: &Ctx<'_>,
     service: &Service,

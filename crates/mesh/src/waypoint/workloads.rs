@@ -1,4 +1,4 @@
-//! Waypoints in front of workloads that are called by their own addresses.
+//! Waypoints for traffic to workload addresses.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,16 +20,16 @@ use super::{
 use crate::workload::{EntryWorkload, PodWorkload};
 use crate::world::{Origin, all_objects, namespace, object, settings};
 
-/// What a pod or WorkloadEntry is to waypoints.
+/// How a pod or WorkloadEntry relates to waypoints.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct WaypointAttachment {
-    /// The waypoint that it is part of.
+    /// The waypoint that it is an instance of.
     pub instance_of: Option<Arc<Waypoint>>,
-    /// The waypoint in front of it.
+    /// The waypoint that its traffic goes through.
     pub behind: Option<Arc<Waypoint>>,
 }
 
-/// What a pod or WorkloadEntry is to waypoints.
+/// How a pod or WorkloadEntry relates to waypoints.
 pub struct WaypointAttachmentOf;
 
 impl Query for WaypointAttachmentOf {
@@ -51,7 +51,7 @@ impl Query for WaypointAttachmentOf {
     }
 }
 
-/// What an endpoint that a ServiceEntry lists is to waypoints.
+/// The attachment of an endpoint that a ServiceEntry lists.
 pub fn listed_endpoint_attachment(ctx: &Ctx<'_>, origin: &Origin, labels: &Labels) -> WaypointAttachment {
     attachment(ctx, origin, &Meta { labels: labels.clone(), ..Meta::default() })
 }
@@ -69,16 +69,16 @@ fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> WaypointAttachment
         return WaypointAttachment { instance_of, behind: None };
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
-    let place = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
+    let lookup = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
     let wanted = inherited(primary(meta, origin.namespace()), home.as_deref(), origin.namespace());
-    let behind = place.find(wanted, home.as_deref()).filter(|waypoint| waypoint.traffic.has_workloads());
+    let behind = lookup.find(wanted, home.as_deref()).filter(|waypoint| waypoint.traffic.has_workloads());
     WaypointAttachment { instance_of: None, behind }
 }
 
-/// A workload behind a waypoint: its age and name, and its addresses.
+/// A workload behind a waypoint: age and name to sort by, and its addresses.
 type Attached = ((Option<Timestamp>, String), Vec<IpAddr>);
 
-/// The workloads of every waypoint, by where that is.
+/// The workloads attached to each waypoint, by its address.
 struct AttachedWorkloads;
 
 impl Query for AttachedWorkloads {
@@ -130,8 +130,8 @@ impl Query for AttachedWorkloads {
     }
 }
 
-/// The addresses of the workloads that a waypoint proxy stands in front of, of the oldest first; `None` if there are no
-/// such workloads. Gateways between networks do not stand in front of workloads.
+/// The addresses of the workloads behind a waypoint proxy, those of the oldest first; `None` if there are no such workloads.
+/// East-west gateways have none.
 pub struct WorkloadsBehind;
 
 impl Query for WorkloadsBehind {
@@ -144,9 +144,9 @@ impl Query for WorkloadsBehind {
             return None;
         }
         let attached = ctx.get::<AttachedWorkloads>(&());
-        let places = addresses_of_proxy(ctx, waypoint);
+        let addresses = addresses_of_proxy(ctx, waypoint);
         let mut found: Vec<_> =
-            places.iter().filter_map(|place| attached.get(place)).flatten().cloned().collect();
+            addresses.iter().filter_map(|address| attached.get(address)).flatten().cloned().collect();
         found.sort();
         found.dedup();
         (!found.is_empty()).then(|| found.into_iter().flat_map(|(_, ips)| ips).collect())

@@ -1,4 +1,4 @@
-//! How TLS is spoken to backends, as policies say it.
+//! TLS settings for connections to backends.
 
 use canopus_api::Kind;
 use canopus_api::credential::Source;
@@ -13,10 +13,10 @@ use super::super::fault::{Fault, reason};
 use super::super::server_tls::roots;
 use super::{FINE, target_kind};
 
-/// The SDS resource that never exists.
+/// An SDS resource that never exists, so that connections fail.
 const NEVER: &str = "invalid://";
 
-/// TLS as a policy of `namespace` wants backends to be checked.
+/// Converts the validation settings of a policy of `namespace`.
 pub(super) fn tls_from_validation(
     cluster: &ClusterObjects<'_>,
     namespace: &str,
@@ -37,7 +37,7 @@ pub(super) fn tls_from_validation(
     }
 }
 
-/// TLS as a backend outside wants it; `None` without TLS, or if it asks for what there is not.
+/// Converts the TLS settings of an XBackend. Returns `None` without TLS or for an unsupported mode.
 pub(super) fn tls_from_backend(
     cluster: &ClusterObjects<'_>,
     backend: &ExternalBackend,
@@ -65,8 +65,8 @@ pub(super) fn tls_from_backend(
     None
 }
 
-/// The SDS resource of the roots; empty for those of the system. Without usable roots it is one that never exists, so that
-/// nothing is sent to a backend that cannot be checked.
+/// The SDS resource of the CA certificates; empty for the system's. Without valid certificates it is one that never exists,
+/// so that no request is sent to a backend that cannot be verified.
 fn credential(
     cluster: &ClusterObjects<'_>,
     namespace: &str,

@@ -1,4 +1,4 @@
-//! All policies about one host of one object, as one DestinationRule.
+//! Merging the policies of one target and host into a DestinationRule.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use super::super::GENERATED;
 use super::super::cluster_objects::ClusterObjects;
 use super::BackendPolicy;
 
-/// A rule for each target and host, from the policies about it: of several that say the same thing, the oldest counts.
+/// Builds a rule for each target and host. Where policies set the same field, the oldest wins.
 pub(super) fn rules(
     cluster: &ClusterObjects<'_>,
     mut policies: Vec<BackendPolicy>,
