@@ -1,4 +1,4 @@
-//! Addresses on the wire.
+//! Addresses in resources.
 
 use std::net::IpAddr;
 
@@ -17,12 +17,12 @@ pub(crate) fn octets(address: IpAddr) -> Bytes {
     }
 }
 
-/// An address of a network.
+/// An address in a network.
 pub(crate) fn in_network(network: &str, address: IpAddr) -> NetworkAddress {
     NetworkAddress { network: network.to_owned(), address: octets(address), length: None }
 }
 
-/// An address or range of a network; `None` if the text is neither.
+/// Parses an address or CIDR in a network.
 pub(crate) fn range_in_network(network: &str, text: &str) -> Option<NetworkAddress> {
     if let Ok(address) = parse_ip(text) {
         return Some(in_network(network, address));
@@ -32,16 +32,16 @@ pub(crate) fn range_in_network(network: &str, text: &str) -> Option<NetworkAddre
     Some(NetworkAddress { length, ..in_network(network, range.addr()) })
 }
 
-/// Where a waypoint is, as its clients are told.
-pub(crate) fn of_waypoint(waypoint: &Waypoint) -> Option<GatewayAddress> {
+/// The address that clients connect to for a waypoint.
+pub(crate) fn waypoint_address(waypoint: &Waypoint) -> Option<GatewayAddress> {
     let destination = match waypoint.address.as_ref()? {
-        WaypointAddress::Host(namespace, host) => host_of(namespace, host),
+        WaypointAddress::Host(namespace, host) => host_destination(namespace, host),
         WaypointAddress::Address(network, address) => Destination::Address(in_network(network, *address)),
     };
     Some(GatewayAddress { hbone_mtls_port: HBONE_PORT, destination: Some(destination) })
 }
 
-/// A host of a namespace.
-pub(crate) fn host_of(namespace: &str, host: &str) -> Destination {
+/// A destination by namespace and host.
+pub(crate) fn host_destination(namespace: &str, host: &str) -> Destination {
     Destination::Hostname(NamespacedHostname { namespace: namespace.to_owned(), hostname: host.to_owned() })
 }

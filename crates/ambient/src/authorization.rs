@@ -1,4 +1,4 @@
-//! AuthorizationPolicies as ztunnels enforce them: by what is known of a connection.
+//! AuthorizationPolicies converted for ztunnels, which see connections but no requests.
 
 use canopus_api::annotations;
 use canopus_api::istio::AuthorizationPolicy;
@@ -15,14 +15,14 @@ use canopus_runtime::flags::AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY;
 
 use crate::address;
 
-/// The policy that ztunnels enforce; `None` if it is not theirs to enforce.
-pub(crate) fn of_policy(settings: &MeshSettings, policy: &AuthorizationPolicy) -> Option<Authorization> {
+/// Converts a policy. Returns `None` if ztunnels do not enforce it.
+pub(crate) fn convert(settings: &MeshSettings, policy: &AuthorizationPolicy) -> Option<Authorization> {
     let spec = &policy.spec;
-    let said = policy.meta.annotation(annotations::DRY_RUN.name);
-    let dry_run = matches!(said, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
-    let watches = settings.flags.get(AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY);
+    let annotation = policy.meta.annotation(annotations::DRY_RUN.name);
+    let dry_run = matches!(annotation, Some("1" | "t" | "T" | "true" | "TRUE" | "True"));
+    let supports_dry_run = settings.flags.get(AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY);
     let has_targets = spec.target_ref.is_some() || !spec.target_refs.is_empty();
-    if has_targets || (dry_run && !watches) {
+    if has_targets || (dry_run && !supports_dry_run) {
         return None;
     }
     let action = match Written::try_from(spec.action).ok()? {
@@ -47,29 +47,29 @@ pub(crate) fn of_policy(settings: &MeshSettings, policy: &AuthorizationPolicy) -
     })
 }
 
-/// One rule: everything it asks for has to hold. A rule that looks at requests never allows anything; what it denies is
-/// denied by the rest of it.
+/// Converts a rule, all of whose conditions must hold. A rule with HTTP attributes never allows a connection; a DENY rule is
+/// enforced without its HTTP attributes.
 fn group(action: Action, rule: &Rule, namespace: &str) -> Option<Group> {
     let operations: Vec<_> = rule.to.iter().filter_map(|to| to.operation.as_ref()).collect();
     let sources: Vec<_> = rule.from.iter().filter_map(|from| from.source.as_ref()).collect();
-    let looks_at_requests = operations.iter().any(|operation| is_about_requests(operation))
-        || sources.iter().any(|source| comes_with_requests(source))
+    let has_http_attributes = operations.iter().any(|operation| has_http_operation(operation))
+        || sources.iter().any(|source| has_http_source(source))
         || rule.when.iter().any(|condition| !CONNECTION_KEYS.contains(&condition.key.as_str()));
-    if action == Action::Allow && looks_at_requests {
+    if action == Action::Allow && has_http_attributes {
         return None;
     }
-    let to: Vec<_> = operations.into_iter().map(of_operation).collect();
-    let from: Vec<_> = sources.into_iter().map(|source| of_source(source, namespace)).collect();
-    let when = rule.when.iter().map(|condition| vec![of_condition(condition)]);
+    let to: Vec<_> = operations.into_iter().map(operation_match).collect();
+    let from: Vec<_> = sources.into_iter().map(|source| source_match(source, namespace)).collect();
+    let when = rule.when.iter().map(|condition| vec![condition_match(condition)]);
     let parts = [to, from].into_iter().filter(|matches| !matches.is_empty()).chain(when);
     Some(Group { rules: parts.map(|matches| Rules { matches }).collect() })
 }
 
-/// What a condition can be about without a request.
+/// The condition keys that do not need a request.
 const CONNECTION_KEYS: [&str; 5] =
     ["source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port"];
 
-fn is_about_requests(operation: &Operation) -> bool {
+fn has_http_operation(operation: &Operation) -> bool {
     let lists = [
         &operation.hosts,
         &operation.not_hosts,
@@ -81,7 +81,7 @@ fn is_about_requests(operation: &Operation) -> bool {
     lists.into_iter().any(|list| !list.is_empty())
 }
 
-fn comes_with_requests(source: &Source) -> bool {
+fn has_http_source(source: &Source) -> bool {
     let lists = [
         &source.remote_ip_blocks,
         &source.not_remote_ip_blocks,
@@ -91,7 +91,7 @@ fn comes_with_requests(source: &Source) -> bool {
     lists.into_iter().any(|list| !list.is_empty())
 }
 
-fn of_operation(operation: &Operation) -> Match {
+fn operation_match(operation: &Operation) -> Match {
     Match {
         destination_ports: ports(&operation.ports),
         not_destination_ports: ports(&operation.not_ports),
@@ -99,7 +99,7 @@ fn of_operation(operation: &Operation) -> Match {
     }
 }
 
-fn of_source(source: &Source, namespace: &str) -> Match {
+fn source_match(source: &Source, namespace: &str) -> Match {
     Match {
         source_ips: addresses(&source.ip_blocks),
         not_source_ips: addresses(&source.not_ip_blocks),
@@ -113,7 +113,7 @@ fn of_source(source: &Source, namespace: &str) -> Match {
     }
 }
 
-fn of_condition(condition: &Condition) -> Match {
+fn condition_match(condition: &Condition) -> Match {
     let (values, not_values) = (&condition.values, &condition.not_values);
     match condition.key.as_str() {
         "source.namespace" => {
@@ -141,7 +141,7 @@ fn of_condition(condition: &Condition) -> Match {
     }
 }
 
-/// Texts that may begin or end with a wildcard.
+/// Converts texts that may begin or end with a wildcard.
 fn texts(written: &[String]) -> Vec<StringMatch> {
     let text = |text: &String| {
         let kind = if text == "*" {
@@ -158,12 +158,12 @@ fn texts(written: &[String]) -> Vec<StringMatch> {
     written.iter().map(text).collect()
 }
 
-/// Matches whatever is there.
+/// Matches any value.
 pub(crate) fn presence() -> MatchType {
     MatchType::Presence(Empty::default())
 }
 
-/// Service accounts, of the policy's namespace unless they name another.
+/// Converts service accounts, which are in the policy's namespace unless they name another.
 fn accounts(written: &[String], namespace: &str) -> Vec<ServiceAccountMatch> {
     let account = |text: &String| {
         let (namespace, account) = text.split_once('/').unwrap_or((namespace, text));

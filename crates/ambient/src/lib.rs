@@ -1,16 +1,16 @@
-//! What ztunnels are told: the workloads and services of the ambient mesh, and the policies on connections between them.
+//! Configuration of ztunnels: the workloads and services of the ambient mesh, and the policies on connections between them.
 //!
-//! Everything here is a query over the facts of the mesh. A ztunnel gets all of it; waypoints and sidecars that look
-//! peers up get the same. Names are those by which a ztunnel asks: the unique id of a workload, `namespace/host` of a
-//! service, `namespace/name` of a policy.
+//! Everything here is a query over the model in `mesh`. A ztunnel receives all resources, or asks for single ones by name or
+//! address; waypoints and sidecars that look up peers receive the same. A workload is named by its unique id, a service by
+//! `namespace/host`, a policy by `namespace/name`.
 //!
-//! Must not know Envoy's types, sessions or sockets.
+//! This crate does not know Envoy's types, sessions or sockets.
 
 mod address;
+mod addresses;
 mod authorization;
 mod lookup;
 mod network;
-mod part;
 mod peer_authentication;
 mod policies;
 mod ports;
@@ -18,6 +18,7 @@ mod service;
 mod split_horizon;
 #[cfg(test)]
 mod tests;
+mod trust_domain;
 mod workload;
 
 pub use self::lookup::{Form, Lookup, Question};
@@ -30,7 +31,7 @@ use canopus_proto::istio::workload::Service;
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 
-/// Every workload and service, by name.
+/// All workloads and services, sorted by name.
 pub struct Addresses;
 
 impl Query for Addresses {
@@ -42,11 +43,11 @@ impl Query for Addresses {
         if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
             return Vec::new();
         }
-        part::all(ctx)
+        addresses::all(ctx)
     }
 }
 
-/// Every workload by name, for clients that have no use for services.
+/// All workloads without services, sorted by name.
 pub struct Workloads;
 
 impl Query for Workloads {
@@ -58,7 +59,7 @@ impl Query for Workloads {
         if !settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
             return Vec::new();
         }
-        let all = workload::all(ctx);
+        let all = addresses::all_workloads(ctx);
         let mut workloads: Vec<_> =
             all.iter().map(|workload| Resource::encode(workload.uid.as_str(), &**workload)).collect();
         workloads.sort_by(|a, b| a.name.cmp(&b.name));
@@ -71,7 +72,7 @@ fn service_name(service: &Service) -> String {
     format!("{}/{}", service.namespace, service.hostname)
 }
 
-/// Every policy that ztunnels enforce, by name.
+/// All policies that ztunnels enforce, sorted by name.
 pub struct Authorizations;
 
 impl Query for Authorizations {
@@ -86,13 +87,13 @@ impl Query for Authorizations {
         }
         let written = all_objects::<AuthorizationPolicy>(ctx);
         let mut policies: Vec<Authorization> =
-            written.iter().filter_map(|(_, policy)| authorization::of_policy(&settings, policy)).collect();
+            written.iter().filter_map(|(_, policy)| authorization::convert(&settings, policy)).collect();
         let peers = all_objects::<PeerAuthentication>(ctx);
         if !peers.is_empty() {
             policies.push(peer_authentication::strict(settings.root_namespace()));
         }
-        policies.extend(peers.iter().filter_map(|(_, policy)| peer_authentication::of_ports(ctx, policy)));
-        policies.extend(policies::of_waypoints(ctx));
+        policies.extend(peers.iter().filter_map(|(_, policy)| peer_authentication::port_policy(ctx, policy)));
+        policies.extend(policies::waypoint_policies(ctx));
         let name = |policy: &Authorization| format!("{}/{}", policy.namespace, policy.name);
         let mut resources: Vec<_> =
             policies.iter().map(|policy| Resource::encode(name(policy), policy)).collect();

@@ -1,4 +1,4 @@
-//! Addresses for clients that ask for them one by one.
+//! On-demand lookup of workloads and services.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -10,27 +10,27 @@ use canopus_proto::istio::workload::{Address, Service, Workload, address::Type};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 
-use crate::{service, service_name, workload};
+use crate::{addresses, service_name};
 
-/// What a client wants to know.
+/// What a client asks for.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Question {
-    /// What goes by a name: the unique id of a workload, `namespace/host` of a service, or `network/address` of either.
+    /// A name: the unique id of a workload, `namespace/host` of a service, or `network/address` of either.
     Name(Arc<str>),
-    /// What runs on a node.
+    /// The workloads of a node.
     Node(Arc<str>),
 }
 
-/// How it is told.
+/// The type of resource a client asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Form {
     /// Workloads and services as addresses.
     Address,
-    /// Workloads alone, as they are.
+    /// Workloads only.
     Workload,
 }
 
-/// The answer to a question; a service comes with its workloads.
+/// The resources that answer a question. A service comes with its workloads.
 pub struct Lookup;
 
 impl Query for Lookup {
@@ -44,15 +44,15 @@ impl Query for Lookup {
             Question::Name(name) => directory.named(name),
             Question::Node(node) => directory.on_node(node),
         };
-        let told = found.into_iter().map(|entry| match form {
+        let resources = found.into_iter().map(|entry| match form {
             Form::Address => Some(&entry.address),
             Form::Workload => entry.workload.as_ref(),
         });
-        told.flatten().cloned().collect()
+        resources.flatten().cloned().collect()
     }
 }
 
-/// Everything there is to be found.
+/// All workloads and services, indexed for lookup.
 struct Directory;
 
 impl Query for Directory {
@@ -63,21 +63,21 @@ impl Query for Directory {
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let mut entries = Entries::default();
         if settings(ctx).flags.get(PILOT_ENABLE_AMBIENT) {
-            workload::all(ctx).iter().for_each(|workload| entries.add_workload(workload));
-            service::all(ctx).into_iter().for_each(|service| entries.add_service(service));
+            addresses::all_workloads(ctx).iter().for_each(|workload| entries.add_workload(workload));
+            addresses::all_services(ctx).into_iter().for_each(|service| entries.add_service(service));
         }
         entries
     }
 }
 
-/// A workload or a service in the forms in which it is told.
+/// A workload or service as resources of each type.
 #[derive(PartialEq)]
 struct Entry {
     address: Resource,
     workload: Option<Resource>,
 }
 
-/// Positions of entries by what they are found by.
+/// Positions of entries by key.
 type Index = BTreeMap<String, Vec<usize>>;
 
 #[derive(Default, PartialEq)]
@@ -128,7 +128,7 @@ impl Entries {
         self.all.push(Entry { address: address.with_aliases(aliases), workload: None });
     }
 
-    /// Workloads come before services of the same address.
+    /// Finds entries by name. Workloads win over services with the same address.
     fn named(&self, name: &str) -> Vec<&Entry> {
         let workloads = self.workloads.get(name).or_else(|| self.workloads_at.get(name));
         if let Some(workloads) = workloads {
@@ -151,7 +151,7 @@ impl Entries {
     }
 }
 
-/// An address as clients ask for it: `network/address`, with the length of the prefix if it is a range.
+/// The name of an address in lookups: `network/address`, with the prefix length if it is a range.
 fn alias(network: &str, octets: &[u8], length: Option<u32>) -> Option<String> {
     let address: IpAddr = match octets.len() {
         4 => <[u8; 4]>::try_from(octets).ok()?.into(),

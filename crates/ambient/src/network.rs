@@ -1,4 +1,4 @@
-//! Gateways of networks, as ztunnels know them.
+//! Gateways of networks.
 
 use std::sync::Arc;
 
@@ -12,26 +12,27 @@ use canopus_proto::istio::workload::gateway_address::Destination;
 use canopus_proto::istio::workload::{GatewayAddress, Workload};
 use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
 
-use crate::{address, workload};
+use crate::address;
+use crate::trust_domain::trust_domain;
 
 const EAST_WEST_CLASS: &str = "istio-east-west";
 const REMOTE_CLASS: &str = "istio-remote";
 
-/// A way into a network.
+/// A gateway into a network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NetworkGateway {
     pub(crate) network: String,
     pub(crate) cluster: Arc<str>,
     /// An IP or a host name.
     pub(crate) address: String,
-    /// The port for HBONE; 0 if it is not said.
+    /// The HBONE port; 0 if unknown.
     pub(crate) port: u32,
     pub(crate) namespace: String,
     pub(crate) name: String,
     service_account: String,
 }
 
-/// The gateways of all networks, in the order of their objects.
+/// The gateways of all networks, sorted by origin, those of the control plane's own cluster first.
 pub(crate) struct Gateways;
 
 impl Query for Gateways {
@@ -41,15 +42,15 @@ impl Query for Gateways {
 
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let settings = settings(ctx);
-        let looks_elsewhere = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
+        let multi_network = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
         let mut found: Vec<NetworkGateway> = Vec::new();
         let mut gateways = all_objects::<Gateway>(ctx);
         gateways.sort_by_key(|(origin, _)| origin.cluster != settings.cluster);
         for (origin, gateway) in gateways {
             let is_here = origin.cluster == settings.cluster;
-            if is_here || looks_elsewhere {
-                for gateway in of_object(&origin, &gateway, is_here) {
-                    // One of the own cluster counts over one of the same name and address elsewhere.
+            if is_here || multi_network {
+                for gateway in gateways_of_object(&origin, &gateway, is_here) {
+                    // A gateway of the own cluster wins over one with the same name and address elsewhere.
                     let same = |known: &NetworkGateway| {
                         (&known.namespace, &known.name, &known.address)
                             == (&gateway.namespace, &gateway.name, &gateway.address)
@@ -64,9 +65,9 @@ impl Query for Gateways {
     }
 }
 
-/// In the own cluster, Gateways that stand for some elsewhere; in others, those that are there.
-fn of_object(origin: &Origin, gateway: &Gateway, is_here: bool) -> Vec<NetworkGateway> {
-    let Some(network) = gateway.meta.label(known::TOPOLOGY_NETWORK.name).filter(|said| !said.is_empty())
+/// The gateways of an object: in the own cluster those of remote networks, in other clusters the east-west gateways there.
+fn gateways_of_object(origin: &Origin, gateway: &Gateway, is_here: bool) -> Vec<NetworkGateway> {
+    let Some(network) = gateway.meta.label(known::TOPOLOGY_NETWORK.name).filter(|value| !value.is_empty())
     else {
         return Vec::new();
     };
@@ -98,9 +99,9 @@ fn of_object(origin: &Origin, gateway: &Gateway, is_here: bool) -> Vec<NetworkGa
 }
 
 fn service_account(gateway: &Gateway) -> String {
-    let said = gateway.meta.annotation(annotations::GATEWAY_SERVICE_ACCOUNT.name);
-    match said.filter(|said| !said.is_empty()) {
-        Some(said) => said.to_owned(),
+    let value = gateway.meta.annotation(annotations::GATEWAY_SERVICE_ACCOUNT.name);
+    match value.filter(|value| !value.is_empty()) {
+        Some(value) => value.to_owned(),
         None if &*gateway.spec.gateway_class_name == REMOTE_CLASS => {
             format!("{}-{REMOTE_CLASS}", gateway.meta.name)
         }
@@ -109,15 +110,15 @@ fn service_account(gateway: &Gateway) -> String {
 }
 
 impl NetworkGateway {
-    /// Where it is, as clients are told.
+    /// The address that clients connect to.
     pub(crate) fn destination(&self) -> Destination {
         match parse_ip(&self.address) {
             Ok(ip) => Destination::Address(address::in_network(&self.network, ip)),
-            Err(_) => address::host_of(&self.namespace, &self.address),
+            Err(_) => address::host_destination(&self.namespace, &self.address),
         }
     }
 
-    /// It as a workload, which is what others refer to.
+    /// The workload that other resources refer to.
     pub(crate) fn workload(&self, ctx: &Ctx<'_>) -> Workload {
         let uid = format!("NetworkGateway/{}/{}/{}", self.network, self.address, self.port);
         let ip = parse_ip(&self.address).ok();
@@ -127,7 +128,7 @@ impl NetworkGateway {
             service_account: self.service_account.clone(),
             namespace: self.namespace.clone(),
             network: self.network.clone(),
-            trust_domain: workload::trust_domain(ctx),
+            trust_domain: trust_domain(ctx),
             addresses: ip.map(address::octets).into_iter().collect(),
             hostname: if ip.is_some() { String::new() } else { self.address.clone() },
             ..Default::default()
@@ -135,14 +136,14 @@ impl NetworkGateway {
     }
 }
 
-/// The gateway that leads into a network, if one is known with its port.
-pub(crate) fn gateway_of(ctx: &Ctx<'_>, network: &str) -> Option<GatewayAddress> {
+/// The address of the gateway into a network, if its port is known.
+pub(crate) fn gateway_into(ctx: &Ctx<'_>, network: &str) -> Option<GatewayAddress> {
     let gateways = ctx.get::<Gateways>(&());
     let gateway = gateways.iter().find(|gateway| gateway.network == network && gateway.port != 0)?;
     Some(GatewayAddress { hbone_mtls_port: gateway.port, destination: Some(gateway.destination()) })
 }
 
-/// The network of a cluster; empty if it is not said.
-pub(crate) fn of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> String {
+/// The network of a cluster; empty if unknown.
+pub(crate) fn network_of_cluster(ctx: &Ctx<'_>, cluster: &Arc<str>) -> String {
     network::network_of_cluster(ctx, cluster).unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! PeerAuthentications as ztunnels enforce them: policies that deny connections without an identity.
+//! PeerAuthentications converted for ztunnels: policies that deny connections without an identity.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::authorization::presence;
 /// The policy that denies all connections without an identity.
 const STRICT: &str = "istio_converted_static_strict";
 
-/// The policy that workloads refer to which take nothing but mutual TLS.
+/// The policy of workloads that require mutual TLS.
 pub(crate) fn strict(root: &str) -> Authorization {
     denying(STRICT, root, vec![Group { rules: vec![matching(without_identity())] }])
 }
@@ -49,7 +49,7 @@ fn is_lax(mode: Mode) -> bool {
     matches!(mode, Mode::Permissive | Mode::Disable)
 }
 
-fn name_of(policy: &PeerAuthentication) -> String {
+fn policy_name(policy: &PeerAuthentication) -> String {
     format!("converted_peer_authentication_{}", policy.meta.name)
 }
 
@@ -60,25 +60,24 @@ fn selector(policy: &PeerAuthentication) -> Labels {
 
 /// The policies of a namespace, oldest first.
 fn policies(ctx: &Ctx<'_>, namespace: &str) -> Vec<Arc<PeerAuthentication>> {
-    let shelf = ObjectIndex::Namespace(Kind::PeerAuthentication, namespace.into());
-    let mut found = indexed_objects::<PeerAuthentication>(ctx, &shelf);
+    let index = ObjectIndex::Namespace(Kind::PeerAuthentication, namespace.into());
+    let mut found = indexed_objects::<PeerAuthentication>(ctx, &index);
     oldest_first(&mut found);
     found.into_iter().map(|(_, policy)| policy).collect()
 }
 
 /// The modes of a namespace and of the mesh, of the oldest policies without a selector; `None` if there is no policy.
-fn wide(ctx: &Ctx<'_>, namespace: &str, is_wide: fn(&PeerAuthentication) -> bool) -> [Option<Mode>; 2] {
+fn wide_modes(ctx: &Ctx<'_>, namespace: &str, is_wide: fn(&PeerAuthentication) -> bool) -> [Option<Mode>; 2] {
     let root = settings(ctx).root_namespace().to_owned();
-    let of = |namespace: &str| {
+    let mode_in = |namespace: &str| {
         let found = policies(ctx, namespace).into_iter().find(|policy| is_wide(policy));
         found.map(|policy| mode(policy.spec.mtls.as_ref()))
     };
-    [(namespace != root).then(|| of(namespace)).flatten(), of(&root)]
+    [(namespace != root).then(|| mode_in(namespace)).flatten(), mode_in(&root)]
 }
 
-/// The policy of a PeerAuthentication that says something else for single ports; `None` if it says nothing that the policy
-/// for all ports does not say.
-pub(crate) fn of_ports(ctx: &Ctx<'_>, policy: &PeerAuthentication) -> Option<Authorization> {
+/// The policy for the port-level exceptions of a PeerAuthentication. Returns `None` if the policy for all ports covers it.
+pub(crate) fn port_policy(ctx: &Ctx<'_>, policy: &PeerAuthentication) -> Option<Authorization> {
     let settings = settings(ctx);
     let spec = &policy.spec;
     let is_root = *policy.meta.namespace == *settings.root_namespace();
@@ -86,21 +85,23 @@ pub(crate) fn of_ports(ctx: &Ctx<'_>, policy: &PeerAuthentication) -> Option<Aut
         return None;
     }
     let own = mode(spec.mtls.as_ref());
-    let [of_namespace, of_mesh] = wide(ctx, &policy.meta.namespace, |policy| policy.spec.selector.is_none());
-    let namespace_is_strict = of_namespace == Some(Mode::Strict);
-    let mesh_is_strict = of_namespace.is_none_or(|mode| mode == Mode::Unset) && of_mesh == Some(Mode::Strict);
-    // Parity: a strict mesh counts for a port even where the policy itself is not strict.
+    let [namespace_mode, mesh_mode] =
+        wide_modes(ctx, &policy.meta.namespace, |policy| policy.spec.selector.is_none());
+    let namespace_is_strict = namespace_mode == Some(Mode::Strict);
+    let mesh_is_strict =
+        namespace_mode.is_none_or(|mode| mode == Mode::Unset) && mesh_mode == Some(Mode::Strict);
+    // Parity: a strict mesh-wide policy applies to a port even if the policy itself is not strict.
     let implied = own == Mode::Strict || (own == Mode::Unset && namespace_is_strict) || mesh_is_strict;
-    let wide_is_lax = of_namespace.or(of_mesh) != Some(Mode::Strict);
+    let wide_is_lax = namespace_mode.or(mesh_mode) != Some(Mode::Strict);
     let (mut groups, mut rules) = (Vec::new(), Vec::new());
     rules.extend((own == Mode::Strict).then(|| matching(without_identity())));
     let mut has_lax_port = false;
     for (port, written) in &spec.port_level_mtls {
-        let of_port = mode(Some(written));
-        if of_port == Mode::Strict && !implied {
+        let port_mode = mode(Some(written));
+        if port_mode == Mode::Strict && !implied {
             let denied = Match { destination_ports: vec![*port], ..without_identity() };
             groups.push(Group { rules: vec![matching(denied)] });
-        } else if is_lax(of_port) && !is_lax(own) && !(own == Mode::Unset && wide_is_lax) {
+        } else if is_lax(port_mode) && !is_lax(own) && !(own == Mode::Unset && wide_is_lax) {
             has_lax_port = true;
             let other = Match { not_destination_ports: vec![*port], ..Default::default() };
             rules.push(matching(other));
@@ -109,24 +110,24 @@ pub(crate) fn of_ports(ctx: &Ctx<'_>, policy: &PeerAuthentication) -> Option<Aut
     if (own == Mode::Strict && !has_lax_port) || (rules.is_empty() && groups.is_empty()) {
         return None;
     }
-    let mesh_reaches = of_namespace.is_none_or(|mode| matches!(mode, Mode::Unset | Mode::Strict));
-    let inherits = (of_mesh == Some(Mode::Strict) && mesh_reaches) || namespace_is_strict;
+    let mesh_reaches = namespace_mode.is_none_or(|mode| matches!(mode, Mode::Unset | Mode::Strict));
+    let inherits = (mesh_mode == Some(Mode::Strict) && mesh_reaches) || namespace_is_strict;
     if inherits && has_lax_port {
         rules.push(matching(without_identity()));
     }
     if !rules.is_empty() {
         groups.push(Group { rules });
     }
-    Some(denying(&name_of(policy), &policy.meta.namespace, groups))
+    Some(denying(&policy_name(policy), &policy.meta.namespace, groups))
 }
 
-/// The names of the policies that PeerAuthentications bring to a workload.
+/// The names of the policies that enforce the PeerAuthentications of a workload.
 pub(crate) fn names_for(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<String> {
     let settings = settings(ctx);
     let root = settings.root_namespace();
-    let [of_namespace, of_mesh] = wide(ctx, namespace, |policy| selector(policy).is_empty());
-    let mut is_strict = of_mesh == Some(Mode::Strict);
-    if let Some(mode) = of_namespace.filter(|mode| *mode != Mode::Unset) {
+    let [namespace_mode, mesh_mode] = wide_modes(ctx, namespace, |policy| selector(policy).is_empty());
+    let mut is_strict = mesh_mode == Some(Mode::Strict);
+    if let Some(mode) = namespace_mode.filter(|mode| *mode != Mode::Unset) {
         is_strict = mode == Mode::Strict;
     }
     let own = (namespace != root).then(|| policies(ctx, namespace)).into_iter().flatten();
@@ -142,14 +143,14 @@ pub(crate) fn names_for(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<
         let ports: Vec<_> = policy.spec.port_level_mtls.values().map(|written| mode(Some(written))).collect();
         let excepts = match (mode_of_all, is_strict) {
             (Mode::Strict, _) => ports.iter().any(|mode| is_lax(*mode)),
-            // Parity: a port without mutual TLS is no exception from what the namespace or the mesh says.
+            // Parity: a port with DISABLE is not an exception to a namespace-wide or mesh-wide policy.
             (Mode::Unset, true) => ports.contains(&Mode::Permissive),
             _ => ports.contains(&Mode::Strict),
         };
         if excepts {
-            // It says about all other ports what the policy for all would.
+            // The policy with exceptions also covers all other ports.
             is_strict = false;
-            named = Some(format!("{namespace}/{}", name_of(&policy)));
+            named = Some(format!("{namespace}/{}", policy_name(&policy)));
         }
     }
     let strict = is_strict.then(|| format!("{root}/{STRICT}"));

@@ -1,4 +1,4 @@
-//! Which policies a workload is told to enforce, and those that waypoints bring.
+//! The policies that a workload refers to, and the policies that admit waypoints.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use canopus_proto::istio::security::string_match::MatchType;
 use canopus_proto::istio::security::{Action, Authorization, Group, Match, Rules, Scope, StringMatch};
 use canopus_runtime::flags::PILOT_AUTO_ALLOW_WAYPOINT_POLICY;
 
-use crate::service::Info;
+use crate::service::ServiceInfo;
 use crate::{authorization, peer_authentication};
 
-/// The names of the policies that select a workload by its labels. Policies of namespaces and of the mesh are not named.
-pub(crate) fn of_workload(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<String> {
+/// The names of the policies that select a workload by label. Namespace-wide and mesh-wide policies are not listed.
+pub(crate) fn selecting_policy_names(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Vec<String> {
     let settings = settings(ctx);
     let mut names = BTreeSet::new();
     for namespace in BTreeSet::from([settings.root_namespace(), namespace]) {
@@ -28,9 +28,9 @@ pub(crate) fn of_workload(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Ve
         for (origin, policy) in indexed_objects::<AuthorizationPolicy>(ctx, &shelf) {
             let selector = policy.spec.selector.iter().flat_map(|selector| &selector.match_labels);
             let selector: Labels = selector.map(|(key, value)| (key.as_str(), value.as_str())).collect();
-            // Parity: a workload without labels has every policy that selects by labels.
+            // Parity: every policy with a selector applies to a workload without labels.
             let selected = if labels.is_empty() { !selector.is_empty() } else { selector.selects(labels) };
-            if selected && authorization::of_policy(&settings, &policy).is_some() {
+            if selected && authorization::convert(&settings, &policy).is_some() {
                 names.insert(format!("{}/{}", origin.namespace(), origin.name()));
             }
         }
@@ -38,12 +38,12 @@ pub(crate) fn of_workload(ctx: &Ctx<'_>, namespace: &str, labels: &Labels) -> Ve
     names.into_iter().chain(peer_authentication::names_for(ctx, namespace, labels)).collect()
 }
 
-/// The names of the policies that let the waypoints in front of a workload and of its services through.
-pub(crate) fn of_waypoints_before(
+/// The names of the policies that admit the waypoints of a workload and of its services.
+pub(crate) fn waypoint_policy_names(
     ctx: &Ctx<'_>,
     cluster: &Arc<str>,
     own: Option<&Waypoint>,
-    services: &[Arc<Info>],
+    services: &[Arc<ServiceInfo>],
 ) -> Vec<String> {
     if !settings(ctx).flags.get(PILOT_AUTO_ALLOW_WAYPOINT_POLICY) {
         return Vec::new();
@@ -59,18 +59,18 @@ pub(crate) fn of_waypoints_before(
     named.map(|(namespace, name)| format!("{namespace}/{}", policy_name(&namespace, &name))).collect()
 }
 
-/// The policies that let waypoints through.
-pub(crate) fn of_waypoints(ctx: &Ctx<'_>) -> Vec<Authorization> {
+/// The policies that admit waypoints.
+pub(crate) fn waypoint_policies(ctx: &Ctx<'_>) -> Vec<Authorization> {
     let settings = settings(ctx);
     if !settings.flags.get(PILOT_AUTO_ALLOW_WAYPOINT_POLICY) {
         return Vec::new();
     }
     let gateways = all_objects::<Gateway>(ctx);
     let own = gateways.iter().filter(|(origin, _)| origin.cluster == settings.cluster);
-    own.filter_map(|(origin, _)| of_waypoint(ctx, origin)).collect()
+    own.filter_map(|(origin, _)| waypoint_policy(ctx, origin)).collect()
 }
 
-fn of_waypoint(ctx: &Ctx<'_>, origin: &Origin) -> Option<Authorization> {
+fn waypoint_policy(ctx: &Ctx<'_>, origin: &Origin) -> Option<Authorization> {
     let waypoint = ctx.get::<Waypoints>(origin).as_ref().clone()?;
     let accounts = accounts(ctx, &origin.cluster, &waypoint.namespace, &waypoint.name);
     if accounts.is_empty() {
@@ -94,7 +94,7 @@ fn of_waypoint(ctx: &Ctx<'_>, origin: &Origin) -> Option<Authorization> {
     })
 }
 
-/// No object can have this name.
+/// The name of a waypoint's policy. No object can have this name.
 fn policy_name(namespace: &str, name: &str) -> String {
     format!("istio_allow_waypoint_{namespace}_{name}")
 }

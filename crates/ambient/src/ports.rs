@@ -1,4 +1,4 @@
-//! Which ports of a workload the ports of its services lead to.
+//! The workload ports that service ports lead to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use canopus_api::kube::{Pod, TransportProtocol};
 use canopus_proto::istio::workload::{Port, PortList};
 
-use crate::service::Info;
+use crate::service::ServiceInfo;
 
-/// The ports of a pod, by service. A port that the pod does not have is left out.
-pub(crate) fn of_pod(pod: &Pod, services: &[Arc<Info>]) -> BTreeMap<String, PortList> {
+/// The ports of a pod by service. Named ports that the pod does not have are left out.
+pub(crate) fn pod_ports(pod: &Pod, services: &[Arc<ServiceInfo>]) -> BTreeMap<String, PortList> {
     by_service(services, |info, port, (name, target)| {
         if !target.is_empty() {
             return named(pod, target);
@@ -21,8 +21,11 @@ pub(crate) fn of_pod(pod: &Pod, services: &[Arc<Info>]) -> BTreeMap<String, Port
     })
 }
 
-/// The ports of an entry, which may have numbers of its own for them.
-pub(crate) fn of_entry(own: &BTreeMap<String, u32>, services: &[Arc<Info>]) -> BTreeMap<String, PortList> {
+/// The ports of an entry by service. The entry may override port numbers.
+pub(crate) fn entry_ports(
+    own: &BTreeMap<String, u32>,
+    services: &[Arc<ServiceInfo>],
+) -> BTreeMap<String, PortList> {
     by_service(services, |info, port, (name, target)| {
         if info.is_kube && !target.is_empty() {
             return own.get(target).copied();
@@ -33,11 +36,11 @@ pub(crate) fn of_entry(own: &BTreeMap<String, u32>, services: &[Arc<Info>]) -> B
 }
 
 fn by_service(
-    services: &[Arc<Info>],
-    target: impl Fn(&Info, &Port, &(String, String)) -> Option<u32>,
+    services: &[Arc<ServiceInfo>],
+    target: impl Fn(&ServiceInfo, &Port, &(String, String)) -> Option<u32>,
 ) -> BTreeMap<String, PortList> {
     let unnamed = (String::new(), String::new());
-    let ports = |info: &Info| {
+    let ports = |info: &ServiceInfo| {
         let ports = info.service.ports.iter().filter_map(|port| {
             let names = info.port_names.get(&port.service_port).unwrap_or(&unnamed);
             let target_port = target(info, port, names)?;
@@ -52,7 +55,7 @@ fn or_service_port(port: &Port) -> u32 {
     if port.target_port == 0 { port.service_port } else { port.target_port }
 }
 
-/// The number of a port that a container of the pod names; of init containers only those that stay.
+/// Resolves a named port against the containers of a pod, including restartable init containers.
 fn named(pod: &Pod, name: &str) -> Option<u32> {
     let init = pod.spec.init_containers.iter();
     let staying = init.filter(|container| container.restart_policy.as_deref() == Some("Always"));

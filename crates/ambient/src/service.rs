@@ -1,4 +1,4 @@
-//! Services as ztunnels know them.
+//! Services of the ambient mesh.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,28 +23,28 @@ use canopus_proto::istio::workload::{
 use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
 use jiff::Timestamp;
 
-use crate::{address, network, split_horizon};
+use crate::{address, network};
 
-/// A service, and what its workloads have to know of it.
+/// A service resource with what its workloads need.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Info {
+pub(crate) struct ServiceInfo {
     pub(crate) service: Service,
-    /// The labels of its workloads; none if it does not select any.
+    /// The workload selector; empty if there is none.
     pub(crate) selector: Labels,
-    /// The names of its ports by number: of the service, and of the workload if that is how it is given.
+    /// The name of each port by number, and the name of its target port if that is a name.
     pub(crate) port_names: BTreeMap<u32, (String, String)>,
     /// Whether a Kubernetes Service defines it.
     pub(crate) is_kube: bool,
     /// The object.
     pub(crate) origin: Origin,
-    /// The waypoint in front of it: namespace and name.
+    /// The namespace and name of its waypoint.
     pub(crate) waypoint: Option<(String, String)>,
-    /// Whether it is known in all networks.
+    /// Whether it is global, that is visible in all networks.
     pub(crate) is_global: bool,
     created: Option<Timestamp>,
 }
 
-impl Info {
+impl ServiceInfo {
     /// `namespace/host`.
     pub(crate) fn key(&self) -> String {
         format!("{}/{}", self.service.namespace, self.service.hostname)
@@ -52,40 +52,41 @@ impl Info {
 }
 
 /// The services that an object defines.
-pub(crate) struct InfosOf;
+pub(crate) struct ServiceInfosOf;
 
-impl Query for InfosOf {
+impl Query for ServiceInfosOf {
     const NAME: &'static str = "ambient_services_of";
     type Key = Origin;
-    type Value = Vec<Arc<Info>>;
+    type Value = Vec<Arc<ServiceInfo>>;
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         let infos = match origin.key.kind {
-            Kind::Service => of_kube(ctx, origin).into_iter().collect(),
-            Kind::ServiceEntry => of_entry(ctx, origin),
+            Kind::Service => convert_service(ctx, origin).into_iter().collect(),
+            Kind::ServiceEntry => convert_service_entry(ctx, origin),
             _ => Vec::new(),
         };
         infos.into_iter().map(Arc::new).collect()
     }
 }
 
-/// The services of a namespace in a cluster, one for each host: that of Kubernetes, else the oldest.
-pub(crate) struct InfosIn;
+/// The services of a namespace in a cluster, one for each host: the Kubernetes Service, else the oldest ServiceEntry.
+pub(crate) struct ServiceInfosIn;
 
-impl Query for InfosIn {
+impl Query for ServiceInfosIn {
     const NAME: &'static str = "ambient_services_in";
     /// Cluster and namespace.
     type Key = (Arc<str>, Arc<str>);
-    type Value = Vec<Arc<Info>>;
+    type Value = Vec<Arc<ServiceInfo>>;
 
     fn run(ctx: &Ctx<'_>, (cluster, namespace): &Self::Key) -> Self::Value {
-        let mut by_host: BTreeMap<String, Arc<Info>> = BTreeMap::new();
+        let mut by_host: BTreeMap<String, Arc<ServiceInfo>> = BTreeMap::new();
         for kind in [Kind::Service, Kind::ServiceEntry] {
             let shelf = ObjectIndex::InCluster(kind, cluster.clone(), namespace.as_ref().into());
             for origin in ctx.members::<Objects>(&shelf).iter() {
-                for info in ctx.get::<InfosOf>(origin).iter() {
+                for info in ctx.get::<ServiceInfosOf>(origin).iter() {
                     let present = by_host.get(&info.service.hostname);
-                    let wins = |present: &Arc<Info>| !present.is_kube && info.created < present.created;
+                    let wins =
+                        |present: &Arc<ServiceInfo>| !present.is_kube && info.created < present.created;
                     if present.is_none_or(wins) {
                         by_host.insert(info.service.hostname.clone(), info.clone());
                     }
@@ -96,30 +97,24 @@ impl Query for InfosIn {
     }
 }
 
-/// Every service as ztunnels are told of it.
-pub(crate) fn all(ctx: &Ctx<'_>) -> Vec<Service> {
-    let mut services: Vec<_> = merged(ctx).values().map(|info| told(ctx, info)).collect();
-    split_horizon::name_remote_accounts(ctx, &mut services);
-    services
+/// The services of a namespace in a cluster, in a mesh with one network.
+pub(crate) fn in_namespace(ctx: &Ctx<'_>, key: &(Arc<str>, Arc<str>)) -> Vec<Service> {
+    ctx.get::<ServiceInfosIn>(key).iter().map(|info| resource(ctx, info)).collect()
 }
 
-/// The services of a cluster and namespace as ztunnels are told of them, where there is one network.
-pub(crate) fn of_place(ctx: &Ctx<'_>, place: &(Arc<str>, Arc<str>)) -> Vec<Service> {
-    ctx.get::<InfosIn>(place).iter().map(|info| told(ctx, info)).collect()
-}
-
-fn told(ctx: &Ctx<'_>, info: &Info) -> Service {
+/// The resource that clients receive for a service.
+pub(crate) fn resource(ctx: &Ctx<'_>, info: &ServiceInfo) -> Service {
     let canonical = info.service.canonical || is_canonical(ctx, &settings(ctx).cluster, info);
     Service { canonical, ..info.service.clone() }
 }
 
-/// The services by `namespace/host`; those known in all networks have the addresses they have anywhere.
-pub(crate) fn merged(ctx: &Ctx<'_>) -> BTreeMap<String, Arc<Info>> {
+/// All services by `namespace/host`. Global services have the addresses of all clusters.
+pub(crate) fn merged(ctx: &Ctx<'_>) -> BTreeMap<String, Arc<ServiceInfo>> {
     let settings = settings(ctx);
     let here = &settings.cluster;
-    let mut found: BTreeMap<String, Arc<Info>> = BTreeMap::new();
-    for (cluster, namespace) in places(ctx) {
-        for info in ctx.get::<InfosIn>(&(cluster.clone(), namespace)).iter() {
+    let mut found: BTreeMap<String, Arc<ServiceInfo>> = BTreeMap::new();
+    for (cluster, namespace) in namespaces(ctx) {
+        for info in ctx.get::<ServiceInfosIn>(&(cluster.clone(), namespace)).iter() {
             if cluster != *here && !info.is_global {
                 continue;
             }
@@ -127,7 +122,7 @@ pub(crate) fn merged(ctx: &Ctx<'_>) -> BTreeMap<String, Arc<Info>> {
                 None => {
                     found.insert(info.key(), info.clone());
                 }
-                Some(known) if known.is_global => join(known, info),
+                Some(known) if known.is_global => add_addresses(known, info),
                 Some(_) => {}
             }
         }
@@ -135,25 +130,24 @@ pub(crate) fn merged(ctx: &Ctx<'_>) -> BTreeMap<String, Arc<Info>> {
     found
 }
 
-/// The clusters and namespaces that have services, the own cluster first; others count only where there are several
-/// networks.
-pub(crate) fn places(ctx: &Ctx<'_>) -> Vec<(Arc<str>, Arc<str>)> {
+/// The clusters and namespaces with services, the own cluster first. Other clusters are included in multi-network meshes only.
+pub(crate) fn namespaces(ctx: &Ctx<'_>) -> Vec<(Arc<str>, Arc<str>)> {
     let settings = settings(ctx);
     let everywhere = settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK);
-    let mut places = BTreeSet::new();
+    let mut found = BTreeSet::new();
     for kind in [Kind::Service, Kind::ServiceEntry] {
         for origin in ctx.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
             let is_here = origin.cluster == settings.cluster;
             if is_here || everywhere {
-                places.insert((!is_here, origin.cluster.clone(), Arc::from(origin.namespace())));
+                found.insert((!is_here, origin.cluster.clone(), Arc::from(origin.namespace())));
             }
         }
     }
-    places.into_iter().map(|(_, cluster, namespace)| (cluster, namespace)).collect()
+    found.into_iter().map(|(_, cluster, namespace)| (cluster, namespace)).collect()
 }
 
-/// Adds the addresses that a service has in another cluster.
-fn join(known: &mut Arc<Info>, other: &Info) {
+/// Adds the addresses of a service in another cluster.
+fn add_addresses(known: &mut Arc<ServiceInfo>, other: &ServiceInfo) {
     let service = &mut Arc::make_mut(known).service;
     for address in &other.service.addresses {
         if !service.addresses.contains(address) {
@@ -163,21 +157,20 @@ fn join(known: &mut Arc<Info>, other: &Info) {
     service.addresses.sort_by(|a, b| (&a.network, &a.address).cmp(&(&b.network, &b.address)));
 }
 
-/// Whether an entry is what a host means to those who are not of its namespace: no Kubernetes Service is, and it is the
-/// oldest.
-fn is_canonical(ctx: &Ctx<'_>, here: &Arc<str>, info: &Info) -> bool {
+/// Whether a ServiceEntry is what its host means in other namespaces: there is no Kubernetes Service, and it is the oldest.
+fn is_canonical(ctx: &Ctx<'_>, here: &Arc<str>, info: &ServiceInfo) -> bool {
     if names_kube_service(ctx, here, &info.service.hostname) {
         return false;
     }
     let entries =
         ctx.members::<Objects>(&ObjectIndex::ServiceEntryHost(info.service.hostname.as_str().into()));
-    let others = entries.iter().flat_map(|origin| ctx.get::<InfosOf>(origin).to_vec());
+    let others = entries.iter().flat_map(|origin| ctx.get::<ServiceInfosOf>(origin).to_vec());
     let mut others = others.filter(|other| other.service.hostname == info.service.hostname);
-    let age = |info: &Info| (info.created, info.origin.clone());
+    let age = |info: &ServiceInfo| (info.created, info.origin.clone());
     others.all(|other| age(info) <= age(&other))
 }
 
-/// Whether a host is that of a Service of Kubernetes.
+/// Whether a host is that of an existing Kubernetes Service.
 fn names_kube_service(ctx: &Ctx<'_>, here: &Arc<str>, host: &str) -> bool {
     let suffix = format!(".svc.{}", settings(ctx).domain);
     let named = host.strip_suffix(&suffix).and_then(|rest| rest.split_once('.'));
@@ -187,7 +180,7 @@ fn names_kube_service(ctx: &Ctx<'_>, here: &Arc<str>, host: &str) -> bool {
     })
 }
 
-fn of_kube(ctx: &Ctx<'_>, origin: &Origin) -> Option<Info> {
+fn convert_service(ctx: &Ctx<'_>, origin: &Origin) -> Option<ServiceInfo> {
     let object = object::<KubeService>(ctx, origin)?;
     let spec = &object.spec;
     if spec.r#type == ServiceType::ExternalName {
@@ -195,7 +188,7 @@ fn of_kube(ctx: &Ctx<'_>, origin: &Origin) -> Option<Info> {
     }
     let services = ctx.get::<ServicesOf>(origin);
     let converted = services.first()?;
-    let network = network::of_cluster(ctx, &origin.cluster);
+    let network = network::network_of_cluster(ctx, &origin.cluster);
     let port = |port: &ServicePort| {
         let number = u32::from(port.port);
         let protocol = converted.port(number).map_or(Protocol::Tcp, |known| known.protocol);
@@ -233,7 +226,7 @@ fn of_kube(ctx: &Ctx<'_>, origin: &Origin) -> Option<Info> {
     let is_global = settings(ctx).flags.get(AMBIENT_ENABLE_MULTI_NETWORK) && *ctx.get::<IsGlobal>(origin);
     Some(behind_waypoints(
         ctx,
-        Info {
+        ServiceInfo {
             service,
             selector: spec.selector.clone(),
             port_names: names.collect(),
@@ -246,10 +239,10 @@ fn of_kube(ctx: &Ctx<'_>, origin: &Origin) -> Option<Info> {
     ))
 }
 
-fn of_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Info> {
+fn convert_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<ServiceInfo> {
     let Some(object) = object::<ServiceEntry>(ctx, origin) else { return Vec::new() };
     let spec = &object.spec;
-    let network = network::of_cluster(ctx, &origin.cluster);
+    let network = network::network_of_cluster(ctx, &origin.cluster);
     let written: Option<Vec<_>> =
         spec.addresses.iter().map(|text| address::range_in_network(&network, text)).collect();
     let Some(written) = written else { return Vec::new() };
@@ -264,7 +257,7 @@ fn of_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Info> {
             ..Default::default()
         })
     } else {
-        near(distribution)
+        nearest_first(distribution)
     };
     let ports: Vec<_> = spec
         .ports
@@ -290,7 +283,7 @@ fn of_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Info> {
     let selector: Labels = selector.map(|(key, value)| (key.as_str(), value.as_str())).collect();
     let names: BTreeMap<_, _> =
         spec.ports.iter().map(|port| (port.number, (port.name.clone(), String::new()))).collect();
-    let info = |name: &String| Info {
+    let info = |name: &String| ServiceInfo {
         service: Service {
             name: origin.name().to_owned(),
             namespace: origin.namespace().to_owned(),
@@ -313,16 +306,16 @@ fn of_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<Info> {
     infos.map(|info| behind_waypoints(ctx, info)).collect()
 }
 
-/// Adds the waypoints in front of a service.
-fn behind_waypoints(ctx: &Ctx<'_>, mut info: Info) -> Info {
+/// Adds the waypoints of a service.
+fn behind_waypoints(ctx: &Ctx<'_>, mut info: ServiceInfo) -> ServiceInfo {
     let ServiceWaypoints { primary, canary } = ctx.get::<WaypointsOf>(&info.origin).as_ref().clone();
     let Some(primary) = primary else { return info };
     info.waypoint = Some((primary.namespace.to_string(), primary.name.to_string()));
-    info.service.waypoint = address::of_waypoint(&primary);
+    info.service.waypoint = address::waypoint_address(&primary);
     info.service.ingress_use_waypoint = takes_ingress(ctx, &info.origin);
     if let Some((canary, weight)) = canary {
         let weighted =
-            |waypoint, weight| WeightedWaypoint { destination: address::of_waypoint(waypoint), weight };
+            |waypoint, weight| WeightedWaypoint { destination: address::waypoint_address(waypoint), weight };
         info.service.weighted_waypoints = vec![weighted(&primary, 100 - weight), weighted(&canary, weight)];
     }
     info
@@ -333,7 +326,7 @@ fn load_balancing(object: &KubeService, distribution: TrafficDistribution) -> Op
         let mode = Mode::Strict as i32;
         Some(LoadBalancing { routing_preference: vec![Scope::Node as i32], mode, ..Default::default() })
     } else {
-        near(distribution)
+        nearest_first(distribution)
     };
     if object.spec.publish_not_ready_addresses {
         balancing.get_or_insert_default().health_policy = HealthPolicy::AllowAll as i32;
@@ -341,8 +334,8 @@ fn load_balancing(object: &KubeService, distribution: TrafficDistribution) -> Op
     balancing
 }
 
-/// Prefers what is near, and goes further where there is nothing.
-fn near(distribution: TrafficDistribution) -> Option<LoadBalancing> {
+/// Prefers near workloads and fails over to farther ones.
+fn nearest_first(distribution: TrafficDistribution) -> Option<LoadBalancing> {
     let zone = [Scope::Network, Scope::Region, Scope::Zone];
     let scopes: Vec<Scope> = match distribution {
         TrafficDistribution::Any => return None,

@@ -1,4 +1,4 @@
-//! Workloads in other networks: for each service one that stands for all of them, reached through the network's gateway.
+//! Split horizon: the workloads of a service in another network are one workload, reached through the network's gateway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,20 +12,21 @@ use canopus_proto::istio::workload::{
 use canopus_runtime::flags::AMBIENT_ENABLE_MULTI_NETWORK;
 
 use crate::network::{self, Gateways};
+use crate::trust_domain::trust_domain;
 use crate::{service, workload};
 
-/// One workload for each other network and service known in all networks.
+/// One workload for each other network and global service.
 pub(crate) fn workloads(ctx: &Ctx<'_>) -> Vec<Workload> {
     let settings = settings(ctx);
     if !settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {
         return Vec::new();
     }
-    let own = network::of_cluster(ctx, &settings.cluster);
+    let own = network::network_of_cluster(ctx, &settings.cluster);
     let mut capacities: BTreeMap<(String, String), u32> = BTreeMap::new();
-    for far in workload::everywhere(ctx).iter().filter(|workload| workload.network != own) {
-        let capacity = far.capacity.as_ref().map_or(0, |capacity| capacity.value).max(1);
-        for service in far.services.keys() {
-            *capacities.entry((far.network.clone(), service.clone())).or_default() += capacity;
+    for remote in workload::in_all_clusters(ctx).iter().filter(|workload| workload.network != own) {
+        let capacity = remote.capacity.as_ref().map_or(0, |capacity| capacity.value).max(1);
+        for service in remote.services.keys() {
+            *capacities.entry((remote.network.clone(), service.clone())).or_default() += capacity;
         }
     }
     let services = service::merged(ctx);
@@ -43,7 +44,7 @@ pub(crate) fn workloads(ctx: &Ctx<'_>) -> Vec<Workload> {
             uid,
             namespace: info.service.namespace.clone(),
             network,
-            trust_domain: workload::trust_domain(ctx),
+            trust_domain: trust_domain(ctx),
             capacity: Some(capacity.into()),
             workload_type: WorkloadType::Pod as i32,
             tunnel_protocol: TunnelProtocol::Hbone as i32,
@@ -59,19 +60,19 @@ pub(crate) fn workloads(ctx: &Ctx<'_>) -> Vec<Workload> {
     found
 }
 
-/// Adds to services the identities of their workloads in other networks, which clients cannot see.
+/// Adds the identities of remote workloads to global services, because clients do not receive those workloads.
 pub(crate) fn name_remote_accounts(ctx: &Ctx<'_>, services: &mut [Service]) {
     let settings = settings(ctx);
     if !settings.flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {
         return;
     }
-    let own = network::of_cluster(ctx, &settings.cluster);
+    let own = network::network_of_cluster(ctx, &settings.cluster);
     let infos = service::merged(ctx);
     let mut accounts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for far in workload::everywhere(ctx).iter().filter(|workload| workload.network != own) {
-        let identity = Identity::new(settings.trust_domain(), &far.namespace, &far.service_account);
+    for remote in workload::in_all_clusters(ctx).iter().filter(|workload| workload.network != own) {
+        let identity = Identity::new(settings.trust_domain(), &remote.namespace, &remote.service_account);
         let Ok(identity) = identity else { continue };
-        for service in far.services.keys() {
+        for service in remote.services.keys() {
             accounts.entry(service.clone()).or_default().insert(identity.to_string());
         }
     }

@@ -4,8 +4,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
-use clap::{Args, CommandFactory as _, Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
+use crate::global::Global;
 use crate::persona::Persona;
 use crate::{ca, check_inject, exit, generate, kube_inject, manifest, usage, validate, world};
 
@@ -17,30 +18,6 @@ struct Cli {
     global: Global,
     #[command(subcommand)]
     command: Command,
-}
-
-/// Flags of every command.
-#[derive(Args, Debug)]
-pub(crate) struct Global {
-    /// Namespace of objects that name none.
-    #[arg(
-        short,
-        long,
-        global = true,
-        value_name = "NAMESPACE",
-        default_value = "",
-        hide_default_value = true
-    )]
-    pub(crate) namespace: String,
-    /// Namespace of the control plane.
-    #[arg(
-        short,
-        long = "istioNamespace",
-        global = true,
-        value_name = "NAMESPACE",
-        default_value = "istio-system"
-    )]
-    pub(crate) istio_namespace: String,
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,7 +57,7 @@ enum ExperimentalCommand {
 /// Runs the command the process was called with.
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
-    let persona = Persona::of(arguments.first().map(AsRef::as_ref));
+    let persona = Persona::from_program(arguments.first().map(AsRef::as_ref));
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {

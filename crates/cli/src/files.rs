@@ -15,10 +15,10 @@ use canopus_engine::Batch;
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_runtime::flags::Flags;
 
-use crate::command::Global;
+use crate::global::Global;
 use crate::input::{self, Input};
 
-/// Where the world is read from.
+/// Where objects and settings are read from.
 #[derive(clap::Args, Debug)]
 pub(crate) struct FileArguments {
     /// File or directory of objects, or `-` for standard input; may be repeated or separated by commas.
@@ -44,11 +44,11 @@ pub(crate) struct FileArguments {
     domain: String,
 }
 
-/// Everything that was read.
-pub(crate) struct World {
-    /// All of it, to be given to an engine.
+/// The objects and settings of the files.
+pub(crate) struct LoadedMesh {
+    /// Everything as one batch for an engine.
     pub(crate) batch: Batch,
-    /// What applies to the mesh as a whole.
+    /// The mesh-wide settings.
     pub(crate) settings: MeshSettings,
     /// The pods, with the clusters they are in.
     pub(crate) pods: Vec<(Arc<str>, Arc<Pod>)>,
@@ -56,12 +56,12 @@ pub(crate) struct World {
     pub(crate) problems: Vec<String>,
 }
 
-/// Reads what the command line names. Objects that cannot be read are left out.
-pub(crate) fn read(global: &Global, arguments: &FileArguments) -> anyhow::Result<World> {
+/// Reads the files that the command line names. Objects that cannot be decoded are reported and left out.
+pub(crate) fn read(global: &Global, arguments: &FileArguments) -> anyhow::Result<LoadedMesh> {
     let settings = settings(global, arguments)?;
     let mut batch = Batch::new();
     batch.set::<Settings>((), settings.clone());
-    let mut world = World { batch, settings, pods: Vec::new(), problems: Vec::new() };
+    let mut world = LoadedMesh { batch, settings, pods: Vec::new(), problems: Vec::new() };
     let mut reader = Reader { namespace: default_namespace(global), world: &mut world };
     for input in input::find(&arguments.config) {
         reader.read(&arguments.cluster, &input, |_| true);
@@ -69,19 +69,19 @@ pub(crate) fn read(global: &Global, arguments: &FileArguments) -> anyhow::Result
     for given in &arguments.cluster_config {
         let (cluster, path) = pair(given, "--cluster-config")?;
         for input in input::find(&[path.to_owned()]) {
-            // Istio's objects are those of the cluster the control plane belongs to.
+            // Istio's objects are read from the control plane's own cluster only.
             reader.read(cluster, &input, |kind| kind.info().category == Category::Kubernetes);
         }
     }
     Ok(world)
 }
 
-/// The namespace of what names none.
+/// The namespace of objects without one.
 pub(crate) fn default_namespace(global: &Global) -> &str {
     if global.namespace.is_empty() { "default" } else { &global.namespace }
 }
 
-/// Takes `name=value` apart.
+/// Splits `name=value`.
 pub(crate) fn pair<'a>(text: &'a str, flag: &str) -> anyhow::Result<(&'a str, &'a str)> {
     text.split_once('=').ok_or_else(|| anyhow!("{flag} {text:?}: expected NAME=VALUE"))
 }
@@ -99,7 +99,7 @@ fn settings(global: &Global, arguments: &FileArguments) -> anyhow::Result<MeshSe
     };
     if let Some(file) = &arguments.mesh_config {
         let written = text(file)?;
-        let (mesh, networks) = of_config_map(&written).unwrap_or((Some(written), None));
+        let (mesh, networks) = read_config_map(&written).unwrap_or((Some(written), None));
         if let Some(mesh) = mesh {
             let applied = mesh_config::apply_usable(&mesh, &settings.mesh);
             settings.mesh = applied.with_context(|| file.display().to_string())?.value;
@@ -121,7 +121,7 @@ fn text(file: &Path) -> anyhow::Result<String> {
 }
 
 /// Mesh configuration and networks, if the text is a ConfigMap that holds them.
-fn of_config_map(text: &str) -> Option<(Option<String>, Option<String>)> {
+fn read_config_map(text: &str) -> Option<(Option<String>, Option<String>)> {
     let node = yaml::parse_one(text, &Limits::default()).ok()?;
     if node.get("kind").and_then(Node::as_str) != Some("ConfigMap") {
         return None;
@@ -132,7 +132,7 @@ fn of_config_map(text: &str) -> Option<(Option<String>, Option<String>)> {
 
 struct Reader<'a> {
     namespace: &'a str,
-    world: &'a mut World,
+    world: &'a mut LoadedMesh,
 }
 
 impl Reader<'_> {
@@ -160,7 +160,7 @@ impl Reader<'_> {
             return Ok(());
         }
         let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default();
-        // Other programs' kinds are none of the mesh's business.
+        // Kinds that the mesh does not read are ignored.
         let Ok(kind) = Kind::of(text("apiVersion"), text("kind")) else { return Ok(()) };
         if !counts(kind) {
             return Ok(());

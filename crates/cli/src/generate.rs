@@ -12,8 +12,8 @@ use canopus_envoy::bundle::Bundle;
 use canopus_mesh::credential::{Account, SecretAccess};
 use clap::ValueEnum;
 
-use crate::command::Global;
 use crate::files::FileArguments;
+use crate::global::Global;
 use crate::output::{print, say};
 use crate::proxy::ProxyArguments;
 use crate::{exit, files, input};
@@ -85,19 +85,19 @@ pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// What is printed.
+/// The output of the command.
 struct Generated {
     text: String,
-    words: Vec<Word>,
+    words: Vec<Message>,
 }
 
-/// Something people should know.
-struct Word {
+/// A message on standard error.
+struct Message {
     text: String,
     is_error: bool,
 }
 
-impl Word {
+impl Message {
     fn error(text: impl AsRef<str>) -> Self {
         Self { text: format!("Error: {}\n", text.as_ref()), is_error: true }
     }
@@ -107,7 +107,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
     let mut world = files::read(global, &arguments.files)?;
     let (node, identity) = arguments.proxy.node(global, &world)?;
     let proxy = canopus_mesh::proxy::Proxy::new(&node, Some(identity.clone())).context("the proxy's node")?;
-    // Whoever has the files may read the Secrets in them.
+    // Whoever can read the files can read the Secrets in them.
     let account = Account {
         cluster: proxy.metadata.cluster_id.as_str().into(),
         namespace: identity.namespace,
@@ -122,7 +122,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
         resource::hide_keys(&mut bundle.secrets)?;
     }
     let types = if arguments.types.is_empty() { Type::USUAL.to_vec() } else { arguments.types.clone() };
-    let mut resources = resource::of_types(&bundle, &types)?;
+    let mut resources = resource::print_types(&bundle, &types)?;
     if !arguments.show_secrets {
         resource::hide_secrets(&mut resources);
     }
@@ -133,9 +133,9 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
         Format::ConfigDump => render::json(&config_dump::tree(resources, arguments.canonical)),
         Format::Bootstrap => render::json(&bundle.standalone(&node)?),
     };
-    let mut words: Vec<_> = world.problems.iter().map(Word::error).collect();
+    let mut words: Vec<_> = world.problems.iter().map(Message::error).collect();
     if arguments.diagnostics {
-        // What cannot be read is part of the findings.
+        // Decoding errors are part of the diagnostics.
         words = diagnose::objects(&input::find(&arguments.files.config), global);
         words.extend(diagnose::world(&snapshot)?);
         words.extend(diagnose::left_out(&snapshot, &proxy)?);

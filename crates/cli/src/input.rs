@@ -1,30 +1,30 @@
-//! Which texts a command reads.
+//! The files that a command reads.
 
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-/// A text that is larger is not read: no set of objects is, and it would be held in memory several times.
+/// The maximum size of a file, because its content is held in memory several times.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// How deep directories may nest; a cycle of symbolic links ends here.
+/// The maximum depth of directories, which also ends cycles of symbolic links.
 const MAX_DEPTH: usize = 64;
 
 const EXTENSIONS: [&str; 3] = ["json", "yaml", "yml"];
 
-/// One text to read, or why there is none.
+/// A file to read, or why it cannot be read.
 #[derive(Debug)]
 pub(crate) enum Input {
     /// Standard input.
     Stdin,
     /// A file and its size.
     File(PathBuf, u64),
-    /// Something that was named but cannot be looked at.
+    /// A path that cannot be accessed.
     Missing(PathBuf, io::Error),
 }
 
 impl Input {
-    /// The name people know it by.
+    /// The name for messages.
     pub(crate) fn name(&self) -> String {
         match self {
             Self::Stdin => "-".to_owned(),
@@ -39,7 +39,7 @@ impl Input {
         }
     }
 
-    /// The text, or why it cannot be read in istioctl's words.
+    /// Reads the content. The error is worded like istioctl's.
     pub(crate) fn read(&self) -> Result<Vec<u8>, String> {
         let name = self.name();
         let read = match self {
@@ -53,7 +53,7 @@ impl Input {
     }
 }
 
-/// The operating system's words without Rust's addition of the number.
+/// The message of the operating system without the number that Rust adds.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
@@ -71,7 +71,7 @@ fn bounded(reader: impl io::Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Everything the names stand for, files of a directory in the order of their names.
+/// Finds the files of all paths. Files of a directory are sorted by name.
 pub(crate) fn find(names: &[String]) -> Vec<Input> {
     let mut inputs = Vec::new();
     for name in names {
@@ -84,7 +84,7 @@ pub(crate) fn find(names: &[String]) -> Vec<Input> {
     inputs
 }
 
-/// A file that was named is read whatever it is called; of a directory, only documents.
+/// Adds a path. Of a directory only YAML and JSON files are read; a named file is always read.
 fn add(path: &Path, depth: usize, inputs: &mut Vec<Input>) {
     match fs::metadata(path) {
         Err(error) => inputs.push(Input::Missing(path.to_owned(), error)),

@@ -12,6 +12,7 @@ mod daemon;
 mod exit;
 mod files;
 mod generate;
+mod global;
 mod input;
 mod kube_inject;
 mod manifest;

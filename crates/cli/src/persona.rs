@@ -1,9 +1,9 @@
-//! Whose words the tool speaks.
+//! Which tool the program acts as.
 
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// The tool's own words, or istioctl's to the letter.
+/// The tool whose output the program prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persona {
     Canopus,
@@ -11,8 +11,8 @@ pub(crate) enum Persona {
 }
 
 impl Persona {
-    /// Chosen by the name the program was called by.
-    pub(crate) fn of(program: Option<&OsStr>) -> Self {
+    /// Chooses by the name that the program was called by.
+    pub(crate) fn from_program(program: Option<&OsStr>) -> Self {
         match program.and_then(|program| Path::new(program).file_stem()) {
             Some(name) if name == "istioctl" => Self::Istioctl,
             _ => Self::Canopus,

@@ -1,4 +1,4 @@
-//! The proxy a command is about: as Envoy introduces itself, as a pod of the files is, or as flags say.
+//! The proxy of a command: from a node file, from a pod in the files, or from flags.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr};
@@ -13,13 +13,13 @@ use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::json::{self, Unknown};
 use clap::ValueEnum;
 
-use crate::command::Global;
-use crate::files::{World, default_namespace, pair};
+use crate::files::{LoadedMesh, default_namespace, pair};
+use crate::global::Global;
 
-/// The version of Istio a proxy is taken to be of.
+/// The Istio version that the proxy reports.
 const VERSION: &str = "1.32.0";
 
-/// Who the configuration is for.
+/// The proxy that configuration is generated for.
 #[derive(Clone, clap::Args, Debug)]
 #[command(next_help_heading = "Proxy")]
 pub(crate) struct ProxyArguments {
@@ -79,9 +79,9 @@ impl NodeType {
     }
 }
 
-/// What a node is made of.
+/// The parts of an xDS node.
 #[derive(Default)]
-struct Parts {
+struct NodeParts {
     kind: &'static str,
     name: String,
     namespace: String,
@@ -93,7 +93,7 @@ struct Parts {
 }
 
 impl ProxyArguments {
-    /// Whether anything is said about a proxy.
+    /// Whether any flag describes a proxy.
     pub(crate) fn are_given(&self) -> bool {
         let texts = [
             &self.pod,
@@ -110,7 +110,7 @@ impl ProxyArguments {
             || lists.contains(&false)
     }
 
-    /// The name by which a control plane knows the proxy, which has to be a connected one.
+    /// The name of a proxy that is connected to the control plane.
     pub(crate) fn connected(&self, global: &Global) -> anyhow::Result<Option<String>> {
         if !self.are_given() {
             return Ok(None);
@@ -123,8 +123,8 @@ impl ProxyArguments {
         Ok(Some(if pod.contains('.') { pod.clone() } else { format!("{pod}.{}", default_namespace(global)) }))
     }
 
-    /// The node of the proxy, and the identity it is taken to have proved.
-    pub(crate) fn node(&self, global: &Global, world: &World) -> anyhow::Result<(Node, Identity)> {
+    /// The node of the proxy, and the identity that it is assumed to have.
+    pub(crate) fn node(&self, global: &Global, world: &LoadedMesh) -> anyhow::Result<(Node, Identity)> {
         let mut node = match &self.proxy {
             Some(file) => read_node(&read(file)?, file)?,
             None => self.made(global, world)?,
@@ -138,16 +138,16 @@ impl ProxyArguments {
         Ok((node, identity))
     }
 
-    fn made(&self, global: &Global, world: &World) -> anyhow::Result<Node> {
+    fn made(&self, global: &Global, world: &LoadedMesh) -> anyhow::Result<Node> {
         let mut parts = match &self.pod {
-            Some(name) => of_pod(name, global, world)?,
-            None => Parts {
+            Some(name) => parts_from_pod(name, global, world)?,
+            None => NodeParts {
                 kind: NodeType::Sidecar.as_str(),
                 name: "proxy".to_owned(),
                 namespace: default_namespace(global).to_owned(),
                 addresses: vec![Ipv4Addr::LOCALHOST.to_string()],
                 cluster: world.settings.cluster.to_string(),
-                ..Parts::default()
+                ..NodeParts::default()
             },
         };
         if let Some(kind) = self.kind {
@@ -171,8 +171,9 @@ impl ProxyArguments {
         self.assemble(parts, world)
     }
 
-    fn assemble(&self, parts: Parts, world: &World) -> anyhow::Result<Node> {
-        let Parts { kind, name, namespace, addresses, labels, service_account, cluster, node_name } = parts;
+    fn assemble(&self, parts: NodeParts, world: &LoadedMesh) -> anyhow::Result<Node> {
+        let NodeParts { kind, name, namespace, addresses, labels, service_account, cluster, node_name } =
+            parts;
         let mut metadata = Map::new();
         let texts = [
             ("ISTIO_VERSION", VERSION),
@@ -221,7 +222,7 @@ fn read_node(tree: &Tree, file: &Path) -> anyhow::Result<Node> {
 }
 
 /// The identity of a node's service account.
-fn identity(node: &Node, world: &World) -> anyhow::Result<Identity> {
+fn identity(node: &Node, world: &LoadedMesh) -> anyhow::Result<Identity> {
     let metadata = node.metadata.clone().unwrap_or_default();
     let metadata = json::write(&metadata);
     let text = |key: &str| metadata.get(key).and_then(Tree::as_str).filter(|text| !text.is_empty());
@@ -230,7 +231,7 @@ fn identity(node: &Node, world: &World) -> anyhow::Result<Identity> {
     Ok(Identity::new(world.settings.trust_domain(), namespace, account)?)
 }
 
-fn of_pod(wanted: &str, global: &Global, world: &World) -> anyhow::Result<Parts> {
+fn parts_from_pod(wanted: &str, global: &Global, world: &LoadedMesh) -> anyhow::Result<NodeParts> {
     let (name, namespace) = wanted.split_once('.').unwrap_or((wanted, default_namespace(global)));
     let is_wanted = |pod: &Pod| *pod.meta.name == *name && *pod.meta.namespace == *namespace;
     let Some((cluster, pod)) = world.pods.iter().find(|(_, pod)| is_wanted(pod)) else {
@@ -244,7 +245,7 @@ fn of_pod(wanted: &str, global: &Global, world: &World) -> anyhow::Result<Parts>
         bail!("pod {name} of namespace {namespace} has no address yet: give one with --ip");
     }
     let labels = pod.meta.labels.iter().map(|(key, value)| (key, Tree::from(Value::from(value))));
-    Ok(Parts {
+    Ok(NodeParts {
         kind: NodeType::Sidecar.as_str(),
         name: name.to_owned(),
         namespace: namespace.to_owned(),

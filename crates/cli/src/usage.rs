@@ -1,11 +1,11 @@
-//! What is said about a command line that makes no sense, in istioctl's words.
+//! Usage errors, worded like istioctl's.
 
 use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-/// The message istioctl has for an error that clap found in these arguments, the first of which is the program.
+/// The message that istioctl prints for a usage error. The first argument is the program.
 pub(crate) fn istioctl(error: &Error, command: &Command, arguments: &[OsString]) -> String {
     let words = match (error.kind(), text(error, ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(argument)) => unknown(argument, &path(command, arguments)),
@@ -47,7 +47,7 @@ fn path(command: &Command, arguments: &[OsString]) -> String {
     path
 }
 
-/// What clap says, without its advice.
+/// The first line of clap's message, without its hints.
 fn first_line(error: &Error) -> String {
     let text = error.to_string();
     let line = text.lines().next().unwrap_or_default();

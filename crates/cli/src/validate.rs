@@ -13,7 +13,7 @@ use std::time::Duration;
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::command::Global;
+use crate::global::Global;
 use crate::output::{print, say};
 use crate::persona::Persona;
 use crate::{exit, input};

@@ -14,8 +14,8 @@ use canopus_mesh::proxy::Proxy;
 use clap::ValueEnum;
 use serde_json::Value;
 
-use crate::command::Global;
 use crate::files::FileArguments;
+use crate::global::Global;
 use crate::output::{print, say};
 use crate::proxy::ProxyArguments;
 use crate::{daemon, exit, files};
@@ -82,8 +82,8 @@ pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
 /// What is printed, and what people should know.
 fn look(global: &Global, arguments: &Arguments) -> anyhow::Result<(String, Vec<String>)> {
     let (found, mut problems) = match &arguments.daemon {
-        Some(url) => (of_daemon(global, arguments, url)?, Vec::new()),
-        None => of_files(global, arguments)?,
+        Some(url) => (fetch_from_daemon(global, arguments, url)?, Vec::new()),
+        None => dump_files(global, arguments)?,
     };
     let is_empty = found["services"].as_array().is_none_or(Vec::is_empty);
     if let (Some(wanted), true) = (&arguments.service, is_empty) {
@@ -93,7 +93,7 @@ fn look(global: &Global, arguments: &Arguments) -> anyhow::Result<(String, Vec<S
 }
 
 /// What the objects in files add up to, and what is wrong with them.
-fn of_files(global: &Global, arguments: &Arguments) -> anyhow::Result<(Value, Vec<String>)> {
+fn dump_files(global: &Global, arguments: &Arguments) -> anyhow::Result<(Value, Vec<String>)> {
     let mut world = files::read(global, &arguments.files)?;
     let proxy = if arguments.proxy.are_given() {
         let (node, identity) = arguments.proxy.node(global, &world)?;
@@ -117,7 +117,7 @@ fn of_files(global: &Global, arguments: &Arguments) -> anyhow::Result<(Value, Ve
 }
 
 /// What a control plane says.
-fn of_daemon(global: &Global, arguments: &Arguments, url: &str) -> anyhow::Result<Value> {
+fn fetch_from_daemon(global: &Global, arguments: &Arguments, url: &str) -> anyhow::Result<Value> {
     let proxy = arguments.proxy.connected(global)?;
     let mut parameters = Vec::new();
     parameters.extend(arguments.service.as_deref().map(|service| ("service", service)));

@@ -1,4 +1,4 @@
-//! Resources of a bundle, by type, as trees.
+//! The resources of a bundle as trees, by type.
 
 use anyhow::{Context as _, anyhow};
 use canopus_base::tree::{Node, Value};
@@ -29,7 +29,7 @@ pub(super) enum Type {
 }
 
 impl Type {
-    /// Those that every proxy asks for.
+    /// The types that every proxy subscribes to.
     pub(super) const USUAL: [Self; 6] = [Self::Cds, Self::Eds, Self::Lds, Self::Rds, Self::Sds, Self::Ecds];
 
     /// The short name.
@@ -58,7 +58,7 @@ impl Type {
         }
     }
 
-    fn of(self, bundle: &Bundle) -> &[Resource] {
+    fn resources(self, bundle: &Bundle) -> &[Resource] {
         match self {
             Self::Cds => &bundle.clusters,
             Self::Eds => &bundle.endpoints,
@@ -71,7 +71,7 @@ impl Type {
     }
 }
 
-/// A resource to be printed.
+/// A resource to print.
 pub(super) struct Printed {
     pub(super) name: String,
     pub(super) version: String,
@@ -84,9 +84,9 @@ pub(super) struct Printed {
 pub(super) type Resources = Vec<(Type, Vec<Printed>)>;
 
 /// Reads the resources of the wanted types.
-pub(super) fn of_types(bundle: &Bundle, types: &[Type]) -> anyhow::Result<Resources> {
+pub(super) fn print_types(bundle: &Bundle, types: &[Type]) -> anyhow::Result<Resources> {
     let of_type = |kind: &Type| -> anyhow::Result<_> {
-        let printed = kind.of(bundle).iter().map(|resource| printed(*kind, resource));
+        let printed = kind.resources(bundle).iter().map(|resource| printed(*kind, resource));
         Ok((*kind, printed.collect::<anyhow::Result<_>>()?))
     };
     types.iter().map(of_type).collect()
@@ -114,7 +114,7 @@ fn printed(kind: Type, resource: &Resource) -> anyhow::Result<Printed> {
     })
 }
 
-/// Takes out what must not be seen by everybody who sees a terminal.
+/// Redacts the credentials in extension configurations.
 pub(super) fn hide_secrets(resources: &mut Resources) {
     let extensions = resources.iter_mut().filter(|(kind, _)| *kind == Type::Ecds);
     for one in extensions.flat_map(|(_, printed)| printed) {
@@ -122,7 +122,7 @@ pub(super) fn hide_secrets(resources: &mut Resources) {
     }
 }
 
-/// The credentials a proxy pulls a Wasm module with are in the environment of its virtual machine.
+/// Redacts the credentials for pulling Wasm modules, which are in the environment of the module's VM.
 fn hide_pull_secrets(node: &mut Node) {
     if let Some(secret) = node.get_mut(PULL_SECRET) {
         *secret = Value::from(REDACTED).into();
@@ -138,7 +138,7 @@ fn hide_pull_secrets(node: &mut Node) {
     }
 }
 
-/// Takes private keys out of secrets.
+/// Redacts private keys.
 pub(super) fn hide_keys(secrets: &mut [Resource]) -> anyhow::Result<()> {
     for resource in secrets {
         let mut secret = Secret::decode(resource.body.clone())?;

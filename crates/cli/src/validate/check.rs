@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::{operator, service};
-use crate::command::Global;
+use crate::global::Global;
 use crate::input::Input;
 
 /// What an object of the mesh may have at the top.
