@@ -1,16 +1,23 @@
 //! The table of kinds. Everything that has to know all kinds is made from it: decoding, printing, what sources watch, and
 //! the page of kinds in the documentation.
 
+mod lookup;
+mod object;
+
 use std::sync::Arc;
 
 use canopus_base::tree::Node;
 
 use crate::decode::{DecodeError, Decoded, Options, Problem};
 use crate::meta::{Meta, Relevance};
-use crate::object::{Typed, read_typed};
 use crate::registry::{Category, Column, Info, Scope};
 use crate::resource::Resource;
 use crate::{gateway_api, inference, istio, kube, mcs};
+
+use object::read_typed;
+
+pub use lookup::LookupError;
+pub use object::{ObjectKey, Typed};
 
 /// Makes the kinds, the object that is of any of them, and the conversions between.
 macro_rules! kinds {

@@ -59,7 +59,7 @@ macro_rules! open_enum {
 
         impl<'de> serde::Deserialize<'de> for $name {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                $crate::value::read_text(deserializer, |text| Ok(Self::from(text)))
+                $crate::field::read_text(deserializer, |text| Ok(Self::from(text)))
             }
         }
     };
@@ -80,7 +80,7 @@ macro_rules! object {
     (@field $head:tt { $($done:tt)* } { $($defaults:tt)* }
         $(#[$meta:meta])* $field:ident: $type:ty, $($rest:tt)*) => {
         $crate::macros::object!(@field $head
-            { $($done)* $(#[$meta])* #[serde(skip_serializing_if = "crate::value::is_default")] pub $field: $type, }
+            { $($done)* $(#[$meta])* #[serde(skip_serializing_if = "crate::field::is_default")] pub $field: $type, }
             { $($defaults)* $field: Default::default(), }
             $($rest)*);
     };

@@ -10,7 +10,7 @@ mod words;
 
 use canopus_base::net::{parse_ip, parse_prefix};
 
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 /// A path segment that stands for exactly one segment.
 pub const MATCH_ONE: &str = "{*}";

@@ -1,6 +1,6 @@
 //! Addresses as Go's `net/url` reads them: objects that carry one were accepted by it, and users know its words.
 
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 /// An address taken apart.
 #[derive(Clone, PartialEq, Eq, Debug)]

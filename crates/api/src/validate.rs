@@ -20,7 +20,6 @@ pub mod code;
 pub mod locate;
 pub mod report;
 pub mod scope;
-pub(crate) mod text;
 
 // Checks that several kinds share.
 pub mod address;

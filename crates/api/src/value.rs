@@ -10,33 +10,8 @@ use canopus_base::labels::{Labels, Selector};
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+use crate::field::read_text;
 use crate::macros::{object, open_enum};
-
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
-/// Reads a string and makes something of it, without keeping the string.
-pub(crate) fn read_text<'de, D: Deserializer<'de>, T>(
-    deserializer: D,
-    convert: impl FnOnce(&str) -> Result<T, String>,
-) -> Result<T, D::Error> {
-    struct Visitor<F>(F);
-
-    impl<T, F: FnOnce(&str) -> Result<T, String>> de::Visitor<'_> for Visitor<F> {
-        type Value = T;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str("a string")
-        }
-
-        fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
-            (self.0)(text).map_err(E::custom)
-        }
-    }
-
-    deserializer.deserialize_str(Visitor(convert))
-}
 
 /// Points in time as objects write them: RFC 3339.
 pub(crate) mod time {

@@ -1,7 +1,7 @@
 //! The registry of kinds.
 
-use canopus_api::Kind;
-use canopus_api::registry::{Category, LookupError, Scope};
+use canopus_api::registry::{Category, Scope};
+use canopus_api::{Kind, LookupError};
 
 #[test]
 fn every_served_version_is_the_same_kind() {

@@ -14,7 +14,7 @@ use self::format::Format;
 use super::error::{ErrorKind, FieldError, shown};
 use super::path::Path;
 use super::schema::{Additional, Schema, Type};
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 pub(super) use self::format::{date, duration, instant};
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use canopus_base::tree::{Node, Number, Pos, Value};
 
-use crate::validate::text::{number, quoted};
+use crate::text::{number, quoted};
 
 /// One thing wrong with a field. Printed as the API server prints it: `spec.ports[0].number: Required value`.
 #[derive(Clone, Debug, PartialEq)]

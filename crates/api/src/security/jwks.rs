@@ -1,7 +1,7 @@
 //! The address of a JSON Web Key Set.
 
+use crate::text::quoted;
 use crate::url::{Url, UrlError};
-use crate::validate::text::quoted;
 
 /// The server of a JWKS address.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -2,7 +2,7 @@
 
 use std::num::IntErrorKind;
 
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 /// Why a text is not a port number: `<nil>` if it is a number, only too large a one.
 pub(super) fn port(text: &str) -> String {

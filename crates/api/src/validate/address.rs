@@ -3,8 +3,8 @@
 use canopus_base::net::{parse_ip, parse_prefix};
 
 use super::code::{Fault, codes};
-use super::text::quoted;
 use super::{host, port};
+use crate::text::quoted;
 
 codes! {
     NOT_AN_IP: error "address-not-an-ip", "give an IPv4 or IPv6 address";

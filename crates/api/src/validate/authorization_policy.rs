@@ -8,8 +8,8 @@ use canopus_proto::istio::security::v1beta1::{self as security, Condition, Sourc
 use super::code::{Fault, codes};
 use super::scope::Scope;
 use super::selector;
-use super::text::quoted;
 use crate::istio::AuthorizationPolicy;
+use crate::text::quoted;
 
 pub(super) use rule::CODES as RULE_CODES;
 

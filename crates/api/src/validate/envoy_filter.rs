@@ -13,8 +13,8 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::{
 use super::code::{Fault, codes};
 use super::scope::Scope;
 use super::selector;
-use super::text::quoted;
 use crate::istio::EnvoyFilter;
+use crate::text::quoted;
 
 pub(super) use patch::CODES as PATCH_CODES;
 

@@ -11,8 +11,8 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::{
 use super::code::{Fault, codes};
 use super::host::NamedBy;
 use super::scope::Scope;
-use super::text::quoted;
 use super::{address, host, port};
+use crate::text::quoted;
 use crate::url::Url;
 
 codes! {

@@ -9,10 +9,10 @@ use canopus_proto::istio::networking::v1alpha3::{Port, Server, ServerTlsSettings
 use super::code::codes;
 use super::host::NamedBy;
 use super::scope::Scope;
-use super::text::quoted;
 use super::{address, host, port, tls};
 use crate::gateway_protocol::is_passthrough;
 use crate::istio::Gateway;
+use crate::text::quoted;
 
 codes! {
     BAD_NAME: error "gateway-name-invalid", "name the Gateway with at most 63 letters, digits and dashes, no dots";

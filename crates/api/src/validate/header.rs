@@ -86,14 +86,14 @@ pub fn settable_on_request(name: &str) -> Result<(), Fault> {
 pub fn changeable(name: &str) -> Result<(), Fault> {
     named(name)?;
     if name.eq_ignore_ascii_case("host") {
-        let message = format!("invalid header {}: cannot set Host header", super::text::quoted(name));
+        let message = format!("invalid header {}: cannot set Host header", crate::text::quoted(name));
         return Err(HOST_OPERATION.says(message).of(name));
     }
     if is_internal(name) { Err(pseudo(name)) } else { Ok(()) }
 }
 
 fn pseudo(name: &str) -> Fault {
-    let quoted = super::text::quoted(name);
+    let quoted = crate::text::quoted(name);
     PSEUDO_OPERATION.says(format!(r#"invalid header {quoted}: header cannot have ":" prefix"#)).of(name)
 }
 

@@ -5,7 +5,7 @@ use canopus_base::net::parse_ip;
 
 use super::code::{Fault, codes};
 use super::scope::Scope;
-use super::text::quoted;
+use crate::text::quoted;
 
 codes! {
     TOO_LONG: error "host-too-long", "use a name of at most 255 characters";

@@ -6,7 +6,7 @@ use canopus_base::labels::{InvalidLabel, is_qualified_name_or_empty, validate_ke
 
 use super::code::{Fault, codes};
 use super::scope::Scope;
-use super::text::quoted;
+use crate::text::quoted;
 
 codes! {
     BAD_KEY: error "label-key-invalid", "use a name of at most 63 letters, digits, -, _ and ., optionally after dns.name/";

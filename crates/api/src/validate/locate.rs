@@ -2,7 +2,7 @@
 
 use canopus_base::tree::{Node, Pos};
 
-use super::text::quoted;
+use crate::text::quoted;
 
 /// Where in a document a path such as `spec.http[0].headers.request.set["x-a"]` leads. A path to something that is not
 /// there leads to the innermost thing around it that is.

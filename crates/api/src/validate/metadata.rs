@@ -3,8 +3,8 @@
 use super::authorization_policy;
 use super::code::{Fault, codes};
 use super::scope::Scope;
-use super::text::quoted;
 use crate::kinds::Object;
+use crate::text::quoted;
 
 const DRY_RUN: &str = "istio.io/dry-run";
 const ALWAYS_REJECT: &str = "internal.istio.io/webhook-always-reject";

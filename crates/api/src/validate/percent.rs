@@ -3,7 +3,7 @@
 use canopus_proto::istio::networking::v1alpha3::Percent;
 
 use super::code::{Fault, codes};
-use super::text::number;
+use crate::text::number;
 
 codes! {
     OUT_OF_RANGE: error "percent-out-of-range", "give a number from 0 to 100";

@@ -12,8 +12,8 @@ use canopus_proto::istio::networking::{v1alpha3 as networking, v1beta1};
 use canopus_proto::istio::security::v1beta1 as security;
 use canopus_proto::istio::telemetry::v1alpha1 as telemetry;
 
-use super::text::quoted;
 use crate::Kind as ObjectKind;
+use crate::text::quoted;
 
 const LIST: &str = "[]json.RawMessage";
 const OBJECT: &str = "map[string]json.RawMessage";

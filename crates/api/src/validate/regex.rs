@@ -5,7 +5,7 @@ use canopus_proto::istio::networking::v1alpha3::StringMatch;
 use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 
 use super::code::{Fault, codes};
-use super::text::quoted;
+use crate::text::quoted;
 
 codes! {
     TOO_LONG: error "regex-too-long", "use at most 1024 characters";

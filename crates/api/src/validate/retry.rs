@@ -5,7 +5,7 @@ use canopus_proto::istio::networking::v1alpha3::HttpRetry;
 use super::code::codes;
 use super::duration;
 use super::scope::Scope;
-use super::text::quoted;
+use crate::text::quoted;
 
 codes! {
     NEGATIVE: error "retry-attempts-negative", "give 0 to switch retries off, or more";

@@ -6,7 +6,7 @@ use std::fmt::{self, Write};
 use super::Settings;
 use super::code::{Fault, Severity};
 use super::report::{Finding, MAX_FINDINGS, Report};
-use super::text::quoted;
+use crate::text::quoted;
 
 /// A place in an object, and the report of what is wrong there.
 ///

@@ -7,7 +7,7 @@ use canopus_proto::istio::r#type::v1beta1::{PolicyTargetReference, WorkloadSelec
 
 use super::code::codes;
 use super::scope::Scope;
-use super::text::quoted;
+use crate::text::quoted;
 
 codes! {
     EMPTY_KEY: error "selector-key-empty", "give the key of a label";

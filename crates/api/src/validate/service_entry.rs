@@ -11,10 +11,10 @@ use canopus_proto::istio::networking::v1alpha3::service_entry::Resolution;
 use super::code::codes;
 use super::export_to::{self, Exporter};
 use super::scope::Scope;
-use super::text::quoted;
 use super::{address, host, port, selector};
 use crate::istio::ServiceEntry;
 use crate::meta::Meta;
+use crate::text::quoted;
 
 pub(super) use resolution::CODES as RESOLUTION_CODES;
 

@@ -13,9 +13,9 @@ use super::code::codes;
 use super::export_to::{self, Exporter};
 use super::host;
 use super::scope::Scope;
-use super::text::quoted;
 use crate::istio::VirtualService;
 use crate::jwt::routing_claim;
+use crate::text::quoted;
 
 pub(super) use l4::CODES as L4_CODES;
 pub use l4::route_destinations;

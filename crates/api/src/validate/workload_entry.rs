@@ -7,9 +7,9 @@ use canopus_proto::istio::networking::v1alpha3::WorkloadEntry as Spec;
 
 use super::code::codes;
 use super::scope::Scope;
-use super::text::quoted;
 use super::{address, host, labels, port};
 use crate::istio::WorkloadEntry;
+use crate::text::quoted;
 
 codes! {
     NO_ADDRESS: error "workload-without-address", "give an address, or the network it is reached through";

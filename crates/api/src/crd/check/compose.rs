@@ -2,7 +2,7 @@
 
 use super::{Outcome, Subject, value};
 use crate::crd::schema::Schema;
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 pub(super) fn check(schema: &Schema, subject: Subject<'_>, outcome: &mut Outcome) {
     let attempt = |alternative: &Schema| value(alternative, subject.node, subject.path);

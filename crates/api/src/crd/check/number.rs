@@ -5,7 +5,7 @@ use canopus_base::tree::{Node, Number, Value};
 use super::format::Format;
 use super::{Outcome, Subject};
 use crate::crd::schema::{Bound, Schema, Type};
-use crate::validate::text;
+use crate::text;
 
 /// The largest whole number that every reader of JSON keeps exact.
 const MAX_SAFE: f64 = 9_007_199_254_740_991.0;

@@ -7,7 +7,7 @@ use crate::crd::cel::{EvalError, Meter, Program, Value};
 use crate::crd::error::{ErrorKind, FieldError};
 use crate::crd::path::Path;
 use crate::crd::schema::{ListType, Schema};
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 /// What one rule may cost, and what all rules of an object may cost together, in the API server's units.
 const RULE_BUDGET: u64 = 1_000_000;

@@ -7,9 +7,9 @@ use canopus_proto::istio::mesh::v1alpha1::tracing::{Lightstep, Tracer};
 use canopus_proto::istio::mesh::v1alpha1::{AuthenticationPolicy, PrivateKeyProvider, ProxyConfig, Tracing};
 
 use super::connection_settings;
+use crate::text::quoted;
 use crate::validate::code::{Fault, codes};
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 use crate::validate::{address, duration, port, tls};
 
 codes! {

@@ -6,9 +6,9 @@ use canopus_base::protocol::Protocol;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{IstioIngressListener, ServerTlsSettings, SidecarPort};
 
+use crate::text::quoted;
 use crate::validate::code::codes;
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 use crate::validate::{address, connection_pool, port, tls};
 
 codes! {

@@ -4,9 +4,9 @@ use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 
 use crate::credential::{Credential, Source};
+use crate::text::quoted;
 use crate::validate::code::{Fault, codes};
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 
 codes! {
     BAD_CONFIG_MAP: error "client-tls-config-map-invalid", "write configmap://namespace/name";

@@ -7,9 +7,9 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 use super::Context;
+use crate::text::quoted;
 use crate::validate::code::codes;
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 use crate::validate::{address, destination, host, labels, percent, port};
 
 codes! {

@@ -8,9 +8,9 @@ use canopus_proto::istio::networking::v1alpha3::{
     HttpMatchRequest, HttpRoute, L4MatchAttributes, TcpRoute, TlsMatchAttributes, TlsRoute,
 };
 
+use crate::text::quoted;
 use crate::validate::code::codes;
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 
 codes! {
     UNREACHABLE: warning "virtual-service-unreachable-rule", "remove the rule, or move it before the ones that hide it";

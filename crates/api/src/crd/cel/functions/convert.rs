@@ -8,7 +8,7 @@ use super::{Builtin, Cost, global, no_overload};
 use crate::crd::cel::error::{EvalError, Result};
 use crate::crd::cel::meter::Meter;
 use crate::crd::cel::value::{Text, Value};
-use crate::validate::text::number;
+use crate::text::number;
 
 pub(super) const BUILTINS: &[Builtin] = &[
     global("bool", 1..=1, Cost::One, to_bool),

@@ -8,7 +8,7 @@ use super::{Builtin, Cost, global, method, no_overload};
 use crate::crd::cel::error::{EvalError, Result};
 use crate::crd::cel::meter::Meter;
 use crate::crd::cel::value::Value;
-use crate::validate::text::quoted;
+use crate::text::quoted;
 
 pub(super) const BUILTINS: &[Builtin] = &[
     global("ip", 1..=1, Cost::Read, |_, args| address(&args[0]).map(Value::Ip)),

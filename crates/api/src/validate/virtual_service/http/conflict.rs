@@ -2,10 +2,10 @@
 
 use canopus_proto::istio::networking::v1alpha3::HttpRoute;
 
+use crate::text::quoted;
 use crate::validate::code::codes;
 use crate::validate::header::is_authority;
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 use crate::validate::virtual_service::Context;
 
 codes! {

@@ -3,9 +3,9 @@
 use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 use canopus_proto::istio::networking::v1alpha3::{CorsPolicy, StringMatch};
 
+use crate::text::quoted;
 use crate::validate::code::codes;
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 use crate::validate::{duration, header, regex};
 
 codes! {

@@ -5,9 +5,9 @@ use canopus_proto::istio::networking::v1alpha3::http_fault_injection::abort::Err
 use canopus_proto::istio::networking::v1alpha3::http_fault_injection::delay::HttpDelayType;
 use canopus_proto::istio::networking::v1alpha3::http_fault_injection::{Abort, Delay};
 
+use crate::text::quoted;
 use crate::validate::code::{Fault, codes};
 use crate::validate::scope::Scope;
-use crate::validate::text::quoted;
 use crate::validate::{duration, percent};
 
 codes! {

@@ -2,10 +2,10 @@
 
 use canopus_proto::istio::networking::v1alpha3::{HttpMirrorPolicy, HttpRoute, Percent};
 
+use crate::text::fixed;
 use crate::validate::code::codes;
 use crate::validate::destination;
 use crate::validate::scope::Scope;
-use crate::validate::text::fixed;
 
 codes! {
     OUT_OF_RANGE: error "mirror-percentage-out-of-range", "give a number from 0 to 100";

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use canopus_base::tree::Node;
 
 use crate::decode::{DecodeError, Decoded, Options, Part, Problem, Reason};
-use crate::kinds::{Kind, Object};
 use crate::meta::Meta;
-use crate::registry::LookupError;
 use crate::resource::Resource;
+
+use super::lookup::LookupError;
+use super::{Kind, Object};
 
 /// What names one object: no two objects of a cluster have the same key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
