@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::figure::{Unit, show};
-use crate::report::Row;
+use crate::row::Row;
 use crate::scenario::Scenario;
 
 /// The fleet and the services that budgets are for.

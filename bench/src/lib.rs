@@ -16,6 +16,7 @@ mod gate;
 mod options;
 mod plot;
 mod report;
+mod row;
 mod run;
 mod scale;
 mod scenario;

@@ -2,7 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::report::{Report, Row};
+use crate::report::Report;
+use crate::row::Row;
 
 /// Figures that are drawn, by scenario and name; the others stand in the table.
 const DRAWN: [(&str, &str); 20] = [

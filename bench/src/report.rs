@@ -11,6 +11,7 @@ use crate::figure::{Figure, Unit, show};
 use crate::fixture::{Fixture, FleetKind};
 use crate::gate::Verdict;
 use crate::options::Options;
+use crate::row::Row;
 use crate::scenario::Scenario;
 use crate::statistics::{median, median_ratio};
 use crate::subject::Subject;
@@ -52,25 +53,6 @@ pub(crate) struct Report {
     variant: String,
     measurements: Vec<Measurement>,
     verdicts: Vec<Judged>,
-}
-
-/// A figure of both subjects, over all rounds.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
-    /// The scenario.
-    pub(crate) scenario: Scenario,
-    /// What was measured.
-    pub(crate) name: String,
-    /// The median of ours.
-    pub(crate) value: Option<f64>,
-    /// What it counts in.
-    pub(crate) unit: Unit,
-    /// The median of ours, as people read it.
-    pub(crate) ours: Option<String>,
-    /// The median of the peer's, as people read it.
-    pub(crate) theirs: Option<String>,
-    /// How many times ours the peer's is, by the median of rounds.
-    pub(crate) ratio: Option<f64>,
 }
 
 impl Report {

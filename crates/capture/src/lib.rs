@@ -25,6 +25,7 @@ pub mod iptables;
 pub mod nftables;
 pub mod pod;
 mod run;
+mod settings;
 pub mod validation;
 
 pub use command_line::{CommandLine, Environment};
@@ -33,7 +34,8 @@ pub use config::{
     OutboundRanges, Owner, OwnerGroups, PortRange,
 };
 pub use facts::{FactsError, HostFacts};
-pub use run::{RunError, Settings, VALIDATION_FAILED, run};
+pub use run::{RunError, VALIDATION_FAILED, run};
+pub use settings::Settings;
 
 /// The port on which the agent or ztunnel answers DNS queries.
 pub(crate) const DNS_PROXY_PORT: u16 = 15053;

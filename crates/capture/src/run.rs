@@ -10,32 +10,12 @@ use crate::apply::{
 use crate::command_line::{CommandLine, Environment};
 use crate::config::{CaptureConfig, ConfigError};
 use crate::facts::{FactsError, HostFacts};
+use crate::settings::Settings;
 use crate::validation::{Probe, ValidationError};
 use crate::{iptables, nftables};
 
 /// The exit code of a validation that failed. Istio's repair controller looks for it.
 pub const VALIDATION_FAILED: u8 = 126;
-
-/// Everything the command needs to know.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Settings {
-    /// What to capture.
-    pub capture: CaptureConfig,
-    /// How to apply it.
-    pub options: apply::Options,
-    /// Apply nothing.
-    pub skip_rule_apply: bool,
-    /// Print what would be run, and change nothing.
-    pub dry_run: bool,
-    /// Where a dry run writes to as well.
-    pub dry_run_file: Option<PathBuf>,
-    /// Use nftables instead of iptables.
-    pub native_nftables: bool,
-    /// Check that traffic is captured.
-    pub run_validation: bool,
-    /// What to check.
-    pub probe: Probe,
-}
 
 /// Why the command failed.
 #[derive(Debug, thiserror::Error)]

@@ -10,8 +10,6 @@ use canopus_base::tree::{Limits, Node};
 use canopus_base::{json, yaml};
 use rayon::prelude::*;
 
-use crate::layout::has_extension;
-
 /// A directory whose sub-directories are suites.
 #[derive(Clone, Debug)]
 pub(crate) struct Corpus {
@@ -106,4 +104,13 @@ impl Corpus {
         }
         Ok(hasher.finish())
     }
+}
+
+/// The extension of a file; empty if it has none.
+pub(crate) fn extension(file: &Path) -> &str {
+    file.extension().and_then(|e| e.to_str()).unwrap_or_default()
+}
+
+pub(crate) fn has_extension(file: &Path, wanted: &str) -> bool {
+    extension(file) == wanted
 }

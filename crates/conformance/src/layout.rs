@@ -10,7 +10,7 @@ use anyhow::Context;
 use canopus_base::tree::{Node, Value};
 
 use crate::case::Case;
-use crate::corpus::Corpus;
+use crate::corpus::{Corpus, extension, has_extension};
 
 /// Where a suite keeps its cases.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,14 +241,6 @@ fn is_case_document(file: &Path) -> bool {
     let in_inputs = file.iter().any(|part| INPUT_DIRECTORIES.iter().any(|name| part == *name));
     // `x.full.yaml` is the long form of the answer that `x.yaml` summarises.
     has_extension(file, "yaml") && !in_inputs && !stem(file).ends_with(".full")
-}
-
-fn extension(file: &Path) -> &str {
-    file.extension().and_then(|e| e.to_str()).unwrap_or_default()
-}
-
-pub(crate) fn has_extension(file: &Path, wanted: &str) -> bool {
-    extension(file) == wanted
 }
 
 fn stem(file: &Path) -> String {

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
-use crate::catalogue::Entry;
 use crate::error::NoCacheDir;
+use crate::recipe::Entry;
 
 /// The per-user directory that parts are kept in: `$CANOPUS_CACHE`, else `canopus` in the user's cache directory.
 pub fn cache_dir() -> Result<PathBuf, NoCacheDir> {

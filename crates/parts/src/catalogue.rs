@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::recipe::{Debian, GoBuild, Recipe, SourceFile, Wheel, WheelFile};
+use crate::recipe::{Debian, Entry, GoBuild, Recipe, SourceFile, Wheel, WheelFile};
 
 /// A real component that can be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,15 +24,6 @@ pub enum Part {
     Dig,
     /// Go's own template engine with sprig, to compare ours with.
     GoTemplate,
-}
-
-/// One row of the table of parts.
-pub(crate) struct Entry {
-    pub(crate) name: &'static str,
-    pub(crate) version: &'static str,
-    pub(crate) purpose: &'static str,
-    pub(crate) programs: &'static [&'static str],
-    pub(crate) recipe: Recipe,
 }
 
 impl Part {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::InstallError;
-use crate::install::{Client, Job};
+use crate::job::{Client, Job};
 use crate::recipe::Debian;
 
 /// Where the unpacked packages are, beside the directory of executables.

@@ -14,6 +14,7 @@ mod debian;
 mod error;
 mod go;
 mod install;
+mod job;
 mod progress;
 mod recipe;
 mod wheel;

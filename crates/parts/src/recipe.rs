@@ -1,6 +1,13 @@
 use sha2::{Digest, Sha256};
 
-use crate::catalogue::Entry;
+/// One row of the table of parts.
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) version: &'static str,
+    pub(crate) purpose: &'static str,
+    pub(crate) programs: &'static [&'static str],
+    pub(crate) recipe: Recipe,
+}
 
 /// How a part comes to the machine.
 pub(crate) enum Recipe {

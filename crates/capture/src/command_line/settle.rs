@@ -10,7 +10,7 @@ use crate::config::{
     OwnerGroups, items,
 };
 use crate::facts::HostFacts;
-use crate::run::Settings;
+use crate::settings::Settings;
 use crate::validation::Probe;
 
 /// The kernel bounds the matches of one rule, and every included group is one.

@@ -13,8 +13,9 @@ use super::Suite;
 use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::corpus::Corpus;
+use crate::corpus::has_extension;
 use crate::dump::Dump;
-use crate::layout::{Layout, has_extension};
+use crate::layout::Layout;
 
 pub(super) struct Objects;
 

@@ -16,8 +16,9 @@ use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::compare::tree::{self, Rules};
 use crate::corpus::Corpus;
+use crate::corpus::has_extension;
 use crate::dump::Dump;
-use crate::layout::{Layout, has_extension};
+use crate::layout::Layout;
 
 pub(super) struct ProtoJson;
 
