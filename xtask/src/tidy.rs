@@ -3,6 +3,7 @@
 mod imports;
 mod layers;
 mod manifests;
+mod modules;
 mod sources;
 mod spawns;
 mod tree;
@@ -16,7 +17,7 @@ use tree::Tree;
 
 /// Checks the laws of the source tree.
 ///
-/// Layering of the crates, imports that only some crates may have, file sizes, crate documentation, manifests, and texts
+/// Layering of the crates, top modules without cycles, imports that only some crates may have, file sizes, crate documentation, manifests, and texts
 /// that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
@@ -35,8 +36,15 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 6] =
-        [layers::check, imports::check, manifests::check, sources::check, spawns::check, words::check];
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 7] = [
+        layers::check,
+        modules::check,
+        imports::check,
+        manifests::check,
+        sources::check,
+        spawns::check,
+        words::check,
+    ];
     LAWS.iter().flat_map(|law| law(tree)).collect()
 }
 

@@ -1,17 +1,17 @@
 //! The whole command: from its command line to rules in the kernel.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::apply::{
-    self, ApplyError, NamespaceError, Outcome, Recorder, Runner, System, Tools, add_routes, apply_iptables,
+    ApplyError, NamespaceError, Outcome, Recorder, Runner, System, Tools, add_routes, apply_iptables,
     apply_nftables, in_namespace, log_final_state, remove_routes, sidecar_routes,
 };
 use crate::command_line::{CommandLine, Environment};
-use crate::config::{CaptureConfig, ConfigError};
+use crate::config::ConfigError;
 use crate::facts::{FactsError, HostFacts};
 use crate::settings::Settings;
-use crate::validation::{Probe, ValidationError};
+use crate::validation::ValidationError;
 use crate::{iptables, nftables};
 
 /// The exit code of a validation that failed. Istio's repair controller looks for it.
