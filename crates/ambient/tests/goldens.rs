@@ -1,0 +1,23 @@
+//! What ztunnels receive, as scenarios in `tests/goldens/`; see `canopus_golden` for the format.
+#![expect(clippy::unwrap_used, reason = "a scenario that cannot be read or differs has failed")]
+
+use std::path::Path;
+
+use canopus_ambient::{Addresses, Authorizations};
+use canopus_golden::{Resources, Subject, check_all};
+
+#[test]
+fn ztunnels_receive_what_scenarios_expect() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/goldens");
+    let count = check_all(&directory, generate).unwrap();
+    assert!(count >= 10, "{count} scenarios");
+}
+
+fn generate(subject: &Subject) -> anyhow::Result<Vec<Resources>> {
+    let addresses = subject.mesh.get::<Addresses>(&())?.to_vec();
+    let policies = subject.mesh.get::<Authorizations>(&())?.to_vec();
+    Ok(vec![
+        Resources { kind: "wds", message: "istio.workload.Address", resources: addresses },
+        Resources { kind: "authz", message: "istio.security.Authorization", resources: policies },
+    ])
+}
