@@ -34,7 +34,7 @@ impl World {
     fn change(&self, priority: u32) {
         *self.priority.lock() = priority;
         let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
-        self.mailboxes.revise(revision, Types::of(ENDPOINT));
+        self.mailboxes.revise(revision, Types::only(ENDPOINT));
     }
 }
 

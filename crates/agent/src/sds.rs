@@ -53,7 +53,7 @@ pub async fn serve(listener: UnixListener, secrets: Arc<Secrets>) {
     let telling = async move {
         while revisions.changed().await.is_ok() {
             let revision = *revisions.borrow_and_update();
-            told.mailboxes.revise(revision, Types::of(types::SECRET));
+            told.mailboxes.revise(revision, Types::only(types::SECRET));
         }
     };
     let serving =

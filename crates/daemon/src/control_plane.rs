@@ -1,7 +1,15 @@
-//! What a connected proxy gets: the xDS server's questions, answered by the engine.
+//! What a connected proxy gets: the xDS server's questions, answered from the engine.
+//!
+//! A session asks for the resources of a type whenever it is woken, so the answer must be cheap when nothing changed and shared
+//! when many ask. A [`Client`] therefore keeps, for each type its proxy asked for, a share in a subscription that all proxies
+//! with the same [`Selection`](crate::family::Selection) have in common. Which selection a proxy has depends on its audiences;
+//! when these change, the client moves to other subscriptions the next time it is asked.
+//!
+//! Invariant: between two revisions that a session is told of, it gets the same [`ResourceSet`] for the same question, and
+//! proxies that get the same are given one allocation.
 
 mod client;
-mod shelf;
+mod shared_subscription;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -22,31 +30,29 @@ use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, Sess
 use tracing::{info, warn};
 
 pub use self::client::Client;
-use self::shelf::Shelves;
+use self::shared_subscription::SharedSubscriptions;
 use crate::authentication::{Authenticators, Door, Presented};
 use crate::debug::Debug;
+use crate::family::Family;
 use crate::forecast::Forecast;
-use crate::objects;
 use crate::push::Dispatcher;
-use crate::serve::Turnstile;
+use crate::serve::AdmissionRate;
 use crate::serve::grpc::Caller;
+use crate::served_config;
 use crate::spans::{Attribute, Tracer, Within};
 
 /// The identities that were proved for a stream, in the peer's extensions; absent if none had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Proven(pub Vec<String>);
 
-/// Types that mean something, and of which a proxy has nothing to get.
-const KNOWN: [&str; 1] = [types::BOOTSTRAP];
-
 /// The mesh, as the xDS server sees it.
 pub struct Mesh {
     dispatcher: Arc<Dispatcher>,
-    shelves: Shelves,
+    subscriptions: SharedSubscriptions,
     debug: Debug,
     authenticators: Arc<Authenticators>,
     tracer: Arc<Tracer>,
-    turnstile: Turnstile,
+    admission_rate: AdmissionRate,
     readiness: Option<Readiness>,
 }
 
@@ -58,8 +64,8 @@ impl Mesh {
             authenticators: Arc::new(Authenticators::certificates(dispatcher.engine().clone())),
             tracer: Arc::new(Tracer::off()),
             dispatcher,
-            shelves: Shelves::default(),
-            turnstile: Turnstile::new(0.0),
+            subscriptions: SharedSubscriptions::default(),
+            admission_rate: AdmissionRate::new(0.0),
             readiness: None,
         }
     }
@@ -67,7 +73,7 @@ impl Mesh {
     /// The same, but only once the process is ready, and for no more than so many new streams in a second (zero: any).
     #[must_use]
     pub fn guarded(self, readiness: Readiness, streams_per_second: f64) -> Self {
-        Self { turnstile: Turnstile::new(streams_per_second), readiness: Some(readiness), ..self }
+        Self { admission_rate: AdmissionRate::new(streams_per_second), readiness: Some(readiness), ..self }
     }
 
     /// The same, for whoever these authenticators recognise.
@@ -161,7 +167,7 @@ impl ControlPlane for Mesh {
             let message = "server is not ready to serve discovery information";
             return Err(Refusal::new(Code::Unavailable, message));
         }
-        if self.turnstile.pass().await.is_err() {
+        if self.admission_rate.pass().await.is_err() {
             let message = "request rate limit exceeded: too many new streams";
             return Err(Refusal::new(Code::ResourceExhausted, message));
         }
@@ -188,7 +194,7 @@ impl ControlPlane for Mesh {
             }
             Err(reasons) => {
                 warn!(peer = ?peer.address, %reasons, "a client is not authenticated");
-                // Parity: why is not said to somebody nobody knows.
+                // Parity: Istio hides the reason from unauthenticated callers.
                 Err(Refusal::new(Code::Unauthenticated, "authentication failure"))
             }
         }
@@ -219,17 +225,18 @@ impl ControlPlane for Mesh {
             let answer = || self.debug.answer_xds(&client.connection, type_url, interest);
             return tokio::task::block_in_place(answer);
         }
-        if objects::is_served(type_url) {
+        if served_config::is_served(type_url) {
             self.check_reader(client)?;
         }
         let started = self.tracer.is_on().then(SystemTime::now);
-        let found = client.resources(&self.dispatcher, &self.shelves, type_url, interest);
+        let found = client.resources(&self.dispatcher, &self.subscriptions, type_url, interest);
         if let Some(started) = started {
             self.trace(client, type_url, started, found.is_ok());
         }
         match found {
             Ok(Some(set)) => Ok(set),
-            Ok(None) if KNOWN.contains(&type_url) => Ok(ResourceSet::default()),
+            // There is nothing to get of the type, but it is known.
+            Ok(None) if Family::find(type_url).is_some() => Ok(ResourceSet::default()),
             Ok(None) => self.check_reader(client).map(|()| ResourceSet::default()),
             Err(error) => {
                 self.dispatcher.failed();

@@ -1,27 +1,35 @@
-//! From a change to the proxies it concerns, and the record of the way.
+//! From a change of the world to the proxies that it concerns.
 //!
-//! A [`Dispatcher`] takes batches to the engine, asks which watched results are others now, and wakes exactly the sessions
-//! that hold one of them. What it did is kept: the [`Ledger`] has each push with its cause, its recipients and their
-//! acknowledgements; [`Connections`] has each proxy with what it was sent and what it accepted.
+//! ```text
+//! batch ──► Engine::apply ──► changed results ──► ChangeSignals ──► sessions to wake
+//!               │                                                      │
+//!               └────────────► Push, in the Ledger ◄─── sent, acknowledged, rejected
+//! ```
 //!
-//! Whoever wants to count or show any of it reads those two, or is told as it happens through an [`Observer`].
+//! The [`Dispatcher`] applies a batch, raises the [`ChangeSignal`]s of the results that changed, and wakes the sessions that
+//! subscribed to one of them. A session then compares what its proxy has with what it should have; it is not told what to
+//! send. The [`Ledger`] keeps each push with its cause, its recipients and their acknowledgements, [`Connections`] keeps each
+//! proxy with what it was sent and what it accepted. Metrics and spans are told as it happens ([`Observer`]).
+//!
+//! Invariants: a push is in the ledger before its sessions are woken, since they may settle it at once; pushes are recorded
+//! in the order of their revisions; a batch that changes no input is no push.
 
-mod beacon;
 mod cause;
+mod change_signal;
 mod connections;
-mod dispatch;
+mod dispatcher;
 mod ledger;
 mod observer;
 mod stamp;
 
 pub use cause::{Cause, Reason};
 pub use connections::{Accepted, Connection, ConnectionId, Connections, Message, Rejection, TypeStatus};
-pub use dispatch::Dispatcher;
+pub use dispatcher::Dispatcher;
 pub use ledger::{Fate, Ledger, ObjectState, Push, Recipient, TypeTotal};
 pub use observer::{Observer, Revisions};
 pub use stamp::Stamp;
 
-pub(crate) use beacon::{Beacon, Light, Seat};
+pub(crate) use change_signal::{ChangeSignal, Pending, Subscription};
 
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 //! Ports: what listens, and what answers there.
 
-mod admission;
+mod admission_rate;
 mod call;
 pub(crate) mod certificates;
 mod counted;
@@ -14,4 +14,4 @@ pub mod tls;
 pub(crate) mod web;
 pub mod webhook;
 
-pub(crate) use admission::Turnstile;
+pub(crate) use admission_rate::AdmissionRate;

@@ -61,7 +61,7 @@ impl World {
         let resource = Resource::new(name.as_str(), format!("{round:300}"));
         self.resources.lock().entry(ENDPOINT).or_default().insert(name, resource);
         let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
-        self.mailboxes.revise(revision, Types::of(ENDPOINT));
+        self.mailboxes.revise(revision, Types::only(ENDPOINT));
     }
 }
 

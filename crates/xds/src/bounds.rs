@@ -67,7 +67,7 @@ fn is_message(bytes: &[u8]) -> bool {
 }
 
 /// The delimited fields of a message with their numbers, up to where it is malformed.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
     type Item = (u64, &'a [u8]);
@@ -82,7 +82,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Steps over a field: its number, and its bytes if it is delimited.
-fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Option<&'a [u8]>)> {
+pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Option<&'a [u8]>)> {
     let tag = varint(rest)?;
     let number = tag >> 3;
     let length = match tag & 7 {

@@ -9,10 +9,12 @@
 //! stream, and not again after it reconnects.
 
 mod bounds;
+mod chunk;
 pub mod client;
 mod interest;
 mod mailbox;
 mod names;
+mod payload;
 mod plane;
 mod pool;
 pub mod rejection;

@@ -1,4 +1,4 @@
-//! How a control plane reaches the sessions of its clients.
+//! How a control plane wakes the sessions of its clients.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
@@ -7,76 +7,76 @@ use parking_lot::Mutex;
 
 use crate::types::Types;
 
-/// Where a session finds what its control plane has to tell it.
+/// Wakes one session.
 ///
-/// What comes while the session is busy is told as one. Nothing is kept for each message, and a session that waits is woken
-/// without a look at any other.
+/// Revisions that arrive while the session is busy are merged into one, so a mailbox has a fixed size however far behind its
+/// session is.
 #[derive(Debug, Default)]
 pub struct Mailbox(Mutex<State>);
 
 #[derive(Debug, Default)]
 struct State {
     revision: u64,
-    /// Types of which there may be something new that the session does not know of.
+    /// Types whose resources may have changed since the session last looked.
     types: Types,
-    is_new: bool,
-    is_over: bool,
+    is_revised: bool,
+    is_ended: bool,
     waiting: Option<Waker>,
 }
 
-/// What a session is told.
+/// Why a session is woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Letter {
-    /// The world is another, and there may be something new of these types.
-    News(u64, Types),
+pub(crate) enum Wakeup {
+    /// The world is at this revision, and resources of these types may have changed.
+    Revised(u64, Types),
     /// The stream has to end.
-    Over,
+    End,
 }
 
 impl Mailbox {
-    /// The world is at this revision now, and there may be something new of these types for the client.
+    /// Has the session compare what the client has of these types with the world at this revision.
     pub fn revise(&self, revision: u64, types: Types) {
         let mut state = self.0.lock();
         state.revision = revision;
-        state.types = state.types.and(types);
-        state.is_new = true;
+        state.types = state.types.union(types);
+        state.is_revised = true;
         wake(state.waiting.take(), state);
     }
 
-    /// The client's stream has to end.
+    /// Has the session end its stream.
     pub fn end(&self) {
         let mut state = self.0.lock();
-        state.is_over = true;
+        state.is_ended = true;
         wake(state.waiting.take(), state);
     }
 
-    /// The last revision that was told.
+    /// The last revision the session was told of.
     pub fn revision(&self) -> u64 {
         self.0.lock().revision
     }
 
     /// Whether the stream has to end.
-    pub fn is_over(&self) -> bool {
-        self.0.lock().is_over
+    pub fn is_ended(&self) -> bool {
+        self.0.lock().is_ended
     }
 
-    /// What there is to tell. Only the last who asked is woken.
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Letter> {
+    /// Waits for a reason to wake. Only the task that polled last is woken.
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Wakeup> {
         let mut state = self.0.lock();
-        if state.is_over {
-            return Poll::Ready(Letter::Over);
+        if state.is_ended {
+            return Poll::Ready(Wakeup::End);
         }
-        if std::mem::take(&mut state.is_new) {
-            return Poll::Ready(Letter::News(state.revision, std::mem::take(&mut state.types)));
+        if std::mem::take(&mut state.is_revised) {
+            return Poll::Ready(Wakeup::Revised(state.revision, std::mem::take(&mut state.types)));
         }
         state.wait(cx);
         Poll::Pending
     }
 
-    /// Whether the stream has to end. What else there is to tell stays.
-    pub(crate) fn poll_over(&self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits until the stream has to end. A revision that arrives meanwhile is kept for [`poll`](Self::poll).
+    pub(crate) fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.0.lock();
-        if state.is_over {
+        if state.is_ended {
             return Poll::Ready(());
         }
         state.wait(cx);
@@ -93,7 +93,7 @@ impl State {
     }
 }
 
-/// Wakes whoever waited, who will want the lock.
+/// Wakes the session after the lock is released, which the session takes next.
 fn wake<L>(waiting: Option<Waker>, lock: L) {
     drop(lock);
     if let Some(waiting) = waiting {
@@ -108,14 +108,14 @@ pub struct Mailboxes(Mutex<Open>);
 #[derive(Debug, Default)]
 struct Open {
     mailboxes: Vec<Weak<Mailbox>>,
-    /// Size at which those nobody looks into are dropped next.
+    /// The length at which those of ended sessions are dropped next.
     sweep_at: usize,
 }
 
 const SMALLEST_SWEEP: usize = 64;
 
 impl Mailboxes {
-    /// One more mailbox, for as long as somebody else has it.
+    /// Adds a mailbox until its session ends.
     pub fn add(&self, mailbox: &Arc<Mailbox>) {
         let mut open = self.0.lock();
         if open.mailboxes.len() >= open.sweep_at {
@@ -125,7 +125,7 @@ impl Mailboxes {
         open.mailboxes.push(Arc::downgrade(mailbox));
     }
 
-    /// Tells all of them of a revision that may have something new of these types.
+    /// Tells all sessions of a revision at which resources of these types may have changed.
     pub fn revise(&self, revision: u64, types: Types) {
         self.all().iter().for_each(|mailbox| mailbox.revise(revision, types));
     }
@@ -145,27 +145,27 @@ mod tests {
     use super::*;
     use crate::types::{CLUSTER, ENDPOINT, LISTENER};
 
-    fn poll(mailbox: &Mailbox) -> Poll<Letter> {
+    fn poll(mailbox: &Mailbox) -> Poll<Wakeup> {
         mailbox.poll(&mut Context::from_waker(Waker::noop()))
     }
 
     #[test]
-    fn revisions_are_told_as_one_when_nobody_looked_in_between() {
+    fn revisions_are_merged_when_the_session_is_busy() {
         let mailbox = Mailbox::default();
         assert_eq!(poll(&mailbox), Poll::Pending);
-        mailbox.revise(1, Types::of(CLUSTER));
-        mailbox.revise(3, Types::of(ENDPOINT));
-        let types = Types::of(CLUSTER).and(Types::of(ENDPOINT));
-        assert!(!types.meet(Types::of(LISTENER)));
-        assert_eq!(poll(&mailbox), Poll::Ready(Letter::News(3, types)));
+        mailbox.revise(1, Types::only(CLUSTER));
+        mailbox.revise(3, Types::only(ENDPOINT));
+        let types = Types::only(CLUSTER).union(Types::only(ENDPOINT));
+        assert!(!types.intersects(Types::only(LISTENER)));
+        assert_eq!(poll(&mailbox), Poll::Ready(Wakeup::Revised(3, types)));
         assert_eq!(poll(&mailbox), Poll::Pending);
     }
 
     #[test]
-    fn revision_is_told_when_it_is_about_no_type() {
+    fn session_is_told_of_a_revision_without_types() {
         let mailbox = Mailbox::default();
         mailbox.revise(1, Types::default());
-        assert_eq!(poll(&mailbox), Poll::Ready(Letter::News(1, Types::default())));
+        assert_eq!(poll(&mailbox), Poll::Ready(Wakeup::Revised(1, Types::default())));
     }
 
     #[test]
@@ -175,13 +175,13 @@ mod tests {
         own.iter().for_each(|mailbox| mailboxes.add(mailbox));
         mailboxes.revise(7, Types::ALL);
         mailboxes.end();
-        assert!(own.iter().all(|mailbox| mailbox.is_over() && mailbox.revision() == 7));
-        assert_eq!(poll(&own[0]), Poll::Ready(Letter::Over));
-        assert_eq!(poll(&own[0]), Poll::Ready(Letter::Over));
+        assert!(own.iter().all(|mailbox| mailbox.is_ended() && mailbox.revision() == 7));
+        assert_eq!(poll(&own[0]), Poll::Ready(Wakeup::End));
+        assert_eq!(poll(&own[0]), Poll::Ready(Wakeup::End));
     }
 
     #[test]
-    fn mailboxes_nobody_has_any_more_are_forgotten() {
+    fn mailboxes_of_ended_sessions_are_dropped() {
         let mailboxes = Mailboxes::default();
         (0..10 * SMALLEST_SWEEP).for_each(|_| mailboxes.add(&Arc::default()));
         assert!(mailboxes.0.lock().mailboxes.len() <= 2 * SMALLEST_SWEEP);

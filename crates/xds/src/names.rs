@@ -4,10 +4,11 @@
 //! control plane can recognise an interest it has seen before by its digest.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::ops::Deref;
 use std::sync::Arc;
 
-use canopus_base::hash::{ContentHash, Hasher};
+use canopus_base::hash::{self, ContentHash};
 
 use crate::pool::Pool;
 
@@ -91,6 +92,12 @@ impl PartialEq for Names {
 
 impl Eq for Names {}
 
+impl Hash for Names {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.0.digest.hash(state);
+    }
+}
+
 impl fmt::Debug for Names {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.iter()).finish()
@@ -98,7 +105,7 @@ impl fmt::Debug for Names {
 }
 
 fn digest(names: &[impl AsRef<str>]) -> ContentHash {
-    let mut hasher = Hasher::new();
+    let mut hasher = hash::Hasher::new();
     for name in names {
         hasher.field(name.as_ref().as_bytes());
     }

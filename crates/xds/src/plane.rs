@@ -62,7 +62,7 @@ impl From<Refusal> for tonic::Status {
 pub trait Source {
     /// What requests of this type mean.
     fn kind(&self, type_url: &str) -> Kind {
-        Kind::of(type_url)
+        Kind::for_type(type_url)
     }
 
     /// Everything the client gets of this type for this interest.
@@ -97,7 +97,7 @@ pub trait ControlPlane: Send + Sync + 'static {
 
     /// What requests of this type mean.
     fn kind(&self, type_url: &str) -> Kind {
-        Kind::of(type_url)
+        Kind::for_type(type_url)
     }
 
     /// Everything the client gets of this type for this interest.

@@ -3,9 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 
-use bytes::Bytes;
 use canopus_base::hash::ContentHash;
 pub use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
@@ -23,34 +22,6 @@ struct Shared {
     resources: Box<[Resource]>,
     /// The last difference asked for: sessions of one view move between the same two states.
     recent: Mutex<Option<(ContentHash, Arc<Difference>)>>,
-    /// The last bytes that were made of it, while somebody sends them.
-    encoded: Mutex<Option<(Form, Weak<[Bytes]>)>>,
-}
-
-/// How resources of a set are written, and which of them.
-pub(crate) struct Form {
-    pub(crate) type_url: Arc<str>,
-    pub(crate) delta: bool,
-    /// Only what it says is new; everything without it.
-    pub(crate) difference: Option<Arc<Difference>>,
-    /// The set that versions of single resources cover too.
-    pub(crate) parents: Option<ContentHash>,
-    pub(crate) with_aliases: bool,
-}
-
-impl Form {
-    fn is(&self, other: &Self) -> bool {
-        let same_difference = match (&self.difference, &other.difference) {
-            (None, None) => true,
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            _ => false,
-        };
-        same_difference
-            && self.delta == other.delta
-            && self.with_aliases == other.with_aliases
-            && self.parents == other.parents
-            && self.type_url == other.type_url
-    }
 }
 
 /// What turns one [`ResourceSet`] into another.
@@ -79,8 +50,7 @@ impl ResourceSet {
     /// The set of these resources, sorted, each name once, with what they add up to and how they differ from an older set.
     fn summed(resources: Vec<Resource>, sum: Sum, recent: Option<(ContentHash, Arc<Difference>)>) -> Self {
         let digest = sum.digest();
-        let (recent, encoded) = (Mutex::new(recent), Mutex::default());
-        Self(Arc::new(Shared { sum, digest, resources: resources.into(), recent, encoded }))
+        Self(Arc::new(Shared { sum, digest, resources: resources.into(), recent: Mutex::new(recent) }))
     }
 
     /// The set with these changes made, and what they are.
@@ -136,18 +106,6 @@ impl ResourceSet {
         }
         let left = self.iter().filter(|resource| !names.contains(&resource.name));
         left.cloned().collect()
-    }
-
-    /// Its resources in this form, as `encode` makes them unless somebody sends them already.
-    pub(crate) fn encoded(&self, form: Form, encode: impl FnOnce() -> Arc<[Bytes]>) -> Arc<[Bytes]> {
-        let mut encoded = self.0.encoded.lock();
-        let same = encoded.as_ref().filter(|(held, _)| held.is(&form));
-        if let Some(bytes) = same.and_then(|(_, bytes)| bytes.upgrade()) {
-            return bytes;
-        }
-        let bytes = encode();
-        *encoded = Some((form, Arc::downgrade(&bytes)));
-        bytes
     }
 
     /// What a client that has `older` lacks, and what it has too much.

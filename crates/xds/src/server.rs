@@ -7,6 +7,7 @@ mod body;
 mod connection;
 mod decode;
 mod options;
+mod start;
 mod stream;
 
 use std::convert::Infallible;
@@ -30,12 +31,14 @@ use connection::serve_connections;
 pub use connection::{Answers, Transport};
 pub use options::Options;
 
+use crate::chunk::ChunkPool;
 use crate::mailbox::{Mailbox, Mailboxes};
 use crate::names::NamePool;
 use crate::plane::{ControlPlane, Peer};
 use crate::session::{Protocol, Request, Session};
 use body::{Slot, StreamBody};
 use decode::{RequestMessage, Requests};
+use start::StartGate;
 use stream::Stream;
 
 const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
@@ -54,6 +57,8 @@ struct Shared<C> {
     plane: Arc<C>,
     options: Options,
     pool: Arc<NamePool>,
+    chunks: Arc<ChunkPool>,
+    starting: StartGate,
     mailboxes: Mailboxes,
     draining: AtomicBool,
     ids: RandomState,
@@ -80,8 +85,10 @@ impl<C: ControlPlane> AdsService<C> {
         Self {
             shared: Arc::new(Shared {
                 plane,
+                starting: StartGate::new(options.max_starting_streams),
                 options,
                 pool: Arc::default(),
+                chunks: Arc::default(),
                 mailboxes: Mailboxes::default(),
                 draining: AtomicBool::new(false),
                 ids: RandomState::new(),
@@ -129,7 +136,7 @@ impl<C: ControlPlane> AdsService<C> {
             requests,
             slot: slot.clone(),
         };
-        let body = StreamBody::new(Box::pin(stream.run()), slot);
+        let body = StreamBody::new(Box::pin(stream.run()), slot, Arc::clone(&self.shared.chunks));
         let mut response = http::Response::new(Body::new(body));
         let grpc = HeaderValue::from_static("application/grpc");
         response.headers_mut().insert(header::CONTENT_TYPE, grpc);

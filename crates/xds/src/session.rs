@@ -83,7 +83,7 @@ impl Session {
     /// The world may have changed, as far as it is about these types; `revision` names its new state.
     pub fn on_revision(&mut self, revision: u64, types: Types) {
         self.revision = revision;
-        let concerned = self.watches.iter_mut().filter(|watch| watch.depends_on.meet(types));
+        let concerned = self.watches.iter_mut().filter(|watch| watch.depends_on.intersects(types));
         concerned.for_each(Watch::check);
     }
 
@@ -95,6 +95,21 @@ impl Session {
             Kind::Watched(rules) => return self.subscription(request, rules, source),
         }
         Ok(())
+    }
+
+    /// The client accepted a response and said nothing else. False if the request may mean more than that: then it has to be
+    /// given to [`on_request`](Self::on_request).
+    pub fn on_ack(&mut self, type_url: &str, nonce: &str) -> bool {
+        let Some(at) = self.position(type_url) else { return false };
+        // In the state-of-the-world variant, naming nothing can mean to want nothing any more.
+        let names_nothing = match self.protocol {
+            Protocol::Delta => true,
+            Protocol::Sotw => self.watches[at].interest == Interest::Wildcard,
+        };
+        if names_nothing {
+            self.note_nonce(at, nonce, false);
+        }
+        names_nothing
     }
 
     /// The next message for the client. An error ends the stream.

@@ -66,18 +66,18 @@ impl Types {
     pub const ALL: Self = Self(u16::MAX);
 
     /// One type.
-    pub fn of(type_url: &str) -> Self {
+    pub fn only(type_url: &str) -> Self {
         Self(1 << rank(type_url))
     }
 
-    /// These and others.
+    /// The types that are in either.
     #[must_use]
-    pub fn and(self, others: Self) -> Self {
+    pub fn union(self, others: Self) -> Self {
         Self(self.0 | others.0)
     }
 
     /// Whether there are types in both.
-    pub fn meet(self, others: Self) -> bool {
+    pub fn intersects(self, others: Self) -> bool {
         self.0 & others.0 != 0
     }
 }
@@ -128,7 +128,7 @@ impl Default for Rules {
 
 impl Kind {
     /// What requests of `type_url` mean in Istio's dialect of xDS.
-    pub fn of(type_url: &str) -> Self {
+    pub fn for_type(type_url: &str) -> Self {
         let named = Rules { wildcard: false, ..Rules::default() };
         Self::Watched(match type_url {
             ENDPOINT => Rules { completes: Some(CLUSTER), ..named },

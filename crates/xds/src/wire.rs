@@ -1,22 +1,39 @@
-//! Responses as bytes, in pieces.
+//! Responses as bytes, written piece by piece as the transport takes them.
 //!
-//! A response is mostly resources that other streams send too, often in the same selection: that part is encoded once and
-//! shared for as long as somebody sends it, large resources as the buffers they are. What a stream has of its own is
-//! what precedes it, with the version and the nonce.
+//! A gRPC message begins with its length, so a response is measured first and written later: nothing is held of the part that
+//! the client has no room for yet. A response that fits into one HTTP/2 frame is written into a buffer of its own. A larger one
+//! is mostly resources that other streams send too: it consists of chunks that streams share ([`crate::chunk`]) and of the
+//! bodies of large resources, which are not copied at all. What a stream has of its own is the head, with the version and the
+//! nonce.
 
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use canopus_base::hash::ContentHash;
 
+use crate::chunk::{ChunkFormat, ChunkMember, ChunkPool, ChunkUse};
+use crate::payload::Payload;
 use crate::resource::Resource;
 use crate::session::{Protocol, Response};
 use crate::types::is_packed;
 
-/// Small resources are gathered into pieces of about this size, the payload of one HTTP/2 frame.
-const PIECE: usize = 16 * 1024;
+/// The payload of one HTTP/2 frame. Up to this size a response is one piece.
+const FRAME: usize = 16 * 1024;
+
+/// A chunk ends at this size at the earliest, with the next resource whose version says so.
+const SMALLEST_CHUNK: usize = 12 * 1024;
+
+/// A chunk ends at this size at the latest.
+const LARGEST_CHUNK: usize = 32 * 1024;
+
+/// One in so many resources may end a chunk.
+const CHUNK_END: u128 = 4;
 
 /// Resources from this size on are sent without copying.
 const SHARED: usize = 4 * 1024;
+
+/// What precedes a gRPC message: whether it is compressed, and its length.
+const PREFIX: usize = 5;
 
 // Field numbers that `DiscoveryResponse` and `DeltaDiscoveryResponse` share.
 const VERSION: u32 = 1;
@@ -35,9 +52,9 @@ const fn control_plane_field(protocol: Protocol) -> u32 {
 
 /// A response on its way out: a gRPC message in pieces.
 pub(crate) struct Outgoing {
+    /// The head, and the whole response if that is small.
     first: Option<Bytes>,
-    resources: Arc<[Bytes]>,
-    next: usize,
+    rest: Option<Box<Rest>>,
 }
 
 /// The response is larger than a gRPC message can be.
@@ -46,21 +63,33 @@ pub(crate) struct Outgoing {
 pub(crate) struct TooLarge(usize);
 
 impl Outgoing {
-    pub(crate) fn new(response: &Response) -> Result<Self, TooLarge> {
-        let resources = response.encoded(|| pieces(response));
-        let head = head(response);
-        let length = head.len() + resources.iter().map(Bytes::len).sum::<usize>();
+    pub(crate) fn new(response: Response, chunks: &Arc<ChunkPool>) -> Result<Self, TooLarge> {
+        let entries = Entries::new(&response);
+        let resources: usize = response.resources().map(|resource| entries.framed_size(resource)).sum();
+        let mut first = BytesMut::with_capacity(PREFIX + head_size(&response) + resources.min(FRAME));
+        first.put_bytes(0, PREFIX);
+        put_response_head(&mut first, &response);
+        let length = first.len() - PREFIX + resources;
         let Ok(prefix) = u32::try_from(length) else {
             return Err(TooLarge(length));
         };
-        // The first piece of the resources goes with it: most responses are no longer than that.
-        let with = resources.first().map_or(&[][..], |piece| piece);
-        let mut first = BytesMut::with_capacity(5 + head.len() + with.len());
-        first.put_u8(0);
-        first.put_u32(prefix);
-        first.put(head);
-        first.put_slice(with);
-        Ok(Self { first: Some(first.freeze()), resources, next: 1 })
+        first[1..PREFIX].copy_from_slice(&prefix.to_be_bytes());
+        if length > FRAME {
+            let chunks = chunks.begin();
+            let mut rest = Box::new(Rest { next: 0, chunk: None, buffer: None, entries, response, chunks });
+            rest.chunk = rest.encode_chunk();
+            // A short chunk, such as the head of a large resource, does not become a frame of its own.
+            if let Some(chunk) = rest.chunk.take_if(|chunk| chunk.len() < SHARED) {
+                first.put_slice(&chunk);
+            }
+            return Ok(Self { first: Some(first.freeze()), rest: Some(rest) });
+        }
+        let mut versions = response.versions();
+        for resource in response.resources() {
+            entries.put_head(&mut first, resource, versions.next(resource));
+            Payload::new(resource).copy_to(&mut first);
+        }
+        Ok(Self { first: Some(first.freeze()), rest: None })
     }
 }
 
@@ -68,62 +97,106 @@ impl Iterator for Outgoing {
     type Item = Bytes;
 
     fn next(&mut self) -> Option<Bytes> {
-        if let Some(first) = self.first.take() {
-            return Some(first);
-        }
-        let piece = self.resources.get(self.next)?;
-        self.next += 1;
-        Some(piece.clone())
+        self.first.take().or_else(|| self.rest.as_mut()?.next())
     }
 }
 
-/// The resources of a response: small ones gathered, large ones as they are. The first piece is never a large one.
-fn pieces(response: &Response) -> Arc<[Bytes]> {
-    let mut pieces = Vec::new();
-    let mut piece = BytesMut::new();
-    for resource in response.resources() {
-        let entry = entry(response, resource);
-        piece.reserve(entry.framed().min(PIECE));
-        entry.put_head(&mut piece);
-        if resource.body.len() < SHARED {
-            piece.put_slice(&resource.body);
-        } else {
-            pieces.extend([piece.split().freeze(), resource.body.clone()]);
-        }
-        if piece.len() >= PIECE {
-            pieces.push(piece.split().freeze());
-        }
-    }
-    if !piece.is_empty() {
-        pieces.push(piece.freeze());
-    }
-    pieces.into()
+/// The resources of a large response that have not been written yet.
+struct Rest {
+    response: Response,
+    entries: Entries,
+    chunks: ChunkUse,
+    /// The first resource that is not written.
+    next: usize,
+    /// The chunk that comes next.
+    chunk: Option<Bytes>,
+    /// The buffer of a large resource that comes after it, by the position of the resource and its own.
+    buffer: Option<(usize, usize)>,
 }
 
-/// Everything but the resources.
-fn head(response: &Response) -> BytesMut {
-    let mut out = BytesMut::with_capacity(256);
-    put_text(&mut out, VERSION, &response.version().to_string());
-    put_text(&mut out, TYPE_URL, response.type_url());
-    put_text(&mut out, NONCE, response.nonce());
+impl Iterator for Rest {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if let Some(chunk) = self.chunk.take() {
+            return Some(chunk);
+        }
+        if let Some((at, index)) = self.buffer.take() {
+            let buffer = self.response.resource(at).and_then(|it| Payload::new(it).buffer(index));
+            if buffer.is_some() {
+                self.buffer = Some((at, index + 1));
+                return buffer;
+            }
+        }
+        self.encode_chunk()
+    }
+}
+
+impl Rest {
+    /// Encodes or finds the next chunk.
+    fn encode_chunk(&mut self) -> Option<Bytes> {
+        let start = self.next;
+        let mut versions = self.response.versions();
+        let mut members = Vec::new();
+        let mut size = 0;
+        while let Some(resource) = self.response.resource(self.next) {
+            members.push(ChunkMember { resource: resource.clone(), version: versions.next(resource) });
+            self.next += 1;
+            size += self.entries.framed_size(resource);
+            let is_end = resource.version.as_u128().is_multiple_of(CHUNK_END) && size >= SMALLEST_CHUNK;
+            if Payload::new(resource).len() >= SHARED {
+                // Its head ends the chunk, and its body follows as it is.
+                size -= Payload::new(resource).len();
+                self.buffer = Some((self.next - 1, 0));
+                break;
+            }
+            if is_end || size >= LARGEST_CHUNK {
+                break;
+            }
+        }
+        if start == self.next {
+            return None;
+        }
+        let encode = || {
+            let mut out = BytesMut::with_capacity(size);
+            for member in &members {
+                self.entries.put_head(&mut out, &member.resource, member.version);
+                let payload = Payload::new(&member.resource);
+                if payload.len() < SHARED {
+                    payload.copy_to(&mut out);
+                }
+            }
+            out.freeze()
+        };
+        Some(self.chunks.share(&self.entries.format, &members, encode))
+    }
+}
+
+fn head_size(response: &Response) -> usize {
+    let removed: usize = response.removed().iter().map(|name| field_size(REMOVED, name.len())).sum();
+    let identifier = response.identifier().map_or(0, str::len);
+    VERSION_SIZE + response.type_url().len() + response.nonce().len() + removed + identifier + 32
+}
+
+/// Writes everything but the resources.
+fn put_response_head(out: &mut BytesMut, response: &Response) {
+    put_version(out, VERSION, response.version());
+    put_text(out, TYPE_URL, response.type_url());
+    put_text(out, NONCE, response.nonce());
     for name in response.removed() {
-        put_item(&mut out, REMOVED, name);
+        put_item(out, REMOVED, name);
     }
     if let Some(identifier) = response.identifier() {
-        put_head(&mut out, control_plane_field(response.protocol()), optional_size(1, identifier.len()));
-        put_text(&mut out, 1, identifier);
+        put_head(out, control_plane_field(response.protocol()), optional_size(1, identifier.len()));
+        put_text(out, 1, identifier);
     }
-    out
 }
 
-/// A resource as one entry of the repeated field: `Any` itself, or a `Resource` around it.
-struct Entry<'a> {
-    resource: &'a Resource,
-    response: &'a Response,
-    /// Size of the `Any`.
-    any: usize,
-    /// Size of the entry.
-    size: usize,
+/// Writes resources as entries of the repeated field: `Any` itself, or a `Resource` around it.
+struct Entries {
+    format: ChunkFormat,
+    /// The body of a resource is an `Any` already.
+    is_packed: bool,
 }
 
 const ANY_TYPE: u32 = 1;
@@ -136,50 +209,64 @@ const RESOURCE_ALIAS: u32 = 4;
 /// A version as text: thirty-two hexadecimal digits.
 const VERSION_SIZE: usize = 32;
 
-fn entry<'a>(response: &'a Response, resource: &'a Resource) -> Entry<'a> {
-    let any = if is_packed(response.type_url()) {
-        resource.body.len()
-    } else {
-        optional_size(ANY_TYPE, response.type_url().len()) + optional_size(ANY_VALUE, resource.body.len())
-    };
-    let size = match response.protocol() {
-        Protocol::Sotw => any,
-        Protocol::Delta => {
-            let aliases = response.aliases(resource).iter();
-            let aliases: usize = aliases.map(|alias| field_size(RESOURCE_ALIAS, alias.len())).sum();
-            field_size(RESOURCE_VERSION, VERSION_SIZE)
-                + optional_size(RESOURCE_NAME, resource.name.len())
-                + aliases
-                + field_size(RESOURCE_ANY, any)
-        }
-    };
-    Entry { resource, response, any, size }
-}
-
-impl Entry<'_> {
-    /// Size with tag and length.
-    fn framed(&self) -> usize {
-        field_size(RESOURCES, self.size)
+impl Entries {
+    fn new(response: &Response) -> Self {
+        let format = ChunkFormat {
+            type_url: Arc::clone(response.type_url()),
+            delta: response.protocol() == Protocol::Delta,
+            with_aliases: response.has_aliases(),
+        };
+        Self { is_packed: is_packed(&format.type_url), format }
     }
 
-    /// Everything before the resource's own bytes, which come last.
-    fn put_head(&self, out: &mut BytesMut) {
-        put_head(out, RESOURCES, self.size);
-        if self.response.protocol() == Protocol::Delta {
-            let version = self.response.version_of(self.resource).to_string();
-            put_text(out, RESOURCE_VERSION, &version);
-            put_text(out, RESOURCE_NAME, &self.resource.name);
-            for alias in self.response.aliases(self.resource) {
+    fn any_size(&self, resource: &Resource) -> usize {
+        let body = Payload::new(resource).len();
+        if self.is_packed {
+            return body;
+        }
+        optional_size(ANY_TYPE, self.format.type_url.len()) + optional_size(ANY_VALUE, body)
+    }
+
+    fn aliases<'a>(&self, resource: &'a Resource) -> &'a [Arc<str>] {
+        if self.format.with_aliases { &resource.aliases } else { &[] }
+    }
+
+    fn size(&self, resource: &Resource) -> usize {
+        let any = self.any_size(resource);
+        if !self.format.delta {
+            return any;
+        }
+        let aliases = self.aliases(resource).iter();
+        let aliases: usize = aliases.map(|alias| field_size(RESOURCE_ALIAS, alias.len())).sum();
+        field_size(RESOURCE_VERSION, VERSION_SIZE)
+            + optional_size(RESOURCE_NAME, resource.name.len())
+            + aliases
+            + field_size(RESOURCE_ANY, any)
+    }
+
+    /// Size with tag and length.
+    fn framed_size(&self, resource: &Resource) -> usize {
+        field_size(RESOURCES, self.size(resource))
+    }
+
+    /// Writes everything before the resource's own bytes, which come last.
+    fn put_head(&self, out: &mut BytesMut, resource: &Resource, version: ContentHash) {
+        put_head(out, RESOURCES, self.size(resource));
+        if self.format.delta {
+            put_version(out, RESOURCE_VERSION, version);
+            put_text(out, RESOURCE_NAME, &resource.name);
+            for alias in self.aliases(resource) {
                 put_item(out, RESOURCE_ALIAS, alias);
             }
-            put_head(out, RESOURCE_ANY, self.any);
+            put_head(out, RESOURCE_ANY, self.any_size(resource));
         }
-        if is_packed(self.response.type_url()) {
+        if self.is_packed {
             return;
         }
-        put_text(out, ANY_TYPE, self.response.type_url());
-        if !self.resource.body.is_empty() {
-            put_head(out, ANY_VALUE, self.resource.body.len());
+        put_text(out, ANY_TYPE, &self.format.type_url);
+        let body = Payload::new(resource).len();
+        if body > 0 {
+            put_head(out, ANY_VALUE, body);
         }
     }
 }
@@ -200,6 +287,16 @@ fn optional_size(number: u32, length: usize) -> usize {
 fn put_text(out: &mut BytesMut, number: u32, text: &str) {
     if !text.is_empty() {
         put_item(out, number, text);
+    }
+}
+
+/// Writes a version in hexadecimal digits, without an allocation.
+fn put_version(out: &mut BytesMut, number: u32, version: ContentHash) {
+    put_head(out, number, VERSION_SIZE);
+    let version = version.as_u128();
+    for digit in (0..VERSION_SIZE).rev() {
+        let value = (version >> (4 * digit)) as u8 & 0xf;
+        out.put_u8(if value < 10 { b'0' + value } else { b'a' + value - 10 });
     }
 }
 
@@ -287,22 +384,42 @@ mod tests {
     }
 
     fn message(response: Response) -> Vec<u8> {
-        let bytes: Vec<u8> = Outgoing::new(&response).unwrap().flatten().collect();
+        let bytes: Vec<u8> = Outgoing::new(response, &Arc::default()).unwrap().flatten().collect();
         let (head, message) = bytes.split_at(5);
         assert_eq!(head[0], 0);
         assert_eq!(u32::from_be_bytes(head[1..].try_into().unwrap()) as usize, message.len());
         message.to_vec()
     }
 
+    fn many(bodies: impl Fn(usize) -> u8) -> Response {
+        let resources = (0..300).map(|n| Resource::new(format!("r{n:03}"), vec![bodies(n); 500 + n]));
+        response(Protocol::Delta, resources)
+    }
+
     #[test]
-    fn resources_are_encoded_once_for_all_who_send_them_at_a_time() {
-        let many =
-            |protocol| response(protocol, (0..100).map(|n| Resource::new(format!("r{n}"), vec![7; 500])));
-        let delta = many(Protocol::Delta);
-        let mut outgoing = [&delta, &delta, &many(Protocol::Sotw)].map(|sent| Outgoing::new(sent).unwrap());
-        let second = outgoing.each_mut().map(|outgoing| outgoing.nth(1).unwrap().as_ptr());
-        assert_eq!(second[0], second[1]);
-        assert_ne!(second[0], second[2]);
+    fn sets_that_differ_in_one_resource_share_the_chunks_of_the_others() {
+        let chunks = Arc::default();
+        let pieces = |response: Response| -> Vec<*const u8> {
+            let pieces: Vec<Bytes> = Outgoing::new(response, &chunks).unwrap().skip(1).collect();
+            assert!(pieces.iter().all(|piece| piece.len() < 2 * LARGEST_CHUNK));
+            pieces.iter().map(|piece| piece.as_ptr()).collect()
+        };
+        // As long as somebody sends something, chunks are kept.
+        let _sending = chunks.begin();
+        let (one, other) = (pieces(many(|_| 7)), pieces(many(|n| if n == 100 { 8 } else { 7 })));
+        let common = one.iter().filter(|piece| other.contains(piece)).count();
+        assert!(one.len() >= 4 && common < one.len(), "{one:?}");
+        assert!(common + 3 >= one.len(), "{common} of {} chunks", one.len());
+    }
+
+    #[test]
+    fn nothing_is_encoded_before_the_transport_asks_for_it() {
+        let chunks = Arc::default();
+        let mut outgoing = Outgoing::new(many(|_| 7), &chunks).unwrap();
+        let pieces: Vec<usize> = outgoing.by_ref().take(2).map(|piece| piece.len()).collect();
+        assert!(pieces[0] < 1000 && pieces[1] <= LARGEST_CHUNK + 1000, "{pieces:?}");
+        let rest = outgoing.rest.as_ref().unwrap();
+        assert!(rest.next < 100, "{} of 300 resources are written", rest.next);
     }
 
     #[test]

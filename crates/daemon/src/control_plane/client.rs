@@ -1,4 +1,4 @@
-//! The live side of a connection: what it looks at.
+//! A connected proxy, with the subscriptions it is served from.
 
 use std::sync::Arc;
 
@@ -8,83 +8,84 @@ use canopus_xds::types::Types;
 use canopus_xds::{Interest, ResourceSet};
 use parking_lot::Mutex;
 
-use super::shelf::{Key, Shelf, Shelves};
-use crate::push::{Beacon, Connection, Dispatcher, Light, Seat};
+use super::shared_subscription::{SharedSubscription, SharedSubscriptions};
+use crate::family::Selection;
+use crate::push::{ChangeSignal, Connection, Dispatcher, Pending, Subscription};
 
-/// A connected proxy with what it is served from.
+/// A connected proxy.
 pub struct Client {
     /// What is known of the connection.
     pub connection: Arc<Connection>,
     audiences: Root<AudiencesOf>,
-    /// Lit when its audiences are others.
-    beacon: Arc<Beacon>,
-    _seat: Seat,
-    taken: Mutex<Vec<Taken>>,
+    /// Raised when the audiences of the proxy change.
+    signal: Arc<ChangeSignal>,
+    _subscription: Subscription,
+    subscriptions: Mutex<Vec<ClientSubscription>>,
 }
 
-/// A shelf, and the place from which its changes are noticed.
-struct Taken {
+/// The part of a client in a shared subscription.
+struct ClientSubscription {
     type_url: Box<str>,
     interest: Interest,
-    shelf: Arc<Shelf>,
-    /// Whether it is still the shelf of the proxy's audience.
-    fits: bool,
-    _seat: Seat,
+    shared: Arc<SharedSubscription>,
+    /// Whether it is still the subscription of the proxy's audience.
+    is_current: bool,
+    _subscription: Subscription,
 }
 
 impl Client {
     pub(super) fn new(dispatcher: &Dispatcher, connection: Arc<Connection>) -> Self {
         let audiences = dispatcher.engine().watch::<AudiencesOf>(connection.proxy.clone());
-        let beacon = Beacon::new(Types::ALL);
-        dispatcher.light([audiences.id()], &beacon);
-        let seat = beacon.seat(connection.id);
-        Self { connection, audiences, beacon, _seat: seat, taken: Mutex::default() }
+        let signal = ChangeSignal::new(Types::ALL);
+        dispatcher.signal_changes([audiences.id()], &signal);
+        let subscription = signal.subscribe(connection.id);
+        Self { connection, audiences, signal, _subscription: subscription, subscriptions: Mutex::default() }
     }
 
-    /// What it gets of a type; `None` if nobody knows the type.
+    /// What it gets of a type; `None` if there is nothing to get of it.
     pub(super) fn resources(
         &self,
         dispatcher: &Dispatcher,
-        shelves: &Shelves,
+        subscriptions: &SharedSubscriptions,
         type_url: &str,
         interest: &Interest,
     ) -> Result<Option<ResourceSet>, QueryError> {
-        if let Some(shelf) = self.shelf(type_url, interest) {
-            return shelf.read(&shelves.pool).map(Some);
+        if let Some(shared) = self.current(type_url, interest) {
+            return shared.read(&subscriptions.pool).map(Some);
         }
         let audiences = self.audiences.value()?;
-        let key = Key::new(&self.connection.proxy, &audiences, type_url, interest);
-        let Some(key) = key else { return Ok(None) };
-        let shelf = tokio::task::block_in_place(|| shelves.open(dispatcher, key, interest));
-        let seat = shelf.beacon().seat(self.connection.id);
-        // The seat is taken before reading: what changes after that wakes the session.
-        let set = shelf.read(&shelves.pool);
-        self.take(Taken {
+        let selection = Selection::new(type_url, &self.connection.proxy, &audiences, interest);
+        let Some(selection) = selection else { return Ok(None) };
+        let shared = tokio::task::block_in_place(|| subscriptions.open(dispatcher, type_url, selection));
+        // The session subscribes before it reads, so that it is woken by whatever changes afterwards.
+        let subscription = shared.signal().subscribe(self.connection.id);
+        let set = shared.read(&subscriptions.pool);
+        self.replace(ClientSubscription {
             type_url: type_url.into(),
             interest: interest.clone(),
-            shelf,
-            fits: true,
-            _seat: seat,
+            shared,
+            is_current: true,
+            _subscription: subscription,
         });
         set.map(Some)
     }
 
-    /// The shelf it stands before for this, as long as its audiences are the same.
-    fn shelf(&self, type_url: &str, interest: &Interest) -> Option<Arc<Shelf>> {
-        let mut taken = self.taken.lock();
-        if self.beacon.take() != Light::Off {
-            taken.iter_mut().for_each(|taken| taken.fits = false);
+    /// The subscription it has for this, if its audiences are still the same.
+    fn current(&self, type_url: &str, interest: &Interest) -> Option<Arc<SharedSubscription>> {
+        let mut subscriptions = self.subscriptions.lock();
+        if self.signal.take() != Pending::Nothing {
+            subscriptions.iter_mut().for_each(|subscription| subscription.is_current = false);
         }
-        let taken = taken.iter().find(|taken| *taken.type_url == *type_url)?;
-        (taken.fits && taken.interest == *interest).then(|| Arc::clone(&taken.shelf))
+        let found = subscriptions.iter().find(|subscription| *subscription.type_url == *type_url)?;
+        (found.is_current && found.interest == *interest).then(|| Arc::clone(&found.shared))
     }
 
-    /// Stands before another shelf of a type than before.
-    fn take(&self, new: Taken) {
-        let mut taken = self.taken.lock();
-        match taken.iter_mut().find(|taken| taken.type_url == new.type_url) {
+    /// Puts a subscription in the place of the one it had of that type.
+    fn replace(&self, new: ClientSubscription) {
+        let mut subscriptions = self.subscriptions.lock();
+        match subscriptions.iter_mut().find(|old| old.type_url == new.type_url) {
             Some(old) => *old = new,
-            None => taken.push(new),
+            None => subscriptions.push(new),
         }
     }
 }

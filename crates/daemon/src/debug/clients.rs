@@ -6,22 +6,13 @@ use axum::http::StatusCode;
 use canopus_engine::{Batch, QueryError};
 use canopus_mesh::proxy_workload::DescriptionOf;
 use canopus_mesh::target::Targets;
-use canopus_xds::types;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::registry::{service_json, time};
 use super::{Answer, Debug, Question};
+use crate::family::FAMILIES;
 use crate::push::{Cause, Connection, Reason, Stamp, TypeStatus};
-
-/// Types whose nonces stand on the first level too, by the names they have there.
-const NAMED: [(&str, &str); 5] = [
-    ("cluster", types::CLUSTER),
-    ("listener", types::LISTENER),
-    ("route", types::ROUTE),
-    ("endpoint", types::ENDPOINT),
-    ("extensionconfig", types::EXTENSION),
-];
 
 /// What Istio shows of a node's metadata: what the control plane reads of it.
 const SHOWN_METADATA: &[&str] = &[
@@ -234,7 +225,7 @@ fn sync_json(client: &Connection) -> Value {
     say("proxy_type".to_owned(), client.proxy.id.kind.as_str());
     say("istio_version".to_owned(), &metadata.istio_version);
     let watches: BTreeMap<String, TypeStatus> = watched(client).collect();
-    for (name, type_url) in NAMED {
+    for (name, type_url) in FAMILIES.iter().filter_map(|family| Some((family.status?, family.type_url))) {
         let Some(status) = watches.get(type_url) else { continue };
         say(format!("{name}_sent"), status.sent.as_ref().map_or("", |sent| &sent.nonce));
         say(format!("{name}_acked"), status.acked.as_ref().map_or("", |acked| &acked.nonce));

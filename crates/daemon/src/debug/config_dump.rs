@@ -17,26 +17,8 @@ use canopus_xds::types;
 use serde_json::{Map, Value};
 
 use super::{Answer, Debug, Question, redact, resources};
+use crate::family::Family;
 use crate::push::Connection;
-
-/// Short names of types.
-const SHORT: [(&str, &str); 10] = [
-    ("CDS", types::CLUSTER),
-    ("LDS", types::LISTENER),
-    ("RDS", types::ROUTE),
-    ("EDS", types::ENDPOINT),
-    ("SDS", types::SECRET),
-    ("NDS", types::NAME_TABLE),
-    ("PCDS", types::PROXY_CONFIG),
-    ("ECDS", types::EXTENSION),
-    ("WDS", types::ADDRESS),
-    ("WADS", types::AUTHORIZATION),
-];
-
-/// The type a short name stands for, in any case; a name that is not short stands for itself.
-pub(super) fn type_of(name: &str) -> &str {
-    SHORT.iter().find(|(short, _)| short.eq_ignore_ascii_case(name)).map_or(name, |(_, type_url)| type_url)
-}
 
 impl Debug {
     /// Everything a proxy gets, or what it gets of some types.
@@ -81,7 +63,9 @@ impl Debug {
         let world = self.engine().snapshot();
         let mut configs = Vec::new();
         for name in wanted.split(',') {
-            configs.extend(shown(&world, &client, type_of(name))?.into_iter().map(|(_, any)| any));
+            configs.extend(
+                shown(&world, &client, Family::type_url_by_name(name))?.into_iter().map(|(_, any)| any),
+            );
         }
         Ok(Answer::json(question, &dump_json(&configs)))
     }

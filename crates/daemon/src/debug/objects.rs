@@ -19,7 +19,7 @@ use canopus_proto::json;
 use serde_json::{Map, Value, json};
 
 use super::{Answer, Debug, Question};
-use crate::objects::is_configuration;
+use crate::served_config::is_configuration;
 
 impl Debug {
     /// All configuration objects, as a cluster would show them.

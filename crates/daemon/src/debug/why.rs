@@ -3,24 +3,17 @@
 use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
-use canopus_api::Kind;
-use canopus_engine::{Key, Query, QueryError, Read, ReadKind, Snapshot};
+use canopus_engine::{QueryError, Read, ReadKind, Snapshot};
 use canopus_envoy::audience::AudiencesOf;
-use canopus_envoy::endpoint::Assignment;
 use canopus_envoy::envoy_filter::{Outcome, Report};
-use canopus_envoy::extension::Extensions;
-use canopus_envoy::name_table::NameTables;
-use canopus_envoy::route_config::Routes;
-use canopus_envoy::secret::Secrets;
-use canopus_envoy::{cluster, listener, proxyless};
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{Objects, Settings};
-use canopus_xds::types;
+use canopus_xds::{Interest, Names, types};
 use serde_json::{Value, json};
 
-use super::config_dump::type_of;
 use super::pushes::name_of;
 use super::{Answer, Debug, Question, resources};
+use crate::family::{Family, Selection};
 use crate::push::Connection;
 
 impl Debug {
@@ -36,12 +29,13 @@ impl Debug {
             return Ok(Answer::text(StatusCode::BAD_REQUEST, text));
         };
         let world = self.engine().snapshot();
-        let wanted = question.parameters.get("type").filter(|name| !name.is_empty()).map(type_of);
+        let wanted =
+            question.parameters.get("type").filter(|name| !name.is_empty()).map(Family::type_url_by_name);
         let Some(type_url) = find(&world, &client, wanted, name)? else {
             let text = format!("{} has no resource {name}\n", client.proxy.id.id);
             return Ok(Answer::text(StatusCode::NOT_FOUND, text));
         };
-        let reads = reads_of(&world, &client.proxy, &type_url, name)?;
+        let reads = reads(&world, &client.proxy, &type_url, name)?;
         let mut answer = answer(&client, &type_url, name, &reads);
         answer["envoyFilters"] = patches(&world, &client.proxy, &type_url)?;
         Ok(Answer::json(question, &answer))
@@ -65,50 +59,24 @@ fn find(
     Ok(None)
 }
 
-/// What a resource rests on.
+/// What a resource was made from, for quarantine: nothing where it does not look for objects behind resources.
 pub(crate) fn reads_of(
     world: &Snapshot,
     proxy: &Proxy,
     type_url: &str,
     name: &str,
 ) -> Result<Vec<Read>, QueryError> {
+    if Family::find(type_url).is_some_and(|family| family.is_quarantined) {
+        return reads(world, proxy, type_url, name);
+    }
+    Ok(Vec::new())
+}
+
+fn reads(world: &Snapshot, proxy: &Proxy, type_url: &str, name: &str) -> Result<Vec<Read>, QueryError> {
     let audiences = world.get::<AudiencesOf>(proxy)?;
-    let library = proxy.is_proxyless();
-    Ok(match type_url {
-        types::CLUSTER if library => named::<_, proxyless::Clusters>(world, &audiences.routes, name),
-        types::CLUSTER => {
-            patched(cluster::reads_of(world, proxy, name), world.provenance::<cluster::Clusters>(proxy))
-        }
-        types::LISTENER if library => {
-            world.provenance::<proxyless::Listeners>(&(proxy.clone(), name.to_owned()))
-        }
-        types::LISTENER => {
-            patched(listener::reads_of(world, proxy, name), world.provenance::<listener::Listeners>(proxy))
-        }
-        types::ENDPOINT => named::<_, Assignment>(world, &audiences.endpoints, name),
-        types::ROUTE if library => named::<_, proxyless::Routes>(world, &audiences.routes, name),
-        types::ROUTE => named::<_, Routes>(world, &audiences.routes, name),
-        types::SECRET => named::<_, Secrets>(world, &audiences.secrets, name),
-        types::EXTENSION => named::<_, Extensions>(world, &audiences.extensions, name),
-        types::NAME_TABLE => world.provenance::<NameTables>(&audiences.names),
-        _ => Vec::new(),
-    })
-}
-
-fn named<A: Key, Q: Query<Key = (A, String)>>(world: &Snapshot, audience: &A, name: &str) -> Vec<Read> {
-    world.provenance::<Q>(&(audience.clone(), name.to_owned()))
-}
-
-/// What a resource rests on, given what it was made from and what all resources of its type were: patches by EnvoyFilters come
-/// after it was made.
-fn patched(made: Vec<Read>, all: Vec<Read>) -> Vec<Read> {
-    let is_filter = |read: &Read| {
-        read.subject.input::<Objects>().is_some_and(|origin| origin.key.kind == Kind::EnvoyFilter)
-    };
-    let is_new = |read: &Read| made.iter().all(|known| known.subject != read.subject);
-    let patches = all.into_iter().filter(|read| is_filter(read) && is_new(read));
-    let patches: Vec<Read> = patches.map(|read| Read { depth: 1, via: None, ..read }).collect();
-    made.into_iter().chain(patches).collect()
+    let interest = Interest::Names(Names::new([name]));
+    let selection = Selection::new(type_url, proxy, &audiences, &interest);
+    Ok(selection.map(|selection| selection.reads(world, name)).unwrap_or_default())
 }
 
 /// The patches of EnvoyFilters that applied to something of this type at a proxy.

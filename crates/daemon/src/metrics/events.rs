@@ -8,7 +8,7 @@ use canopus_sources::Update;
 use canopus_sources::status::{Phase, SourceStatus};
 
 use super::Metrics;
-use crate::objects::is_configuration;
+use crate::served_config::is_configuration;
 
 impl Metrics {
     /// Counts what an update is about to change in the world.

@@ -9,35 +9,20 @@ use canopus_runtime::metrics::{Counter, Family, Histogram, Registry};
 use canopus_xds::types;
 
 use super::labels::OTHER;
-use crate::objects;
-
-/// Types with a short name in metrics.
-const NAMED: [(&str, &str); 12] = [
-    (types::ENDPOINT, "eds"),
-    (types::CLUSTER, "cds"),
-    (types::LISTENER, "lds"),
-    (types::ROUTE, "rds"),
-    (types::SECRET, "sds"),
-    (types::NAME_TABLE, "nds"),
-    (types::PROXY_CONFIG, "pcds"),
-    (types::EXTENSION, "ecds"),
-    (types::BOOTSTRAP, "bds"),
-    (types::ADDRESS, "wds"),
-    (types::WORKLOAD, "wds"),
-    (types::AUTHORIZATION, "wads"),
-];
+use crate::family::{self, FAMILIES};
+use crate::served_config;
 
 /// The short name a type has in metrics.
 pub(super) fn label(type_url: &str) -> &str {
-    NAMED.iter().find(|(own, _)| *own == type_url).map_or_else(|| known(type_url), |(_, label)| label)
+    family::Family::find(type_url).map_or_else(|| known(type_url), |family| family.label)
 }
 
 /// A type that is served, by its own name; clients can ask for any other, and those are all one.
 fn known(type_url: &str) -> &str {
-    let is_named = NAMED.iter().any(|(own, _)| *own == type_url) || type_url == types::HEALTH;
+    let is_named = family::Family::find(type_url).is_some() || type_url == types::HEALTH;
     match type_url {
         debug if debug.starts_with(types::DEBUG) => types::DEBUG,
-        own if is_named || objects::is_served(own) => own,
+        own if is_named || served_config::is_served(own) => own,
         _ => OTHER,
     }
 }
@@ -48,7 +33,7 @@ pub(super) struct Sends {
     size: Family<Histogram, 1>,
     bytes: Family<Counter, 1>,
     push_time: Family<Histogram, 1>,
-    known: [Known; NAMED.len()],
+    known: [Known; FAMILIES.len()],
 }
 
 #[derive(Default)]
@@ -96,6 +81,6 @@ impl Sends {
     }
 
     fn known(&self, type_url: &str) -> Option<&Known> {
-        NAMED.iter().position(|(own, _)| *own == type_url).map(|at| &self.known[at])
+        family::Family::position(type_url).map(|at| &self.known[at])
     }
 }

@@ -45,7 +45,8 @@ pub struct Connection {
 
 #[derive(Default)]
 struct State {
-    types: BTreeMap<Arc<str>, TypeStatus>,
+    /// In the order the client asked for them. There are a handful: a map would make room for eleven.
+    types: Vec<(Arc<str>, TypeStatus)>,
     /// Revisions that concern it and that it has not acknowledged, ascending.
     outstanding: Vec<u64>,
     /// The last revision it has acknowledged everything of.
@@ -105,7 +106,7 @@ pub struct TypeStatus {
     /// The version of the state it has, as far as it has said.
     pub version: Option<ContentHash>,
     /// What it last rejected; gone once it accepts something.
-    pub rejected: Option<Rejection>,
+    pub rejected: Option<Box<Rejection>>,
     /// Messages it was sent so far.
     pub messages: u64,
     /// Size of the resources it was sent so far.
@@ -130,24 +131,24 @@ impl Connection {
 
     /// What it is about, by type.
     pub fn types(&self) -> BTreeMap<Arc<str>, TypeStatus> {
-        self.state.lock().types.clone()
+        self.state.lock().types.iter().cloned().collect()
     }
 
     /// What it is about, for one type.
     pub fn status(&self, type_url: &str) -> Option<TypeStatus> {
-        self.state.lock().types.get(type_url).cloned()
+        self.state.lock().status(type_url).cloned()
     }
 
     /// Whether it has accepted these very bytes: a resource of this type, name and version.
     pub fn has_accepted(&self, type_url: &str, name: &str, version: ContentHash) -> bool {
         let state = self.state.lock();
-        let accepted = state.types.get(type_url).and_then(|status| status.accepted.as_ref());
+        let accepted = state.status(type_url).and_then(|status| status.accepted.as_ref());
         accepted.and_then(|accepted| accepted.set.get(name)).is_some_and(|held| held.version == version)
     }
 
     /// Whether it has rejected something of this type since it last accepted anything of it.
     pub fn rejects(&self, type_url: &str) -> bool {
-        self.state.lock().types.get(type_url).is_some_and(|status| status.rejected.is_some())
+        self.state.lock().status(type_url).is_some_and(|status| status.rejected.is_some())
     }
 
     /// Whether it has an answer to this revision of the world, as far as that concerns it.
@@ -173,7 +174,7 @@ impl Connection {
     /// Whether its stream is to end.
     #[cfg(test)]
     pub(crate) fn is_dismissed(&self) -> bool {
-        self.mailbox.is_over()
+        self.mailbox.is_ended()
     }
 
     /// The last revision its session was told of.
@@ -218,10 +219,10 @@ impl Connection {
         let mut state = self.state.lock();
         match event {
             SessionEvent::Subscribed { type_url, interest } => {
-                state.of(type_url).interest = Some(interest.clone());
+                state.status_mut(type_url).interest = Some(interest.clone());
             }
             SessionEvent::Sent { type_url, nonce, version, revision, resources, bytes, .. } => {
-                let status = state.of(type_url);
+                let status = state.status_mut(type_url);
                 status.messages += 1;
                 status.bytes += *bytes as u64;
                 status.sent = Some(Message {
@@ -234,7 +235,7 @@ impl Connection {
                 });
             }
             SessionEvent::Acked { type_url, nonce, accepted } => {
-                let status = state.of(type_url);
+                let status = state.status_mut(type_url);
                 let last = status.sent.as_ref().filter(|sent| *sent.nonce == **nonce);
                 status.acked = last.map(|sent| Message { time: Stamp::now(), ..sent.clone() });
                 status.accepted =
@@ -243,19 +244,19 @@ impl Connection {
                 status.rejected = None;
             }
             SessionEvent::Current { type_url, version, revision, accepted } => {
-                let status = state.of(type_url);
+                let status = state.status_mut(type_url);
                 status.accepted = Some(Accepted { set: accepted.clone(), revision: *revision });
                 status.version = Some(*version);
             }
             SessionEvent::Nacked { type_url, nonce, code, message, .. } => {
-                let status = state.of(type_url);
+                let status = state.status_mut(type_url);
                 status.rejections += 1;
-                status.rejected = Some(Rejection {
+                status.rejected = Some(Box::new(Rejection {
                     nonce: nonce.as_str().into(),
                     code: *code,
                     message: message.as_str().into(),
                     time: Stamp::now(),
-                });
+                }));
             }
             SessionEvent::Expired { .. } | SessionEvent::Reported { .. } | SessionEvent::Settled { .. } => {}
         }
@@ -263,8 +264,20 @@ impl Connection {
 }
 
 impl State {
-    fn of(&mut self, type_url: &Arc<str>) -> &mut TypeStatus {
-        self.types.entry(Arc::clone(type_url)).or_default()
+    fn status(&self, type_url: &str) -> Option<&TypeStatus> {
+        self.types.iter().find(|(held, _)| **held == *type_url).map(|(_, status)| status)
+    }
+
+    fn status_mut(&mut self, type_url: &Arc<str>) -> &mut TypeStatus {
+        // A session names a type by the same allocation each time, mostly.
+        let same = self.types.iter().position(|(held, _)| Arc::ptr_eq(held, type_url));
+        let at = same.or_else(|| self.types.iter().position(|(held, _)| held == type_url));
+        let at = at.unwrap_or_else(|| {
+            self.types.reserve_exact(1);
+            self.types.push((Arc::clone(type_url), TypeStatus::default()));
+            self.types.len() - 1
+        });
+        &mut self.types[at].1
     }
 }
 

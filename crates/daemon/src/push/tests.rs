@@ -36,7 +36,7 @@ struct World {
     dispatcher: Arc<Dispatcher>,
     converged: Arc<Converged>,
     _root: Root<Domain>,
-    beacon: Arc<Beacon>,
+    signal: Arc<ChangeSignal>,
 }
 
 impl World {
@@ -44,15 +44,15 @@ impl World {
         let converged = Arc::new(Converged::default());
         let dispatcher = Dispatcher::new(Engine::new(), vec![converged.clone()]);
         let root = dispatcher.engine().watch::<Domain>(());
-        let beacon = Beacon::new(Types::ALL);
-        dispatcher.light([root.id()], &beacon);
-        Self { dispatcher, converged, _root: root, beacon }
+        let signal = ChangeSignal::new(Types::ALL);
+        dispatcher.signal_changes([root.id()], &signal);
+        Self { dispatcher, converged, _root: root, signal }
     }
 
-    fn connect(&self, name: &str) -> (Arc<Connection>, Seat) {
+    fn connect(&self, name: &str) -> (Arc<Connection>, Subscription) {
         let connection = self.dispatcher.connect(crate::test_proxy(name), &Peer::default());
-        let seat = self.beacon.seat(connection.id);
-        (connection, seat)
+        let subscription = self.signal.subscribe(connection.id);
+        (connection, subscription)
     }
 
     /// A change of the trust domain, said to come from an object.
@@ -112,7 +112,7 @@ fn change_converges_when_the_last_session_has_settled_it() {
 #[test]
 fn session_that_goes_away_is_not_waited_for() {
     let world = World::new();
-    let (connection, _seat) = world.connect("a");
+    let (connection, _subscription) = world.connect("a");
     let revision = world.change("shop");
     world.dispatcher.disconnect(&connection);
     assert_eq!(*world.converged.0.lock(), [revision]);
@@ -122,7 +122,7 @@ fn session_that_goes_away_is_not_waited_for() {
 #[test]
 fn batch_that_changes_nothing_is_no_push() {
     let world = World::new();
-    let (_connection, _seat) = world.connect("a");
+    let (_connection, _subscription) = world.connect("a");
     let revision = world.change("shop");
     assert_eq!(world.change("shop"), revision);
     assert_eq!(world.dispatcher.ledger().pushes().len(), 1);
@@ -141,7 +141,7 @@ fn sessions_that_hold_nothing_of_it_are_not_woken() {
 #[test]
 fn later_settlement_covers_earlier_revisions() {
     let world = World::new();
-    let (connection, _seat) = world.connect("a");
+    let (connection, _subscription) = world.connect("a");
     let revisions = [world.change("a"), world.change("b"), world.change("c")];
     assert_eq!(connection.outstanding(), revisions);
     world.settle(&connection, revisions[2]);
@@ -151,7 +151,7 @@ fn later_settlement_covers_earlier_revisions() {
 #[test]
 fn rejection_stays_visible_until_the_object_changes_again() {
     let world = World::new();
-    let (connection, _seat) = world.connect("a");
+    let (connection, _subscription) = world.connect("a");
     let revision = world.change("shop");
     world.dispatcher.note(&connection, &sent("1", revision));
     let refusal = SessionEvent::Nacked {

@@ -8,14 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopus_ambient::{Addresses, Authorizations, Workloads};
-use canopus_engine::{Batch, Query, QueryError, Snapshot};
+use canopus_engine::{Batch, QueryError, Snapshot};
 use canopus_envoy::audience::{Audiences, AudiencesOf};
 use canopus_proto::resource::Resource;
 use canopus_xds::{Interest, types};
 
 use crate::debug::resources;
-use crate::objects::{self, Served};
+use crate::family::Selection;
 use crate::push::{Connection, ConnectionId, Dispatcher};
 
 /// Audiences that are compared; if there are more, the rest counts as reached.
@@ -126,19 +125,10 @@ impl Worlds<'_> {
 /// What a client is sent of a type, or more than that where it asks for a part of what everybody gets.
 fn sent(world: &Snapshot, client: &Connection, type_url: &str) -> Result<Vec<Resource>, QueryError> {
     match type_url {
-        types::ADDRESS => whole::<Addresses>(world, ()),
-        types::WORKLOAD => whole::<Workloads>(world, ()),
-        types::AUTHORIZATION => whole::<Authorizations>(world, ()),
-        objects if objects::is_served(objects) => whole::<Served>(world, objects.into()),
+        types::ADDRESS => Selection::Addresses.resources(world),
+        types::WORKLOAD => Selection::Workloads.resources(world),
         _ => resources::of_client(world, client, type_url),
     }
-}
-
-fn whole<Q: Query<Value = Vec<Resource>>>(
-    world: &Snapshot,
-    key: Q::Key,
-) -> Result<Vec<Resource>, QueryError> {
-    world.get::<Q>(&key).map(|all| all.as_ref().clone())
 }
 
 /// The names of which one side has something else than the other.

@@ -154,7 +154,7 @@ impl Question<'_> {
     /// Whether another client has accepted everything it was sent, of which some follows from this object.
     fn is_proven(&self, origin: &Origin) -> bool {
         let dependents = self.engine().dependents::<Objects>(origin);
-        let watchers = self.dispatcher.watchers(dependents.iter().filter_map(|dependent| dependent.root));
+        let watchers = self.dispatcher.subscribers(dependents.iter().filter_map(|dependent| dependent.root));
         let others = watchers.into_iter().filter(|id| *id != self.client.id);
         others.filter_map(|id| self.dispatcher.connections().get(id)).any(|other| {
             let types = other.types();

@@ -261,7 +261,7 @@ impl From<&Received> for Held {
 }
 
 fn is_wildcard_type(type_url: &str) -> bool {
-    match Kind::of(type_url) {
+    match Kind::for_type(type_url) {
         Kind::Watched(rules) => rules.wildcard,
         Kind::Query | Kind::Report => true,
     }

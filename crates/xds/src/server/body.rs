@@ -1,6 +1,5 @@
 //! The response side of a stream as an HTTP body.
 
-use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,33 +10,28 @@ use http_body::{Body, Frame};
 use parking_lot::Mutex;
 use tonic::Status;
 
-use crate::mailbox::Mailbox;
+use crate::chunk::ChunkPool;
 use crate::session::Response;
 use crate::wire::Outgoing;
 
 /// What runs a stream: it puts responses into a slot and ends with the stream's status.
 pub(super) type Driver = Pin<Box<dyn Future<Output = Result<(), Status>> + Send>>;
 
-/// Room for one response, between the session that makes it and the body that sends it.
+/// Holds one response between the session that makes it and the body that sends it.
 ///
-/// The body runs the session, so nobody has to be woken: who waits for room is polled once there is some. A channel would
-/// do the same and keep kilobytes for each idle stream.
+/// The body polls the session, so nobody has to be woken: a session that waits for room is polled once there is some. A
+/// channel would do the same and keep kilobytes for each idle stream.
 #[derive(Clone, Default)]
 pub(super) struct Slot(Arc<Mutex<Option<Response>>>);
 
 impl Slot {
-    /// Leaves a response, as soon as the one before it has been taken; whether it did, and the stream need not end instead.
-    pub(super) async fn put(&self, response: Response, mailbox: &Mailbox) -> bool {
-        let mut response = Some(response);
-        poll_fn(|cx| {
-            let mut slot = self.0.lock();
-            if slot.is_none() {
-                *slot = response.take();
-                return Poll::Ready(true);
-            }
-            if mailbox.poll_over(cx).is_ready() { Poll::Ready(false) } else { Poll::Pending }
-        })
-        .await
+    /// Puts a response in, unless the one before it has not been taken yet.
+    pub(super) fn offer(&self, response: &mut Option<Response>) -> bool {
+        let mut slot = self.0.lock();
+        if slot.is_none() {
+            *slot = response.take();
+        }
+        response.is_none()
     }
 
     fn take(&self) -> Option<Response> {
@@ -53,6 +47,7 @@ pub(super) struct StreamBody {
     state: State,
     slot: Slot,
     outgoing: Option<Outgoing>,
+    chunks: Arc<ChunkPool>,
 }
 
 enum State {
@@ -62,8 +57,8 @@ enum State {
 }
 
 impl StreamBody {
-    pub(super) fn new(driver: Driver, slot: Slot) -> Self {
-        Self { state: State::Running(driver), slot, outgoing: None }
+    pub(super) fn new(driver: Driver, slot: Slot, chunks: Arc<ChunkPool>) -> Self {
+        Self { state: State::Running(driver), slot, outgoing: None, chunks }
     }
 
     fn poll_piece(&mut self, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
@@ -73,7 +68,7 @@ impl StreamBody {
             }
             self.outgoing = None;
             if let Some(response) = self.slot.take() {
-                self.send(&response);
+                self.send(response);
                 continue;
             }
             let State::Running(driver) = &mut self.state else {
@@ -84,14 +79,14 @@ impl StreamBody {
                 continue;
             }
             match self.slot.take() {
-                Some(response) => self.send(&response),
+                Some(response) => self.send(response),
                 None => return Poll::Pending,
             }
         }
     }
 
-    fn send(&mut self, response: &Response) {
-        match Outgoing::new(response) {
+    fn send(&mut self, response: Response) {
+        match Outgoing::new(response, &self.chunks) {
             Ok(outgoing) => self.outgoing = Some(outgoing),
             Err(error) => self.state = State::Ended(Err(Status::out_of_range(error.to_string()))),
         }

@@ -1,15 +1,15 @@
-//! Connections: HTTP/2 with everything about one connection on one task.
+//! Connections: HTTP/2 with everything about one connection in one task.
 //!
-//! A push concerns every connection, and each does very little for it. What that costs is mostly the way to the place
-//! where it is done, so there is one task for a connection, its timers and all of its calls, and it looks only at what was
-//! woken.
+//! A push concerns every connection, and each does very little for it, so the cost is mostly in waking and scheduling. A
+//! connection, its timers and all of its calls are therefore one task, which polls only the parts that were woken
+//! ([`wake_set`]).
 //!
-//! Calls share the task and nothing else: one that panics ends alone.
+//! Calls share the task and nothing else: a call that panics ends alone ([`guard`]).
 
 mod call;
 mod guard;
-mod latch;
-mod link;
+mod metered_io;
+mod wake_set;
 
 use std::convert::Infallible;
 use std::fmt::{Debug, Display};
@@ -35,23 +35,24 @@ use tracing::{debug, error, warn};
 use super::Options;
 use call::Received;
 use guard::{Guarded, Panicked};
-use latch::{Latch, Part};
-use link::Link;
+use metered_io::MeteredIo;
+use wake_set::{ConnectionPart, WakeSet};
 
-/// How long the beginning of a connection may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long the HTTP/2 handshake may take.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait after a connection could not be accepted, such as for want of file descriptors.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The pause after a connection could not be accepted, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often parts of a connection may wake each other before it is the turn of other connections.
-const ROUNDS: usize = 16;
+/// How often the parts of a connection may wake each other before other connections run.
+const MAX_ROUNDS: usize = 16;
 
-/// How much a client may send before it is read.
+/// The receive window of a stream and of a connection, in bytes.
 const WINDOW: u32 = 1024 * 1024;
 
-/// How much is kept for a client that does not read, beside what the session holds back.
-const SEND_BUFFER: usize = 400 * 1024;
+/// How much of a response HTTP/2 takes before the client has read it. More of it only makes the queues of a connection larger,
+/// which stay that large.
+const SEND_BUFFER: usize = 64 * 1024;
 
 /// The longest headers, in bytes.
 const HEADERS: u32 = 16 * 1024;
@@ -103,7 +104,7 @@ pub(super) async fn serve_connections<IO: Transport, E: Display>(
             }
             Some(Err(error)) => {
                 warn!(%error, "a connection cannot be accepted");
-                sleep(PAUSE).await;
+                sleep(ACCEPT_PAUSE).await;
             }
             None => break,
         }
@@ -120,9 +121,9 @@ async fn serve(
     mut stopping: watch::Receiver<bool>,
 ) -> Result<(), h2::Error> {
     let caller = io.connect_info();
-    let latch = Latch::new();
-    let handshake = builder(options).handshake::<_, Bytes>(Link::new(io, Arc::clone(&latch)));
-    let mut h2 = match timeout(PATIENCE, handshake).await {
+    let wake_set = WakeSet::new();
+    let handshake = builder(options).handshake::<_, Bytes>(MeteredIo::new(io, Arc::clone(&wake_set)));
+    let mut h2 = match timeout(HANDSHAKE_TIMEOUT, handshake).await {
         Ok(h2) => h2?,
         Err(_) => return Ok(()),
     };
@@ -133,30 +134,31 @@ async fn serve(
         let _ = stopping.wait_for(|stopping| *stopping).await;
     });
     let mut is_leaving = false;
-    let [link, called, limited] = [Part::Link, Part::Calls, Part::Limits].map(|part| latch.waker(part));
+    let parts = [ConnectionPart::Transport, ConnectionPart::Calls, ConnectionPart::Limits];
+    let [transport, called, limited] = parts.map(|part| wake_set.waker(part));
     poll_fn(|cx| {
-        latch.enter(cx.waker());
-        for _ in 0..ROUNDS {
-            let Some(due) = latch.take() else { return Poll::Pending };
-            if due.has(Part::Calls) {
+        wake_set.enter(cx.waker());
+        for _ in 0..MAX_ROUNDS {
+            let Some(woken) = wake_set.take() else { return Poll::Pending };
+            if woken.contains(ConnectionPart::Calls) {
                 let cx = &mut Context::from_waker(&called);
                 while let Poll::Ready(Some((method, ended))) = Pin::new(&mut calls).poll_next(cx) {
                     report(method, ended, &caller);
                 }
             }
-            if due.has(Part::Limits) {
+            if woken.contains(ConnectionPart::Limits) {
                 let cx = &mut Context::from_waker(&limited);
-                match limits.poll(&latch, cx) {
+                match limits.poll(&wake_set, cx) {
                     Verdict::Fine => {}
                     Verdict::Silent => return Poll::Ready(Ok(())),
-                    Verdict::Old => leave(&mut h2, &mut is_leaving, &latch),
+                    Verdict::Old => leave(&mut h2, &mut is_leaving, &wake_set),
                 }
                 if !is_leaving && stopped.as_mut().poll(cx).is_ready() {
-                    leave(&mut h2, &mut is_leaving, &latch);
+                    leave(&mut h2, &mut is_leaving, &wake_set);
                 }
             }
-            if due.has(Part::Link) {
-                let cx = &mut Context::from_waker(&link);
+            if woken.contains(ConnectionPart::Transport) {
+                let cx = &mut Context::from_waker(&transport);
                 while let Poll::Ready(accepted) = h2.poll_accept(cx) {
                     let Some(accepted) = accepted else { return Poll::Ready(Ok(())) };
                     let (request, respond) = accepted?;
@@ -165,11 +167,11 @@ async fn serve(
                     let method = Box::<str>::from(request.uri().path());
                     let answering = Guarded::new(|| Box::pin(service.call(request)));
                     calls.push(async { (method, call::answer(answering, respond).await) });
-                    latch.ring(Part::Calls);
+                    wake_set.wake(ConnectionPart::Calls);
                 }
             }
         }
-        latch.pause();
+        wake_set.pause();
         cx.waker().wake_by_ref();
         Poll::Pending
     })
@@ -196,13 +198,13 @@ fn builder(options: &Options) -> h2::server::Builder {
 
 /// Has the client open no more streams; the connection ends with those it has.
 fn leave<IO: Transport>(
-    h2: &mut h2::server::Connection<Link<IO>, Bytes>,
+    h2: &mut h2::server::Connection<MeteredIo<IO>, Bytes>,
     is_leaving: &mut bool,
-    latch: &Latch,
+    wake_set: &WakeSet,
 ) {
     if !std::mem::replace(is_leaving, true) {
         h2.graceful_shutdown();
-        latch.ring(Part::Link);
+        wake_set.wake(ConnectionPart::Transport);
     }
 }
 
@@ -239,8 +241,8 @@ impl Limits {
         }
     }
 
-    fn poll(&mut self, latch: &Latch, cx: &mut Context<'_>) -> Verdict {
-        if self.poll_silence(latch, cx).is_ready() {
+    fn poll(&mut self, wake_set: &WakeSet, cx: &mut Context<'_>) -> Verdict {
+        if self.poll_silence(wake_set, cx).is_ready() {
             return Verdict::Silent;
         }
         if self.age.as_mut().is_some_and(|age| age.as_mut().poll(cx).is_ready()) {
@@ -251,10 +253,10 @@ impl Limits {
     }
 
     /// Ready when the client has said nothing for a while and nothing to a probe either.
-    fn poll_silence(&mut self, latch: &Latch, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_silence(&mut self, wake_set: &WakeSet, cx: &mut Context<'_>) -> Poll<()> {
         let Some((due, pings)) = &mut self.probes else { return Poll::Pending };
         while due.as_mut().poll(cx).is_ready() {
-            let wait = if latch.has_heard() {
+            let wait = if wake_set.take_received() {
                 self.is_probed = false;
                 self.interval
             } else if self.is_probed {

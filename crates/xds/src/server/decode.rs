@@ -1,4 +1,7 @@
 //! Requests from bytes, with bounds on what they may be and what they may unfold to.
+//!
+//! Nearly all requests of a stream only acknowledge a response. These are read in place, without an allocation and without a
+//! look at the node that some clients repeat; everything else is decoded as a message.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -11,7 +14,7 @@ use http_body::Body as _;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use crate::bounds;
+use crate::bounds::{self, Fields, field};
 
 /// What precedes each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -22,16 +25,37 @@ pub(super) trait RequestMessage: Message + Default + Send + 'static {
     const NAME_FIELDS: &'static [u64];
     /// Numbers of the fields for the node and for the error.
     const NODE_AND_ERROR: (u64, u64);
+    /// Numbers of the fields for the type and for the nonce.
+    const TYPE_AND_NONCE: (u64, u64);
+    /// Numbers of the fields that may stand beside these in a mere acknowledgement.
+    const IGNORED_IN_ACK: &'static [u64];
 }
 
 impl RequestMessage for DiscoveryRequest {
     const NAME_FIELDS: &'static [u64] = &[3, 7];
     const NODE_AND_ERROR: (u64, u64) = (2, 6);
+    const TYPE_AND_NONCE: (u64, u64) = (4, 5);
+    // The version and the node.
+    const IGNORED_IN_ACK: &'static [u64] = &[1, 2];
 }
 
 impl RequestMessage for DeltaDiscoveryRequest {
     const NAME_FIELDS: &'static [u64] = &[3, 4, 5, 8, 9];
     const NODE_AND_ERROR: (u64, u64) = (1, 7);
+    const TYPE_AND_NONCE: (u64, u64) = (2, 6);
+    // The node.
+    const IGNORED_IN_ACK: &'static [u64] = &[1];
+}
+
+/// What a client says next.
+#[derive(Debug, PartialEq)]
+pub(super) enum Next<M> {
+    /// It acknowledged a response, and whoever was told of that has dealt with it.
+    Acknowledged,
+    /// It wants something.
+    Request(M),
+    /// It says no more.
+    End,
 }
 
 /// The requests of one stream.
@@ -55,25 +79,61 @@ impl<M: RequestMessage> Requests<M> {
         Self { body, bytes: BytesMut::new(), max_bytes, max_names, message: PhantomData }
     }
 
-    /// The next request; `None` when the client says no more. Nothing is lost when the wait is given up.
-    pub(super) fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<M>, Status>> {
+    /// Waits until a whole request is there, or none will come any more. It stays as it is, in bytes.
+    pub(super) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        while self.whole(&self.bytes)?.is_none() {
+            match ready!(self.poll_chunk(cx)) {
+                Some(Ok(chunk)) => self.bytes.extend_from_slice(&chunk),
+                // Whoever reads the request comes across the end again.
+                Some(Err(_)) | None => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// The next thing the client says. Nothing is lost when the wait is given up.
+    ///
+    /// An acknowledgement goes to `acknowledge` with its type and nonce. If that returns false, the request is decoded.
+    pub(super) fn poll_next(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut acknowledge: impl FnMut(&str, &str) -> bool,
+    ) -> Poll<Result<Next<M>, Status>> {
         loop {
             if let Some(size) = self.whole(&self.bytes)? {
-                return Poll::Ready(self.take(size).map(Some));
+                let next = self.read(&self.bytes[PREFIX..size], &mut acknowledge);
+                self.bytes.advance(size);
+                if self.bytes.is_empty() {
+                    self.bytes = BytesMut::new();
+                }
+                return Poll::Ready(next);
             }
             match ready!(self.poll_chunk(cx)) {
                 // Most requests come in one piece, as the only one.
                 Some(Ok(chunk)) if self.bytes.is_empty() && self.whole(&chunk)? == Some(chunk.len()) => {
-                    return Poll::Ready(decode(&chunk[PREFIX..], self.max_names).map(Some));
+                    return Poll::Ready(self.read(&chunk[PREFIX..], &mut acknowledge));
                 }
                 Some(Ok(chunk)) => self.bytes.extend_from_slice(&chunk),
                 // The client went away, which it may.
-                Some(Err(status)) if status.code() == Code::Cancelled => return Poll::Ready(Ok(None)),
+                Some(Err(status)) if status.code() == Code::Cancelled => return Poll::Ready(Ok(Next::End)),
                 Some(Err(status)) => return Poll::Ready(Err(status)),
-                None if self.bytes.is_empty() => return Poll::Ready(Ok(None)),
+                None if self.bytes.is_empty() => return Poll::Ready(Ok(Next::End)),
                 None => return Poll::Ready(Err(Status::internal("the stream ended within a request"))),
             }
         }
+    }
+
+    fn read(
+        &self,
+        bytes: &[u8],
+        acknowledge: &mut impl FnMut(&str, &str) -> bool,
+    ) -> Result<Next<M>, Status> {
+        if let Some((type_url, nonce)) = acknowledgement::<M>(bytes)
+            && acknowledge(type_url, nonce)
+        {
+            return Ok(Next::Acknowledged);
+        }
+        decode(bytes, self.max_names).map(Next::Request)
     }
 
     /// The next bytes; nothing at the end.
@@ -104,20 +164,27 @@ impl<M: RequestMessage> Requests<M> {
         }
         Ok(Some(PREFIX + length).filter(|size| *size <= bytes.len()))
     }
+}
 
-    /// Takes the first request, of this size with what precedes it.
-    fn take(&mut self, size: usize) -> Result<M, Status> {
-        let request = decode(&self.bytes[PREFIX..size], self.max_names)?;
-        self.bytes.advance(size);
-        if self.bytes.is_empty() {
-            self.bytes = BytesMut::new();
+/// The type and the nonce of a request that says nothing else, unless it is malformed or says more.
+fn acknowledgement<M: RequestMessage>(mut bytes: &[u8]) -> Option<(&str, &str)> {
+    let (type_field, nonce_field) = M::TYPE_AND_NONCE;
+    let (mut type_url, mut nonce) = ("", "");
+    while !bytes.is_empty() {
+        let (number, Some(value)) = field(&mut bytes)? else { return None };
+        if number == type_field {
+            type_url = str::from_utf8(value).ok()?;
+        } else if number == nonce_field {
+            nonce = str::from_utf8(value).ok()?;
+        } else if !M::IGNORED_IN_ACK.contains(&number) {
+            return None;
         }
-        Ok(request)
     }
+    (!type_url.is_empty() && !nonce.is_empty()).then_some((type_url, nonce))
 }
 
 fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status> {
-    if count_fields(bytes, M::NAME_FIELDS) > max_names {
+    if count_names::<M>(bytes) > max_names {
         let message = format!("more than {max_names} resource names in one request");
         return Err(Status::resource_exhausted(message));
     }
@@ -126,49 +193,16 @@ fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status
     M::decode(bytes).map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
 }
 
-/// How often these fields occur at the top level of an encoded message. Counting stops where it is malformed, which the
-/// decoder then reports.
-fn count_fields(mut bytes: &[u8], numbers: &[u64]) -> usize {
-    let mut count = 0;
-    while let Some(tag) = varint(&mut bytes) {
-        count += usize::from(numbers.contains(&(tag >> 3)));
-        if skip(&mut bytes, tag & 7).is_none() {
-            break;
-        }
-    }
-    count
-}
-
-/// Steps over the value of a field.
-fn skip(bytes: &mut &[u8], wire_type: u64) -> Option<()> {
-    let length = match wire_type {
-        0 => return varint(bytes).map(drop),
-        1 => 8,
-        2 => usize::try_from(varint(bytes)?).ok()?,
-        5 => 4,
-        _ => return None,
-    };
-    *bytes = bytes.get(length..)?;
-    Some(())
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        let (first, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(first & 0x7f) << shift;
-        if first & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
+/// How many names a request has. Counting stops where the request is malformed, which the decoder then reports.
+fn count_names<M: RequestMessage>(bytes: &[u8]) -> usize {
+    Fields(bytes).filter(|(number, _)| M::NAME_FIELDS.contains(number)).count()
 }
 
 #[cfg(test)]
 mod tests {
     use std::future::poll_fn;
 
+    use canopus_proto::envoy::config::core::v3::Node;
     use http_body_util::Full;
     use proptest::prelude::*;
 
@@ -185,8 +219,8 @@ mod tests {
     }
 
     impl Requests<DeltaDiscoveryRequest> {
-        async fn next(&mut self) -> Result<Option<DeltaDiscoveryRequest>, Status> {
-            poll_fn(|cx| self.poll_next(cx)).await
+        async fn next(&mut self) -> Result<Next<DeltaDiscoveryRequest>, Status> {
+            poll_fn(|cx| self.poll_next(cx, |_, _| true)).await
         }
     }
 
@@ -197,10 +231,10 @@ mod tests {
     #[tokio::test]
     async fn requests_come_one_by_one_and_leave_no_memory_behind() {
         let mut requests = requests([framed(&named("a")), framed(&named("b"))].concat(), 1000);
-        assert_eq!(requests.next().await.unwrap(), Some(named("a")));
-        assert_eq!(requests.next().await.unwrap(), Some(named("b")));
+        assert_eq!(requests.next().await.unwrap(), Next::Request(named("a")));
+        assert_eq!(requests.next().await.unwrap(), Next::Request(named("b")));
         assert_eq!(requests.bytes.capacity(), 0);
-        assert_eq!(requests.next().await.unwrap(), None);
+        assert_eq!(requests.next().await.unwrap(), Next::End);
     }
 
     #[tokio::test]
@@ -235,13 +269,64 @@ mod tests {
             ..Default::default()
         };
         let bytes = request.encode_to_vec();
-        assert_eq!(count_fields(&bytes, DeltaDiscoveryRequest::NAME_FIELDS), 4);
+        assert_eq!(count_names::<DeltaDiscoveryRequest>(&bytes), 4);
+    }
+
+    fn node() -> Option<Node> {
+        Some(Node { id: "a".into(), ..Default::default() })
+    }
+
+    #[tokio::test]
+    async fn acknowledgement_is_read_in_place() {
+        let ack = DeltaDiscoveryRequest {
+            node: node(),
+            type_url: "t".into(),
+            response_nonce: "n".into(),
+            ..Default::default()
+        };
+        assert_eq!(acknowledgement::<DeltaDiscoveryRequest>(&ack.encode_to_vec()), Some(("t", "n")));
+        let mut requests = requests([framed(&ack), framed(&ack)].concat(), 1000);
+        assert_eq!(requests.next().await.unwrap(), Next::Acknowledged);
+        let unknown = poll_fn(|cx| requests.poll_next(cx, |_, _| false)).await.unwrap();
+        assert_eq!(unknown, Next::Request(ack));
+    }
+
+    #[test]
+    fn request_that_says_more_is_no_mere_acknowledgement() {
+        let ack =
+            DeltaDiscoveryRequest { type_url: "t".into(), response_nonce: "n".into(), ..Default::default() };
+        let rejection = DeltaDiscoveryRequest { error_detail: Some(Default::default()), ..ack.clone() };
+        let wish = DeltaDiscoveryRequest { resource_names_subscribe: vec![String::new()], ..ack.clone() };
+        let first = DeltaDiscoveryRequest { response_nonce: String::new(), ..ack };
+        for request in [rejection, wish, first] {
+            assert_eq!(acknowledgement::<DeltaDiscoveryRequest>(&request.encode_to_vec()), None);
+        }
     }
 
     proptest! {
         #[test]
+        fn acknowledgement_is_what_the_decoder_reads(
+            bytes in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..64),
+                ("[a-z]{0,4}", "[a-z]{0,4}", "[a-z]{0,4}", any::<bool>()).prop_map(|(type_url, nonce, version, with_node)| {
+                    let node = node().filter(|_| with_node);
+                    let request = DiscoveryRequest { type_url, response_nonce: nonce, version_info: version, node, ..Default::default() };
+                    request.encode_to_vec()
+                }),
+            ],
+        ) {
+            if let Some((type_url, nonce)) = acknowledgement::<DiscoveryRequest>(&bytes)
+                && let Ok(decoded) = DiscoveryRequest::decode(&*bytes)
+            {
+                let rest = DiscoveryRequest { type_url: String::new(), response_nonce: String::new(), version_info: String::new(), node: None, ..decoded.clone() };
+                prop_assert_eq!((type_url, nonce), (&*decoded.type_url, &*decoded.response_nonce));
+                prop_assert_eq!(rest, DiscoveryRequest::default());
+            }
+        }
+
+        #[test]
         fn any_bytes_can_be_counted(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            prop_assert!(count_fields(&bytes, &[3]) <= bytes.len());
+            prop_assert!(count_names::<DeltaDiscoveryRequest>(&bytes) <= bytes.len());
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct Options {
     pub limits: Limits,
     /// How many streams one connection may have.
     pub max_streams_per_connection: u32,
+    /// How many streams may be starting at once. The others wait for their turn.
+    pub max_starting_streams: usize,
     /// How often an idle connection is probed; `None` leaves it alone.
     pub keepalive_interval: Option<Duration>,
     /// How long the answer to a probe may take.
@@ -29,6 +31,7 @@ impl Default for Options {
             max_request_bytes: 4 * 1024 * 1024,
             limits: Limits::default(),
             max_streams_per_connection: 100_000,
+            max_starting_streams: 64,
             keepalive_interval: Some(Duration::from_secs(30)),
             keepalive_timeout: Duration::from_secs(10),
             max_connection_age: None,

@@ -1,7 +1,10 @@
 //! The life of one stream: admission, the first request, then requests and revisions until it ends.
+//!
+//! A stream is idle most of the time, so little is kept of how it was opened: headers, extensions and whatever
+//! authenticated the client are dropped as soon as the control plane knows the client.
 
 use std::future::poll_fn;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Instant;
@@ -13,15 +16,17 @@ use tracing::info;
 
 use super::Shared;
 use super::body::Slot;
-use super::decode::{RequestMessage, Requests};
+use super::decode::{Next, RequestMessage, Requests};
+use super::start::StartPermit;
+use crate::SessionEvent;
 use crate::interest::Interest;
-use crate::mailbox::{Letter, Mailbox};
+use crate::mailbox::{Mailbox, Wakeup};
 use crate::plane::{ControlPlane, Peer, Refusal, Source};
 use crate::resource::ResourceSet;
-use crate::session::{Protocol, Request, Session};
+use crate::session::{Protocol, Request, Response, Session};
 use crate::types::{Kind, Types};
 
-/// Everything a stream is opened with.
+/// A stream that has been opened.
 pub(super) struct Stream<C: ControlPlane, M> {
     pub(super) shared: Arc<Shared<C>>,
     pub(super) protocol: Protocol,
@@ -38,108 +43,175 @@ where
     /// Runs the stream to its end.
     pub(super) async fn run(self) -> Result<(), Status> {
         let address = self.peer.address;
-        let ended = self.live().await;
+        // Authentication and the like need much more room than a stream that is open, so that is given back.
+        let ended = match Box::pin(self.begin()).await {
+            Ok(Some((mut conversation, first))) => conversation.run(first).await,
+            Ok(None) => Ok(()),
+            Err(status) => Err(status),
+        };
         if let Err(status) = &ended {
             info!(peer = ?address, code = ?status.code(), message = status.message(), "stream ended");
         }
         ended
     }
 
-    async fn live(mut self) -> Result<(), Status> {
+    /// Makes the client known to the control plane; `None` if the stream ends before that.
+    async fn begin(mut self) -> Result<Option<(Conversation<C, M>, Request)>, Status> {
         if self.shared.is_draining() {
             return Err(Status::unavailable("the server is shutting down"));
         }
         self.shared.plane.admit(&mut self.peer).await?;
-        let Some(first) = self.first_request().await? else {
-            return Ok(());
+        let Some((first, start)) = self.first_request().await? else {
+            return Ok(None);
         };
-        let connected = connect(&self.shared, &self.peer, first.node.clone()).await?;
-        self.converse(&connected, first).await
+        let node = first.node.clone().filter(|node| !node.id.is_empty());
+        let connected = connect(&self.shared, &self.peer, node).await?;
+        let conversation = Conversation {
+            session: self.shared.session(self.protocol),
+            expiry: self.shared.options.max_connection_age.map(|age| Box::pin(sleep(age))),
+            start,
+            connected,
+            requests: self.requests,
+            mailbox: self.peer.mailbox,
+            slot: self.slot,
+        };
+        Ok(Some((conversation, first)))
     }
 
-    /// The first request that is more than a statement; `None` if the stream ends without one.
-    async fn first_request(&mut self) -> Result<Option<Request>, Status> {
+    /// The first request that is not a report, with the permission to answer it; `None` if the stream ends without one.
+    async fn first_request(&mut self) -> Result<Option<(Request, StartPermit)>, Status> {
         loop {
-            let request = poll_fn(|cx| match self.peer.mailbox.poll(cx) {
-                Poll::Ready(Letter::Over) => Poll::Ready(Ok(None)),
-                // Nobody is told of anything before it has asked.
-                Poll::Ready(Letter::News(..)) | Poll::Pending => self.requests.poll_next(cx),
+            let Self { shared, peer, requests, .. } = &mut *self;
+            // Revisions before the first request mean nothing to the stream.
+            let is_ended = |cx: &mut Context<'_>| peer.mailbox.poll_end(cx).is_ready();
+            let arrived = poll_fn(|cx| {
+                if is_ended(cx) {
+                    Poll::Ready(Ok(false))
+                } else {
+                    requests.poll_arrived(cx).map_ok(|()| true)
+                }
             });
-            let Some(request): Option<Request> = request.await?.map(Into::into) else {
+            if !arrived.await? {
                 return Ok(None);
-            };
-            if self.shared.plane.kind(&request.type_url) != Kind::Report {
-                return Ok(Some(request));
+            }
+            let mut turn = pin!(shared.starting.enter());
+            let turn =
+                poll_fn(|cx| if is_ended(cx) { Poll::Ready(None) } else { turn.as_mut().poll(cx).map(Some) });
+            let Some(start) = turn.await else { return Ok(None) };
+            let next = poll_fn(|cx| {
+                if is_ended(cx) { Poll::Ready(Ok(Next::End)) } else { requests.poll_next(cx, |_, _| false) }
+            });
+            let Next::Request(request) = next.await? else { return Ok(None) };
+            let request: Request = request.into();
+            if shared.plane.kind(&request.type_url) != Kind::Report {
+                return Ok(Some((request, start)));
             }
         }
-    }
-
-    async fn converse(&mut self, connected: &Connected<C>, first: Request) -> Result<(), Status> {
-        let mut session = self.shared.session(self.protocol);
-        let mut expiry = self.shared.options.max_connection_age.map(|age| Box::pin(sleep(age)));
-        session.on_revision(self.peer.mailbox.revision(), Types::ALL);
-        session.on_request(first, connected)?;
-        loop {
-            if !send_all(&self.slot, &self.peer.mailbox, &mut session, connected).await? {
-                return Ok(());
-            }
-            match poll_fn(|cx| self.poll_word(expiry.as_mut(), cx)).await? {
-                Word::News(revision, types) => session.on_revision(revision, types),
-                Word::Request(request) => session.on_request(request.into(), connected)?,
-                Word::Over => return Ok(()),
-            }
-        }
-    }
-
-    /// What the stream hears next. A request that came with a change is answered from the world after it.
-    fn poll_word(
-        &mut self,
-        expiry: Option<&mut Pin<Box<Sleep>>>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<Word<M>, Status>> {
-        if let Poll::Ready(letter) = self.peer.mailbox.poll(cx) {
-            return Poll::Ready(Ok(match letter {
-                Letter::News(revision, types) => Word::News(revision, types),
-                Letter::Over => Word::Over,
-            }));
-        }
-        if expiry.is_some_and(|expiry| expiry.as_mut().poll(cx).is_ready()) {
-            return Poll::Ready(Ok(Word::Over));
-        }
-        let request = ready!(self.requests.poll_next(cx))?;
-        Poll::Ready(Ok(request.map_or(Word::Over, Word::Request)))
     }
 }
 
-/// Hands over everything the session has to say, one response at a time as the transport takes them; false if the stream
-/// has to end before that.
-async fn send_all<C: ControlPlane>(
-    slot: &Slot,
-    mailbox: &Mailbox,
-    session: &mut Session,
-    connected: &Connected<C>,
-) -> Result<bool, Status> {
-    loop {
-        let response = session.next_response(connected)?;
-        for event in session.take_events() {
-            connected.plane.observe(&connected.client, event);
-        }
-        let Some(response) = response else {
-            return Ok(true);
-        };
-        let started = Instant::now();
-        if !slot.put(response, mailbox).await {
-            return Ok(false);
-        }
-        connected.plane.handed_over(&connected.client, started.elapsed());
-    }
+/// A stream whose client the control plane knows.
+struct Conversation<C: ControlPlane, M> {
+    session: Session,
+    connected: Connected<C>,
+    requests: Requests<M>,
+    mailbox: Arc<Mailbox>,
+    slot: Slot,
+    /// Until the client has all it asked for at first.
+    start: StartPermit,
+    /// When the client is asked to connect anew.
+    expiry: Option<Pin<Box<Sleep>>>,
 }
 
-/// What a stream hears.
-enum Word<M> {
-    News(u64, Types),
+/// What happens on a stream.
+enum StreamEvent<M> {
+    /// The world is at this revision, and resources of these types may have changed.
+    Revised(u64, Types),
+    /// The client acknowledged a response, of which the session knows.
+    Acknowledged,
+    /// The client wants something.
     Request(M),
-    Over,
+    /// The stream has to end, or the client ended it.
+    End,
+}
+
+impl<C, M> Conversation<C, M>
+where
+    C: ControlPlane,
+    M: RequestMessage + Into<Request>,
+{
+    async fn run(&mut self, first: Request) -> Result<(), Status> {
+        self.session.on_revision(self.mailbox.revision(), Types::ALL);
+        self.session.on_request(first, &self.connected)?;
+        while self.send_all().await? {
+            match poll_fn(|cx| self.poll_event(cx)).await? {
+                StreamEvent::Revised(revision, types) => self.session.on_revision(revision, types),
+                StreamEvent::Acknowledged => {}
+                StreamEvent::Request(request) => self.session.on_request(request.into(), &self.connected)?,
+                StreamEvent::End => break,
+            }
+        }
+        Ok(())
+    }
+
+    /// What happens next. A request that came with a change is answered from the world after it.
+    fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<StreamEvent<M>, Status>> {
+        self.start.poll_overdue(cx);
+        match self.mailbox.poll(cx) {
+            Poll::Ready(Wakeup::Revised(revision, types)) => {
+                return Poll::Ready(Ok(StreamEvent::Revised(revision, types)));
+            }
+            Poll::Ready(Wakeup::End) => return Poll::Ready(Ok(StreamEvent::End)),
+            Poll::Pending => {}
+        }
+        if self.expiry.as_mut().is_some_and(|expiry| expiry.as_mut().poll(cx).is_ready()) {
+            return Poll::Ready(Ok(StreamEvent::End));
+        }
+        let session = &mut self.session;
+        let next = ready!(self.requests.poll_next(cx, |type_url, nonce| session.on_ack(type_url, nonce)))?;
+        Poll::Ready(Ok(match next {
+            Next::Acknowledged => StreamEvent::Acknowledged,
+            Next::Request(request) => StreamEvent::Request(request),
+            Next::End => StreamEvent::End,
+        }))
+    }
+
+    /// Hands over everything the session has to say, one response at a time as the transport takes them; false if the stream
+    /// has to end before that.
+    async fn send_all(&mut self) -> Result<bool, Status> {
+        loop {
+            let response = self.session.next_response(&self.connected)?;
+            for event in self.session.take_events() {
+                if matches!(event, SessionEvent::Settled { .. }) {
+                    self.start.release();
+                }
+                self.connected.plane.observe(&self.connected.client, event);
+            }
+            if response.is_none() {
+                return Ok(true);
+            }
+            if !self.hand_over(response).await {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Waits until the transport has room for a response; false if the stream has to end before that.
+    async fn hand_over(&mut self, mut response: Option<Response>) -> bool {
+        let started = Instant::now();
+        let is_taken = poll_fn(|cx| {
+            if self.slot.offer(&mut response) {
+                return Poll::Ready(true);
+            }
+            self.start.poll_overdue(cx);
+            self.mailbox.poll_end(cx).map(|()| false)
+        });
+        let is_taken = is_taken.await;
+        if is_taken {
+            self.connected.plane.handed_over(&self.connected.client, started.elapsed());
+        }
+        is_taken
+    }
 }
 
 /// Makes the client known to the control plane.
@@ -148,7 +220,7 @@ async fn connect<C: ControlPlane>(
     peer: &Peer,
     node: Option<Node>,
 ) -> Result<Connected<C>, Status> {
-    let Some(node) = node.filter(|node| !node.id.is_empty()) else {
+    let Some(node) = node else {
         return Err(Status::invalid_argument("missing node information"));
     };
     let client = shared.plane.connect(peer, node).await?;

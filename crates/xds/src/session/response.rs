@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use canopus_base::hash::{ContentHash, Hasher};
+use canopus_base::hash::ContentHash;
 
 use super::Protocol;
-use crate::resource::{Difference, Form, Resource, ResourceSet};
+use crate::payload::Payload;
+use crate::resource::{Difference, Resource, ResourceSet};
 
 /// The state a client has or is to have: a set, and the set whose resources it completes.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +23,11 @@ impl State {
         parent.map_or(resource.version, |parent| joined(resource.version, parent.version))
     }
 
+    /// The versions of resources as the client sees them.
+    pub(super) fn versions(&self) -> Versions<'_> {
+        Versions { parents: self.parents.as_ref().map_or(&[], |parents| parents) }
+    }
+
     /// The version of the whole.
     pub(super) fn version(&self) -> ContentHash {
         let own = self.set.digest();
@@ -30,8 +35,38 @@ impl State {
     }
 }
 
+/// The versions of resources that are asked for in the order of their names, so that each parent is looked for after the last.
+pub(crate) struct Versions<'a> {
+    /// The parents that have not been passed yet.
+    parents: &'a [Resource],
+}
+
+impl Versions<'_> {
+    /// The version of the next resource as the client sees it.
+    pub(crate) fn next(&mut self, resource: &Resource) -> ContentHash {
+        let passed = gallop(self.parents, |parent| parent.name < resource.name);
+        self.parents = &self.parents[passed..];
+        let parent = self.parents.first().filter(|parent| parent.name == resource.name);
+        parent.map_or(resource.version, |parent| joined(resource.version, parent.version))
+    }
+}
+
+/// How many of the sorted items at the beginning are `before`. Few steps if it is few items, and never many.
+fn gallop<T>(items: &[T], before: impl Fn(&T) -> bool) -> usize {
+    let (mut low, mut step) = (0, 1);
+    while items.get(low + step - 1).is_some_and(&before) {
+        low += step;
+        step *= 2;
+    }
+    let high = (low + step - 1).min(items.len());
+    low + items[low..high].partition_point(before)
+}
+
 fn joined(own: ContentHash, parent: ContentHash) -> ContentHash {
-    Hasher::new().update(&own.as_u128().to_le_bytes()).update(&parent.as_u128().to_le_bytes()).finish()
+    let mut bytes = [0; 32];
+    bytes[..16].copy_from_slice(&own.as_u128().to_le_bytes());
+    bytes[16..].copy_from_slice(&parent.as_u128().to_le_bytes());
+    ContentHash::of(&bytes)
 }
 
 /// Which resources of a set are sent.
@@ -112,9 +147,14 @@ impl Response {
         self.state.version_of(resource)
     }
 
-    /// The aliases that travel with a resource: a client that wants everything has no use for them.
-    pub fn aliases<'a>(&self, resource: &'a Resource) -> &'a [Arc<str>] {
-        if self.with_aliases { &resource.aliases } else { &[] }
+    /// The versions of its resources as the client sees them.
+    pub(crate) fn versions(&self) -> Versions<'_> {
+        self.state.versions()
+    }
+
+    /// Whether aliases travel with its resources: a client that wants everything has no use for them.
+    pub fn has_aliases(&self) -> bool {
+        self.with_aliases
     }
 
     /// Names the client is told do not exist, sorted.
@@ -127,25 +167,34 @@ impl Response {
         self.identifier.as_deref()
     }
 
-    /// Its resources in bytes, as `encode` makes them: a response that somebody else sends too has been encoded already.
-    pub(crate) fn encoded(&self, encode: impl FnOnce() -> Arc<[Bytes]>) -> Arc<[Bytes]> {
-        let difference = match &self.selection {
-            Selection::All => None,
-            Selection::Shared(difference) => Some(Arc::clone(difference)),
-            Selection::Own(_) => return encode(),
-        };
-        let form = Form {
-            type_url: Arc::clone(&self.type_url),
-            delta: self.protocol == Protocol::Delta,
-            difference,
-            parents: self.state.parents.as_ref().map(ResourceSet::digest),
-            with_aliases: self.with_aliases,
-        };
-        self.state.set.encoded(form, encode)
-    }
-
     /// The size of all resources, without the message around them.
     pub fn body_bytes(&self) -> usize {
-        self.resources().map(|resource| resource.body.len()).sum()
+        self.resources().map(|resource| Payload::new(resource).len()).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn galloping_finds_what_a_binary_search_finds(mut items in prop::collection::vec(0_u8..50, 0..40), bound in 0_u8..60) {
+            items.sort_unstable();
+            prop_assert_eq!(gallop(&items, |item| *item < bound), items.partition_point(|item| *item < bound));
+        }
+
+        #[test]
+        fn versions_in_a_row_are_those_of_each_resource(names in prop::collection::btree_set("[a-f]{1,3}", 0..30), parents in prop::collection::btree_set("[a-f]{1,3}", 0..30)) {
+            let set: ResourceSet = names.iter().map(|name| Resource::new(name.as_str(), "1")).collect();
+            let parents: ResourceSet = parents.iter().map(|name| Resource::new(name.as_str(), "2")).collect();
+            let state = State { set: set.clone(), parents: Some(parents.clone()) };
+            let mut versions = state.versions();
+            for resource in set.iter() {
+                prop_assert_eq!(versions.next(resource), state.version_of(resource));
+            }
+        }
     }
 }

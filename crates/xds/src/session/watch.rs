@@ -92,9 +92,9 @@ pub(super) struct Change {
 
 impl Watch {
     pub(super) fn new(type_url: Arc<str>, rules: Rules, interest: Interest) -> Self {
-        let parent = rules.completes.map(Types::of).unwrap_or_default();
+        let parent = rules.completes.map(Types::only).unwrap_or_default();
         Self {
-            depends_on: Types::of(&type_url).and(parent),
+            depends_on: Types::only(&type_url).union(parent),
             type_url,
             rules,
             interest,
@@ -329,9 +329,11 @@ impl Unsettled {
 /// What a client has that claims these versions: resources of `target` where they match, and stand-ins for names that
 /// no longer exist.
 fn believed(versions: &BTreeMap<String, String>, target: &State) -> State {
-    let has = |resource: &&Resource| {
+    let mut current = target.versions();
+    let mut has = |resource: &&Resource| {
+        let version = current.next(resource);
         let claimed = versions.get(&*resource.name);
-        claimed.is_some_and(|version| *version == target.version_of(resource).to_string())
+        claimed.is_some_and(|claimed| claimed.parse() == Ok(version))
     };
     let gone = versions.iter().filter(|(name, _)| target.set.get(name).is_none());
     // A client that is not told to drop it need not be sent it again, should it come back as it was.
@@ -340,7 +342,7 @@ fn believed(versions: &BTreeMap<String, String>, target: &State) -> State {
         ..Resource::new(name.as_str(), "")
     });
     State {
-        set: target.set.iter().filter(has).cloned().chain(gone).collect(),
+        set: target.set.iter().filter(&mut has).cloned().chain(gone).collect(),
         parents: target.parents.clone(),
     }
 }

@@ -71,7 +71,7 @@ impl Toy {
 
     fn revise(&self, type_url: &str) {
         let revision = self.revision.fetch_add(1, Ordering::SeqCst) + 1;
-        self.mailboxes.revise(revision, Types::of(type_url));
+        self.mailboxes.revise(revision, Types::only(type_url));
     }
 
     /// A cluster whose endpoints come over ADS.

@@ -83,7 +83,7 @@ impl Client {
 
     /// Whether its stream has to end.
     pub(crate) fn is_over(&self) -> bool {
-        self.mailbox.is_over()
+        self.mailbox.is_ended()
     }
 
     /// Subscribes to names of a type, and accepts or rejects what comes of it.

@@ -12,7 +12,7 @@ use canopus_xds::{Code, Interest, Peer, ResourceSet, SessionEvent};
 
 use super::*;
 use crate::debug::resources;
-use crate::push::{Beacon, Connection, Seat};
+use crate::push::{ChangeSignal, Connection, Subscription};
 
 const SERVICE: &str = "
 apiVersion: v1
@@ -61,7 +61,7 @@ struct Mesh {
 struct Proxy {
     connection: Arc<Connection>,
     root: Root<Clusters>,
-    _seat: Seat,
+    _subscription: Subscription,
     rejects_poison: bool,
     words: String,
     last: ResourceSet,
@@ -89,12 +89,20 @@ impl Mesh {
             SessionEvent::Subscribed { type_url: types::CLUSTER.into(), interest: Interest::Wildcard };
         self.dispatcher.note(&connection, &subscribed);
         let root = self.dispatcher.engine().watch::<Clusters>(connection.proxy.clone());
-        let beacon = Beacon::new(Types::ALL);
-        self.dispatcher.light([root.id()], &beacon);
-        let seat = beacon.seat(connection.id);
+        let signal = ChangeSignal::new(Types::ALL);
+        self.dispatcher.signal_changes([root.id()], &signal);
+        let subscription = signal.subscribe(connection.id);
         let last = ResourceSet::default();
         let words = "poison".to_owned();
-        self.proxies.push(Proxy { connection, root, _seat: seat, rejects_poison, words, last, messages: 0 });
+        self.proxies.push(Proxy {
+            connection,
+            root,
+            _subscription: subscription,
+            rejects_poison,
+            words,
+            last,
+            messages: 0,
+        });
     }
 
     /// Applies documents as the apply loop does.

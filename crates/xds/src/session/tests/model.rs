@@ -133,7 +133,7 @@ impl Model {
     /// A revision may push, but only what is new and only what the client is ready for.
     fn revise(&mut self, changed: &str) {
         self.revision += 1;
-        self.session.on_revision(self.revision, Types::of(changed));
+        self.session.on_revision(self.revision, Types::only(changed));
         while let Some(response) = self.session.next_response(&self.world).unwrap() {
             let type_url = response.type_url().to_string();
             assert!(!self.unsettled.contains_key(&type_url), "a push before the last one was settled");
@@ -262,7 +262,7 @@ fn inline(content: String) -> DataSource {
 /// The response as it arrives on the other side.
 fn travelled(response: Response) -> Update {
     let protocol = response.protocol();
-    let bytes: Vec<u8> = wire::Outgoing::new(&response).unwrap().flatten().collect();
+    let bytes: Vec<u8> = wire::Outgoing::new(response, &Arc::default()).unwrap().flatten().collect();
     let message = &bytes[5..];
     match protocol {
         Protocol::Sotw => decoded::<canopus_proto::envoy::service::discovery::v3::DiscoveryResponse>(message),

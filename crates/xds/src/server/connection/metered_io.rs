@@ -1,4 +1,4 @@
-//! The bytes of a connection.
+//! The bytes of a connection: notes when some arrive, and writes small ones at once.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,24 +7,24 @@ use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::latch::Latch;
+use super::wake_set::WakeSet;
 
-/// Writes up to this size are made in one piece: copying them costs less than telling the system of several.
+/// Buffers of up to this size together are written as one: copying them costs less than a vectored write.
 const SMALL: usize = 2048;
 
-/// The I/O of a connection, which takes note of what comes and writes what is small at once.
-pub(super) struct Link<IO> {
+/// The I/O of a connection.
+pub(super) struct MeteredIo<IO> {
     io: IO,
-    latch: Arc<Latch>,
+    wake_set: Arc<WakeSet>,
 }
 
-impl<IO> Link<IO> {
-    pub(super) fn new(io: IO, latch: Arc<Latch>) -> Self {
-        Self { io, latch }
+impl<IO> MeteredIo<IO> {
+    pub(super) fn new(io: IO, wake_set: Arc<WakeSet>) -> Self {
+        Self { io, wake_set }
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Link<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for MeteredIo<IO> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -32,13 +32,13 @@ impl<IO: AsyncRead + Unpin> AsyncRead for Link<IO> {
     ) -> Poll<io::Result<()>> {
         let read = Pin::new(&mut self.io).poll_read(cx, buf);
         if read.is_ready() {
-            self.latch.hear();
+            self.wake_set.note_received();
         }
         read
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Link<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for MeteredIo<IO> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(cx, buf)
     }

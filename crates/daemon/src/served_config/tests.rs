@@ -46,7 +46,7 @@ fn bodies(type_url: &str) -> Vec<Any> {
     }
     let engine = Engine::new();
     engine.apply(batch);
-    let served = engine.get::<Served>(&type_url.into()).unwrap();
+    let served = engine.get::<ServedConfig>(&type_url.into()).unwrap();
     served.iter().map(|resource| Any::decode(resource.body.clone()).unwrap()).collect()
 }
 

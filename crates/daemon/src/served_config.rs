@@ -1,5 +1,7 @@
-//! Configuration as other control planes read it: objects over xDS, each in the envelope of Istio's mesh configuration
-//! protocol. A type is named `group/version/Kind`.
+//! Configuration served over xDS, as other control planes read it.
+//!
+//! Each object is a resource in the envelope of Istio's mesh configuration protocol (MCP). A type is named
+//! `group/version/Kind`. Only kinds that configure the mesh are served: other objects may hold secrets.
 
 #[cfg(test)]
 mod tests;
@@ -49,11 +51,11 @@ fn kind(type_url: &str) -> Option<Kind> {
     (preferred && is_configuration(kind)).then_some(kind)
 }
 
-/// Everything of a type.
-pub(crate) struct Served;
+/// All resources of a type.
+pub(crate) struct ServedConfig;
 
-impl Query for Served {
-    const NAME: &'static str = "served_objects";
+impl Query for ServedConfig {
+    const NAME: &'static str = "served_config";
     type Key = Box<str>;
     type Value = Vec<Resource>;
 
@@ -66,7 +68,7 @@ impl Query for Served {
         let members = ctx.members::<Objects>(&ObjectIndex::Kind(kind));
         let members = members.iter().filter(|origin| origin.cluster == own);
         let mut all: Vec<_> =
-            members.filter_map(|one| ctx.get::<ServedObject>(one).as_ref().clone()).collect();
+            members.filter_map(|one| ctx.get::<ServedConfigObject>(one).as_ref().clone()).collect();
         if kind == Kind::ServiceEntry {
             // Parity: so that who reads the configuration knows of all services.
             let services = ctx.get::<AllServices>(&());
@@ -78,10 +80,10 @@ impl Query for Served {
 }
 
 /// One object.
-struct ServedObject;
+struct ServedConfigObject;
 
-impl Query for ServedObject {
-    const NAME: &'static str = "served_object";
+impl Query for ServedConfigObject {
+    const NAME: &'static str = "served_config_object";
     type Key = Origin;
     type Value = Option<Resource>;
 

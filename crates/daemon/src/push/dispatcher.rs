@@ -10,8 +10,8 @@ use canopus_sources::status::SourceStatus;
 use canopus_xds::{Peer, SessionEvent};
 use parking_lot::Mutex;
 
-use super::beacon::{Beacon, Beacons};
 use super::cause::Cause;
+use super::change_signal::{ChangeSignal, ChangeSignals};
 use super::connections::{Connection, ConnectionId, Connections};
 use super::ledger::{Fate, KEPT, Ledger, Push, TypeTotal};
 use super::observer::Observer;
@@ -21,7 +21,7 @@ use crate::quarantine::Quarantine;
 /// The way from a batch of changes to the sessions, with the record of it.
 pub struct Dispatcher {
     engine: Engine,
-    beacons: Beacons,
+    signals: ChangeSignals,
     ledger: Ledger,
     connections: Connections,
     quarantine: Quarantine,
@@ -36,7 +36,7 @@ impl Dispatcher {
     pub fn new(engine: Engine, observers: Vec<Arc<dyn Observer>>) -> Arc<Self> {
         Arc::new(Self {
             engine,
-            beacons: Beacons::default(),
+            signals: ChangeSignals::default(),
             ledger: Ledger::default(),
             connections: Connections::default(),
             quarantine: Quarantine::default(),
@@ -78,7 +78,7 @@ impl Dispatcher {
         if applied.revision == before {
             return revision;
         }
-        let woken = self.connections.named(self.beacons.light(&applied.changed));
+        let woken = self.connections.named(self.signals.raise(&applied.changed));
         let mut push = Push::new(revision, cause, started.elapsed(), applied.changed.len());
         push.expect(woken.iter().map(|(connection, _)| connection.id));
         self.observe(|observer| observer.applied(&push));
@@ -140,9 +140,9 @@ impl Dispatcher {
         self.observe(|observer| observer.happened(connection, event));
     }
 
-    /// The sessions that look at one of these results.
-    pub(crate) fn watchers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
-        self.beacons.watchers(roots)
+    /// The sessions that are served from one of these results.
+    pub(crate) fn subscribers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
+        self.signals.subscribers(roots)
     }
 
     /// Tells observers that a response was taken after this time.
@@ -165,9 +165,9 @@ impl Dispatcher {
         *self.sources.lock() = status.into();
     }
 
-    /// From now on `beacon` lights up when one of these results changes.
-    pub(crate) fn light(&self, roots: impl IntoIterator<Item = RootId>, beacon: &Arc<Beacon>) {
-        self.beacons.add(roots, beacon);
+    /// Raises `signal` when one of these results changes, from now on.
+    pub(crate) fn signal_changes(&self, roots: impl IntoIterator<Item = RootId>, signal: &Arc<ChangeSignal>) {
+        self.signals.add(roots, signal);
     }
 
     fn announce(&self, over: impl IntoIterator<Item = Push>) {

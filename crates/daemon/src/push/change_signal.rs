@@ -1,0 +1,220 @@
+//! From query results that changed to the sessions that are served from them.
+//!
+//! Sessions do not watch the engine. What serves them (a shared subscription, the audiences of a proxy) has a [`ChangeSignal`],
+//! which is registered for the results it is made of. After a batch, [`ChangeSignals::raise`] marks the signals of all results
+//! that changed and returns the sessions that subscribed to one of them. These are woken, and nobody else.
+//!
+//! Invariant: a signal is marked before its sessions are woken, so that a session that looks finds what changed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
+
+use canopus_base::FastMap;
+use canopus_engine::RootId;
+use canopus_xds::types::Types;
+use parking_lot::Mutex;
+
+use super::connections::ConnectionId;
+
+/// The most changed results that a signal lists; if there are more, any result may have changed.
+const MAX_LISTED: usize = 256;
+
+/// Collects which results have changed, and knows the sessions that have to look at them.
+pub(crate) struct ChangeSignal {
+    /// The types of resources that the results are about.
+    types: Types,
+    pending: Mutex<Pending>,
+    subscribers: Mutex<BTreeSet<ConnectionId>>,
+}
+
+/// The changes that nobody has looked at yet.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) enum Pending {
+    #[default]
+    Nothing,
+    /// These results have changed.
+    Results(Vec<RootId>),
+    /// Any result may have changed.
+    All,
+}
+
+impl ChangeSignal {
+    /// A signal for results that are about resources of these types.
+    pub(crate) fn new(types: Types) -> Arc<Self> {
+        Arc::new(Self { types, pending: Mutex::default(), subscribers: Mutex::default() })
+    }
+
+    /// Takes the changes since this was last called.
+    pub(crate) fn take(&self) -> Pending {
+        std::mem::take(&mut *self.pending.lock())
+    }
+
+    /// Marks every result as changed.
+    pub(crate) fn raise_all(&self) {
+        *self.pending.lock() = Pending::All;
+    }
+
+    fn raise(&self, root: RootId) {
+        let mut pending = self.pending.lock();
+        match &mut *pending {
+            Pending::Nothing => *pending = Pending::Results(vec![root]),
+            Pending::Results(roots) if roots.len() < MAX_LISTED => roots.push(root),
+            Pending::Results(_) | Pending::All => *pending = Pending::All,
+        }
+    }
+
+    /// Has a session woken by changes until the subscription is dropped.
+    pub(crate) fn subscribe(self: &Arc<Self>, connection: ConnectionId) -> Subscription {
+        self.subscribers.lock().insert(connection);
+        Subscription { signal: Arc::clone(self), connection }
+    }
+}
+
+/// Has a session woken by the changes of a signal.
+pub(crate) struct Subscription {
+    signal: Arc<ChangeSignal>,
+    connection: ConnectionId,
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        self.signal.subscribers.lock().remove(&self.connection);
+    }
+}
+
+/// The signals of all watched results.
+#[derive(Default)]
+pub(super) struct ChangeSignals {
+    index: Mutex<Index>,
+}
+
+#[derive(Default)]
+struct Index {
+    by_root: FastMap<RootId, Vec<Weak<ChangeSignal>>>,
+    /// The size at which entries of dropped signals are removed next.
+    sweep_at: usize,
+}
+
+const SMALLEST_SWEEP: usize = 1024;
+
+impl ChangeSignals {
+    /// Registers a signal for these results.
+    pub(super) fn add(&self, roots: impl IntoIterator<Item = RootId>, signal: &Arc<ChangeSignal>) {
+        let mut index = self.index.lock();
+        for root in roots {
+            let signals = index.by_root.entry(root).or_default();
+            // Most results have one signal, and there are a hundred thousand of them.
+            signals.reserve_exact(1);
+            signals.push(Arc::downgrade(signal));
+        }
+        if index.by_root.len() >= index.sweep_at {
+            index.by_root.retain(|_, signals| {
+                signals.retain(|signal| signal.strong_count() > 0);
+                !signals.is_empty()
+            });
+            index.sweep_at = SMALLEST_SWEEP.max(index.by_root.len() * 2);
+        }
+    }
+
+    /// The sessions that are served from one of these results.
+    pub(super) fn subscribers(&self, roots: impl IntoIterator<Item = RootId>) -> BTreeSet<ConnectionId> {
+        let index = self.index.lock();
+        let signals = roots.into_iter().filter_map(|root| index.by_root.get(&root)).flatten();
+        let mut subscribers = BTreeSet::new();
+        for signal in signals.filter_map(Weak::upgrade) {
+            subscribers.extend(signal.subscribers.lock().iter().copied());
+        }
+        subscribers
+    }
+
+    /// Marks the signals of results that changed; the sessions to wake, each with the types it has to look at.
+    pub(super) fn raise(&self, changed: &[RootId]) -> BTreeMap<ConnectionId, Types> {
+        let mut index = self.index.lock();
+        let mut woken: BTreeMap<ConnectionId, Types> = BTreeMap::new();
+        for root in changed {
+            let Some(signals) = index.by_root.get_mut(root) else { continue };
+            signals.retain(|signal| {
+                let Some(signal) = signal.upgrade() else { return false };
+                signal.raise(*root);
+                for subscriber in signal.subscribers.lock().iter() {
+                    let types = woken.entry(*subscriber).or_default();
+                    *types = types.union(signal.types);
+                }
+                true
+            });
+        }
+        woken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use canopus_engine::{Batch, Ctx, Engine, Input, Query};
+    use canopus_xds::Peer;
+    use canopus_xds::types::ENDPOINT;
+
+    use super::super::connections::Connections;
+    use super::*;
+
+    struct Number;
+
+    impl Input for Number {
+        const NAME: &'static str = "number";
+        type Key = u8;
+        type Value = u8;
+        type Index = ();
+        fn index(_: &u8, _: &u8) -> Vec<()> {
+            Vec::new()
+        }
+    }
+
+    struct Doubled;
+
+    impl Query for Doubled {
+        const NAME: &'static str = "doubled";
+        type Key = u8;
+        type Value = u8;
+        fn run(ctx: &Ctx<'_>, key: &u8) -> u8 {
+            ctx.read::<Number>(key).map_or(0, |number| *number * 2)
+        }
+    }
+
+    #[test]
+    fn signal_lists_few_results_and_not_many() {
+        let engine = Engine::new();
+        let root = engine.watch::<Doubled>(1).id();
+        let signal = ChangeSignal::new(Types::ALL);
+        assert_eq!(signal.take(), Pending::Nothing);
+        signal.raise(root);
+        assert_eq!(signal.take(), Pending::Results(vec![root]));
+        (0..=MAX_LISTED).for_each(|_| signal.raise(root));
+        assert_eq!(signal.take(), Pending::All);
+        assert_eq!(signal.take(), Pending::Nothing);
+    }
+
+    #[test]
+    fn only_sessions_whose_result_changed_are_woken() {
+        let engine = Engine::new();
+        let (signals, connections) = (ChangeSignals::default(), Connections::default());
+        let watched: Vec<_> = [1, 2].map(|key| engine.watch::<Doubled>(key)).into();
+        let sessions: Vec<_> = watched
+            .iter()
+            .map(|root| {
+                let signal = ChangeSignal::new(Types::only(ENDPOINT));
+                signals.add([root.id()], &signal);
+                let connection = connections.open(crate::test_proxy("a"), &Peer::default(), 0);
+                (signal.subscribe(connection.id), connection.id)
+            })
+            .collect();
+
+        let mut batch = Batch::new();
+        batch.set::<Number>(2, 21);
+        let applied = engine.apply(batch);
+        assert_eq!(signals.raise(&applied.changed), BTreeMap::from([(sessions[1].1, Types::only(ENDPOINT))]));
+
+        drop(sessions);
+        let mut batch = Batch::new();
+        batch.set::<Number>(2, 3);
+        assert!(signals.raise(&engine.apply(batch).changed).is_empty(), "nobody is there any more");
+    }
+}
