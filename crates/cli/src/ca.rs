@@ -18,7 +18,7 @@ use clap::Subcommand;
 use rustls_pki_types::UnixTime;
 
 use self::store::StoreArguments;
-use crate::command::Global;
+use crate::global::Global;
 use crate::output::{print, say};
 use crate::{daemon, exit};
 

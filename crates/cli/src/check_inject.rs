@@ -9,8 +9,8 @@ use canopus_base::labels::selector::{Operator, Selector};
 use canopus_base::tree::{Limits, Node};
 use canopus_base::yaml;
 
-use crate::command::Global;
 use crate::exit;
+use crate::global::Global;
 use crate::input;
 use crate::output::{print, say};
 

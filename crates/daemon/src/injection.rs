@@ -21,7 +21,7 @@ use canopus_api::kube::ConfigMap;
 use canopus_api::mesh_config::{self, ProxyTarget};
 use canopus_api::{Kind, Object, ObjectKey};
 use canopus_engine::Engine;
-use canopus_mesh::world::{Objects, Origin, Settings, Shelf};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, Settings};
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use canopus_runtime::flags::{COMPLIANCE_POLICY, ENABLE_NATIVE_SIDECARS, Flags, INJECT_ENABLED, PLATFORM};
 use canopus_runtime::ready::Readiness;
@@ -102,7 +102,7 @@ fn kubelet_of(object: &Object) -> Option<String> {
 
 impl Surroundings for Injection {
     fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> ProxyConfig {
-        let objects = self.engine.members::<Objects>(&Shelf::Kind(Kind::ProxyConfig));
+        let objects = self.engine.members::<Objects>(&ObjectIndex::Kind(Kind::ProxyConfig));
         let objects: Vec<Arc<Object>> =
             objects.iter().filter_map(|origin| self.engine.read::<Objects>(origin)).collect();
         let configs = objects.iter().filter_map(|object| match &**object {
@@ -120,7 +120,7 @@ impl Surroundings for Injection {
                 if let Some(kubelet) = self.kubelet(node).filter(|_| !node.is_empty()) {
                     return webhook::supports_native_sidecars(&kubelet);
                 }
-                let nodes = self.engine.members::<Objects>(&Shelf::Kind(Kind::Node));
+                let nodes = self.engine.members::<Objects>(&ObjectIndex::Kind(Kind::Node));
                 // Nodes that were not read yet may be old, and every node runs ordinary containers.
                 if nodes.is_empty() && !self.readiness.is_ready() {
                     return false;

@@ -186,7 +186,7 @@ impl Component {
             _ => Tree::new(),
         };
         let refused = |reason: String| Error::Component { component: self.name, reason };
-        let mut set = |values: &mut Tree, path: &str, value: Json| {
+        let set = |values: &mut Tree, path: &str, value: Json| {
             tree::set(values, &format!("{}.{path}", self.values_root), value).map_err(refused)
         };
         let kubernetes = instance.kubernetes.as_ref();

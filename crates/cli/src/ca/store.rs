@@ -8,7 +8,7 @@ use canopus_controllers::SecretStore;
 use canopus_identity::store::{CA_SECRET, DirectoryStore, RootStore};
 use canopus_sources::kubernetes::{Access, Cluster, RateLimit};
 
-use crate::command::Global;
+use crate::global::Global;
 
 /// Which root.
 #[derive(clap::Args, Debug)]

@@ -69,11 +69,11 @@ impl QueryVisitor for Explain<'_> {
     type Output = Vec<Read>;
 
     fn visit_set<Q: Query<Value = Resources>>(self, key: Q::Key) -> Vec<Read> {
-        self.world.reads_of::<Q>(&key)
+        self.world.provenance::<Q>(&key)
     }
 
     fn visit_single<Q: Query<Value = Resource>>(self, key: Q::Key) -> Vec<Read> {
-        self.world.reads_of::<Q>(&key)
+        self.world.provenance::<Q>(&key)
     }
 
     fn visit_names<A: Key, Q: Query<Key = (A, String), Value = Option<Resource>>>(
@@ -81,7 +81,7 @@ impl QueryVisitor for Explain<'_> {
         audience: &A,
         _: &Names,
     ) -> Vec<Read> {
-        self.world.reads_of::<Q>(&(audience.clone(), self.name.to_owned()))
+        self.world.provenance::<Q>(&(audience.clone(), self.name.to_owned()))
     }
 
     fn visit_lists<Q: Query<Value = Vec<Resource>>>(self, keys: Vec<Q::Key>) -> Vec<Read> {
@@ -89,7 +89,7 @@ impl QueryVisitor for Explain<'_> {
             let found = self.world.get::<Q>(key);
             found.is_ok_and(|found| found.iter().any(|resource| resource.answers(self.name)))
         };
-        keys.iter().find(|key| has(key)).map(|key| self.world.reads_of::<Q>(key)).unwrap_or_default()
+        keys.iter().find(|key| has(key)).map(|key| self.world.provenance::<Q>(key)).unwrap_or_default()
     }
 }
 
