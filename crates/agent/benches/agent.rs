@@ -123,7 +123,8 @@ async fn plane(message: Bytes, count: usize) -> HostPort {
         while let Ok((stream, _)) = listener.accept().await {
             let message = message.clone();
             let service = service_fn(move |_: Request<Incoming>| {
-                let frames = vec![Ok::<_, Infallible>(Frame::data(message.clone())); count];
+                let frame = || Ok::<_, Infallible>(Frame::data(message.clone()));
+                let frames: Vec<_> = std::iter::repeat_with(frame).take(count).collect();
                 async move { Ok::<_, Infallible>(Response::new(StreamBody::new(tokio_stream::iter(frames)))) }
             });
             tokio::spawn(

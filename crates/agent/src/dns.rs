@@ -99,7 +99,7 @@ pub enum Reaction {
     /// The answer.
     Answer(Vec<u8>),
     /// Somebody else has to be asked.
-    Forward(Query),
+    Forward(Box<Query>),
     /// It is no query; an answer could go round in circles.
     Ignore,
 }
@@ -186,14 +186,14 @@ impl NameServer {
         let index = self.index.read().clone();
         let Some(index) = index else {
             if self.forwards_before_sync {
-                return Reaction::Forward(query);
+                return Reaction::Forward(Box::new(query));
             }
             debug!(target: "dns", "{} was asked for before the name table came", query.name());
             return Reaction::Answer(query.failure());
         };
         match query.address_family().and_then(|family| Some((family, index.find(query.name())?))) {
             Some((family, found)) => Reaction::Answer(query.answer(family, &found, transport)),
-            None => Reaction::Forward(query),
+            None => Reaction::Forward(Box::new(query)),
         }
     }
 

@@ -21,6 +21,7 @@ use std::{env, io};
 
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 pub use admin::Admin;
@@ -28,6 +29,9 @@ use drain::wait_for_connections;
 use output::LastLines;
 
 use crate::backoff::Backoff;
+
+/// How long what Envoy has written is waited for after its end.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the supervisor has to know.
 #[derive(Clone, Debug)]
@@ -111,10 +115,14 @@ pub async fn supervise(
     let mut backoff = Backoff::new(Duration::from_secs(1), Duration::from_secs(60));
     let mut restarts = settings.restarts;
     loop {
-        let (mut child, lines) = start(settings)?;
+        let (mut child, lines, output) = start(settings)?;
         tokio::select! {
             status = child.wait() => {
                 let status = status?;
+                // Envoy's last words are still on their way. Whatever it started may hold its output open for longer.
+                if let Some(output) = output {
+                    let _ = tokio::time::timeout(LAST_WORDS, output).await;
+                }
                 report(status, &lines);
                 if status.success() || restarts == 0 {
                     return Ok(exit_code(status));
@@ -135,7 +143,7 @@ pub async fn supervise(
     }
 }
 
-fn start(settings: &SupervisorSettings) -> io::Result<(Child, LastLines)> {
+fn start(settings: &SupervisorSettings) -> io::Result<(Child, LastLines, Option<JoinHandle<()>>)> {
     let mut command = Command::new(env::current_exe()?);
     command.arg(launch::SUBCOMMAND).arg(std::process::id().to_string());
     command.arg(settings.user.map_or("-".to_owned(), |user| user.to_string()));
@@ -143,10 +151,8 @@ fn start(settings: &SupervisorSettings) -> io::Result<(Child, LastLines)> {
     info!("Envoy command: {} {}", settings.binary, settings.arguments.join(" "));
     let mut child = command.stdin(Stdio::null()).stderr(Stdio::piped()).kill_on_drop(true).spawn()?;
     let lines = LastLines::default();
-    if let Some(stderr) = child.stderr.take() {
-        lines.follow(stderr);
-    }
-    Ok((child, lines))
+    let output = child.stderr.take().map(|stderr| lines.follow(stderr));
+    Ok((child, lines, output))
 }
 
 fn report(status: ExitStatus, lines: &LastLines) {

@@ -160,7 +160,7 @@ mod tests {
             })
             .collect();
         //                    ++-+++---+--++-
-        assert_eq!(reported, ".w......x...w..");
+        assert_eq!(reported, ".w......x....w.");
     }
 
     #[tokio::test]

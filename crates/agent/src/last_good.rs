@@ -73,7 +73,6 @@ impl LastGood {
             *log = None;
         }
         let bytes = logs.values().map(length).sum::<u64>();
-        #[expect(clippy::cast_precision_loss, reason = "a gauge")]
         self.size.set(bytes as f64);
     }
 

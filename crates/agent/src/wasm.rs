@@ -20,7 +20,7 @@ mod credentials;
 mod image;
 mod reference;
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -175,9 +175,9 @@ struct Counters {
 #[derive(Default)]
 struct Cache {
     /// By name and checksum.
-    modules: HashMap<(String, String), Module>,
+    modules: BTreeMap<(String, String), Module>,
     /// The last checksum of a URL that does not have it in itself.
-    checksums: HashMap<String, LastChecksum>,
+    checksums: BTreeMap<String, LastChecksum>,
 }
 
 struct Module {
@@ -189,7 +189,7 @@ struct Module {
 struct LastChecksum {
     checksum: String,
     /// The version of each plug-in that refers to the URL.
-    versions: HashMap<String, String>,
+    versions: BTreeMap<String, String>,
 }
 
 impl WasmModules {
@@ -229,7 +229,6 @@ impl WasmModules {
     }
 
     fn count_entries(&self, cache: &Cache) {
-        #[expect(clippy::cast_precision_loss, reason = "a gauge")]
         self.counters.entries.set(cache.modules.len() as f64);
     }
 

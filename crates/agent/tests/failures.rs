@@ -1,4 +1,5 @@
 //! What the agent says and does when it cannot start, or its Envoy cannot run. There is no real Envoy and no control plane.
+#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::net::TcpListener;
@@ -121,7 +122,7 @@ fn port_in_use_is_named_with_the_remedy() {
 #[test]
 fn template_that_cannot_be_rendered_names_its_file_and_line() {
     for (text, words) in [
-        ("{\n \"a\": {{ .nodeID\n}", ["bootstrap:2", "template.json"]),
+        ("{\n \"a\": {{ .nodeID\n}", ["bootstrap:3", "template.json"]),
         ("{\n \"a\": {{ .nodeID }}\n}", ["not JSON", "line 2"]),
     ] {
         let mut container = Container::new("sleep 60", &[]);

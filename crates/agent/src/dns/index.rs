@@ -5,9 +5,9 @@
 //! with a CNAME, so that the resolver does not walk through all its search domains. Both are found at the time of the
 //! look-up, not stored: the index has a few names per service.
 
-use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use canopus_base::FastMap;
 use canopus_proto::istio::networking::nds::v1::NameTable;
 
 /// The name of Kubernetes' registry in a name table.
@@ -61,9 +61,9 @@ pub struct Found<'a> {
 #[derive(Debug, Default)]
 pub struct NameIndex {
     /// By lower-case name with the dot at its end.
-    names: HashMap<Box<str>, u32>,
+    names: FastMap<Box<str>, u32>,
     /// By what follows `*.`.
-    wildcards: HashMap<Box<str>, u32>,
+    wildcards: FastMap<Box<str>, u32>,
     addresses: Vec<Addresses>,
     search: Option<String>,
 }

@@ -183,17 +183,27 @@ impl Query {
     /// The bytes of a response, with as many answers as the client takes.
     fn encode(&self, mut response: Message, transport: Transport) -> Vec<u8> {
         let limit = self.limit(transport);
-        loop {
-            match response.to_vec() {
-                Ok(bytes) if bytes.len() <= limit => return bytes,
-                Ok(bytes) if !response.answers.is_empty() => {
-                    let fitting = response.answers.len() * limit / bytes.len();
-                    response.answers.truncate(fitting.min(response.answers.len() - 1));
-                    response.metadata.truncation = true;
-                }
-                _ => return refusal(&self.header(), ResponseCode::ServFail),
+        let fits = |response: &Message| response.to_vec().ok().filter(|bytes| bytes.len() <= limit);
+        if let Some(bytes) = fits(&response) {
+            return bytes;
+        }
+        response.metadata.truncation = true;
+        let answers = std::mem::take(&mut response.answers);
+        // Names are written once and referred to after that, so the size of an answer depends on those before it.
+        let (mut fitting, mut beyond) = (0, answers.len());
+        while fitting + 1 < beyond {
+            let middle = usize::midpoint(fitting, beyond);
+            response.answers.clear();
+            response.answers.extend_from_slice(&answers[..middle]);
+            if fits(&response).is_some() {
+                fitting = middle;
+            } else {
+                beyond = middle;
             }
         }
+        response.answers.clear();
+        response.answers.extend_from_slice(&answers[..fitting]);
+        fits(&response).unwrap_or_else(|| refusal(&self.header(), ResponseCode::ServFail))
     }
 }
 

@@ -145,11 +145,6 @@ impl Forwarder {
 
     async fn ask_in_turn(&self, query: &Query, transport: Transport) -> Option<Vec<u8>> {
         let servers = &self.settings.servers;
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a number below the length"
-        )]
         let first = (random() * servers.len() as f64) as usize;
         for server in servers.iter().cycle().skip(first).take(servers.len()) {
             match exchange(*server, query, transport, self.settings.timeout).await {
@@ -170,7 +165,7 @@ impl Forwarder {
             match done {
                 Ok((_, Ok(answer))) => return Some(answer),
                 Ok((server, Err(error))) => {
-                    info!(target: "dns", "resolver {server}: {}: {error}", query.name())
+                    info!(target: "dns", "resolver {server}: {}: {error}", query.name());
                 }
                 Err(error) => debug!(target: "dns", "{error}"),
             }
@@ -186,11 +181,6 @@ async fn exchange(
     limit: Duration,
 ) -> io::Result<Vec<u8>> {
     let mut request = query.bytes().to_vec();
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "sixteen random bits are wanted"
-    )]
     let number = ((random() * 65_536.0) as u16).to_be_bytes();
     request[..2].copy_from_slice(&number);
     let late = || io::Error::new(io::ErrorKind::TimedOut, format!("no answer in {limit:?}"));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
+use tokio::task::JoinHandle;
 
 const KEPT_LINES: usize = 20;
 const KEPT_BYTES: usize = 512;
@@ -14,8 +15,8 @@ const KEPT_BYTES: usize = 512;
 pub(super) struct LastLines(Arc<Mutex<VecDeque<String>>>);
 
 impl LastLines {
-    /// Passes on what is read, until the end.
-    pub(super) fn follow(&self, from: impl AsyncRead + Send + Unpin + 'static) {
+    /// Passes on what is read, until the end, which the result waits for.
+    pub(super) fn follow(&self, from: impl AsyncRead + Send + Unpin + 'static) -> JoinHandle<()> {
         let lines = self.clone();
         tokio::spawn(async move {
             let mut reader = BufReader::new(from);
@@ -29,7 +30,7 @@ impl LastLines {
                 lines.push(&line);
                 line.clear();
             }
-        });
+        })
     }
 
     fn push(&self, line: &[u8]) {

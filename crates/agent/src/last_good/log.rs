@@ -1,6 +1,6 @@
 //! The log of one type.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
@@ -129,7 +129,7 @@ impl TypeLog {
 
     /// Reads all records up to the first that is broken.
     fn scan(&mut self) -> io::Result<Scan> {
-        let mut scan = Scan { entries: HashMap::new(), version: String::new(), end: HEADER as u64 };
+        let mut scan = Scan { entries: BTreeMap::new(), version: String::new(), end: HEADER as u64 };
         self.file.seek(SeekFrom::Start(scan.end))?;
         let mut reader = BufReader::with_capacity(64 << 10, &self.file);
         let total = self.file.metadata()?.len();
@@ -168,7 +168,7 @@ impl TypeLog {
 }
 
 struct Scan {
-    entries: HashMap<Box<str>, Entry>,
+    entries: BTreeMap<Box<str>, Entry>,
     version: String,
     end: u64,
 }
@@ -182,7 +182,7 @@ struct Entry {
 /// What a log says. Resources are read when they are wanted.
 pub struct Catalogue {
     file: File,
-    entries: HashMap<Box<str>, Entry>,
+    entries: BTreeMap<Box<str>, Entry>,
     version: String,
 }
 

@@ -233,7 +233,8 @@ impl<'a> ImageClient<'a> {
     async fn token(&self, parameters: &str) -> Result<String, WasmError> {
         let realm = parameter(parameters, "realm").unwrap_or_default();
         // Credentials go to the server that the registry names, so never in the clear.
-        if !realm.starts_with("https://") && !(self.is_insecure && realm.starts_with("http://")) {
+        let is_safe = realm.starts_with("https://") || (self.is_insecure && realm.starts_with("http://"));
+        if !is_safe {
             return Err(self.unusable(&format!("the token server {realm:?} is not https://")));
         }
         let mut query = Vec::new();

@@ -179,8 +179,7 @@ fn resource(url: &str, failure_policy: &str) -> Any {
     }});
     let filter: wasm::v3::Wasm = json::read(&filter.into(), json::Unknown::Report).unwrap().value;
     let typed = Any { type_url: type_url::<wasm::v3::Wasm>(), value: filter.encode_to_vec().into() };
-    let extension =
-        TypedExtensionConfig { name: "shop.filter".into(), typed_config: Some(typed), ..Default::default() };
+    let extension = TypedExtensionConfig { name: "shop.filter".into(), typed_config: Some(typed) };
     Any { type_url: type_url::<TypedExtensionConfig>(), value: extension.encode_to_vec().into() }
 }
 

@@ -3,7 +3,7 @@
 //! A response waits until Envoy answers it. An acknowledgement has its resources appended to the log of their type, a
 //! rejection has it forgotten: what is on disk is what some Envoy has worked with.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -24,12 +24,12 @@ const MAX_BYTES: usize = 64 << 20;
 pub(super) struct Recorder {
     state: Option<Arc<LastGood>>,
     variant: Variant,
-    waiting: HashMap<String, VecDeque<(String, Message)>>,
+    waiting: BTreeMap<String, VecDeque<(String, Message)>>,
 }
 
 impl Recorder {
     pub(super) fn new(state: Option<Arc<LastGood>>, variant: Variant) -> Self {
-        Self { state, variant, waiting: HashMap::new() }
+        Self { state, variant, waiting: BTreeMap::new() }
     }
 
     /// A response goes to Envoy.

@@ -3,7 +3,7 @@
 //! Envoy asks as it always does and is told what some Envoy of this proxy has accepted before, with the versions of the
 //! control plane. When that is back, the stream ends; Envoy's next one names these versions, and only differences flow.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bytes::Buf as _;
@@ -25,13 +25,13 @@ pub(super) struct StoredSession {
     state: Arc<LastGood>,
     variant: Variant,
     /// The names of each type, as SotW requests repeat them.
-    names: HashMap<String, BTreeSet<String>>,
+    names: BTreeMap<String, BTreeSet<String>>,
     nonce: u64,
 }
 
 impl StoredSession {
     pub(super) fn new(state: Arc<LastGood>, variant: Variant) -> Self {
-        Self { state, variant, names: HashMap::new(), nonce: 0 }
+        Self { state, variant, names: BTreeMap::new(), nonce: 0 }
     }
 
     /// The response to a request, if it wants one.
@@ -73,7 +73,7 @@ impl StoredSession {
             match version {
                 Some(version) if known.get(name).is_some_and(|known| known == version) => {}
                 Some(_) => {
-                    resources.extend(catalogue.as_ref().and_then(|catalogue| resource(catalogue, name)))
+                    resources.extend(catalogue.as_ref().and_then(|catalogue| resource(catalogue, name)));
                 }
                 // Without a word about it, Envoy would wait for the resource, and everything else for Envoy.
                 None if !known.contains_key(name) => missing.push(name.to_owned()),

@@ -5,6 +5,7 @@ mod plane;
 #[path = "../support/tokens.rs"]
 mod tokens;
 
+use std::fs;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -118,5 +119,69 @@ async fn reasons_are_told_when_the_control_plane_is_away_at_the_start() -> Resul
     })
     .await?;
     plane.restart().await?;
+    place.wait_ready().await
+}
+
+const TOKEN: &str = "var/run/secrets/tokens/istio-token";
+const ROOT: &str = "var/run/secrets/istio/root-cert.pem";
+
+/// Waits until the agent's log has these words.
+async fn wait_log(place: &Place, words: &[&str]) -> Result<()> {
+    eventually("words in the log", PATIENCE, async || {
+        let log = place.log();
+        for word in words {
+            ensure!(log.contains(word), "{word:?} is missing:\n{log}");
+        }
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn expired_token_is_named_and_a_new_one_is_taken() -> Result<()> {
+    let echo = Echo::start("first").await?;
+    let plane = Plane::start(echo.address().port()).await?;
+    let mut place = Place::new(&plane)?;
+    fs::write(place.path(TOKEN), plane.expired_token("demo", "gateway")?)?;
+    place.start()?;
+    wait_log(&place, &["Unauthenticated", "the token is missing, expired or of an audience"]).await?;
+    assert_eq!(place.status("/healthz/ready").await?.status, 503);
+    fs::write(place.path(TOKEN), plane.token("demo", "gateway")?)?;
+    place.wait_ready().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_root_is_named_and_the_right_one_is_taken() -> Result<()> {
+    let echo = Echo::start("first").await?;
+    let plane = Plane::start(echo.address().port()).await?;
+    let mut place = Place::new(&plane)?;
+    fs::write(place.path(ROOT), canopus_testkit::Authority::new()?.root())?;
+    place.start()?;
+    wait_log(&place, &["TLS handshake failed", "the root certificate must have signed the server's"]).await?;
+    fs::copy(plane.root(), place.path(ROOT))?;
+    place.wait_ready().await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_joins_with_a_token_and_stays_with_its_certificate() -> Result<()> {
+    let echo = Echo::start("first").await?;
+    let plane = Plane::start(echo.address().port()).await?;
+    let mut place = Place::new(&plane)?;
+    fs::remove_file(place.path(TOKEN))?;
+    fs::create_dir(place.path("certs"))?;
+    fs::copy(plane.root(), place.path("certs/root-cert.pem"))?;
+    fs::write(place.path("join-token"), plane.token("demo", "gateway")?)?;
+    place.set("CANOPUS_JOIN_TOKEN_FILE", "./join-token");
+    place.set("PROV_CERT", "./certs");
+    place.set("OUTPUT_CERTS", "./certs");
+    place.start()?;
+    place.wait_ready().await?;
+    assert!(place.path("certs/cert-chain.pem").exists());
+    // From now on the certificate says who the machine is.
+    place.signal("KILL")?;
+    place.wait_end().await?;
+    fs::remove_file(place.path("join-token"))?;
+    fs::remove_dir_all(place.path("var/lib/istio"))?;
+    place.start()?;
     place.wait_ready().await
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -60,8 +60,19 @@ impl Place {
             // A listener with mutual TLS, so that Envoy asks the agent for certificates.
             ("ENVOY_SECURE_METRICS_PORT", free_port()?.to_string()),
             ("ECC_SIGNATURE_ALGORITHM", "ECDSA".to_owned()),
+            ("CLOUD_PLATFORM", "none".to_owned()),
         ]);
         Ok(Self { directory, command, agent: None, admin, status, readiness })
+    }
+
+    /// Sets a variable of the agent.
+    pub(crate) fn set(&mut self, name: &str, text: &str) {
+        self.command.env(name, text);
+    }
+
+    /// A path in the container.
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
     }
 
     /// Starts the agent.

@@ -91,4 +91,9 @@ impl Plane {
     pub(crate) fn token(&self, namespace: &str, account: &str) -> Result<String> {
         self.tokens.token(namespace, account, 3600)
     }
+
+    /// A token that counted until an hour ago.
+    pub(crate) fn expired_token(&self, namespace: &str, account: &str) -> Result<String> {
+        self.tokens.token(namespace, account, -3600)
+    }
 }

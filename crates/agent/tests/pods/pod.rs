@@ -67,11 +67,10 @@ impl Pod {
 
     fn capture(&self) -> Result<()> {
         let tools = canopus_parts::find(Part::Iptables)?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let paths = std::iter::once(tools).chain(std::env::split_paths(&path));
+        let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tools.display());
         let mut command = self.namespace.command(env!("CARGO_BIN_EXE_canopus-agent"));
         command.args(["istio-iptables", "-u", PROXY_GROUP, "-b", "*", "-i", "*", "-d", "15020,15021,15090"]);
-        command.args(["--redirect-dns", "--capture-all-dns"]).env("PATH", std::env::join_paths(paths)?);
+        command.args(["--redirect-dns", "--capture-all-dns"]).env("PATH", path);
         let output = command.output()?;
         ensure!(output.status.success(), "istio-iptables: {}", String::from_utf8_lossy(&output.stderr));
         Ok(())
@@ -85,6 +84,8 @@ impl Pod {
             "binaryPath": canopus_parts::find(Part::Envoy)?.join("envoy"),
             "terminationDrainDuration": "3s",
             "concurrency": 1,
+            // Everything is counted, so that a failure can be told from its traces.
+            "proxyStatsMatcher": {"inclusionRegexps": [".*"]},
         });
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
         let mut command = self.namespace.command("setpriv");
