@@ -84,6 +84,9 @@ impl<A: Api> Applier<A> {
         // What others did while they led is not known.
         let mut memory = Memory::default();
         let mut leadership = self.leadership.clone();
+        // Only who leads pays for what the plan rests on.
+        let (controller, engine) = (Arc::clone(&self.controller), self.engine.clone());
+        let _watched = tokio::task::spawn_blocking(move || controller.watch(&engine)).await;
         loop {
             self.revisions.borrow_and_update();
             let planned = Instant::now();

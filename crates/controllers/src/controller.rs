@@ -1,11 +1,12 @@
 //! What a controller is: a function from the world to the writes it still needs.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use canopus_api::{Object, ObjectKey};
-use canopus_engine::{QueryError, Snapshot};
+use canopus_engine::{Engine, QueryError, Snapshot};
 use jiff::Timestamp;
 use serde_json::Value;
 
@@ -18,6 +19,12 @@ pub trait Controller: Send + Sync + 'static {
     ///
     /// The same world must give the same writes: the applier tells by equality whether it has just made one.
     fn plan(&self, world: &Snapshot, now: Timestamp) -> Result<Plan, QueryError>;
+
+    /// Has the engine keep what the plan is made from up to date, for as long as the result lives. Planning then costs what
+    /// has changed; without, it costs the whole world whenever anything changes.
+    fn watch(&self, _engine: &Engine) -> Option<Box<dyn Any + Send>> {
+        None
+    }
 }
 
 /// The writes that a world still needs.

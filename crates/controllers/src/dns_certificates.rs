@@ -156,7 +156,7 @@ impl Wanted<'_> {
     }
 
     fn is_met_by(&self, secret: &Secret, now: UnixTime) -> bool {
-        let text = |key| secret.spec.get(key).map(|bytes| bytes.as_ref()).unwrap_or_default();
+        let text = |key| secret.spec.get(key).map(AsRef::as_ref).unwrap_or_default();
         let Ok(certificate) = Certificate::from_pem(text(CERT_CHAIN)) else { return false };
         let set = |names: &[String]| names.iter().cloned().collect::<BTreeSet<_>>();
         let signer = self.bundle.signer().certificate();

@@ -1,10 +1,11 @@
 //! Statuses of Gateway API objects, as the mesh computes them.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use canopus_api::Kind;
 use canopus_base::tree::Node;
-use canopus_engine::{Ctx, Query, QueryError, Snapshot};
+use canopus_engine::{Ctx, Engine, Query, QueryError, Snapshot};
 use canopus_mesh::gateway_api::{Status, StatusOf};
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, settings};
 use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API_STATUS;
@@ -38,6 +39,10 @@ impl Controller for GatewayStatusController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingStatuses>(&())?.to_vec().into())
+    }
+
+    fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(engine.watch::<PendingStatuses>(())))
     }
 }
 

@@ -1,10 +1,11 @@
 //! The root certificate and the revocation lists in a ConfigMap of each namespace, for pods to mount.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use canopus_api::kube::{ConfigMap, Namespace};
 use canopus_api::{Kind, Object, ObjectKey};
-use canopus_engine::{Ctx, Query, QueryError, Snapshot};
+use canopus_engine::{Ctx, Engine, Query, QueryError, Snapshot};
 use canopus_mesh::world::{MeshSettings, ObjectIndex, Objects, Origin, is_namespace_discovered, settings};
 use canopus_runtime::flags::{
     ENABLE_CLUSTER_TRUST_BUNDLE_API, ISTIO_WATCH_NAMESPACE, PILOT_CA_CERT_CONFIGMAP, PILOT_CRL_CONFIGMAP,
@@ -36,6 +37,10 @@ impl Controller for RootConfigMapController {
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         Ok(world.get::<PendingConfigMaps>(&())?.to_vec().into())
+    }
+
+    fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(engine.watch::<PendingConfigMaps>(())))
     }
 }
 
@@ -142,7 +147,7 @@ mod tests {
 {apiVersion: v1, kind: Namespace, metadata: {name: leaving}, status: {phase: Terminating}}
 ";
 
-    fn with_roots(documents: &str, crl: &str) -> canopus_engine::Engine {
+    fn with_roots(documents: &str, crl: &str) -> Engine {
         let engine = world(documents);
         let mut batch = Batch::new();
         batch.set::<DistributedRoots>((), Roots { roots: "ROOT".into(), crl: crl.into() });
@@ -150,7 +155,7 @@ mod tests {
         engine
     }
 
-    fn targets(engine: &canopus_engine::Engine) -> Vec<String> {
+    fn targets(engine: &Engine) -> Vec<String> {
         let writes = plan(&RootConfigMapController, engine).writes;
         writes.iter().map(|write| format!("{}/{}", write.target.namespace, write.target.name)).collect()
     }

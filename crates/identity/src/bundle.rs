@@ -208,17 +208,34 @@ impl Bundle {
 }
 
 /// Verifies a client or server certificate against roots.
+///
+/// The library takes roots at their word; Envoy does not. A root whose path length the intermediates exceed is therefore no
+/// root for this chain.
 pub fn verify<'a>(
     leaf: &CertificateDer<'_>,
     intermediates: &[CertificateDer<'_>],
     roots: impl Iterator<Item = &'a CertificateDer<'static>>,
     now: UnixTime,
 ) -> Result<(), webpki::Error> {
-    let anchors: Vec<_> = roots.filter_map(|root| anchor_from_trusted_cert(root).ok()).collect();
+    // Chains may repeat a certificate, which makes them no longer.
+    let distinct: BTreeSet<&[u8]> =
+        intermediates.iter().filter(|one| is_intermediate(one)).map(|one| one.as_ref()).collect();
+    let between = distinct.len();
+    let allows = |root: &&CertificateDer<'static>| {
+        let length = Certificate::from_der((*root).clone()).ok().and_then(|root| root.path_length());
+        length.is_none_or(|length| between <= usize::from(length))
+    };
+    let anchors: Vec<_> =
+        roots.filter(allows).filter_map(|root| anchor_from_trusted_cert(root).ok()).collect();
     let leaf = EndEntityCert::try_from(leaf)?;
     let usage = KeyUsage::client_auth();
     leaf.verify_for_usage(ALL_VERIFICATION_ALGS, &anchors, intermediates, now, usage, None, None)?;
     Ok(())
+}
+
+/// Whether a certificate counts towards the length of a path: those that name themselves as their issuer do not.
+fn is_intermediate(certificate: &CertificateDer<'_>) -> bool {
+    Certificate::from_der(certificate.clone().into_owned()).is_ok_and(|one| !one.is_self_issued())
 }
 
 /// Envoy refuses every certificate of a chain for which some authority has a list and another has none. So all have one, or

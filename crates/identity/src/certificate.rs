@@ -79,6 +79,7 @@ pub struct Certificate {
     not_before: UnixTime,
     not_after: UnixTime,
     is_authority: bool,
+    path_length: Option<u8>,
     may_sign: bool,
     key_id: Option<Box<[u8]>>,
     authority_key_id: Option<Box<[u8]>>,
@@ -104,7 +105,8 @@ impl Certificate {
             serial: read.serial_number.as_bytes().into(),
             not_before: UnixTime::since_unix_epoch(read.validity.not_before.to_unix_duration()),
             not_after: UnixTime::since_unix_epoch(read.validity.not_after.to_unix_duration()),
-            is_authority: constraints.is_some_and(|constraints| constraints.ca),
+            is_authority: constraints.as_ref().is_some_and(|constraints| constraints.ca),
+            path_length: constraints.and_then(|constraints| constraints.path_len_constraint),
             may_sign: usage.is_none_or(|usage| usage.0.contains(KeyUsages::KeyCertSign)),
             key_id: key_id.map(|id| id.0.as_bytes().into()),
             authority_key_id: authority.and_then(|id| id.key_identifier).map(|id| id.as_bytes().into()),
@@ -193,6 +195,11 @@ impl Certificate {
     /// Whether it may sign certificates.
     pub fn is_authority(&self) -> bool {
         self.is_authority && self.may_sign
+    }
+
+    /// How many authorities may stand between it and a leaf, if that is bounded.
+    pub fn path_length(&self) -> Option<u8> {
+        self.path_length
     }
 
     /// Whether it names itself as its issuer.

@@ -189,8 +189,9 @@ impl TrustDomains {
         let (leaf, intermediates) = chain.split_first().ok_or(PeerError::Count(0))?;
         let certificate = Certificate::from_der(leaf.clone())?;
         let [uri] = certificate.uris() else { return Err(PeerError::Count(certificate.uris().len())) };
-        let identity: Identity =
-            uri.parse().map_err(|_| PeerError::Identity(uri.escape_debug().to_string()))?;
+        // What ends a text somewhere, or cannot be seen, makes one name look like another.
+        let parsed = uri.parse::<Identity>().ok().filter(|_| uri.bytes().all(|byte| byte.is_ascii_graphic()));
+        let identity = parsed.ok_or_else(|| PeerError::Identity(uri.escape_debug().to_string()))?;
         let roots = self.roots(&identity.trust_domain);
         if roots.is_empty() {
             return Err(PeerError::Domain(identity.trust_domain));

@@ -12,6 +12,9 @@ const CART: &str = "spiffe://cluster.local/ns/shop/sa/cart";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
 
+/// What is wrong, and how it is made so.
+type Fault = (&'static str, fn(&mut CertificateParams));
+
 fn authority_params(name: &str) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -55,7 +58,7 @@ fn der(issuer: &Issuer) -> CertificateDer<'static> {
 fn leaf_is_refused_when_its_time_usage_or_names_are_wrong() {
     let root = root();
     assert_eq!(verify(&root, &[leaf(&root, leaf_params())]).as_deref(), Ok(CART));
-    let faults: [(&str, fn(&mut CertificateParams)); 9] = [
+    let faults: [Fault; 9] = [
         ("expired", |params| params.not_after = date_time_ymd(2020, 1, 1)),
         ("not yet valid", |params| params.not_before = date_time_ymd(2100, 1, 1)),
         ("for signing code", |params| {
@@ -108,7 +111,7 @@ fn chain_is_refused_when_an_intermediate_may_not_sign() {
     assert_eq!(verify(&root, &chain).as_deref(), Ok(CART));
     assert!(verify(&root, &chain[..1]).is_err(), "the intermediate is missing");
 
-    let faults: [(&str, fn(&mut CertificateParams)); 4] = [
+    let faults: [Fault; 4] = [
         ("no authority", |params| params.is_ca = IsCa::ExplicitNoCa),
         ("expired", |params| params.not_after = date_time_ymd(2020, 1, 1)),
         ("names below another domain", |params| {
@@ -133,13 +136,22 @@ fn chain_is_refused_when_an_intermediate_may_not_sign() {
 }
 
 #[test]
-fn chain_is_refused_when_it_is_longer_than_its_root_allows() {
-    let mut params = authority_params("short");
-    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-    let short = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
-    assert!(verify(&short, &[leaf(&short, leaf_params())]).is_ok());
-    let between = under(&short, authority_params("between"));
-    assert!(verify(&short, &[leaf(&between, leaf_params()), der(&between)]).is_err());
+fn chain_is_refused_when_it_is_longer_than_its_root_or_an_intermediate_allows() {
+    let short = || {
+        let mut params = authority_params("short");
+        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+        params
+    };
+    let own = CertifiedIssuer::self_signed(short(), KeyPair::generate().unwrap()).unwrap();
+    assert!(verify(&own, &[leaf(&own, leaf_params())]).is_ok());
+    let between = under(&own, authority_params("between"));
+    assert!(verify(&own, &[leaf(&between, leaf_params()), der(&between)]).is_err());
+
+    let root = root();
+    let first = under(&root, short());
+    assert!(verify(&root, &[leaf(&first, leaf_params()), der(&first)]).is_ok());
+    let second = under(&first, authority_params("second"));
+    assert!(verify(&root, &[leaf(&second, leaf_params()), der(&second), der(&first)]).is_err());
 }
 
 #[test]

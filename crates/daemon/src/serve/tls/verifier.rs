@@ -95,7 +95,9 @@ impl Trust {
     fn check(&self, certificate: &CertificateDer<'_>) -> Result<(), Unacceptable> {
         let named = identities(certificate);
         let [uri] = named.as_slice() else { return Err(Unacceptable::Count(named.len())) };
-        let identity: Identity = uri.parse().map_err(|_| Unacceptable::Format(uri.clone()))?;
+        // What ends a text somewhere, or cannot be seen, makes one name look like another.
+        let parsed = uri.parse::<Identity>().ok().filter(|_| uri.bytes().all(|byte| byte.is_ascii_graphic()));
+        let identity = parsed.ok_or_else(|| Unacceptable::Format(uri.escape_debug().to_string()))?;
         let trusted = self.0.read::<Settings>(&()).is_some_and(|settings| {
             let aliases = settings.mesh.trust_domain_aliases.iter().map(String::as_str);
             aliases.chain([settings.trust_domain()]).any(|domain| domain == &*identity.trust_domain)
