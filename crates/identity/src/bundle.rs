@@ -219,7 +219,7 @@ pub fn verify<'a>(
 ) -> Result<(), webpki::Error> {
     // Chains may repeat a certificate, which makes them no longer.
     let distinct: BTreeSet<&[u8]> =
-        intermediates.iter().filter(|one| is_intermediate(one)).map(|one| one.as_ref()).collect();
+        intermediates.iter().filter(|one| is_intermediate(one)).map(AsRef::as_ref).collect();
     let between = distinct.len();
     let allows = |root: &&CertificateDer<'static>| {
         let length = Certificate::from_der((*root).clone()).ok().and_then(|root| root.path_length());
