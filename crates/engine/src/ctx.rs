@@ -120,21 +120,32 @@ impl EagerCtx<'_> {
     }
 
     fn resolve_all<Q: Query>(&self, keys: &[Q::Key]) -> Vec<Arc<Q::Value>> {
-        let intern = |key| self.stage.interner.intern::<QueryNode<Q>>(key);
-        let queries: Vec<Subject> = keys.iter().map(intern).collect();
+        let queries: Vec<Subject> = keys.iter().map(|key| self.subject::<QueryNode<Q>>(key)).collect();
         let resolve = |query: &Subject| self.resolve(query.clone()).map_or_else(abort, downcast);
         self.stage.with_helpers(&queries, self.frame.spawner, || queries.iter().map(resolve).collect())
     }
 
     fn record<F: NodeFamily>(&self, key: &F::Key) -> NodeId {
-        let subject = self.stage.interner.intern::<F>(key);
+        let subject = self.subject::<F>(key);
         let id = subject.id();
         self.frame.record(subject);
         id
     }
 
+    /// The subject of a key. The one that is expected next is tried first: comparing one key is cheaper than interning it.
+    fn subject<F: NodeFamily>(&self, key: &F::Key) -> Subject {
+        let expected = self.frame.expected_read().and_then(|id| self.stage.graph.node(id));
+        let expected = expected.filter(|node| node.subject.key_in::<F>() == Some(key));
+        let subject = match expected {
+            Some(node) => node.subject.clone(),
+            None => self.stage.interner.intern::<F>(key),
+        };
+        self.frame.update_expected(subject.id());
+        subject
+    }
+
     fn resolve_key<Q: Query>(&self, key: &Q::Key) -> Result<Arc<Q::Value>, Arc<Failure>> {
-        self.resolve(self.stage.interner.intern::<QueryNode<Q>>(key)).map(downcast)
+        self.resolve(self.subject::<QueryNode<Q>>(key)).map(downcast)
     }
 
     fn resolve(&self, query: Subject) -> Result<Erased, Arc<Failure>> {

@@ -133,7 +133,7 @@ impl Stage {
         requester: Requester<'_>,
         depth: u32,
     ) -> Resolved {
-        let frame = Frame::new(&job, requester, depth);
+        let frame = Frame::new(&job, old, requester, depth);
         let result = match old {
             Some(memo) if self.verify(&frame, memo) => {
                 self.counters.add_validation();

@@ -8,10 +8,14 @@ use std::sync::Arc;
 
 use crate::Subject;
 use crate::eval::Requester;
+use crate::graph::Memo;
 use crate::intern::NodeId;
 use crate::job::Job;
 use crate::reads::ReadLog;
 use crate::workers::HelperSpawner;
+
+/// How many old reads a query may leave out before the following ones are no longer recognised.
+const LOOK_AHEAD: usize = 8;
 
 /// An evaluation under way on this thread.
 pub(crate) struct Frame<'a> {
@@ -24,6 +28,10 @@ pub(crate) struct Frame<'a> {
     /// How many of its requests were answered by memos.
     hits: Cell<u64>,
     reads: RefCell<ReadLog>,
+    /// What the query read when it last ran.
+    old_reads: &'a [NodeId],
+    /// Where in the old reads the next read is expected.
+    expected: Cell<usize>,
     /// While the old memo is verified: the read that is being checked.
     verifying: Cell<Option<NodeId>>,
     /// How many of its reads are published; `None` if nothing ever was.
@@ -31,7 +39,12 @@ pub(crate) struct Frame<'a> {
 }
 
 impl<'a> Frame<'a> {
-    pub(crate) fn new(job: &'a Arc<Job>, requester: Requester<'a>, depth: u32) -> Self {
+    pub(crate) fn new(
+        job: &'a Arc<Job>,
+        old: Option<&'a Memo>,
+        requester: Requester<'a>,
+        depth: u32,
+    ) -> Self {
         Self {
             job,
             requester: requester.frame(),
@@ -39,6 +52,8 @@ impl<'a> Frame<'a> {
             spawner: requester.spawner(),
             hits: Cell::new(0),
             reads: RefCell::default(),
+            old_reads: old.map(|memo| &*memo.reads).unwrap_or_default(),
+            expected: Cell::new(0),
             verifying: Cell::new(None),
             published: Cell::new(None),
         }
@@ -51,6 +66,20 @@ impl<'a> Frame<'a> {
 
     pub(crate) fn record(&self, subject: Subject) {
         self.reads.borrow_mut().record(subject);
+    }
+
+    /// The old read that is expected next: a query that runs again mostly reads the same as before, in the same order.
+    pub(crate) fn expected_read(&self) -> Option<NodeId> {
+        self.old_reads.get(self.expected.get()).copied()
+    }
+
+    /// Notes that the query read a node, to expect what followed it in the old reads.
+    pub(crate) fn update_expected(&self, read: NodeId) {
+        let expected = self.expected.get();
+        let ahead = self.old_reads.iter().skip(expected).take(LOOK_AHEAD);
+        if let Some(skipped) = ahead.copied().position(|old| old == read) {
+            self.expected.set(expected + skipped + 1);
+        }
     }
 
     pub(crate) fn take_reads(&self) -> ReadLog {
