@@ -270,9 +270,9 @@ impl Opener<'_> {
         let info = Arc::clone(feed.source());
         opened.guards.insert(info.name.clone(), self.readiness.register(name));
         match store.map(|store| store.load(&info)) {
-            Some(Ok(Some(objects))) => {
-                info!(source = name, objects = objects.len(), "restored from the snapshot");
-                opened.restored.push(opened.intake.restore(&info, objects));
+            Some(Ok(Some(saved))) => {
+                info!(source = name, objects = saved.objects.len(), "restored from the snapshot");
+                opened.restored.push(opened.intake.restore(&info, saved));
             }
             Some(Err(error)) => warn!(source = name, %error, "the snapshot cannot be used"),
             Some(Ok(None)) | None => {}

@@ -21,7 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 pub use agent::{AgentError, AgentOptions};
 
-use crate::event::{Event, Part, Place};
+use crate::change::{Change, Part, ProblemScope};
 use crate::feed::{Closed, Feed, Source};
 use crate::retry::Retry;
 use agent::Agent;
@@ -86,7 +86,7 @@ impl Consul {
                 Err(error) => {
                     due.all = true;
                     next = Some(Instant::now() + retry.pause());
-                    feed.send(vec![Event::Lost(Part::Whole, error.to_string())]).await?;
+                    feed.send(vec![Change::Lost(Part::Whole, error.to_string())]).await?;
                 }
             }
             sleep(start.elapsed().max(SHORTEST_PAUSE)).await;
@@ -110,7 +110,7 @@ impl Consul {
             News::Lost(reason) => {
                 // What changed meanwhile is not known: everything has to be looked at.
                 due.all = true;
-                feed.send(vec![Event::Lost(Part::Whole, reason)]).await?;
+                feed.send(vec![Change::Lost(Part::Whole, reason)]).await?;
             }
         }
         Ok(())
@@ -146,33 +146,33 @@ fn kept<Poll: Future<Output = ()> + Send + 'static>(
 }
 
 /// Looks at what is due.
-async fn look(agent: &Agent, names: &BTreeSet<String>, due: &Due) -> Result<Vec<Event>, AgentError> {
+async fn look(agent: &Agent, names: &BTreeSet<String>, due: &Due) -> Result<Vec<Change>, AgentError> {
     let mut wanted = names.clone();
     wanted.retain(|name| due.all || due.services.contains(name));
     let looks = wanted.into_iter().map(|name| instances_of(agent.clone(), name));
     let found: Vec<(String, Vec<Instance>)> = stream::iter(looks).buffered(LOOKS).try_collect().await?;
     let mut events = Vec::new();
-    events.extend(due.all.then_some(Event::Begin(Part::Whole)));
+    events.extend(due.all.then_some(Change::Begin(Part::Whole)));
     for (name, instances) in found {
         // A service may go between the two answers.
         if instances.is_empty() {
             continue;
         }
-        let place = Place::Object(entry::key(&name));
+        let place = ProblemScope::Object(entry::key(&name));
         match entry::of(&name, &instances) {
             Ok(entry) => {
-                events.push(Event::Set(Object::from(entry.object)));
+                events.push(Change::Set(Object::from(entry.object)));
                 if !entry.problems.is_empty() {
-                    events.push(Event::Problems(place, entry.problems));
+                    events.push(Change::Problems(place, entry.problems));
                 }
             }
             Err(problem) => {
-                events.push(Event::Keep(entry::key(&name)));
-                events.push(Event::Problems(place, vec![problem]));
+                events.push(Change::Keep(entry::key(&name)));
+                events.push(Change::Problems(place, vec![problem]));
             }
         }
     }
-    events.extend(due.all.then_some(Event::End(Part::Whole)));
+    events.extend(due.all.then_some(Change::End(Part::Whole)));
     Ok(events)
 }
 

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use canopus_api::Object;
 use tokio::sync::{mpsc, watch};
 
-use crate::event::{Batch, Event, SourceInfo};
+use crate::change::{Batch, Change, SourceInfo};
+use crate::snapshot::Saved;
 use crate::status::SourceStatus;
 use crate::world::{Update, World};
 
@@ -45,7 +45,7 @@ impl Feed {
     }
 
     /// Says something, once there is room.
-    pub async fn send(&self, events: Vec<Event>) -> Result<(), Closed> {
+    pub async fn send(&self, events: Vec<Change>) -> Result<(), Closed> {
         let batch = Batch { source: Arc::clone(&self.source), events };
         self.queue.send(Message::Batch(batch)).await.map_err(|_| Closed)
     }
@@ -111,9 +111,9 @@ impl Intake {
     }
 
     /// Gives a source what it had in an earlier life.
-    pub fn restore(&mut self, source: &Arc<SourceInfo>, objects: Vec<Object>) -> Update {
+    pub fn restore(&mut self, source: &Arc<SourceInfo>, saved: Saved) -> Update {
         let mut update = Update::default();
-        self.world.restore(source, objects, &mut update);
+        self.world.restore(source, saved, &mut update);
         self.publish();
         update
     }
@@ -159,10 +159,10 @@ mod tests {
     use tokio::task::yield_now;
 
     use super::*;
-    use crate::event::Part;
+    use crate::change::Part;
 
-    fn events() -> Vec<Event> {
-        vec![Event::Set(ConfigMap::new("a", "one", Default::default()).into()), Event::Live(Part::Whole)]
+    fn events() -> Vec<Change> {
+        vec![Change::Set(ConfigMap::new("a", "one", Default::default()).into()), Change::Live(Part::Whole)]
     }
 
     #[tokio::test]

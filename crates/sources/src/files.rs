@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use canopus_api::{Object, ObjectKey};
 use canopus_base::hash::ContentHash;
 
-use crate::event::{Event, Part, Place};
+use crate::change::{Change, Part, ProblemScope};
 use document::Documents;
 
 /// A file above this size is refused: nobody writes it by hand, and it would be held in memory several times.
@@ -60,7 +60,7 @@ struct File {
 #[derive(Debug, Default, PartialEq)]
 pub struct Look {
     /// What differs from the look before.
-    pub events: Vec<Event>,
+    pub events: Vec<Change>,
     /// Whether nothing is missing that has yet to be missing at a second look.
     pub settled: bool,
 }
@@ -133,7 +133,7 @@ impl Files {
         Ok(())
     }
 
-    fn report(&mut self, mut complaints: BTreeMap<PathBuf, Vec<String>>) -> Vec<Event> {
+    fn report(&mut self, mut complaints: BTreeMap<PathBuf, Vec<String>>) -> Vec<Change> {
         let mut now: BTreeMap<ObjectKey, Object> = BTreeMap::new();
         for (path, file) in &self.files {
             let mut problems = file.problems.clone();
@@ -150,12 +150,12 @@ impl Files {
 
         let first = !std::mem::replace(&mut self.listed, true);
         let mut events = Vec::new();
-        events.extend(first.then_some(Event::Begin(Part::Whole)));
+        events.extend(first.then_some(Change::Begin(Part::Whole)));
         let new = now.iter().filter(|(key, object)| self.reported.get(*key) != Some(*object));
-        events.extend(new.map(|(_, object)| Event::Set(object.clone())));
+        events.extend(new.map(|(_, object)| Change::Set(object.clone())));
         let gone = self.reported.keys().filter(|key| !now.contains_key(*key));
-        events.extend(gone.map(|key| Event::Remove(key.clone())));
-        events.extend(first.then_some(Event::End(Part::Whole)));
+        events.extend(gone.map(|key| Change::Remove(key.clone())));
+        events.extend(first.then_some(Change::End(Part::Whole)));
         events.extend(said_anew(&self.complaints, &complaints));
         self.reported = now;
         self.complaints = complaints;
@@ -167,8 +167,8 @@ impl Files {
 fn said_anew(
     before: &BTreeMap<PathBuf, Vec<String>>,
     now: &BTreeMap<PathBuf, Vec<String>>,
-) -> impl Iterator<Item = Event> {
-    let event = |path: &PathBuf, problems| Event::Problems(Place::File(path.clone()), problems);
+) -> impl Iterator<Item = Change> {
+    let event = |path: &PathBuf, problems| Change::Problems(ProblemScope::File(path.clone()), problems);
     let over = before.keys().filter(|path| !now.contains_key(*path));
     let new = now.iter().filter(|(path, problems)| before.get(*path) != Some(*problems));
     let new = new.map(move |(path, problems)| event(path, problems.clone()));

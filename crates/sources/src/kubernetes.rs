@@ -19,6 +19,7 @@ mod token;
 mod watch;
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use canopus_api::Kind;
 
@@ -48,7 +49,12 @@ pub struct Options {
     pub selection: tokio::sync::watch::Receiver<Selection>,
     /// How listings are asked for.
     pub listing: Listing,
+    /// How often what the watch of a kind has reported is compared with a listing of names and versions.
+    pub audit_interval: Duration,
 }
+
+/// How often audits are made, unless told otherwise.
+const AUDIT_INTERVAL: Duration = Duration::from_secs(20 * 60);
 
 impl Options {
     /// All of every kind in `kinds`.
@@ -59,6 +65,7 @@ impl Options {
             revision: Box::default(),
             selection: tokio::sync::watch::Sender::new(Selection::default()).subscribe(),
             listing: Listing::default(),
+            audit_interval: AUDIT_INTERVAL,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Where objects come from.
 //!
 //! A [`Source`] follows something outside (files, a Kubernetes API server, a Consul catalogue), decodes what is there into
-//! typed objects and says what changed in [`Event`]s. All sources feed one bounded queue; the [`Intake`] at its end keeps
+//! typed objects and says what changed in [`Change`]s. All sources feed one bounded queue; the [`Intake`] at its end keeps
 //! the [`World`](world::World), decides which object counts where several sources have the same one, and yields what
 //! changed as an [`Update`].
 //!
@@ -10,8 +10,8 @@
 //!
 //! Must not know what objects are used for.
 
+mod change;
 pub mod consul;
-mod event;
 mod feed;
 pub mod files;
 pub mod kubernetes;
@@ -21,6 +21,6 @@ pub mod snapshot;
 pub mod status;
 pub mod world;
 
-pub use event::{Batch, Event, Part, Place, SourceInfo};
+pub use change::{Batch, Change, Part, ProblemScope, SourceInfo};
 pub use feed::{Closed, Feed, Feeds, Intake, Source};
 pub use world::Update;

@@ -2,7 +2,7 @@
 
 use canopus_api::{Object, ObjectKey};
 
-use crate::event::{Event, Part};
+use crate::change::{Change, Part};
 use crate::feed::{Closed, Feed};
 
 /// A source whose objects are what it is told.
@@ -19,25 +19,25 @@ impl Memory {
 
     /// These objects and no others are there.
     pub async fn replace(&self, objects: impl IntoIterator<Item = Object>) -> Result<(), Closed> {
-        let mut events = vec![Event::Begin(Part::Whole)];
-        events.extend(objects.into_iter().map(Event::Set));
-        events.push(Event::End(Part::Whole));
+        let mut events = vec![Change::Begin(Part::Whole)];
+        events.extend(objects.into_iter().map(Change::Set));
+        events.push(Change::End(Part::Whole));
         self.feed.send(events).await
     }
 
     /// These objects are there too, or have changed.
     pub async fn set(&self, objects: impl IntoIterator<Item = Object>) -> Result<(), Closed> {
-        self.feed.send(objects.into_iter().map(Event::Set).collect()).await
+        self.feed.send(objects.into_iter().map(Change::Set).collect()).await
     }
 
     /// These objects are gone.
     pub async fn remove(&self, keys: impl IntoIterator<Item = ObjectKey>) -> Result<(), Closed> {
-        self.feed.send(keys.into_iter().map(Event::Remove).collect()).await
+        self.feed.send(keys.into_iter().map(Change::Remove).collect()).await
     }
 
     /// Whoever knows the objects cannot be asked any more.
     pub async fn lose(&self, reason: impl Into<String>) -> Result<(), Closed> {
-        self.feed.send(vec![Event::Lost(Part::Whole, reason.into())]).await
+        self.feed.send(vec![Change::Lost(Part::Whole, reason.into())]).await
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod keeper;
 
+use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, BufWriter, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -19,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use keeper::Keeper;
 
-use crate::event::SourceInfo;
+use crate::change::SourceInfo;
 
 /// What this version writes, and the only version it reads.
 const VERSION: u32 = 1;
@@ -65,12 +66,26 @@ struct Head {
     source: Box<str>,
     cluster: Box<str>,
     objects: usize,
+    /// The kinds of which all objects are in the file; absent if the source is not followed kind by kind.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kinds: Option<Vec<String>>,
 }
 
 /// The last line of a file.
 #[derive(Debug, Serialize, Deserialize)]
 struct Tail {
     checksum: ContentHash,
+}
+
+/// What a source had in an earlier life.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved {
+    /// Its objects.
+    pub objects: Vec<Object>,
+    /// The kinds of which all objects were known; `None` if the source is not followed kind by kind.
+    pub kinds: Option<BTreeSet<Kind>>,
+    /// Why objects are missing that were saved: this version cannot read them.
+    pub unreadable: Vec<String>,
 }
 
 /// A directory of snapshots.
@@ -94,10 +109,15 @@ impl Store {
     }
 
     /// Writes what a source has. What was written before stays until all of it is on the disk.
-    pub fn save(&self, source: &SourceInfo, objects: &[Object]) -> Result<(), SnapshotError> {
+    pub fn save(
+        &self,
+        source: &SourceInfo,
+        objects: &[Object],
+        kinds: Option<&BTreeSet<Kind>>,
+    ) -> Result<(), SnapshotError> {
         let path = self.path(source);
         let scratch = path.with_extension("new");
-        let written = write(&scratch, source, objects).and_then(|whole| {
+        let written = write(&scratch, source, objects, kinds).and_then(|whole| {
             if whole {
                 fs::rename(&scratch, &path)?;
                 File::open(&self.directory)?.sync_all()?;
@@ -118,7 +138,7 @@ impl Store {
     }
 
     /// Reads what a source had; nothing if nothing was written.
-    pub fn load(&self, source: &SourceInfo) -> Result<Option<Vec<Object>>, SnapshotError> {
+    pub fn load(&self, source: &SourceInfo) -> Result<Option<Saved>, SnapshotError> {
         let path = self.path(source);
         let file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -137,7 +157,12 @@ impl Store {
 }
 
 /// Writes a file; false if it would become too large.
-fn write(path: &Path, source: &SourceInfo, objects: &[Object]) -> io::Result<bool> {
+fn write(
+    path: &Path,
+    source: &SourceInfo,
+    objects: &[Object],
+    kinds: Option<&BTreeSet<Kind>>,
+) -> io::Result<bool> {
     let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
     let mut out = BufWriter::new(&file);
     let mut hasher = Hasher::new();
@@ -155,6 +180,7 @@ fn write(path: &Path, source: &SourceInfo, objects: &[Object]) -> io::Result<boo
         source: source.name.clone(),
         cluster: (&*source.cluster).into(),
         objects: objects.iter().filter(kept).count(),
+        kinds: kinds.map(|kinds| kinds.iter().map(|kind| kind.info().resource()).collect()),
     };
     line(&mut serde_json::to_vec(&head)?)?;
     for object in objects.iter().filter(kept) {
@@ -172,7 +198,7 @@ fn write(path: &Path, source: &SourceInfo, objects: &[Object]) -> io::Result<boo
 }
 
 /// Reads a file, or says what is wrong with it.
-fn read(file: File, source: &SourceInfo) -> Result<Vec<Object>, String> {
+fn read(file: File, source: &SourceInfo) -> Result<Saved, String> {
     let mut lines = BufReader::new(file.take(MAX_BYTES + MAX_LINE));
     let mut hasher = Hasher::new();
     let mut line = Vec::new();
@@ -185,18 +211,28 @@ fn read(file: File, source: &SourceInfo) -> Result<Vec<Object>, String> {
         return Err(format!("written by {} for cluster {}", head.source, head.cluster));
     }
     hasher.update(&line);
-    let mut objects = Vec::new();
-    for _ in 0..head.objects {
+    let mut saved = Saved { kinds: head.kinds.as_deref().map(kinds), ..Saved::default() };
+    for number in 1..=head.objects {
         next_line(&mut lines, &mut line)?;
         hasher.update(&line);
-        objects.push(object(&line)?);
+        match object(&line) {
+            Ok(object) => saved.objects.push(object),
+            // The checksum tells damage. This is whole, and was written by a version that knew more or other fields.
+            Err(reason) => saved.unreadable.push(format!("object {number}: {reason}")),
+        }
     }
     next_line(&mut lines, &mut line)?;
     let tail: Tail = serde_json::from_slice(&line).map_err(|_| "does not end as it should".to_owned())?;
     if tail.checksum != hasher.finish() {
         return Err("is damaged: the checksum does not match".to_owned());
     }
-    Ok(objects)
+    Ok(saved)
+}
+
+/// The kinds of these names that this version knows.
+fn kinds(names: &[String]) -> BTreeSet<Kind> {
+    let known = |kind: &&Kind| names.iter().any(|name| *name == kind.info().resource());
+    Kind::ALL.iter().filter(known).copied().collect()
 }
 
 fn next_line(lines: &mut impl io::BufRead, line: &mut Vec<u8>) -> Result<(), String> {

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::event::{Part, SourceInfo};
+use crate::change::{Part, SourceInfo};
 
 /// How far a part of a source can be trusted.
 #[derive(Clone, Debug, PartialEq, Eq)]

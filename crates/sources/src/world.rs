@@ -6,16 +6,17 @@
 //! A source that is lost keeps all it had. Objects go only when their source says so: one by one, or by a listing that was
 //! complete and did not name them.
 
-mod shelf;
+mod object_store;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use canopus_api::{Object, ObjectKey};
+use canopus_api::{Kind, Object, ObjectKey};
 
-use crate::event::{Batch, Event, Part, Place, SourceInfo};
+use crate::change::{Batch, Change, Part, ProblemScope, SourceInfo};
+use crate::snapshot::Saved;
 use crate::status::{Notice, PartStatus, Phase, SourceStatus};
-use shelf::Shelf;
+use object_store::ObjectStore;
 
 /// Places of one source whose problems are kept. A cluster full of nonsense must not fill the memory with complaints.
 const MAX_PROBLEMS: usize = 1000;
@@ -68,26 +69,54 @@ impl Holdings<'_> {
         self.is_known() && !self.source.parts.values().any(|phase| *phase == Phase::Restored)
     }
 
+    /// The kinds that are followed and known; `None` if the source is not followed kind by kind.
+    pub fn kinds(&self) -> Option<BTreeSet<Kind>> {
+        let kinds = self.source.parts.iter().filter(|(_, phase)| phase.is_known());
+        let kinds: BTreeSet<Kind> = kinds.filter_map(|(part, _)| part.kind()).collect();
+        (!kinds.is_empty()).then_some(kinds)
+    }
+
     /// Its objects, kind by kind, by namespace and name.
     pub fn objects(&self) -> Vec<Object> {
-        self.source.shelf.objects()
+        self.source.store.objects()
     }
 }
 
 #[derive(Debug)]
 struct Source {
     info: Arc<SourceInfo>,
-    shelf: Shelf,
-    /// Counts the changes of the shelf.
+    store: ObjectStore,
+    /// Counts the changes of the store.
     revision: u64,
     /// Counts the listings that were begun.
     epoch: u32,
     /// Listings that have not ended, and when they began.
     listings: BTreeMap<Part, u32>,
     parts: BTreeMap<Part, Phase>,
-    problems: BTreeMap<Place, Vec<String>>,
-    /// Whether there were objects before the source said anything.
-    restored: bool,
+    problems: BTreeMap<ProblemScope, Vec<String>>,
+    /// What was known of the source before it said anything.
+    restored: Restored,
+}
+
+/// What a snapshot says of a source.
+#[derive(Debug)]
+enum Restored {
+    /// There was none.
+    Nothing,
+    /// All objects of all kinds.
+    Everything,
+    /// All objects of these kinds. A kind that is new to this life is waited for, as nothing is known of it.
+    Kinds(BTreeSet<Kind>),
+}
+
+impl Restored {
+    fn covers(&self, part: Part) -> bool {
+        match (self, part) {
+            (Self::Nothing, _) => false,
+            (Self::Kinds(kinds), Part::Kind(kind)) => kinds.contains(&kind),
+            (Self::Everything | Self::Kinds(_), _) => true,
+        }
+    }
 }
 
 impl World {
@@ -97,10 +126,15 @@ impl World {
     }
 
     /// Gives a source what it had in an earlier life, to be served until it has been listed anew.
-    pub fn restore(&mut self, info: &Arc<SourceInfo>, objects: Vec<Object>, update: &mut Update) {
+    pub fn restore(&mut self, info: &Arc<SourceInfo>, saved: Saved, update: &mut Update) {
+        let Saved { objects, kinds, unreadable } = saved;
         let index = self.index_of(info);
         let source = &mut self.sources[index];
-        source.restored = true;
+        source.restored = kinds.map_or(Restored::Everything, Restored::Kinds);
+        let notices = unreadable.into_iter().take(MAX_PROBLEMS);
+        update.notices.extend(notices.map(|reason| {
+            Notice::warning(info.name.clone(), format!("snapshot: left out until it is listed: {reason}"))
+        }));
         for phase in source.parts.values_mut() {
             *phase = Phase::Restored;
         }
@@ -121,7 +155,7 @@ impl World {
     /// Forgets a source with all it had.
     pub fn forget(&mut self, name: &str, update: &mut Update) {
         let Some(index) = self.sources.iter().position(|source| *source.info.name == *name) else { return };
-        for key in self.sources[index].shelf.keys(|_, _, _| true) {
+        for key in self.sources[index].store.keys(|_, _, _| true) {
             self.remove(index, &key, update);
         }
         self.sources.remove(index);
@@ -141,7 +175,7 @@ impl World {
 
     /// The object that counts.
     pub fn get(&self, cluster: &str, key: &ObjectKey) -> Option<&Object> {
-        self.clusters.get(cluster)?.iter().find_map(|&index| self.sources[index].shelf.get(key))
+        self.clusters.get(cluster)?.iter().find_map(|&index| self.sources[index].store.get(key))
     }
 
     /// What each source has, whether it counts or not.
@@ -154,13 +188,13 @@ impl World {
         known.unwrap_or_else(|| {
             self.sources.push(Source {
                 info: Arc::clone(info),
-                shelf: Shelf::default(),
+                store: ObjectStore::default(),
                 revision: 0,
                 epoch: 0,
                 listings: BTreeMap::new(),
                 parts: BTreeMap::from([(Part::Whole, Phase::Waiting { reason: None })]),
                 problems: BTreeMap::new(),
-                restored: false,
+                restored: Restored::Nothing,
             });
             self.rank();
             self.sources.len() - 1
@@ -177,69 +211,69 @@ impl World {
         }
     }
 
-    fn take_event(&mut self, index: usize, event: Event, update: &mut Update) {
+    fn take_event(&mut self, index: usize, event: Change, update: &mut Update) {
         match event {
-            Event::Set(object) => self.set(index, object, update),
-            Event::Remove(key) => self.remove(index, &key, update),
-            Event::Keep(key) => {
+            Change::Set(object) => self.set(index, object, update),
+            Change::Remove(key) => self.remove(index, &key, update),
+            Change::Keep(key) => {
                 let source = &mut self.sources[index];
-                source.shelf.touch(&key, source.epoch);
+                source.store.touch(&key, source.epoch);
             }
-            Event::Begin(part) => self.sources[index].begin(part),
-            Event::End(part) => {
+            Change::Begin(part) => self.sources[index].begin(part),
+            Change::End(part) => {
                 for key in self.sources[index].end(part) {
                     self.remove(index, &key, update);
                 }
                 self.enter(index, part, Phase::Live, update);
             }
-            Event::Expect(part) => {
+            Change::Expect(part) => {
                 if !self.sources[index].parts.contains_key(&part) {
-                    let restored = self.sources[index].restored;
+                    let restored = self.sources[index].restored.covers(part);
                     let phase = if restored { Phase::Restored } else { Phase::Waiting { reason: None } };
                     self.enter(index, part, phase, update);
                 }
             }
-            Event::Live(part) => self.enter(index, part, Phase::Live, update),
-            Event::Lost(part, reason) => {
+            Change::Live(part) => self.enter(index, part, Phase::Live, update),
+            Change::Lost(part, reason) => {
                 let phase = match self.sources[index].parts.get(&part) {
                     Some(phase) if phase.is_known() => Phase::Stale { reason },
                     _ => Phase::Waiting { reason: Some(reason) },
                 };
                 self.enter(index, part, phase, update);
             }
-            Event::Absent(part, reason) => {
+            Change::Absent(part, reason) => {
                 let phase = match self.sources[index].parts.get(&part) {
                     None | Some(Phase::Waiting { .. } | Phase::Absent { .. }) => Phase::Absent { reason },
                     Some(_) => Phase::Stale { reason },
                 };
                 self.enter(index, part, phase, update);
             }
-            Event::Withdraw(kind) => {
-                for key in self.sources[index].shelf.keys(|of, _, _| of == kind) {
+            Change::Withdraw(kind) => {
+                for key in self.sources[index].store.keys(|of, _, _| of == kind) {
                     self.remove(index, &key, update);
                 }
                 let source = &mut self.sources[index];
                 source.listings.remove(&Part::Kind(kind));
-                source.problems.remove(&Place::Part(Part::Kind(kind)));
+                source.problems.remove(&ProblemScope::Part(Part::Kind(kind)));
                 update.status |= source.parts.remove(&Part::Kind(kind)).is_some();
             }
-            Event::Deselect(namespace) => {
+            Change::Deselect(namespace) => {
                 for key in
-                    self.sources[index].shelf.keys(|_, object, _| *object.meta().namespace == *namespace)
+                    self.sources[index].store.keys(|_, object, _| *object.meta().namespace == *namespace)
                 {
                     self.remove(index, &key, update);
                 }
             }
-            Event::Problems(place, problems) => self.sources[index].complain(place, problems, update),
+            Change::Problems(place, problems) => self.sources[index].complain(place, problems, update),
         }
     }
 
     fn set(&mut self, index: usize, object: Object, update: &mut Update) {
         let source = &mut self.sources[index];
         if !source.problems.is_empty() {
-            update.status |= source.problems.remove(&Place::Object(object.key())).is_some();
+            update.status |= source.problems.remove(&ProblemScope::Object(object.key())).is_some();
         }
-        if source.shelf.put(object.clone(), source.epoch) {
+        if source.store.put(object.clone(), source.epoch) {
             source.revision += 1;
             self.settle(index, object.key(), update);
         }
@@ -248,9 +282,9 @@ impl World {
     fn remove(&mut self, index: usize, key: &ObjectKey, update: &mut Update) {
         let source = &mut self.sources[index];
         if !source.problems.is_empty() {
-            update.status |= source.problems.remove(&Place::Object(key.clone())).is_some();
+            update.status |= source.problems.remove(&ProblemScope::Object(key.clone())).is_some();
         }
-        if source.shelf.remove(key) {
+        if source.store.remove(key) {
             source.revision += 1;
             self.settle(index, key.clone(), update);
         }
@@ -261,7 +295,7 @@ impl World {
         let cluster = &self.sources[index].info.cluster;
         let ranked = self.clusters.get(cluster).map(Vec::as_slice).unwrap_or_default();
         let place = (Arc::clone(cluster), key);
-        let mut holders = ranked.iter().filter(|&&holder| self.sources[holder].shelf.get(&place.1).is_some());
+        let mut holders = ranked.iter().filter(|&&holder| self.sources[holder].store.get(&place.1).is_some());
         let (winner, second) = (holders.next().copied(), holders.next().copied());
         match (winner, second) {
             (Some(winner), Some(second)) => {
@@ -279,7 +313,7 @@ impl World {
         // A source behind the winner changes nothing that counts, unless it was the winner until now.
         let behind = winner.is_some_and(|winner| position(ranked, winner) < position(ranked, index));
         if !behind {
-            let object = winner.and_then(|winner| self.sources[winner].shelf.get(&place.1)).cloned();
+            let object = winner.and_then(|winner| self.sources[winner].store.get(&place.1)).cloned();
             update.changes.insert(place, object);
         }
     }
@@ -316,10 +350,10 @@ impl World {
         let rivals = self
             .conflicts
             .iter()
-            .filter(|(cluster, key)| *cluster == source.info.cluster && source.shelf.get(key).is_some());
+            .filter(|(cluster, key)| *cluster == source.info.cluster && source.store.get(key).is_some());
         for (cluster, key) in rivals {
             let winner = self.clusters[cluster].iter().map(|&index| &self.sources[index]);
-            let winner = winner.into_iter().find(|other| other.shelf.get(key).is_some());
+            let winner = winner.into_iter().find(|other| other.store.get(key).is_some());
             if let Some(winner) = winner.filter(|winner| winner.info.name != source.info.name) {
                 problems.push(format!("{key} is also in {}, which counts", winner.info.name));
             }
@@ -342,12 +376,12 @@ impl Source {
     /// Ends a listing; what it did not name.
     fn end(&mut self, part: Part) -> Vec<ObjectKey> {
         match self.listings.remove(&part) {
-            Some(begun) => self.shelf.keys(|kind, _, epoch| part.covers(kind) && epoch < begun),
+            Some(begun) => self.store.keys(|kind, _, epoch| part.covers(kind) && epoch < begun),
             None => Vec::new(),
         }
     }
 
-    fn complain(&mut self, place: Place, problems: Vec<String>, update: &mut Update) {
+    fn complain(&mut self, place: ProblemScope, problems: Vec<String>, update: &mut Update) {
         if problems.is_empty() {
             update.status |= self.problems.remove(&place).is_some();
             return;

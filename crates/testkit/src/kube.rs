@@ -35,7 +35,7 @@ pub struct KubeApi {
     server: Option<Process>,
     /// Flags of the server beside the usual ones.
     flags: &'static [&'static str],
-    _etcd: Process,
+    etcd: Option<Process>,
     address: SocketAddr,
     kubectl: Kubectl,
     programs: PathBuf,
@@ -89,18 +89,14 @@ impl KubeApi {
         fs::write(files.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
         fs::write(files.join("kubeconfig"), kubeconfig(files, address))?;
 
-        let mut etcd = Process::spawn("etcd", &mut etcd(&programs, files), files)?;
-        // An API server that finds no etcd pauses for seconds before it looks again.
-        let open = async || Ok(UnixStream::connect(etcd_socket(files)).await?);
-        etcd.eventually("etcd's socket", PATIENCE, open).await?;
+        let etcd = Some(start_etcd(&programs, files).await?);
         let kubectl = Kubectl {
             program: programs.join("kubectl"),
             kubeconfig: files.join("kubeconfig"),
             cache: files.join("kubectl"),
         };
         let controllers = None;
-        let mut kube =
-            Self { controllers, server: None, flags, _etcd: etcd, address, kubectl, programs, directory };
+        let mut kube = Self { controllers, server: None, flags, etcd, address, kubectl, programs, directory };
         kube.resume().await?;
         Ok(kube)
     }
@@ -108,6 +104,30 @@ impl KubeApi {
     /// Kills the API server. What it stored stays.
     pub fn stop(&mut self) {
         self.server = None;
+    }
+
+    /// Copies what is stored, while the API server and its etcd stand still.
+    pub async fn back_up(&mut self) -> Result<()> {
+        self.while_stopped("etcd", "etcd-backup").await
+    }
+
+    /// Puts the copy in the place of what is stored: the API server comes back with an older state and older versions.
+    pub async fn restore(&mut self) -> Result<()> {
+        self.while_stopped("etcd-backup", "etcd").await
+    }
+
+    async fn while_stopped(&mut self, from: &str, to: &str) -> Result<()> {
+        let files = self.directory.path().to_owned();
+        self.stop();
+        self.etcd = None;
+        if files.join(to).exists() {
+            fs::remove_dir_all(files.join(to))?;
+        }
+        let mut copy = Command::new("cp");
+        copy.arg("-a").arg(files.join(from)).arg(files.join(to));
+        tool::run(copy, "").await?;
+        self.etcd = Some(start_etcd(&self.programs, &files).await?);
+        self.resume().await
     }
 
     /// Starts the API server again, at the same address, and waits until it is ready.
@@ -213,6 +233,14 @@ impl Kubectl {
         command.args(arguments).env("KUBECONFIG", &self.kubeconfig).env("KUBECACHEDIR", &self.cache);
         command
     }
+}
+
+async fn start_etcd(programs: &Path, files: &Path) -> Result<Process> {
+    let mut process = Process::spawn("etcd", &mut etcd(programs, files), files)?;
+    // An API server that finds no etcd pauses for seconds before it looks again.
+    let open = async || Ok(UnixStream::connect(etcd_socket(files)).await?);
+    process.eventually("etcd's socket", PATIENCE, open).await?;
+    Ok(process)
 }
 
 fn etcd(programs: &Path, files: &Path) -> Command {

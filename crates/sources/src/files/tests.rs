@@ -16,10 +16,10 @@ fn entry(name: &str, host: &str) -> String {
 
 /// The changes of a look in short: `+one` and `-two`, then the problems.
 fn said(look: &Look) -> Vec<String> {
-    let said = |event: &Event| match event {
-        Event::Set(object) => vec![format!("+{}", object.meta().name)],
-        Event::Remove(key) => vec![format!("-{}", key.name)],
-        Event::Problems(_, problems) => problems.clone(),
+    let said = |event: &Change| match event {
+        Change::Set(object) => vec![format!("+{}", object.meta().name)],
+        Change::Remove(key) => vec![format!("-{}", key.name)],
+        Change::Problems(_, problems) => problems.clone(),
         _ => Vec::new(),
     };
     look.events.iter().flat_map(said).collect()
@@ -34,8 +34,8 @@ fn only_differences_are_told() {
     fs::write(folder.path().join("notes.txt"), "not a document").unwrap();
     let look = files.look().unwrap();
     assert_eq!(said(&look), ["+one", "+two"]);
-    assert_eq!(look.events.first(), Some(&Event::Begin(Part::Whole)));
-    assert_eq!(look.events.last(), Some(&Event::End(Part::Whole)));
+    assert_eq!(look.events.first(), Some(&Change::Begin(Part::Whole)));
+    assert_eq!(look.events.last(), Some(&Change::End(Part::Whole)));
     assert_eq!(files.look().unwrap(), Look { events: Vec::new(), settled: true });
 
     fs::write(folder.path().join("b.yml"), entry("two", "changed.example.com")).unwrap();

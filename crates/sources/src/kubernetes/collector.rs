@@ -10,14 +10,17 @@ use tokio::sync::{Notify, mpsc};
 use super::definitions::Definitions;
 use super::object;
 use super::resource::{Resource, is_defined, is_optional};
-use super::select::{Change, Filter, Selection};
-use super::watch::{Out, Told, Watch};
+use super::select::{Filter, NamespaceChange, Selection};
+use super::watch::{Out, Watch, WatchEvent, WatchOptions};
 use super::{Cluster, Options};
-use crate::event::{Event, Part};
+use crate::change::{Change, Part};
 use crate::feed::{Closed, Feed};
 
 /// Messages that wait to be taken. Watches that are faster wait too.
 const PENDING: usize = 64;
+
+/// The namespace that every cluster has from its first moment to its last.
+const SYSTEM_NAMESPACE: &str = "kube-system";
 
 /// What a watch is about.
 #[derive(Clone, Copy, Debug)]
@@ -32,14 +35,14 @@ pub(super) enum Topic {
 #[derive(Debug)]
 pub(super) enum Message {
     /// Of a kind, and of which watch of it.
-    Kind(Kind, u64, Vec<Event>),
+    Kind(Kind, u64, Vec<Change>),
     /// Of the definitions of kinds.
-    Definitions(Vec<Told>),
+    Definitions(Vec<WatchEvent>),
 }
 
 impl Topic {
     /// What is told, decoded.
-    pub(super) fn message(self, told: Vec<Told>) -> Message {
+    pub(super) fn message(self, told: Vec<WatchEvent>) -> Message {
         match self {
             Self::Kind(kind, number) => Message::Kind(kind, number, object::events(kind, told)),
             Self::Definitions => Message::Definitions(told),
@@ -71,6 +74,8 @@ pub(super) struct Collector {
     listed_namespaces: Option<BTreeSet<Box<str>>>,
     /// Whether all namespaces are known.
     namespaces_known: bool,
+    /// What tells this cluster from every other: the UID of the namespace that every cluster has.
+    cluster_uid: Box<str>,
 }
 
 impl Collector {
@@ -89,6 +94,7 @@ impl Collector {
             number: 0,
             listed_namespaces: None,
             namespaces_known: false,
+            cluster_uid: Box::default(),
         }
     }
 
@@ -96,10 +102,10 @@ impl Collector {
     pub(super) async fn run(mut self) -> Result<(), Closed> {
         let built_in: Vec<Kind> =
             self.options.kinds.iter().copied().filter(|kind| !is_defined(*kind)).collect();
-        let mut first: Vec<Event> = built_in.iter().map(|kind| Event::Expect(Part::Kind(*kind))).collect();
+        let mut first: Vec<Change> = built_in.iter().map(|kind| Change::Expect(Part::Kind(*kind))).collect();
         // What an earlier life has left of other kinds is not followed any more.
         let unwanted = Kind::ALL.iter().filter(|kind| !self.options.kinds.contains(*kind));
-        first.extend(unwanted.map(|kind| Event::Withdraw(*kind)));
+        first.extend(unwanted.map(|kind| Change::Withdraw(*kind)));
         self.feed.send(first).await?;
         self.start(None);
         // Where only some namespaces are seen, nothing can be judged before they are known.
@@ -140,7 +146,9 @@ impl Collector {
         };
         let optional = kind.is_some_and(is_optional);
         let name = format!("watch of {}", resource.path(&[]));
-        let (cluster, listing) = (self.cluster.clone(), self.options.listing);
+        let cluster = self.cluster.clone();
+        let (listing, audit_interval) = (self.options.listing, self.options.audit_interval);
+        let options = WatchOptions { listing, optional, audit_interval };
         let topic = kind.map_or(Topic::Definitions, |kind| Topic::Kind(kind, self.number));
         let relist = Arc::new(Notify::new());
         let (notified, sender) = (Arc::clone(&relist), self.sender.clone());
@@ -148,21 +156,21 @@ impl Collector {
         let task = tasks::keep_running(
             name,
             move || {
-                let watch = Watch::new(cluster.clone(), resource.clone(), listing, optional);
+                let watch = Watch::new(cluster.clone(), resource.clone(), options);
                 watch.run(Arc::clone(&notified), Out::new(topic, sender.clone()))
             },
             move |reason| {
                 let out = Out::new(topic, teller.clone());
                 async move {
                     // If nobody listens, the watch will not be begun again either.
-                    let _ = out.tell(vec![Told::Lost(reason)]).await;
+                    let _ = out.tell(vec![WatchEvent::Lost(reason)]).await;
                 }
             },
         );
         self.watches.insert(kind, Running { number: self.number, relist, _task: task });
     }
 
-    fn take(&mut self, message: Message, events: &mut Vec<Event>) {
+    fn take(&mut self, message: Message, events: &mut Vec<Change>) {
         match message {
             Message::Kind(kind, number, told) => {
                 let current = self.watches.get(&Some(kind)).is_some_and(|running| running.number == number);
@@ -181,34 +189,37 @@ impl Collector {
         }
     }
 
-    fn take_event(&mut self, kind: Kind, event: Event, events: &mut Vec<Event>) {
+    fn take_event(&mut self, kind: Kind, event: Change, events: &mut Vec<Change>) {
         if kind == Kind::Namespace {
             self.watch_namespaces(&event, events);
         }
         match event {
-            Event::Set(object) if !self.filter.admits(&object) => events.push(Event::Remove(object.key())),
+            Change::Set(object) if !self.filter.admits(&object) => events.push(Change::Remove(object.key())),
             event => events.push(event),
         }
     }
 
     /// Follows which namespaces there are, and which of them are seen.
-    fn watch_namespaces(&mut self, event: &Event, events: &mut Vec<Event>) {
+    fn watch_namespaces(&mut self, event: &Change, events: &mut Vec<Change>) {
         match event {
-            Event::Begin(_) => self.listed_namespaces = Some(BTreeSet::new()),
-            Event::Set(Object::Namespace(namespace)) => {
+            Change::Begin(_) => self.listed_namespaces = Some(BTreeSet::new()),
+            Change::Set(Object::Namespace(namespace)) => {
+                if *namespace.meta.name == *SYSTEM_NAMESPACE {
+                    self.recognise_cluster(&namespace.meta.uid);
+                }
                 let change = self.filter.namespace(&namespace.meta.name, &namespace.meta.labels);
                 self.follow(change, events);
                 if let Some(listed) = &mut self.listed_namespaces {
                     listed.insert(namespace.meta.name.clone());
                 }
             }
-            Event::Keep(key) => {
+            Change::Keep(key) => {
                 if let Some(listed) = &mut self.listed_namespaces {
                     listed.insert(key.name.clone());
                 }
             }
-            Event::Remove(key) => self.filter.forget(&key.name),
-            Event::End(_) => {
+            Change::Remove(key) => self.filter.forget(&key.name),
+            Change::End(_) => {
                 if let Some(listed) = self.listed_namespaces.take() {
                     let names = self.filter.names().filter(|name| !listed.contains(*name));
                     let gone: Vec<Box<str>> = names.map(Box::from).collect();
@@ -222,7 +233,23 @@ impl Collector {
         }
     }
 
-    fn namespaces_are_known(&mut self, events: &mut Vec<Event>) {
+    /// Lists everything anew if another cluster answers than before: its versions say nothing about what is held.
+    fn recognise_cluster(&mut self, uid: &str) {
+        if *self.cluster_uid == *uid || uid.is_empty() {
+            return;
+        }
+        let before = std::mem::replace(&mut self.cluster_uid, uid.into());
+        if !before.is_empty() {
+            tracing::warn!(
+                before,
+                now = uid,
+                "the API server is that of another cluster: all is listed anew"
+            );
+            self.watches.values().for_each(|running| running.relist.notify_one());
+        }
+    }
+
+    fn namespaces_are_known(&mut self, events: &mut Vec<Change>) {
         if std::mem::replace(&mut self.namespaces_known, true) {
             return;
         }
@@ -234,7 +261,7 @@ impl Collector {
         }
     }
 
-    fn select(&mut self, selection: Selection, events: &mut Vec<Event>) {
+    fn select(&mut self, selection: Selection, events: &mut Vec<Change>) {
         // What cannot be judged yet is judged once the namespaces are known.
         if self.namespaces_known || selection.is_everything() {
             let change = self.filter.select(selection);
@@ -242,8 +269,8 @@ impl Collector {
         }
     }
 
-    fn follow(&self, change: Change, events: &mut Vec<Event>) {
-        events.extend(change.deselected.into_iter().map(Event::Deselect));
+    fn follow(&self, change: NamespaceChange, events: &mut Vec<Change>) {
+        events.extend(change.deselected.into_iter().map(Change::Deselect));
         for kind in change.relist {
             if let Some(running) = self.watches.get(&Some(kind)) {
                 running.relist.notify_one();
@@ -251,41 +278,49 @@ impl Collector {
         }
     }
 
-    fn take_definition(&mut self, told: Told, events: &mut Vec<Event>) {
+    fn take_definition(&mut self, told: WatchEvent, events: &mut Vec<Change>) {
         self.definitions.take(&told);
         match told {
-            Told::Lost(reason) => events.push(Event::Lost(Part::Whole, reason)),
-            Told::Absent(reason) => events.push(Event::Lost(Part::Whole, reason)),
-            Told::Live => events.push(Event::Live(Part::Whole)),
-            Told::End => {
+            WatchEvent::Lost(reason) => events.push(Change::Lost(Part::Whole, reason)),
+            WatchEvent::Absent(reason) => events.push(Change::Lost(Part::Whole, reason)),
+            // All that could be read is known, or the watch goes on after a loss.
+            WatchEvent::Live => {
+                self.follow_definitions(events);
+                events.push(Change::Live(Part::Whole));
+            }
+            WatchEvent::End => {
                 let defined = self.definitions.kinds();
                 let undefined =
                     self.options.kinds.iter().filter(|kind| is_defined(**kind) && !defined.contains(kind));
-                events.extend(undefined.map(|kind| Event::Withdraw(*kind)));
+                events.extend(undefined.map(|kind| Change::Withdraw(*kind)));
                 self.follow_definitions(events);
-                events.push(Event::Live(Part::Whole));
+                events.push(Change::Live(Part::Whole));
             }
             // In the midst of a listing it is not known yet what is gone.
-            Told::Object(_) | Told::Gone(_) if self.definitions.is_listed() => {
+            WatchEvent::Object(_) | WatchEvent::Gone(_) if self.definitions.is_listed() => {
                 self.follow_definitions(events);
             }
-            Told::Begin | Told::Object(_) | Told::Gone(_) | Told::Unread(_) | Told::Problem(_) => {}
+            WatchEvent::Begin
+            | WatchEvent::Object(_)
+            | WatchEvent::Gone(_)
+            | WatchEvent::Unread(_)
+            | WatchEvent::Problem(_) => {}
         }
     }
 
     /// Starts to follow the kinds that have a definition now, and stops to follow those that have none any more.
-    fn follow_definitions(&mut self, events: &mut Vec<Event>) {
+    fn follow_definitions(&mut self, events: &mut Vec<Change>) {
         let defined = self.definitions.kinds();
         let followed = self.watches.keys().flatten().copied().filter(|kind| is_defined(*kind));
         let gone: Vec<Kind> = followed.filter(|kind| !defined.contains(kind)).collect();
         for kind in gone {
             self.watches.remove(&Some(kind));
-            events.push(Event::Withdraw(kind));
+            events.push(Change::Withdraw(kind));
         }
         let judged = self.namespaces_known || self.options.selection.borrow().is_everything();
         for kind in defined {
             if !self.watches.contains_key(&Some(kind)) {
-                events.push(Event::Expect(Part::Kind(kind)));
+                events.push(Change::Expect(Part::Kind(kind)));
                 if judged {
                     self.start(Some(kind));
                 }

@@ -6,7 +6,7 @@ use canopus_api::Kind;
 use canopus_base::tree::Node;
 
 use super::resource::is_defined;
-use super::watch::Told;
+use super::watch::WatchEvent;
 
 /// Says which release of its project a definition comes from.
 const BUNDLE_VERSION: &str = "gateway.networking.k8s.io/bundle-version";
@@ -31,15 +31,15 @@ impl Definitions {
     }
 
     /// Takes what is told of definitions.
-    pub(super) fn take(&mut self, told: &Told) {
+    pub(super) fn take(&mut self, told: &WatchEvent) {
         match told {
-            Told::Begin => self.listed = Some(BTreeSet::new()),
-            Told::End => {
+            WatchEvent::Begin => self.listed = Some(BTreeSet::new()),
+            WatchEvent::End => {
                 if let Some(listed) = self.listed.take() {
                     self.found.retain(|kind, _| listed.contains(kind));
                 }
             }
-            Told::Object(definition) => {
+            WatchEvent::Object(definition) => {
                 let Some(kind) = self.kind(definition) else { return };
                 let annotations = definition.pointer("/metadata/annotations");
                 let version = annotations.and_then(|annotations| annotations.get(BUNDLE_VERSION));
@@ -48,19 +48,21 @@ impl Definitions {
                     listed.insert(kind);
                 }
             }
-            Told::Gone(definition) => {
+            WatchEvent::Gone(definition) => {
                 if let Some(kind) = self.kind(definition) {
                     self.found.remove(&kind);
                 }
             }
             // It is still there, with the version that is known of it.
-            Told::Unread(unread) => {
+            WatchEvent::Unread(unread) => {
                 let kind = self.wanted.get(&*unread.name).filter(|kind| self.found.contains_key(kind));
                 if let (Some(listed), Some(kind)) = (&mut self.listed, kind) {
                     listed.insert(*kind);
                 }
             }
-            Told::Live | Told::Lost(_) | Told::Absent(_) | Told::Problem(_) => {}
+            // A listing that ends so had something that cannot be read: what it did not name may be there all the same.
+            WatchEvent::Live => self.listed = None,
+            WatchEvent::Lost(_) | WatchEvent::Absent(_) | WatchEvent::Problem(_) => {}
         }
     }
 
@@ -97,25 +99,36 @@ mod tests {
     fn known_kinds_come_and_go_with_their_definitions() {
         let mut definitions = Definitions::new(&all_kinds());
         for told in [
-            Told::Begin,
-            Told::Object(definition("virtualservices.networking.istio.io", None)),
-            Told::Object(definition("cakes.example.com", None)),
-            Told::Object(definition("services", None)),
-            Told::End,
+            WatchEvent::Begin,
+            WatchEvent::Object(definition("virtualservices.networking.istio.io", None)),
+            WatchEvent::Object(definition("cakes.example.com", None)),
+            WatchEvent::Object(definition("services", None)),
+            WatchEvent::End,
         ] {
             definitions.take(&told);
         }
         assert_eq!(definitions.kinds(), BTreeSet::from([Kind::VirtualService]));
 
-        definitions.take(&Told::Object(definition("gateways.networking.istio.io", None)));
-        definitions.take(&Told::Gone(definition("virtualservices.networking.istio.io", None)));
+        definitions.take(&WatchEvent::Object(definition("gateways.networking.istio.io", None)));
+        definitions.take(&WatchEvent::Gone(definition("virtualservices.networking.istio.io", None)));
         assert_eq!(definitions.kinds(), BTreeSet::from([Kind::Gateway]));
-        definitions.take(&Told::Begin);
-        definitions.take(&Told::Lost("no route".to_owned()));
+        definitions.take(&WatchEvent::Begin);
+        definitions.take(&WatchEvent::Lost("no route".to_owned()));
         assert_eq!(definitions.kinds(), BTreeSet::from([Kind::Gateway]));
-        definitions.take(&Told::Begin);
-        definitions.take(&Told::End);
+        definitions.take(&WatchEvent::Begin);
+        definitions.take(&WatchEvent::End);
         assert_eq!(definitions.kinds(), BTreeSet::new());
+    }
+
+    #[test]
+    fn definition_that_cannot_be_read_hides_no_other() {
+        let mut definitions = Definitions::new(&all_kinds());
+        definitions.take(&WatchEvent::Begin);
+        definitions.take(&WatchEvent::Object(definition("gateways.networking.istio.io", None)));
+        definitions.take(&WatchEvent::Problem("too large".to_owned()));
+        definitions.take(&WatchEvent::Live);
+        assert!(definitions.is_listed());
+        assert_eq!(definitions.kinds(), BTreeSet::from([Kind::Gateway]));
     }
 
     #[test]
@@ -123,7 +136,7 @@ mod tests {
         let mut definitions = Definitions::new(&all_kinds());
         let name = "tlsroutes.gateway.networking.k8s.io";
         for (version, followed) in [(None, false), (Some("v1.4.0"), false), (Some("v1.5.1"), true)] {
-            definitions.take(&Told::Object(definition(name, version)));
+            definitions.take(&WatchEvent::Object(definition(name, version)));
             assert_eq!(definitions.kinds().contains(&Kind::TlsRoute), followed, "{version:?}");
         }
     }

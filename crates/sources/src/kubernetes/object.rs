@@ -3,60 +3,63 @@
 use canopus_api::{Kind, Object, ObjectKey, Options};
 use canopus_base::tree::Node;
 
-use super::watch::Told;
-use crate::event::{Event, Part, Place};
+use super::watch::WatchEvent;
+use crate::change::{Change, Part, ProblemScope};
 
 /// What is told of a kind, as events. Objects are decoded here; what nobody reads of them ends here.
-pub(super) fn events(kind: Kind, told: Vec<Told>) -> Vec<Event> {
+pub(super) fn events(kind: Kind, told: Vec<WatchEvent>) -> Vec<Change> {
     let part = Part::Kind(kind);
     let mut events = Vec::with_capacity(told.len());
     for told in told {
         match told {
-            Told::Begin => events.push(Event::Begin(part)),
-            Told::End => {
-                events.push(Event::End(part));
-                events.push(Event::Problems(Place::Part(part), Vec::new()));
+            WatchEvent::Begin => events.push(Change::Begin(part)),
+            WatchEvent::End => {
+                events.push(Change::End(part));
+                events.push(Change::Problems(ProblemScope::Part(part), Vec::new()));
             }
-            Told::Live => events.push(Event::Live(part)),
-            Told::Lost(reason) => events.push(Event::Lost(part, reason)),
-            Told::Absent(reason) => events.push(Event::Absent(part, reason)),
-            Told::Problem(problem) => {
-                events.push(Event::Problems(Place::Part(part), vec![format!("{part}: {problem}")]));
+            WatchEvent::Live => events.push(Change::Live(part)),
+            WatchEvent::Lost(reason) => events.push(Change::Lost(part, reason)),
+            WatchEvent::Absent(reason) => events.push(Change::Absent(part, reason)),
+            WatchEvent::Problem(problem) => {
+                events.push(Change::Problems(ProblemScope::Part(part), vec![format!("{part}: {problem}")]));
             }
-            Told::Object(node) => read(kind, &node, &mut events),
-            Told::Unread(unread) => {
+            WatchEvent::Object(node) => read(kind, &node, &mut events),
+            WatchEvent::Unread(unread) => {
                 let key = ObjectKey::new(kind, &unread.namespace, &unread.name);
                 let problem =
                     format!("{key}: cannot be read: {}; what was known of it is kept", unread.reason);
-                events.push(Event::Keep(key.clone()));
-                events.push(Event::Problems(Place::Object(key), vec![problem]));
+                events.push(Change::Keep(key.clone()));
+                events.push(Change::Problems(ProblemScope::Object(key), vec![problem]));
             }
-            Told::Gone(node) => events.extend(key(kind, &node).map(Event::Remove)),
+            WatchEvent::Gone(node) => events.extend(key(kind, &node).map(Change::Remove)),
         }
     }
     events
 }
 
-fn read(kind: Kind, node: &Node, events: &mut Vec<Event>) {
+fn read(kind: Kind, node: &Node, events: &mut Vec<Change>) {
     let Some(key) = key(kind, node) else {
         let part = Part::Kind(kind);
-        events.push(Event::Problems(Place::Part(part), vec![format!("{part}: an object without a name")]));
+        events.push(Change::Problems(
+            ProblemScope::Part(part),
+            vec![format!("{part}: an object without a name")],
+        ));
         return;
     };
     match Object::decode_as(kind, node, Options::watch()) {
         Ok(decoded) => {
-            events.push(Event::Set(decoded.value));
+            events.push(Change::Set(decoded.value));
             if !decoded.ignored.is_empty() {
                 let problems = decoded.ignored.iter().map(|problem| format!("{key}: {}", unplaced(problem)));
                 let problems = problems.collect();
-                events.push(Event::Problems(Place::Object(key), problems));
+                events.push(Change::Problems(ProblemScope::Object(key), problems));
             }
         }
         Err(error) => {
             let problems = error.problems().iter().map(|problem| format!("{key}: {}", unplaced(problem)));
             let problems = problems.collect();
-            events.push(Event::Keep(key.clone()));
-            events.push(Event::Problems(Place::Object(key), problems));
+            events.push(Change::Keep(key.clone()));
+            events.push(Change::Problems(ProblemScope::Object(key), problems));
         }
     }
 }
@@ -78,12 +81,12 @@ mod tests {
 
     use super::*;
 
-    fn said(kind: Kind, told: Vec<Told>) -> Vec<String> {
-        let text = |event: Event| match event {
-            Event::Set(object) => format!("set {}", object.key()),
-            Event::Keep(key) => format!("keep {key}"),
-            Event::Remove(key) => format!("remove {key}"),
-            Event::Problems(_, problems) => problems.join("; "),
+    fn said(kind: Kind, told: Vec<WatchEvent>) -> Vec<String> {
+        let text = |event: Change| match event {
+            Change::Set(object) => format!("set {}", object.key()),
+            Change::Keep(key) => format!("keep {key}"),
+            Change::Remove(key) => format!("remove {key}"),
+            Change::Problems(_, problems) => problems.join("; "),
             other => format!("{other:?}"),
         };
         events(kind, told).into_iter().map(text).collect()
@@ -98,7 +101,7 @@ mod tests {
             json!({"metadata": {"namespace": "a"}}),
             json!(7),
         ];
-        let told = objects.into_iter().map(|object| Told::Object(object.into())).collect();
+        let told = objects.into_iter().map(|object| WatchEvent::Object(object.into())).collect();
         let said = said(Kind::Service, told);
         assert_eq!(said[0], "set Service a/good");
         assert_eq!(said[1], "keep Service a/odd");
@@ -115,7 +118,8 @@ mod tests {
             "name": "a", "namespace": "a", "managedFields": [{"manager": "kubectl"}],
             "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "kept": "yes"},
         }});
-        let Event::Set(object) = events(Kind::Service, vec![Told::Object(service.into())]).remove(0) else {
+        let Change::Set(object) = events(Kind::Service, vec![WatchEvent::Object(service.into())]).remove(0)
+        else {
             panic!("an object")
         };
         let text = object.to_node().to_json().to_string();

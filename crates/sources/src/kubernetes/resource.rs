@@ -80,6 +80,8 @@ pub(super) struct Resource {
     /// Parameters that narrow down which objects.
     selectors: String,
     metadata_only: bool,
+    /// The name of the definition of the kind, if the cluster has to be taught it.
+    definition: Option<String>,
 }
 
 impl Resource {
@@ -94,6 +96,7 @@ impl Resource {
             namespace: namespace.filter(|_| info.is_namespaced()).map(Box::from),
             selectors: selectors(kind),
             metadata_only: false,
+            definition: is_defined(kind).then(|| info.resource()),
         }
     }
 
@@ -106,6 +109,19 @@ impl Resource {
     pub(super) fn next_version(&mut self) -> bool {
         self.version = (self.version + 1) % self.versions.len();
         self.version != 0
+    }
+
+    /// Lists of metadata alone.
+    pub(super) const METADATA_LIST: &str = METADATA_LIST;
+
+    /// The path of the definition of the kind, if the cluster has to be taught it.
+    pub(super) fn definition_path(&self) -> Option<String> {
+        self.definition.as_ref().map(|name| Self::definitions().path(&[]) + "/" + name)
+    }
+
+    /// The versions of the kind that can be read.
+    pub(super) fn versions(&self) -> &'static [&'static str] {
+        self.versions
     }
 
     /// What lists are asked for as.

@@ -31,7 +31,7 @@ impl Selection {
 
 /// Namespaces that came into sight or went out of it.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct NamespaceChange {
     /// Kinds of which objects were turned away that may be seen now.
     pub(super) relist: BTreeSet<Kind>,
     /// Namespaces whose objects may not be seen any more.
@@ -71,8 +71,8 @@ impl Filter {
     }
 
     /// A namespace has these labels now.
-    pub(super) fn namespace(&mut self, name: &str, labels: &Labels) -> Change {
-        let mut change = Change::default();
+    pub(super) fn namespace(&mut self, name: &str, labels: &Labels) -> NamespaceChange {
+        let mut change = NamespaceChange::default();
         let seen = self.selection.selects(labels);
         let before = self.namespaces.insert(name.into(), (labels.clone(), seen));
         let was_seen = before.map(|(_, seen)| seen);
@@ -92,8 +92,8 @@ impl Filter {
     }
 
     /// Other namespaces are to be seen.
-    pub(super) fn select(&mut self, selection: Selection) -> Change {
-        let mut change = Change::default();
+    pub(super) fn select(&mut self, selection: Selection) -> NamespaceChange {
+        let mut change = NamespaceChange::default();
         self.selection = selection;
         let mut namespaces = std::mem::take(&mut self.namespaces);
         for (name, (labels, seen)) in &mut namespaces {
@@ -108,7 +108,7 @@ impl Filter {
         change
     }
 
-    fn note(&mut self, name: &str, was_seen: Option<bool>, seen: bool, change: &mut Change) {
+    fn note(&mut self, name: &str, was_seen: Option<bool>, seen: bool, change: &mut NamespaceChange) {
         match (was_seen, seen) {
             (_, true) => change.relist.extend(self.refused.remove(name).into_iter().flatten()),
             (Some(true), false) => {
@@ -175,13 +175,16 @@ mod tests {
     #[test]
     fn namespace_that_comes_into_sight_relists_what_was_turned_away_and_nothing_else() {
         let mut filter = Filter::new(selection(&["mesh=on"]), Box::default());
-        assert_eq!(filter.namespace("new", &labels(&[("mesh", "on")])), Change::default());
+        assert_eq!(filter.namespace("new", &labels(&[("mesh", "on")])), NamespaceChange::default());
         filter.namespace("shop", &labels(&[]));
         assert!(!filter.admits(&service("shop")));
         let change = filter.namespace("shop", &labels(&[("mesh", "on")]));
-        assert_eq!(change, Change { relist: BTreeSet::from([Kind::Service]), deselected: vec![] });
+        assert_eq!(change, NamespaceChange { relist: BTreeSet::from([Kind::Service]), deselected: vec![] });
         assert!(filter.admits(&service("shop")));
-        assert_eq!(filter.namespace("shop", &labels(&[("mesh", "on"), ("x", "y")])), Change::default());
+        assert_eq!(
+            filter.namespace("shop", &labels(&[("mesh", "on"), ("x", "y")])),
+            NamespaceChange::default()
+        );
     }
 
     #[test]

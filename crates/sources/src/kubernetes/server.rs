@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use canopus_base::json;
@@ -10,6 +11,7 @@ use http::{Request, StatusCode, header};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use kube::client::{Body, Client};
 use kube::config::{Config, KubeConfigOptions, Kubeconfig};
+use tokio::time::timeout;
 
 use super::limit::{Limiter, RateLimit};
 
@@ -17,6 +19,12 @@ const JSON: &str = "application/json";
 
 /// An error that the API server explains in more bytes than this is cut.
 const MAX_ERROR_BYTES: usize = 64 << 10;
+
+/// How long the server may take to begin an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How long an answer that has an end may take to come to it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(150);
 
 /// How to reach an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +94,8 @@ impl Cluster {
     async fn send(&self, request: http::Result<Request<Body>>) -> Result<Body, Failure> {
         let request = request.map_err(|error| Failure::Transport(error.to_string()))?;
         self.limiter.turn().await;
-        let response = self.client.send(request).await.map_err(|error| Failure::Transport(chain(&error)))?;
+        let answer = timeout(ANSWER_TIMEOUT, self.client.send(request)).await.map_err(|_| Failure::Silent)?;
+        let response = answer.map_err(|error| Failure::Transport(chain(&error)))?;
         if response.status().is_success() {
             Ok(response.into_body())
         } else {
@@ -126,7 +135,8 @@ impl Cluster {
 }
 
 async fn whole(body: Body, max_bytes: usize) -> Result<Bytes, Failure> {
-    match Limited::new(body, max_bytes).collect().await {
+    let collecting = Limited::new(body, max_bytes).collect();
+    match timeout(BODY_TIMEOUT, collecting).await.map_err(|_| Failure::Silent)? {
         Ok(collected) => Ok(collected.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => Err(Failure::TooLarge(max_bytes)),
         Err(error) => Err(Failure::Transport(chain(error.as_ref()))),
@@ -156,6 +166,19 @@ pub(super) enum Failure {
     /// It said too much.
     #[error("the answer is larger than {0} bytes")]
     TooLarge(usize),
+    /// It is at an older version than it was before.
+    #[error(
+        "the server is at resource version {now} after {before}: its store was restored from an older copy, or it is another server"
+    )]
+    Rewound {
+        /// The version it is at.
+        now: Box<str>,
+        /// The version it was at before.
+        before: Box<str>,
+    },
+    /// What a watch reported is not what there is.
+    #[error("{0}")]
+    Differs(String),
 }
 
 impl Failure {
@@ -163,9 +186,14 @@ impl Failure {
         if let Self::Status { code, .. } = self { *code } else { 0 }
     }
 
-    /// Whether what was asked for is no longer known: everything has to be read anew.
-    pub(super) fn is_expired(&self) -> bool {
-        self.code() == StatusCode::GONE.as_u16()
+    /// Whether the watch cannot go on from where it was: everything has to be listed anew.
+    pub(super) fn needs_listing(&self) -> bool {
+        self.code() == StatusCode::GONE.as_u16() || self.is_inconsistent()
+    }
+
+    /// Whether the server contradicts what it said before.
+    pub(super) fn is_inconsistent(&self) -> bool {
+        matches!(self, Self::Rewound { .. } | Self::Differs(_))
     }
 
     /// Whether there is no such resource.
@@ -198,10 +226,7 @@ impl Failure {
 }
 
 async fn refusal(status: StatusCode, body: Body) -> Failure {
-    let text = match Limited::new(body, MAX_ERROR_BYTES).collect().await {
-        Ok(collected) => collected.to_bytes(),
-        Err(_) => Bytes::new(),
-    };
+    let text = whole(body, MAX_ERROR_BYTES).await.unwrap_or_default();
     let said = json::parse(&text, &Limits::default()).ok();
     let message = said.as_ref().and_then(|said| said.get("message")).and_then(Node::as_str);
     let message = match message {

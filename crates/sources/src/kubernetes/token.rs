@@ -57,18 +57,26 @@ impl Cluster {
         let fail = |failure: Failure| TokenError::Unanswered(failure.to_string());
         let answer = self.post(PATH, review.to_string(), MAX_BYTES).await.map_err(fail)?;
         let answer = serde_json::from_slice(&answer);
-        owner(&answer.map_err(|error| TokenError::Unanswered(error.to_string()))?)
+        owner(&answer.map_err(|error| TokenError::Unanswered(error.to_string()))?, audiences)
     }
 }
 
 /// The owner that the answer to a review names.
-fn owner(review: &Value) -> Result<TokenOwner, TokenError> {
+fn owner(review: &Value, audiences: &[String]) -> Result<TokenOwner, TokenError> {
     let status = &review["status"];
     if let Some(error) = status["error"].as_str().filter(|error| !error.is_empty()) {
         return Err(TokenError::Refused(error.to_owned()));
     }
     if status["authenticated"] != true {
         return Err(TokenError::Refused("it is not authenticated".to_owned()));
+    }
+    // An API server whose authenticators know nothing of audiences names none, and has checked none.
+    let confirmed = status["audiences"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let is_ours = |audience: &Value| audiences.iter().any(|own| *audience == **own);
+    if !audiences.is_empty() && !confirmed.iter().any(is_ours) {
+        return Err(TokenError::Refused(
+            "the API server has not confirmed that it is meant for us".to_owned(),
+        ));
     }
     let groups = status["user"]["groups"].as_array().map(Vec::as_slice).unwrap_or_default();
     if !groups.iter().any(|group| group == SERVICE_ACCOUNTS) {
@@ -99,7 +107,7 @@ mod tests {
     use super::*;
 
     fn review(status: Value) -> Result<TokenOwner, TokenError> {
-        owner(&json!({ "status": status }))
+        owner(&json!({ "status": status }), &[])
     }
 
     fn user(name: &str, groups: &[&str]) -> Result<TokenOwner, TokenError> {
@@ -139,6 +147,23 @@ mod tests {
             ("system:serviceaccount::cart", &[SERVICE_ACCOUNTS]),
         ] {
             assert_eq!(user(name, groups), Err(TokenError::NotAServiceAccount), "{name}");
+        }
+    }
+
+    #[test]
+    fn audience_has_to_be_confirmed() {
+        let asked = ["istio-ca".to_owned()];
+        let user = json!({"username": "system:serviceaccount:shop:cart", "groups": [SERVICE_ACCOUNTS]});
+        for (confirmed, accepted) in [
+            (json!(["istio-ca"]), true),
+            (json!(["other", "istio-ca"]), true),
+            (json!(["other"]), false),
+            (json!([]), false),
+            (Value::Null, false),
+        ] {
+            let review = json!({"status": {"authenticated": true, "audiences": confirmed, "user": user}});
+            assert_eq!(owner(&review, &asked).is_ok(), accepted, "{confirmed}");
+            assert!(owner(&review, &[]).is_ok(), "nothing was asked");
         }
     }
 

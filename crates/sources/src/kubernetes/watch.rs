@@ -1,12 +1,14 @@
 //! Following one resource of an API server: list, then watch, for ever.
 //!
 //! A listing is asked for as a stream of the objects, which then goes on as the watch; servers that cannot do that are
-//! asked for pages. A watch that ends is taken up where it ended. Only when the server no longer knows what happened since
-//! (status 410) everything is listed anew.
+//! asked for pages. A watch that ends is taken up where it ended. Everything is listed anew when the server no longer knows
+//! what happened since (status 410), when its resource versions go backwards (a store that was restored from an older copy),
+//! and when an [audit] finds a difference.
 
+mod audit;
 mod page;
-mod told;
 mod unread;
+mod wire;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +16,7 @@ use std::time::Duration;
 use canopus_base::tree::Node;
 use kube::client::Body;
 use tokio::sync::{Notify, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::collector::{Message, Topic};
 use super::lines::{Line, Lines};
@@ -22,9 +24,10 @@ use super::resource::Resource;
 use super::server::{Cluster, Failure};
 use crate::feed::Closed;
 use crate::retry::Retry;
+use audit::{Audit, Difference, Versions};
 use page::Page;
-use told::{Said, parse};
 pub(super) use unread::Unread;
+use wire::{WireEvent, parse};
 
 /// An object larger than this is not read. The store behind an API server takes an eighth of it.
 const MAX_OBJECT_BYTES: usize = 12 << 20;
@@ -38,9 +41,12 @@ const WATCH_SECONDS: &str = "570";
 /// The server sends a bookmark about every minute. Without a word for this long the connection is taken for dead.
 const SILENCE: Duration = Duration::from_secs(150);
 
+/// A definition with its schemas takes a few hundred KiB at most.
+const MAX_DEFINITION_BYTES: usize = 8 << 20;
+
 /// What is told of the resource.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum WatchEvent {
     /// A listing begins.
     Begin,
     /// There is an object.
@@ -81,6 +87,22 @@ pub(super) struct Watch {
     retry: Retry,
     /// Whether an object of the listing could not be read.
     incomplete: bool,
+    /// The objects that were reported.
+    known: Versions,
+    audit: Audit,
+    /// What the last audit found, while it may still be on its way.
+    difference: Option<Difference>,
+}
+
+/// How a resource is followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct WatchOptions {
+    /// How listings are asked for.
+    pub(super) listing: Listing,
+    /// Whether the mesh can do without the resource.
+    pub(super) optional: bool,
+    /// How often an audit compares the watch with a listing.
+    pub(super) audit_interval: Duration,
 }
 
 /// Why following ended.
@@ -105,6 +127,8 @@ impl From<Failure> for Ended {
 struct Standing {
     version: Box<str>,
     lines: Option<Lines<Body>>,
+    /// Whether the listing is complete: what follows are changes.
+    is_listed: bool,
 }
 
 /// Where it is told.
@@ -118,7 +142,7 @@ impl Out {
         Self { topic, queue }
     }
 
-    pub(super) async fn tell(&self, told: Vec<Told>) -> Result<(), Closed> {
+    pub(super) async fn tell(&self, told: Vec<WatchEvent>) -> Result<(), Closed> {
         if told.is_empty() {
             return Ok(());
         }
@@ -127,8 +151,19 @@ impl Out {
 }
 
 impl Watch {
-    pub(super) fn new(cluster: Cluster, resource: Resource, listing: Listing, optional: bool) -> Self {
-        Self { cluster, resource, listing, optional, retry: Retry::default(), incomplete: false }
+    pub(super) fn new(cluster: Cluster, resource: Resource, options: WatchOptions) -> Self {
+        let WatchOptions { listing, optional, audit_interval } = options;
+        Self {
+            audit: Audit::new(cluster.clone(), resource.clone(), audit_interval),
+            cluster,
+            resource,
+            listing,
+            optional,
+            retry: Retry::default(),
+            incomplete: false,
+            known: Versions::default(),
+            difference: None,
+        }
     }
 
     /// Follows the resource until nobody listens. Lists anew whenever asked to.
@@ -159,7 +194,7 @@ impl Watch {
         };
         loop {
             let followed = match self.follow(&mut standing, out).await {
-                Err(Ended::Failed(failure)) if !failure.is_expired() => self.lose(&failure, out).await,
+                Err(Ended::Failed(failure)) if !failure.needs_listing() => self.lose(&failure, out).await,
                 Err(ended) => return ended,
                 Ok(()) => Ok(()),
             };
@@ -176,22 +211,45 @@ impl Watch {
             self.listing = Listing::Pages(page::SIZE);
             return Ok(());
         }
-        let next_version = failure.is_not_found() && self.resource.next_version();
-        if next_version {
+        if failure.is_not_found() && self.resource.next_version() {
+            self.audit.set_resource(self.resource.clone());
             return Ok(());
         }
-        if failure.is_not_found() || (failure.is_forbidden() && self.optional) {
-            out.tell(vec![Told::Absent(failure.to_string())]).await?;
+        let is_absent = match failure.is_not_found() {
+            true => !self.is_to_be_served().await,
+            false => failure.is_forbidden() && self.optional,
+        };
+        if is_absent {
+            out.tell(vec![WatchEvent::Absent(failure.to_string())]).await?;
             sleep(self.retry.pause()).await;
             return Ok(());
+        }
+        if failure.is_not_found() {
+            let reason = "its definition is there, but the server does not serve it yet";
+            out.tell(vec![WatchEvent::Lost(format!("{reason}: {failure}"))]).await?;
+            sleep(self.retry.pause()).await;
+            return Ok(());
+        }
+        if failure.is_inconsistent() {
+            out.tell(vec![WatchEvent::Problem(failure.to_string())]).await?;
         }
         self.lose(&failure, out).await
     }
 
+    /// Whether a resource that is not found will be there in a moment: a server that starts, or has just been taught a kind,
+    /// has the definition before it serves the objects. Nobody may take that for a cluster without objects of the kind.
+    async fn is_to_be_served(&mut self) -> bool {
+        let Some(path) = self.resource.definition_path() else { return false };
+        match self.cluster.get(&path, "application/json", MAX_DEFINITION_BYTES).await {
+            Ok(definition) => serves(&definition, self.resource.versions()),
+            Err(failure) => !failure.is_not_found(),
+        }
+    }
+
     /// Pauses; tells of the failure unless it was the first: connections come and go, and the next one may do.
     async fn lose(&mut self, failure: &Failure, out: &Out) -> Result<(), Closed> {
-        if self.retry.is_failing() && !failure.is_expired() {
-            out.tell(vec![Told::Lost(failure.to_string())]).await?;
+        if self.retry.is_failing() && !failure.needs_listing() {
+            out.tell(vec![WatchEvent::Lost(failure.to_string())]).await?;
         }
         sleep(self.retry.pause()).await;
         Ok(())
@@ -208,13 +266,13 @@ impl Watch {
         let path = self.resource.path(&parameters);
         let body = self.cluster.stream(&path, self.resource.object_type()).await?;
         let mut lines = Lines::new(body, MAX_OBJECT_BYTES);
-        self.incomplete = false;
-        out.tell(vec![Told::Begin]).await?;
-        let mut version = Box::default();
+        self.begin(out).await?;
+        let mut standing = Standing { version: Box::default(), lines: None, is_listed: false };
         loop {
-            let read = self.read(&mut lines, &mut version, out).await?;
+            let read = self.read(&mut lines, &mut standing, out).await?;
             if read.listed {
-                return Ok(Standing { version, lines: Some(lines) });
+                standing.lines = Some(lines);
+                return Ok(standing);
             }
             if read.ended {
                 return Err(Failure::Transport("the listing ended before it was complete".to_owned()).into());
@@ -222,9 +280,15 @@ impl Watch {
         }
     }
 
-    async fn list_pages(&mut self, mut size: usize, out: &Out) -> Result<Standing, Ended> {
+    async fn begin(&mut self, out: &Out) -> Result<(), Closed> {
         self.incomplete = false;
-        out.tell(vec![Told::Begin]).await?;
+        self.known.clear();
+        self.difference = None;
+        out.tell(vec![WatchEvent::Begin]).await
+    }
+
+    async fn list_pages(&mut self, mut size: usize, out: &Out) -> Result<Standing, Ended> {
+        self.begin(out).await?;
         let mut token = String::new();
         loop {
             let limit = size.to_string();
@@ -247,26 +311,38 @@ impl Watch {
             if token.is_empty() {
                 self.retry.reset();
                 out.tell(vec![self.end()]).await?;
-                return Ok(Standing { version: page.version, lines: None });
+                return Ok(Standing { version: page.version, lines: None, is_listed: true });
             }
         }
     }
 
     /// What an item of a page says.
-    fn item(&mut self, item: Result<Node, Unread>) -> Told {
+    fn item(&mut self, item: Result<Node, Unread>) -> WatchEvent {
         match item {
-            Ok(object) => Told::Object(object),
+            Ok(object) => {
+                self.note(&object);
+                WatchEvent::Object(object)
+            }
             Err(unread) if unread.name.is_empty() => {
                 self.incomplete = true;
-                Told::Problem(unread.reason)
+                WatchEvent::Problem(unread.reason)
             }
-            Err(unread) => Told::Unread(unread),
+            Err(unread) => {
+                self.known.insert(&unread.namespace, &unread.name, &unread.version);
+                WatchEvent::Unread(unread)
+            }
         }
     }
 
+    /// Notes which object was reported.
+    fn note(&mut self, object: &Node) {
+        let (namespace, name, version) = wire::identity(object);
+        self.known.insert(namespace, name, version);
+    }
+
     /// What the end of a listing amounts to. What could not be read may be any object: none is gone for certain.
-    fn end(&self) -> Told {
-        if self.incomplete { Told::Live } else { Told::End }
+    fn end(&self) -> WatchEvent {
+        if self.incomplete { WatchEvent::Live } else { WatchEvent::End }
     }
 
     /// Follows one stream to its end.
@@ -277,7 +353,8 @@ impl Watch {
         };
         let mut heard = false;
         loop {
-            let read = self.read(&mut lines, &mut standing.version, out).await?;
+            let read = self.read(&mut lines, standing, out).await?;
+            self.check_difference(&standing.version)?;
             heard |= !read.ended;
             if read.ended && heard {
                 return Ok(());
@@ -290,7 +367,22 @@ impl Watch {
         }
     }
 
+    /// Fails if the last audit found a difference that the watch has not reported by now.
+    fn check_difference(&mut self, version: &str) -> Result<(), Failure> {
+        let Some(difference) = self.difference.take_if(|difference| difference.is_due(version)) else {
+            return Ok(());
+        };
+        let rest = difference.rest(&self.known);
+        self.known.forget_removals();
+        rest.map_or(Ok(()), |rest| Err(Failure::Differs(rest)))
+    }
+
     async fn resume(&mut self, version: &str, out: &Out) -> Result<Lines<Body>, Ended> {
+        // A server that is behind would take the watch, and tell nothing until its versions come to the same number again.
+        let now = audit::current_version(&self.cluster, &self.resource).await?;
+        if audit::is_older(&now, version) {
+            return Err(Failure::Rewound { now, before: version.into() }.into());
+        }
         let parameters = [
             ("watch", "true"),
             ("resourceVersion", version),
@@ -300,7 +392,7 @@ impl Watch {
         let path = self.resource.path(&parameters);
         let body = self.cluster.stream(&path, self.resource.object_type()).await?;
         if self.retry.is_failing() {
-            out.tell(vec![Told::Live]).await?;
+            out.tell(vec![WatchEvent::Live]).await?;
         }
         Ok(Lines::new(body, MAX_OBJECT_BYTES))
     }
@@ -309,16 +401,25 @@ impl Watch {
     async fn read(
         &mut self,
         lines: &mut Lines<Body>,
-        version: &mut Box<str>,
+        standing: &mut Standing,
         out: &Out,
     ) -> Result<Read, Ended> {
-        let first = timeout(SILENCE, lines.next()).await.map_err(|_| Failure::Silent)??;
-        let mut read = Read { ended: first.is_none(), listed: false };
+        let mut read = Read::default();
+        let due = self.difference.as_ref().map(Difference::until);
+        let first = tokio::select! {
+            line = timeout(SILENCE, lines.next()) => line.map_err(|_| Failure::Silent)??,
+            listed = self.audit.next(&mut self.known), if standing.is_listed && due.is_none() => {
+                self.compare(listed, &standing.version)?;
+                return Ok(read);
+            }
+            () = sleep_until(due.unwrap_or_else(Instant::now)), if due.is_some() => return Ok(read),
+        };
+        read.ended = first.is_none();
         let mut told = Vec::new();
         let mut failure = None;
         let mut next = first;
         while let Some(line) = next {
-            match self.understand(line, version, &mut read, &mut told) {
+            match self.understand(line, standing, &mut read, &mut told) {
                 Ok(()) => self.retry.reset(),
                 Err(error) => {
                     failure = Some(error);
@@ -331,44 +432,66 @@ impl Watch {
         failure.map_or(Ok(read), |failure| Err(failure.into()))
     }
 
+    /// Compares the listing of an audit with what the watch has reported.
+    fn compare(&mut self, listed: Result<audit::Listed, Failure>, version: &str) -> Result<(), Failure> {
+        // A listing that failed says nothing; the watch notices a server that is away by itself.
+        let Ok(listed) = listed else { return Ok(()) };
+        if audit::is_older(&listed.version, version) {
+            return Err(Failure::Rewound { now: listed.version, before: version.into() });
+        }
+        self.difference = Difference::between(listed, &self.known);
+        if self.difference.is_none() {
+            self.known.forget_removals();
+        }
+        Ok(())
+    }
+
     fn understand(
         &mut self,
         line: Line,
-        version: &mut Box<str>,
+        standing: &mut Standing,
         read: &mut Read,
-        told: &mut Vec<Told>,
+        told: &mut Vec<WatchEvent>,
     ) -> Result<(), Failure> {
         let (message, text) = match line {
             Line::Text(text) => (parse(&text), text),
             Line::TooLong => (Err(Failure::TooLarge(MAX_OBJECT_BYTES)), Default::default()),
         };
         match message {
-            Ok(Said::Object(object)) => {
-                told::note_version(&object, version);
-                told.push(Told::Object(object));
+            Ok(WireEvent::Object(object)) => {
+                standing.advance(wire::identity(&object).2)?;
+                self.note(&object);
+                told.push(WatchEvent::Object(object));
             }
-            Ok(Said::Gone(object)) => {
-                told::note_version(&object, version);
-                told.push(Told::Gone(object));
+            Ok(WireEvent::Gone(object)) => {
+                let (namespace, name, version) = wire::identity(&object);
+                standing.advance(version)?;
+                self.known.remove(namespace, name);
+                told.push(WatchEvent::Gone(object));
             }
-            Ok(Said::Bookmark(object)) => {
-                told::note_version(&object, version);
-                if told::ends_listing(&object) {
+            Ok(WireEvent::Bookmark(object)) => {
+                standing.advance(wire::identity(&object).2)?;
+                if wire::ends_listing(&object) {
+                    standing.is_listed = true;
                     read.listed = true;
                     told.push(self.end());
                 }
             }
-            Ok(Said::Error(failure)) => return Err(failure),
+            Ok(WireEvent::Error(failure)) => return Err(failure),
             Err(failure) => match Unread::in_line(&text, failure.to_string()) {
                 Some((unread, is_gone)) => {
-                    if !unread.version.is_empty() {
-                        version.clone_from(&unread.version);
+                    standing.advance(&unread.version)?;
+                    if is_gone {
+                        self.known.remove(&unread.namespace, &unread.name);
+                        told.push(WatchEvent::Gone(unread.outline()));
+                    } else {
+                        self.known.insert(&unread.namespace, &unread.name, &unread.version);
+                        told.push(WatchEvent::Unread(unread));
                     }
-                    told.push(if is_gone { Told::Gone(unread.outline()) } else { Told::Unread(unread) });
                 }
                 None => {
                     self.incomplete = true;
-                    told.push(Told::Problem(failure.to_string()));
+                    told.push(WatchEvent::Problem(failure.to_string()));
                 }
             },
         }
@@ -376,10 +499,75 @@ impl Watch {
     }
 }
 
+impl Standing {
+    /// Takes note of a version, so that a watch can go on after it. While objects are listed versions come in any order;
+    /// afterwards they only grow.
+    fn advance(&mut self, version: &str) -> Result<(), Failure> {
+        if version.is_empty() {
+            return Ok(());
+        }
+        if self.is_listed && audit::is_older(version, &self.version) {
+            return Err(Failure::Rewound { now: version.into(), before: self.version.clone() });
+        }
+        self.version = version.into();
+        Ok(())
+    }
+}
+
+/// Whether a definition says that one of these versions is served, now or once it is established.
+fn serves(definition: &[u8], versions: &[&str]) -> bool {
+    let Ok(definition) = serde_json::from_slice::<serde_json::Value>(definition) else { return true };
+    let served = |version: &serde_json::Value| {
+        version["served"] == true && versions.iter().any(|known| version["name"] == **known)
+    };
+    let is_served = definition["spec"]["versions"].as_array().is_some_and(|all| all.iter().any(served));
+    let rejected = |condition: &serde_json::Value| {
+        condition["type"] == "NamesAccepted" && condition["status"] == "False"
+    };
+    let conditions = definition["status"]["conditions"].as_array();
+    is_served && !conditions.is_some_and(|conditions| conditions.iter().any(rejected))
+}
+
 /// What became of a stream.
+#[derive(Default)]
 struct Read {
     /// It has ended.
     ended: bool,
     /// The listing is complete.
     listed: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn versions_may_come_in_any_order_only_while_objects_are_listed() {
+        let mut standing = Standing { version: Box::default(), lines: None, is_listed: false };
+        for version in ["7", "5", "", "9"] {
+            standing.advance(version).unwrap();
+        }
+        standing.is_listed = true;
+        standing.advance("9").unwrap();
+        standing.advance("12").unwrap();
+        let failure = standing.advance("11").unwrap_err();
+        assert!(failure.needs_listing() && failure.is_inconsistent());
+        assert!(failure.to_string().starts_with("the server is at resource version 11 after 12"));
+    }
+
+    #[test]
+    fn kind_is_to_be_served_as_its_definition_says() {
+        let definition = |served: bool, accepted: &str| {
+            let versions = json!([{"name": "v1alpha1", "served": true}, {"name": "v1", "served": served}]);
+            let conditions = json!([{"type": "NamesAccepted", "status": accepted}]);
+            json!({"spec": {"versions": versions}, "status": {"conditions": conditions}}).to_string()
+        };
+        let serves = |served, accepted| serves(definition(served, accepted).as_bytes(), &["v1", "v1beta1"]);
+        assert!(serves(true, "True") && serves(true, "Unknown"));
+        assert!(!serves(false, "True"), "no version that can be read is served");
+        assert!(!serves(true, "False"), "another definition has its names");
+        assert!(super::serves(b"garbage", &["v1"]), "nothing is concluded from what cannot be read");
+    }
 }

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
 use super::Store;
-use crate::event::SourceInfo;
+use crate::change::SourceInfo;
 use crate::world::World;
 
 /// The world is written this often at most.
@@ -61,7 +61,10 @@ impl Keeper {
             holdings.is_known() && saved.is_some_and(|saved| *saved != Some(holdings.revision()))
         });
         let changed: Vec<_> = changed
-            .map(|holdings| (Arc::clone(holdings.source()), holdings.revision(), holdings.objects()))
+            .map(|holdings| {
+                let source = Arc::clone(holdings.source());
+                (source, holdings.revision(), holdings.objects(), holdings.kinds())
+            })
             .collect();
         if changed.is_empty() {
             return;
@@ -70,8 +73,8 @@ impl Keeper {
         self.writing = Some(tokio::task::spawn_blocking(move || {
             let start = Instant::now();
             let mut revisions = Vec::new();
-            for (source, revision, objects) in changed {
-                match store.save(&source, &objects) {
+            for (source, revision, objects, kinds) in changed {
+                match store.save(&source, &objects, kinds.as_ref()) {
                     Ok(()) => revisions.push((source.name.clone(), revision)),
                     Err(error) => tracing::warn!(%error, "the snapshot could not be written"),
                 }

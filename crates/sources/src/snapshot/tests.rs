@@ -5,7 +5,7 @@ use canopus_api::decode_documents;
 use tempfile::TempDir;
 
 use super::*;
-use crate::event::{Batch, Event, Part};
+use crate::change::{Batch, Change, Part};
 use crate::world::{Update, World};
 
 const OBJECTS: &str = r#"
@@ -57,7 +57,7 @@ fn source() -> SourceInfo {
 fn saved() -> (TempDir, Store, PathBuf) {
     let folder = TempDir::new().unwrap();
     let store = Store::open(folder.path().join("state")).unwrap();
-    store.save(&source(), &objects()).unwrap();
+    store.save(&source(), &objects(), Some(&[Kind::Service, Kind::Pod].into())).unwrap();
     let path = store.path(&source());
     (folder, store, path)
 }
@@ -71,7 +71,9 @@ fn what_was_saved_is_read_back_without_secrets() {
     let (_folder, store, path) = saved();
     let expected: Vec<Object> =
         objects().into_iter().filter(|object| object.kind() != Kind::Secret).collect();
-    assert_eq!(store.load(&source()).unwrap().unwrap(), expected);
+    let saved = store.load(&source()).unwrap().unwrap();
+    assert_eq!(saved.objects, expected);
+    assert_eq!((saved.kinds, saved.unreadable.len()), (Some([Kind::Service, Kind::Pod].into()), 0));
     let text = fs::read_to_string(path).unwrap();
     assert!(!text.contains("c2VjcmV0") && !text.contains("certificate"), "{text}");
 }
@@ -87,8 +89,8 @@ fn files_are_for_their_owner_alone_and_no_scratch_is_left() {
     let (folder, store, path) = saved();
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     assert_eq!(fs::metadata(folder.path().join("state")).unwrap().permissions().mode() & 0o777, 0o700);
-    store.save(&source(), &[]).unwrap();
-    assert_eq!(store.load(&source()).unwrap(), Some(Vec::new()));
+    store.save(&source(), &[], None).unwrap();
+    assert_eq!(store.load(&source()).unwrap(), Some(Saved::default()));
     assert_eq!(fs::read_dir(folder.path().join("state")).unwrap().count(), 1);
 }
 
@@ -107,6 +109,25 @@ fn any_damage_makes_the_whole_file_unusable() {
     }
     fs::write(&path, b"\xff\xfe\n").unwrap();
     assert!(refusal(&store).ends_with("not a snapshot"));
+}
+
+#[test]
+fn object_that_cannot_be_decoded_leaves_the_others() {
+    let (_folder, store, path) = saved();
+    let text = fs::read_to_string(&path).unwrap();
+    // As a version would write it that knows another form of the object.
+    let lines: Vec<&str> = text.lines().collect();
+    let changed = lines[2].replacen("\"spec\":{", "\"spec\":7,\"other\":{", 1);
+    assert_ne!(changed, lines[2]);
+    let mut file: String =
+        [lines[0], lines[1], &changed, lines[3], lines[4]].map(|line| format!("{line}\n")).concat();
+    let mut hasher = Hasher::new();
+    hasher.update(file.as_bytes());
+    file += &serde_json::to_string(&Tail { checksum: hasher.finish() }).unwrap();
+    fs::write(&path, file + "\n").unwrap();
+    let saved = store.load(&source()).unwrap().unwrap();
+    assert_eq!(saved.objects.len(), 3);
+    assert!(saved.unreadable[0].starts_with("object 2: "), "{:?}", saved.unreadable);
 }
 
 #[test]
@@ -136,16 +157,16 @@ async fn keeper_saves_known_sources_that_changed() {
     let take = |world: &mut World, events| {
         world.take(Batch { source: Arc::clone(&info), events }, &mut Update::default());
     };
-    let count = || store.load(&source()).unwrap().map(|objects| objects.len());
+    let count = || store.load(&source()).unwrap().map(|saved| saved.objects.len());
     let mut keeper = Keeper::new(store.clone(), [&source()]);
 
     keeper.due().await;
-    take(&mut world, objects().into_iter().map(Event::Set).collect());
+    take(&mut world, objects().into_iter().map(Change::Set).collect());
     keeper.save(&world).await;
     keeper.settle().await;
     assert_eq!(count(), None, "half a world is no world");
 
-    take(&mut world, vec![Event::Live(Part::Whole)]);
+    take(&mut world, vec![Change::Live(Part::Whole)]);
     keeper.due().await;
     keeper.save(&world).await;
     keeper.settle().await;
@@ -155,7 +176,7 @@ async fn keeper_saves_known_sources_that_changed() {
     keeper.save(&world).await;
     keeper.settle().await;
     assert_eq!(count(), None, "nothing changed, so nothing was written");
-    take(&mut world, vec![Event::Remove(objects()[0].key())]);
+    take(&mut world, vec![Change::Remove(objects()[0].key())]);
     keeper.finish(&world).await;
     assert_eq!(count(), Some(3));
 }

@@ -4,6 +4,7 @@ use canopus_api::{Kind, Typed as _};
 use proptest::prelude::*;
 
 use super::*;
+
 use crate::status::Severity;
 
 fn source(name: &str, rank: u16) -> Arc<SourceInfo> {
@@ -20,7 +21,7 @@ fn key(name: &str) -> ObjectKey {
     ObjectKey::new(Kind::ServiceEntry, "a", name)
 }
 
-fn take(world: &mut World, source: &Arc<SourceInfo>, events: Vec<Event>) -> Update {
+fn take(world: &mut World, source: &Arc<SourceInfo>, events: Vec<Change>) -> Update {
     let mut update = Update::default();
     world.take(Batch { source: Arc::clone(source), events }, &mut update);
     update
@@ -46,10 +47,10 @@ fn there(name: &str, host: &str) -> (String, Option<String>) {
 fn lower_rank_counts_and_the_other_comes_back_when_it_goes() {
     let (first, second) = (source("files:mesh", 0), source("kubernetes:east", 1));
     let mut world = World::default();
-    let update = take(&mut world, &second, vec![Event::Set(entry("one", "second"))]);
+    let update = take(&mut world, &second, vec![Change::Set(entry("one", "second"))]);
     assert_eq!(changed(&update), [there("one", "second")]);
 
-    let update = take(&mut world, &first, vec![Event::Set(entry("one", "first"))]);
+    let update = take(&mut world, &first, vec![Change::Set(entry("one", "first"))]);
     assert_eq!(changed(&update), [there("one", "first")]);
     assert_eq!(update.notices.len(), 1);
     assert_eq!(update.notices[0].severity, Severity::Warning);
@@ -59,13 +60,13 @@ fn lower_rank_counts_and_the_other_comes_back_when_it_goes() {
     assert_eq!(told(&world), 1);
 
     // What waits behind may change: nothing that counts does.
-    let update = take(&mut world, &second, vec![Event::Set(entry("one", "changed"))]);
+    let update = take(&mut world, &second, vec![Change::Set(entry("one", "changed"))]);
     assert_eq!((changed(&update), update.notices.len()), (vec![], 0));
 
-    let update = take(&mut world, &first, vec![Event::Remove(key("one"))]);
+    let update = take(&mut world, &first, vec![Change::Remove(key("one"))]);
     assert_eq!(changed(&update), [there("one", "changed")]);
     assert_eq!(told(&world), 0);
-    assert_eq!(changed(&take(&mut world, &second, vec![Event::Remove(key("one"))])), [gone("one")]);
+    assert_eq!(changed(&take(&mut world, &second, vec![Change::Remove(key("one"))])), [gone("one")]);
 }
 
 #[test]
@@ -77,8 +78,8 @@ fn age_of_an_object_does_not_decide_which_counts() {
         Object::from(object)
     };
     let mut world = World::default();
-    take(&mut world, &second, vec![Event::Set(dated("old", "1970-01-01T00:00:00Z"))]);
-    let update = take(&mut world, &first, vec![Event::Set(dated("future", "9999-01-01T00:00:00Z"))]);
+    take(&mut world, &second, vec![Change::Set(dated("old", "1970-01-01T00:00:00Z"))]);
+    let update = take(&mut world, &first, vec![Change::Set(dated("future", "9999-01-01T00:00:00Z"))]);
     assert_eq!(changed(&update), [there("one", "future")]);
 }
 
@@ -86,8 +87,8 @@ fn age_of_an_object_does_not_decide_which_counts() {
 fn equal_ranks_are_told_apart_by_name() {
     let (a, b) = (source("a", 0), source("b", 0));
     let mut world = World::default();
-    take(&mut world, &b, vec![Event::Set(entry("one", "of b"))]);
-    take(&mut world, &a, vec![Event::Set(entry("one", "of a"))]);
+    take(&mut world, &b, vec![Change::Set(entry("one", "of b"))]);
+    take(&mut world, &a, vec![Change::Set(entry("one", "of a"))]);
     let one = world.get("east", &key("one")).unwrap();
     assert_eq!(ServiceEntry::of(one).unwrap().spec.hosts, ["of a"]);
 }
@@ -96,8 +97,8 @@ fn equal_ranks_are_told_apart_by_name() {
 fn clusters_do_not_stand_in_each_others_way() {
     let west = Arc::new(SourceInfo::new("kubernetes:west", "west", 0));
     let mut world = World::default();
-    take(&mut world, &source("kubernetes:east", 0), vec![Event::Set(entry("one", "east"))]);
-    let update = take(&mut world, &west, vec![Event::Set(entry("one", "west"))]);
+    take(&mut world, &source("kubernetes:east", 0), vec![Change::Set(entry("one", "east"))]);
+    let update = take(&mut world, &west, vec![Change::Set(entry("one", "west"))]);
     assert_eq!((changed(&update), update.notices.len()), (vec![there("one", "west")], 0));
 }
 
@@ -107,16 +108,16 @@ fn listing_takes_away_what_it_does_not_name() {
     let mut world = World::default();
     let map = Object::from(ConfigMap::new("a", "map", Default::default()));
     let before = vec![
-        Event::Set(entry("gone", "x")),
-        Event::Set(entry("same", "x")),
-        Event::Set(entry("unreadable", "x")),
-        Event::Set(map),
+        Change::Set(entry("gone", "x")),
+        Change::Set(entry("same", "x")),
+        Change::Set(entry("unreadable", "x")),
+        Change::Set(map),
     ];
     take(&mut world, &kubernetes, before);
     let part = Part::Kind(Kind::ServiceEntry);
-    let update = take(&mut world, &kubernetes, vec![Event::Begin(part), Event::Set(entry("same", "x"))]);
+    let update = take(&mut world, &kubernetes, vec![Change::Begin(part), Change::Set(entry("same", "x"))]);
     assert_eq!(changed(&update), [], "an unfinished listing takes nothing away");
-    let rest = vec![Event::Keep(key("unreadable")), Event::Set(entry("new", "x")), Event::End(part)];
+    let rest = vec![Change::Keep(key("unreadable")), Change::Set(entry("new", "x")), Change::End(part)];
     let update = take(&mut world, &kubernetes, rest);
     assert_eq!(changed(&update), [gone("gone"), there("new", "x")]);
     assert!(world.get("east", &ObjectKey::new(Kind::ConfigMap, "a", "map")).is_some());
@@ -127,10 +128,10 @@ fn listing_that_begins_again_starts_over() {
     let kubernetes = source("kubernetes:east", 0);
     let part = Part::Kind(Kind::ServiceEntry);
     let mut world = World::default();
-    take(&mut world, &kubernetes, vec![Event::Begin(part), Event::Set(entry("one", "x"))]);
-    let update = take(&mut world, &kubernetes, vec![Event::Begin(part), Event::End(part)]);
+    take(&mut world, &kubernetes, vec![Change::Begin(part), Change::Set(entry("one", "x"))]);
+    let update = take(&mut world, &kubernetes, vec![Change::Begin(part), Change::End(part)]);
     assert_eq!(changed(&update), [gone("one")]);
-    assert_eq!(changed(&take(&mut world, &kubernetes, vec![Event::End(part)])), []);
+    assert_eq!(changed(&take(&mut world, &kubernetes, vec![Change::End(part)])), []);
 }
 
 #[test]
@@ -142,8 +143,8 @@ fn version_alone_changes_nothing() {
         Object::from(object)
     };
     let mut world = World::default();
-    take(&mut world, &kubernetes, vec![Event::Set(versioned("1"))]);
-    assert_eq!(take(&mut world, &kubernetes, vec![Event::Set(versioned("2"))]), Update::default());
+    take(&mut world, &kubernetes, vec![Change::Set(versioned("1"))]);
+    assert_eq!(take(&mut world, &kubernetes, vec![Change::Set(versioned("2"))]), Update::default());
 }
 
 #[test]
@@ -152,14 +153,14 @@ fn lost_source_is_stale_and_keeps_everything() {
     let mut world = World::default();
     world.add(Arc::clone(&kubernetes));
     assert!(!world.is_whole());
-    let lost = || vec![Event::Lost(Part::Whole, "connection refused".to_owned())];
+    let lost = || vec![Change::Lost(Part::Whole, "connection refused".to_owned())];
     take(&mut world, &kubernetes, lost());
     assert!(!world.is_whole(), "nothing is known yet, and nothing is not an empty world");
 
     take(
         &mut world,
         &kubernetes,
-        vec![Event::Begin(Part::Whole), Event::Set(entry("one", "x")), Event::End(Part::Whole)],
+        vec![Change::Begin(Part::Whole), Change::Set(entry("one", "x")), Change::End(Part::Whole)],
     );
     assert!(world.is_whole() && world.status()[0].is_live());
     let update = take(&mut world, &kubernetes, lost());
@@ -167,7 +168,7 @@ fn lost_source_is_stale_and_keeps_everything() {
     assert!(world.is_whole() && !world.status()[0].is_live());
     assert_eq!(take(&mut world, &kubernetes, lost()), Update::default(), "told once");
 
-    let update = take(&mut world, &kubernetes, vec![Event::Live(Part::Whole)]);
+    let update = take(&mut world, &kubernetes, vec![Change::Live(Part::Whole)]);
     assert_eq!(update.notices[0].text, "all objects: up to date again");
 }
 
@@ -178,28 +179,46 @@ fn restored_objects_serve_until_their_source_was_listed() {
     let mut world = World::default();
     world.add(Arc::clone(&kubernetes));
     let mut update = Update::default();
-    world.restore(&kubernetes, vec![entry("gone", "x"), entry("same", "x")], &mut update);
+    let objects = vec![entry("gone", "x"), entry("same", "x")];
+    let kinds = Some([Kind::ServiceEntry].into());
+    world.restore(&kubernetes, Saved { objects, kinds, unreadable: Vec::new() }, &mut update);
     assert_eq!(changed(&update), [there("gone", "x"), there("same", "x")]);
     assert!(world.is_whole());
 
-    take(&mut world, &kubernetes, vec![Event::Expect(part), Event::Lost(part, "no route".to_owned())]);
+    take(&mut world, &kubernetes, vec![Change::Expect(part), Change::Lost(part, "no route".to_owned())]);
     assert!(world.is_whole(), "what was restored is served while the source is away");
-    let listing = vec![Event::Begin(part), Event::Set(entry("same", "x")), Event::End(part)];
+    let listing = vec![Change::Begin(part), Change::Set(entry("same", "x")), Change::End(part)];
     assert_eq!(changed(&take(&mut world, &kubernetes, listing)), [gone("gone")]);
+}
+
+#[test]
+fn kind_that_no_snapshot_had_is_waited_for() {
+    let kubernetes = source("kubernetes:east", 0);
+    let mut world = World::default();
+    let saved = Saved { kinds: Some([Kind::ServiceEntry].into()), ..Saved::default() };
+    world.restore(&kubernetes, saved, &mut Update::default());
+    assert!(world.is_whole());
+    let (old, new) = (Part::Kind(Kind::ServiceEntry), Part::Kind(Kind::VirtualService));
+    take(&mut world, &kubernetes, vec![Change::Expect(old)]);
+    assert!(world.is_whole());
+    take(&mut world, &kubernetes, vec![Change::Expect(new)]);
+    assert!(!world.is_whole(), "nothing is known of it");
+    take(&mut world, &kubernetes, vec![Change::Begin(new), Change::End(new)]);
+    assert!(world.is_whole());
 }
 
 #[test]
 fn absent_kind_holds_nothing_up_and_takes_nothing_away() {
     let kubernetes = source("kubernetes:east", 0);
     let part = Part::Kind(Kind::ServiceEntry);
-    let absent = || Event::Absent(part, "not found".to_owned());
+    let absent = || Change::Absent(part, "not found".to_owned());
     let mut world = World::default();
-    take(&mut world, &kubernetes, vec![Event::Expect(part), Event::Live(Part::Whole)]);
+    take(&mut world, &kubernetes, vec![Change::Expect(part), Change::Live(Part::Whole)]);
     assert!(!world.is_whole());
     take(&mut world, &kubernetes, vec![absent()]);
     assert!(world.is_whole() && world.status()[0].is_live());
 
-    let listing = vec![Event::Begin(part), Event::Set(entry("one", "x")), Event::End(part)];
+    let listing = vec![Change::Begin(part), Change::Set(entry("one", "x")), Change::End(part)];
     take(&mut world, &kubernetes, listing);
     assert_eq!(changed(&take(&mut world, &kubernetes, vec![absent()])), []);
     assert!(world.is_whole() && !world.status()[0].is_live());
@@ -211,13 +230,13 @@ fn withdrawn_kind_and_deselected_namespace_take_their_objects_along() {
     let other = Object::from(ServiceEntry::new("b", "two", Default::default()));
     let map = Object::from(ConfigMap::new("a", "map", Default::default()));
     let mut world = World::default();
-    let objects = vec![Event::Set(entry("one", "x")), Event::Set(other), Event::Set(map)];
+    let objects = vec![Change::Set(entry("one", "x")), Change::Set(other), Change::Set(map)];
     take(&mut world, &kubernetes, objects);
     assert_eq!(
-        changed(&take(&mut world, &kubernetes, vec![Event::Deselect("a".into())])),
+        changed(&take(&mut world, &kubernetes, vec![Change::Deselect("a".into())])),
         [gone("one"), gone("map")]
     );
-    let update = take(&mut world, &kubernetes, vec![Event::Withdraw(Kind::ServiceEntry)]);
+    let update = take(&mut world, &kubernetes, vec![Change::Withdraw(Kind::ServiceEntry)]);
     assert_eq!(changed(&update), [gone("two")]);
 }
 
@@ -225,8 +244,8 @@ fn withdrawn_kind_and_deselected_namespace_take_their_objects_along() {
 fn forgotten_source_leaves_the_field_to_the_next() {
     let (first, second) = (source("a", 0), source("b", 1));
     let mut world = World::default();
-    take(&mut world, &first, vec![Event::Set(entry("one", "first")), Event::Set(entry("two", "first"))]);
-    take(&mut world, &second, vec![Event::Set(entry("one", "second"))]);
+    take(&mut world, &first, vec![Change::Set(entry("one", "first")), Change::Set(entry("two", "first"))]);
+    take(&mut world, &second, vec![Change::Set(entry("one", "second"))]);
     let mut update = Update::default();
     world.forget("a", &mut update);
     assert_eq!(changed(&update), [there("one", "second"), gone("two")]);
@@ -236,16 +255,16 @@ fn forgotten_source_leaves_the_field_to_the_next() {
 #[test]
 fn problems_are_told_once_and_end_with_the_object_or_its_repair() {
     let files = source("files:mesh", 0);
-    let complain = || vec![Event::Problems(Place::Object(key("one")), vec!["is odd".to_owned()])];
+    let complain = || vec![Change::Problems(ProblemScope::Object(key("one")), vec!["is odd".to_owned()])];
     let mut world = World::default();
-    take(&mut world, &files, vec![Event::Set(entry("one", "x"))]);
+    take(&mut world, &files, vec![Change::Set(entry("one", "x"))]);
     assert_eq!(take(&mut world, &files, complain()).notices.len(), 1);
     assert_eq!(take(&mut world, &files, complain()), Update::default());
     assert_eq!(world.status()[0].problems, ["is odd"]);
-    take(&mut world, &files, vec![Event::Set(entry("one", "y"))]);
+    take(&mut world, &files, vec![Change::Set(entry("one", "y"))]);
     assert_eq!(world.status()[0].problems, [""; 0]);
     take(&mut world, &files, complain());
-    take(&mut world, &files, vec![Event::Remove(key("one"))]);
+    take(&mut world, &files, vec![Change::Remove(key("one"))]);
     assert_eq!(world.status()[0].problems, [""; 0]);
 }
 
@@ -254,8 +273,8 @@ fn flood_of_problems_is_bounded() {
     let files = source("files:mesh", 0);
     let mut world = World::default();
     for number in 0..MAX_PROBLEMS + 100 {
-        let place = Place::Object(key(&number.to_string()));
-        take(&mut world, &files, vec![Event::Problems(place, vec![format!("{number} is odd")])]);
+        let place = ProblemScope::Object(key(&number.to_string()));
+        take(&mut world, &files, vec![Change::Problems(place, vec![format!("{number} is odd")])]);
     }
     assert_eq!(world.status()[0].problems.len(), MAX_PROBLEMS);
 }
@@ -290,20 +309,20 @@ proptest! {
             let (index, events) = match step {
                 Step::Set(index, name, host) => {
                     model[index].insert(name.to_string(), host.to_string());
-                    (index, vec![Event::Set(entry(&name.to_string(), &host.to_string()))])
+                    (index, vec![Change::Set(entry(&name.to_string(), &host.to_string()))])
                 }
                 Step::Remove(index, name) => {
                     model[index].remove(&name.to_string());
-                    (index, vec![Event::Remove(key(&name.to_string()))])
+                    (index, vec![Change::Remove(key(&name.to_string()))])
                 }
                 Step::List(index, objects) => {
                     model[index].clear();
-                    let mut events = vec![Event::Begin(Part::Whole)];
+                    let mut events = vec![Change::Begin(Part::Whole)];
                     for (name, host) in objects {
                         model[index].insert(name.to_string(), host.to_string());
-                        events.push(Event::Set(entry(&name.to_string(), &host.to_string())));
+                        events.push(Change::Set(entry(&name.to_string(), &host.to_string())));
                     }
-                    events.push(Event::End(Part::Whole));
+                    events.push(Change::End(Part::Whole));
                     (index, events)
                 }
             };

@@ -5,6 +5,7 @@
 mod follow;
 mod mirror;
 mod outage;
+mod restore;
 mod review;
 mod select;
 mod token;

@@ -5,6 +5,7 @@ use canopus_base::json;
 use canopus_base::tree::{Limits, Node};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tokio::sync::Semaphore;
 
 use super::unread::Unread;
 use crate::kubernetes::server::Failure;
@@ -14,6 +15,9 @@ pub(super) const SIZE: usize = 500;
 
 /// A page larger than this is asked for in smaller ones.
 pub(super) const MAX_BYTES: usize = 32 << 20;
+
+/// How many pages are read at once: at start every kind is listed, and pages are large.
+static PARSERS: Semaphore = Semaphore::const_new(4);
 
 /// The most nodes one object may have.
 const MAX_NODES: usize = 2_000_000;
@@ -38,17 +42,20 @@ struct Outline<'a> {
     items: Option<Vec<&'a RawValue>>,
 }
 
+/// The metadata of a listing.
 #[derive(Default, Deserialize)]
-struct ListMeta {
+pub(super) struct ListMeta {
     #[serde(default, rename = "continue")]
-    next: Option<String>,
+    pub(super) next: Option<String>,
     #[serde(default, rename = "resourceVersion")]
-    version: Option<String>,
+    pub(super) version: Option<String>,
 }
 
 impl Page {
     /// Reads a page. It may be large, so other tasks are not held up by it.
     pub(super) async fn read(bytes: Bytes) -> Result<Self, Failure> {
+        // The semaphore is never closed.
+        let _turn = PARSERS.acquire().await;
         let read = tokio::task::spawn_blocking(move || Self::parse(&bytes)).await;
         read.map_err(|error| Failure::Malformed(error.to_string()))?
     }

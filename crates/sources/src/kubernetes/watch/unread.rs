@@ -18,19 +18,20 @@ pub(in crate::kubernetes) struct Unread {
 
 /// What is read of an object to name it. Everything else is skipped without being looked at, however deep it is.
 #[derive(Default, Deserialize)]
-struct Named {
+pub(super) struct Named {
     #[serde(default)]
-    metadata: Metadata,
+    pub(super) metadata: Metadata,
 }
 
+/// The part of an object's metadata that identifies it.
 #[derive(Default, Deserialize)]
-struct Metadata {
+pub(super) struct Metadata {
     #[serde(default)]
-    name: Box<str>,
+    pub(super) name: Box<str>,
     #[serde(default)]
-    namespace: Box<str>,
+    pub(super) namespace: Box<str>,
     #[serde(default, rename = "resourceVersion")]
-    version: Box<str>,
+    pub(super) version: Box<str>,
 }
 
 /// The same in a line of a watch.

@@ -39,6 +39,11 @@ impl Part {
     pub fn covers(self, kind: Kind) -> bool {
         self == Self::Whole || self == Self::Kind(kind)
     }
+
+    /// The kind, if the part is one.
+    pub fn kind(self) -> Option<Kind> {
+        if let Self::Kind(kind) = self { Some(kind) } else { None }
+    }
 }
 
 impl fmt::Display for Part {
@@ -52,7 +57,7 @@ impl fmt::Display for Part {
 
 /// Where something is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Place {
+pub enum ProblemScope {
     /// In a part of the source.
     Part(Part),
     /// In one object.
@@ -61,7 +66,7 @@ pub enum Place {
     File(PathBuf),
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for ProblemScope {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Part(part) => part.fmt(f),
@@ -73,7 +78,7 @@ impl fmt::Display for Place {
 
 /// One thing a source says.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Event {
+pub enum Change {
     /// The object is so now. What was wrong with it before is right again.
     Set(Object),
     /// The object is gone.
@@ -97,7 +102,7 @@ pub enum Event {
     /// Objects of this namespace are not to be seen any more.
     Deselect(Box<str>),
     /// All that is wrong in a place; empty if nothing is any more.
-    Problems(Place, Vec<String>),
+    Problems(ProblemScope, Vec<String>),
 }
 
 /// What a source says at once.
@@ -106,5 +111,5 @@ pub struct Batch {
     /// Who says it.
     pub source: Arc<SourceInfo>,
     /// What, in order.
-    pub events: Vec<Event>,
+    pub events: Vec<Change>,
 }

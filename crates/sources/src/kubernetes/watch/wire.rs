@@ -11,7 +11,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// One line.
 #[derive(Debug)]
-pub(super) enum Said {
+pub(super) enum WireEvent {
     /// An object is new or different.
     Object(Node),
     /// An object is gone.
@@ -23,15 +23,15 @@ pub(super) enum Said {
 }
 
 /// Reads a line.
-pub(super) fn parse(line: &[u8]) -> Result<Said, Failure> {
+pub(super) fn parse(line: &[u8]) -> Result<WireEvent, Failure> {
     let limits = Limits { max_bytes: MAX_OBJECT_BYTES, ..Limits::default() };
     let mut line = json::parse(line, &limits).map_err(|error| Failure::Malformed(error.to_string()))?;
     let object = line.get_mut("object").map(std::mem::take).unwrap_or_default();
     match line.get("type").and_then(Node::as_str) {
-        Some("ADDED" | "MODIFIED") => Ok(Said::Object(object)),
-        Some("DELETED") => Ok(Said::Gone(object)),
-        Some("BOOKMARK") => Ok(Said::Bookmark(object)),
-        Some("ERROR") => Ok(Said::Error(Failure::of_status(&object))),
+        Some("ADDED" | "MODIFIED") => Ok(WireEvent::Object(object)),
+        Some("DELETED") => Ok(WireEvent::Gone(object)),
+        Some("BOOKMARK") => Ok(WireEvent::Bookmark(object)),
+        Some("ERROR") => Ok(WireEvent::Error(Failure::of_status(&object))),
         other => Err(Failure::Malformed(format!("an event of type {other:?}"))),
     }
 }
@@ -43,11 +43,10 @@ pub(super) fn ends_listing(bookmark: &Node) -> bool {
         == Some("true")
 }
 
-/// Keeps the version of an object, so that a watch can go on after it.
-pub(super) fn note_version(object: &Node, version: &mut Box<str>) {
-    if let Some(noted) = object.pointer("/metadata/resourceVersion").and_then(Node::as_str) {
-        *version = noted.into();
-    }
+/// Namespace, name and version of an object; empty where it names none.
+pub(super) fn identity(object: &Node) -> (&str, &str, &str) {
+    let text = |path| object.pointer(path).and_then(Node::as_str).unwrap_or_default();
+    (text("/metadata/namespace"), text("/metadata/name"), text("/metadata/resourceVersion"))
 }
 
 #[cfg(test)]
@@ -58,21 +57,18 @@ mod tests {
     fn lines_are_told_apart_by_their_type() {
         let said = |text: &str| parse(text.as_bytes()).unwrap();
         let object = r#"{"type":"ADDED","object":{"metadata":{"name":"a","resourceVersion":"7"}}}"#;
-        let Said::Object(object) = said(object) else { panic!("an object") };
-        let mut version = "6".into();
-        note_version(&object, &mut version);
-        assert_eq!(&*version, "7");
-        assert!(matches!(said(r#"{"type":"DELETED","object":{}}"#), Said::Gone(_)));
+        let WireEvent::Object(object) = said(object) else { panic!("an object") };
+        assert_eq!(identity(&object), ("", "a", "7"));
+        assert!(matches!(said(r#"{"type":"DELETED","object":{}}"#), WireEvent::Gone(_)));
 
         let bookmark = r#"{"type":"BOOKMARK","object":{"metadata":{"annotations":{"k8s.io/initial-events-end":"true"}}}}"#;
-        let Said::Bookmark(bookmark) = said(bookmark) else { panic!("a bookmark") };
+        let WireEvent::Bookmark(bookmark) = said(bookmark) else { panic!("a bookmark") };
         assert!(ends_listing(&bookmark) && !ends_listing(&object));
-        note_version(&bookmark, &mut version);
-        assert_eq!(&*version, "7", "a bookmark that names no version changes nothing");
+        assert_eq!(identity(&bookmark), ("", "", ""));
 
         let error = r#"{"type":"ERROR","object":{"kind":"Status","code":410,"message":"too old"}}"#;
-        let Said::Error(failure) = said(error) else { panic!("an error") };
-        assert!(failure.is_expired());
+        let WireEvent::Error(failure) = said(error) else { panic!("an error") };
+        assert!(failure.needs_listing());
         assert_eq!(failure.to_string(), "too old (status 410)");
     }
 

@@ -10,7 +10,7 @@ use rustc_hash::FxHasher;
 
 /// Objects by kind and name. The names are those in the objects: nothing is held twice.
 #[derive(Debug, Default)]
-pub(super) struct Shelf {
+pub(super) struct ObjectStore {
     kinds: BTreeMap<Kind, HashTable<Held>>,
 }
 
@@ -37,7 +37,7 @@ fn hash(namespace: &str, name: &str) -> u64 {
     BuildHasherDefault::<FxHasher>::default().hash_one((namespace, name))
 }
 
-impl Shelf {
+impl ObjectStore {
     /// The object of this key.
     pub(super) fn get(&self, key: &ObjectKey) -> Option<&Object> {
         let held = self.kinds.get(&key.kind)?;
