@@ -18,8 +18,8 @@ use serde_json::json;
 struct NoCluster;
 
 impl Surroundings for NoCluster {
-    fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> ProxyConfig {
-        mesh_config::effective_proxy_config(mesh, [], target)
+    fn proxy_config(&self, _: &MeshConfig, _: ProxyTarget<'_>) -> Option<ProxyConfig> {
+        None
     }
 
     fn native_sidecars(&self, _: &str, _: &str) -> bool {

@@ -41,12 +41,16 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 
-use canopus_api::builtin;
+use canopus_api::mesh_config::ProxyTarget;
+use canopus_api::{builtin, mesh_config};
+use canopus_base::labels::Labels;
+use canopus_gotemplate::Value;
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use serde_json::Value as Json;
 
 pub use annotation_rules::AnnotationError;
 pub use config::{Config, ConfigError, Policy};
+pub use functions::injection_functions;
 pub use json_patch::{Operation, apply_patch, create_patch};
 pub use message_object::MessageObject;
 pub use owner::Owner;
@@ -61,7 +65,9 @@ pub struct Injector {
     /// The values of the installation.
     pub values: Values,
     mesh: MeshConfig,
-    mesh_object: canopus_gotemplate::Value,
+    mesh_object: Value,
+    /// The settings of proxies that nothing but the mesh says something of.
+    default_proxy: (ProxyConfig, Value),
     /// The revision that this injector belongs to.
     pub revision: String,
     /// `fips-140-2` and the like, or empty.
@@ -71,12 +77,15 @@ pub struct Injector {
 impl Injector {
     /// An injector for a mesh.
     pub fn new(config: Config, values: Values, mesh: MeshConfig, revision: impl Into<String>) -> Self {
-        let mesh_object = canopus_gotemplate::Value::object(MessageObject::new(&mesh));
+        let target = ProxyTarget { namespace: "", labels: &Labels::new(), annotation: None };
+        let proxy = mesh_config::effective_proxy_config(&mesh, [], target);
+        let proxy_object = Value::object(MessageObject::new(&proxy));
         Self {
             config,
             values,
+            mesh_object: Value::object(MessageObject::new(&mesh)),
+            default_proxy: (proxy, proxy_object),
             mesh,
-            mesh_object,
             revision: revision.into(),
             compliance_policy: String::new(),
         }
@@ -87,10 +96,12 @@ impl Injector {
         &self.mesh
     }
 
-    /// Takes a new mesh configuration.
-    pub fn set_mesh(&mut self, mesh: MeshConfig) {
-        self.mesh_object = canopus_gotemplate::Value::object(MessageObject::new(&mesh));
-        self.mesh = mesh;
+    /// The settings of a subject's proxy, and as templates see them.
+    fn proxy_config<'a>(&'a self, subject: &'a Subject<'_>) -> (&'a ProxyConfig, Value) {
+        match &subject.proxy_config {
+            Some(config) => (config, Value::object(MessageObject::new(config))),
+            None => (&self.default_proxy.0, self.default_proxy.1.clone()),
+        }
     }
 
     fn status_port(&self) -> i32 {
@@ -105,8 +116,8 @@ pub struct Subject<'a> {
     pub pod: &'a Json,
     /// The workload that owns it.
     pub owner: Owner,
-    /// The settings of its proxy.
-    pub proxy_config: ProxyConfig,
+    /// The settings of its proxy; none if nothing but the mesh says something of them.
+    pub proxy_config: Option<ProxyConfig>,
     /// Annotations of its namespace, where the platform gives user IDs there.
     pub namespace_annotations: Option<&'a BTreeMap<String, String>>,
     /// Whether proxies run as init containers that restart.
@@ -181,7 +192,7 @@ impl Injector {
         self.add_topology(original, &mut subject.environment);
         let rendered = render::render(self, original, &subject)?;
         let (mut merged, template) = (rendered.merged, rendered.template);
-        overrides::reapply(&mut merged, original, &template, &subject.proxy_config)?;
+        overrides::reapply(&mut merged, original, &template, self.proxy_config(&subject).0)?;
         self.post_process(&mut merged, original, &template, &subject)?;
         builtin::pod().normalize(&mut merged)?;
         Ok(merged)

@@ -38,6 +38,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
+use self::build::RepeatedKeys;
 use crate::json;
 use crate::tree::{Node, Pos, ReadErrorKind, checked_text};
 
@@ -96,7 +97,20 @@ fn parse_document(bytes: &[u8], start: Pos, limits: &Limits) -> Result<Node, Err
     {
         return Ok(node);
     }
-    build::document(text, start.line, limits)
+    build::document(text, start.line, limits, RepeatedKeys::Refused)
+}
+
+/// Reads a text that holds one document, as Go programs read YAML that they did not ask to be strict about: of a key given
+/// twice, the last one counts.
+pub fn parse_one_lenient(text: impl AsRef<[u8]>, limits: &Limits) -> Result<Node, Error> {
+    let text = text.as_ref();
+    match parse_one(text, limits) {
+        Err(Error { kind: ReadErrorKind::DuplicateKey { .. }, .. }) => {}
+        result => return result,
+    }
+    let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
+    let start = Pos::new(1, 1);
+    build::document(checked_text(text, start)?, start.line, limits, RepeatedKeys::LastWins)
 }
 
 /// A value could not be turned into YAML: it has map keys that are not strings, or its own `Serialize` failed.

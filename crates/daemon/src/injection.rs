@@ -88,55 +88,64 @@ impl Injection {
         self.current.load().as_ref().map(|injector| injector.config.raw_templates.clone()).unwrap_or_default()
     }
 
-    /// The node of a name in this control plane's cluster.
-    fn kubelet(&self, node: &str) -> Option<String> {
-        let origin = Origin::new(Arc::clone(&self.cluster), ObjectKey::new(Kind::Node, "", node));
-        self.engine.read::<Objects>(&origin).and_then(|object| kubelet_of(&object))
+    /// The kubelet's version on a node.
+    fn kubelet(&self, node: &Origin) -> Option<String> {
+        let object = self.engine.read::<Objects>(node)?;
+        let Object::Node(node) = &*object else { return None };
+        Some(node.status.node_info.kubelet_version.to_string())
+    }
+
+    /// Whether every node of a cluster can run native sidecars, or the one that is named.
+    fn is_native(&self, cluster: &str, node: &str) -> bool {
+        let cluster: Arc<str> = Arc::from(cluster);
+        if !node.is_empty() {
+            let origin = Origin::new(Arc::clone(&cluster), ObjectKey::new(Kind::Node, "", node));
+            if let Some(kubelet) = self.kubelet(&origin) {
+                return webhook::supports_native_sidecars(&kubelet);
+            }
+        }
+        let nodes = self.engine.members::<Objects>(&ObjectIndex::InCluster(
+            Kind::Node,
+            Arc::clone(&cluster),
+            "".into(),
+        ));
+        if nodes.is_empty() {
+            // Nodes that were not read yet may be old, and every node runs ordinary containers.
+            return cluster == self.cluster && self.readiness.is_ready();
+        }
+        let mut kubelets = nodes.iter().filter_map(|node| self.kubelet(node));
+        kubelets.all(|kubelet| webhook::supports_native_sidecars(&kubelet))
     }
 }
 
-fn kubelet_of(object: &Object) -> Option<String> {
-    let Object::Node(node) = object else { return None };
-    Some(node.status.node_info.kubelet_version.to_string())
-}
-
 impl Surroundings for Injection {
-    fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> ProxyConfig {
+    fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> Option<ProxyConfig> {
         let objects = self.engine.members::<Objects>(&ObjectIndex::Kind(Kind::ProxyConfig));
+        if objects.is_empty() && target.annotation.is_none() {
+            return None;
+        }
         let objects: Vec<Arc<Object>> =
             objects.iter().filter_map(|origin| self.engine.read::<Objects>(origin)).collect();
         let configs = objects.iter().filter_map(|object| match &**object {
             Object::ProxyConfig(config) => Some(&**config),
             _ => None,
         });
-        mesh_config::effective_proxy_config(mesh, configs, target)
+        Some(mesh_config::effective_proxy_config(mesh, configs, target))
     }
 
-    fn native_sidecars(&self, _: &str, node: &str) -> bool {
+    fn native_sidecars(&self, cluster: &str, node: &str) -> bool {
         match self.native {
             NativeSidecars::On => true,
             NativeSidecars::Off => false,
-            NativeSidecars::Auto => {
-                if let Some(kubelet) = self.kubelet(node).filter(|_| !node.is_empty()) {
-                    return webhook::supports_native_sidecars(&kubelet);
-                }
-                let nodes = self.engine.members::<Objects>(&ObjectIndex::Kind(Kind::Node));
-                // Nodes that were not read yet may be old, and every node runs ordinary containers.
-                if nodes.is_empty() && !self.readiness.is_ready() {
-                    return false;
-                }
-                let kubelets =
-                    nodes.iter().filter_map(|origin| kubelet_of(&*self.engine.read::<Objects>(origin)?));
-                kubelets.into_iter().all(|kubelet| webhook::supports_native_sidecars(&kubelet))
-            }
+            NativeSidecars::Auto => self.is_native(cluster, node),
         }
     }
 
-    fn namespace_annotations(&self, _: &str, namespace: &str) -> Option<BTreeMap<String, String>> {
+    fn namespace_annotations(&self, cluster: &str, namespace: &str) -> Option<BTreeMap<String, String>> {
         if !self.is_openshift {
             return None;
         }
-        let origin = Origin::new(Arc::clone(&self.cluster), ObjectKey::new(Kind::Namespace, "", namespace));
+        let origin = Origin::new(Arc::from(cluster), ObjectKey::new(Kind::Namespace, "", namespace));
         let object = self.engine.read::<Objects>(&origin);
         let annotations = object.as_ref().map(|object| &object.meta().annotations);
         let annotations = annotations.into_iter().flat_map(|annotations| annotations.iter());

@@ -125,12 +125,13 @@ fn merge(manifest: &mut Manifest, patch: Json) -> Result<(), Error> {
     };
     let mut object = manifest.object.clone();
     kind.merge(&mut object, patch).map_err(|error| refused(error.to_string()))?;
-    // An object may have one of the two only, and charts set the first.
+    // An object may have one of the two only, and charts set the first. Parity: it is written as null, which is to say absent.
     if manifest.kind() == "PodDisruptionBudget"
         && let Some(Json::Object(spec)) = object.get_mut("spec")
-        && spec.get("maxUnavailable").is_some_and(|value| !value.is_null())
+        && spec.contains_key("maxUnavailable")
+        && let Some(minimum) = spec.get_mut("minAvailable")
     {
-        spec.remove("minAvailable");
+        *minimum = Json::Null;
     }
     manifest.object = object;
     Ok(())

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 /// Everything that templates of the injector and of gateways may call.
 ///
 /// `env` reads the given variables, which are those of the control plane's own process.
-pub(super) fn injection_functions(variables: &BTreeMap<String, String>) -> Functions {
+pub fn injection_functions(variables: &BTreeMap<String, String>) -> Functions {
     let mut functions = Functions::builtin();
     sprig::add_to(&mut functions, &sprig::Options::default());
     add_conversions(&mut functions);

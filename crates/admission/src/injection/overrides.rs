@@ -71,7 +71,7 @@ fn overrides<'a>(saved: &'a Json, list: &str) -> &'a [Json] {
 
 /// Merges what the user set of injected containers over what templates made of them, and saves it.
 ///
-/// A container that an earlier injection added is nobody's setting: the template counts.
+/// A container that an earlier injection added is nobody's setting: the template counts, and what was saved then.
 pub(super) fn reapply(
     merged: &mut Json,
     original: &Json,
@@ -85,11 +85,10 @@ pub(super) fn reapply(
         let injected = status::injected_names(original, list);
         for container in pod::containers(template, list) {
             let name = pod::name(container);
-            if is_injected && injected.iter().any(|known| known == name) {
-                continue;
-            }
             let known = saved.as_ref().and_then(|saved| pod::find(overrides(saved, list), name));
+            let is_own = !injected.iter().any(|known| known == name);
             let set = known.or_else(|| match list {
+                _ if !is_own => None,
                 CONTAINERS => pod::find(pod::containers(original, CONTAINERS), name),
                 // A native sidecar is an init container that users write among the containers.
                 _ => pod::find_in_pod(original, name),

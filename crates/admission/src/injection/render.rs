@@ -10,7 +10,6 @@ use canopus_gotemplate::{Budget, Map, Object, Value};
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::inbound_traffic_policy::Mode;
 use serde_json::{Value as Json, json};
 
-use super::message_object::MessageObject;
 use super::pod::{self, CONTAINERS, INIT_CONTAINERS, PROXY};
 use super::struct_object::StructObject;
 use super::{InjectionError, Injector, Subject, openshift, overrides};
@@ -94,7 +93,8 @@ fn render_template(injector: &Injector, name: &str, data: &Value) -> Result<Json
     };
     let text =
         templates.render("inject", data).map_err(|error| InjectionError::Template(error.to_string()))?;
-    let parsed = yaml::parse_one(&text, &Limits::default());
+    // Istio's own template names a volume of the user's twice, and the second name counts.
+    let parsed = yaml::parse_one_lenient(&text, &Limits::default());
     // Parity: Istio says this of whatever is no map, without a place.
     let document =
         parsed.map_err(|_| InjectionError::Overlay("strategic merge: invalid JSON document".to_owned()))?;
@@ -108,6 +108,7 @@ fn render_template(injector: &Injector, name: &str, data: &Value) -> Result<Json
 fn template_data(injector: &Injector, pod: &Json, subject: &Subject<'_>) -> Result<Value, InjectionError> {
     let (user, group) = openshift::proxy_ids(subject.namespace_annotations);
     let owner = &subject.owner;
+    let (proxy_config, proxy_object) = injector.proxy_config(subject);
     let structs =
         |pairs: [(&str, &str); 2]| Value::map(pairs.map(|(key, value)| (key, Value::string(value))));
     let part = |field: &str, name: &str| {
@@ -129,12 +130,12 @@ fn template_data(injector: &Injector, pod: &Json, subject: &Subject<'_>) -> Resu
         ("DeploymentMeta", structs([("Name", &owner.name), ("Namespace", &owner.namespace)])),
         ("ObjectMeta", part("metadata", "meta/v1.ObjectMeta")?),
         ("Spec", part("spec", "core/v1.PodSpec")?),
-        ("ProxyConfig", Value::object(MessageObject::new(&subject.proxy_config))),
+        ("ProxyConfig", proxy_object),
         ("MeshConfig", injector.mesh_object.clone()),
         ("Values", values),
         ("Revision", Value::string(injector.revision.as_str())),
         ("NativeSidecars", Value::Bool(subject.native_sidecars)),
-        ("ProxyImage", Value::string(injector.values.proxy_image_of(&subject.proxy_config, pod))),
+        ("ProxyImage", Value::string(injector.values.proxy_image_of(proxy_config, pod))),
         ("ProxyInitImage", Value::string(injector.values.init_image_of(pod))),
         ("ProxyUID", Value::int64(user)),
         ("ProxyGID", Value::int64(group)),

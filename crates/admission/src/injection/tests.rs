@@ -68,7 +68,7 @@ fn subject(pod: &Json) -> Subject<'_> {
     Subject {
         pod,
         owner: Owner::of_pod(pod),
-        proxy_config: mesh_config::default_proxy_config(),
+        proxy_config: None,
         namespace_annotations: None,
         native_sidecars: false,
         environment: BTreeMap::new(),

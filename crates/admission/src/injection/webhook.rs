@@ -20,10 +20,11 @@ const PATH: &str = "/inject";
 
 /// What is known of the cluster that a pod is created in. A cluster is named as the path or the values name it, or `Kubernetes`.
 pub trait Surroundings {
-    /// The settings of a proxy, from the mesh's, its annotation and ProxyConfig objects.
-    fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> ProxyConfig;
+    /// The settings of a proxy, from the mesh's, its annotation and ProxyConfig objects; none if there are only the mesh's.
+    fn proxy_config(&self, mesh: &MeshConfig, target: ProxyTarget<'_>) -> Option<ProxyConfig>;
 
-    /// Whether pods of a cluster may have native sidecars: on the node the pod is bound to, or on all of them.
+    /// Whether pods of a cluster may have native sidecars: on the node the pod is bound to, or on all of them. Not in a
+    /// cluster that nothing is known of.
     fn native_sidecars(&self, cluster: &str, node: &str) -> bool;
 
     /// Annotations of a namespace, on platforms that give user IDs there.

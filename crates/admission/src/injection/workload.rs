@@ -51,17 +51,19 @@ pub enum WorkloadError {
     },
 }
 
-/// Kinds with pods, by API version.
+/// Kinds with pods, with the type that each is read as.
+///
+/// Parity: whatever API version they are written in.
 const WORKLOADS: [(&str, &str); 9] = [
-    ("v1", "Pod"),
-    ("v1", "ReplicationController"),
-    ("apps/v1", "Deployment"),
-    ("apps/v1", "DaemonSet"),
-    ("apps/v1", "ReplicaSet"),
-    ("apps/v1", "StatefulSet"),
-    ("batch/v1", "Job"),
-    ("batch/v1", "CronJob"),
-    ("apps.openshift.io/v1", "DeploymentConfig"),
+    ("Pod", "core/v1.Pod"),
+    ("ReplicationController", "core/v1.ReplicationController"),
+    ("Deployment", "apps/v1.Deployment"),
+    ("DaemonSet", "apps/v1.DaemonSet"),
+    ("ReplicaSet", "apps/v1.ReplicaSet"),
+    ("StatefulSet", "apps/v1.StatefulSet"),
+    ("Job", "batch/v1.Job"),
+    ("CronJob", "batch/v1.CronJob"),
+    ("DeploymentConfig", "apps.openshift.io/v1.DeploymentConfig"),
 ];
 
 impl Injector {
@@ -93,21 +95,19 @@ impl Injector {
     ) -> Result<bool, WorkloadError> {
         let field = |name: &str| object.get(name).and_then(Json::as_str).unwrap_or_default().to_owned();
         let (api_version, kind) = (field("apiVersion"), field("kind"));
-        if api_version == "v1" && kind == "List" {
+        if kind == "List" {
             for item in object.get_mut("items").and_then(Json::as_array_mut).into_iter().flatten() {
                 self.rewrite_object(item, native_sidecars, warnings)?;
             }
-            let name = described(object, &kind);
-            normalize(object, &api_version, &kind, &name)?;
+            normalize(object, &kind, "core/v1.List")?;
             return Ok(true);
         }
-        if !WORKLOADS.contains(&(api_version.as_str(), kind.as_str())) {
+        let Some((_, object_type)) = WORKLOADS.iter().find(|(known, _)| *known == kind) else {
             return Ok(false);
-        }
-        let name = described(object, &kind);
-        normalize(object, &api_version, &kind, &name)?;
+        };
+        normalize(object, &kind, object_type)?;
         self.inject_workload(object, &api_version, &kind, native_sidecars, warnings)?;
-        normalize(object, &api_version, &kind, &name)?;
+        normalize(object, &kind, object_type)?;
         Ok(true)
     }
 
@@ -162,7 +162,7 @@ impl Injector {
         let injected = self.inject(Subject {
             pod: &subject_pod,
             owner,
-            proxy_config: proxy_config.unwrap_or_default(),
+            proxy_config: Some(proxy_config.unwrap_or_default()),
             namespace_annotations: None,
             native_sidecars,
             environment: Default::default(),
@@ -183,9 +183,10 @@ fn set(object: &mut Json, pointer: &str, value: Json) {
     }
 }
 
-fn normalize(object: &mut Json, api_version: &str, kind: &str, name: &str) -> Result<(), WorkloadError> {
-    let Some(object_type) = builtin::object_type(api_version, kind) else { return Ok(()) };
-    object_type.normalize(object).map_err(|error| WorkloadError::Type { object: name.to_owned(), error })
+fn normalize(object: &mut Json, kind: &str, object_type: &str) -> Result<(), WorkloadError> {
+    let Some(object_type) = builtin::struct_type(object_type) else { return Ok(()) };
+    let result = object_type.normalize(object);
+    result.map_err(|error| WorkloadError::Type { object: described(object, kind), error })
 }
 
 /// A workload in the words of an error: `Deployment shop/cart`.

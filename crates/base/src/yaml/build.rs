@@ -19,7 +19,7 @@ type Result<T> = std::result::Result<T, ReadError>;
 const YAML_TAGS: &str = "tag:yaml.org,2002:";
 
 /// Reads a text of one document that starts at the given line of its stream.
-pub(super) fn document(text: &str, first_line: u32, limits: &Limits) -> Result<Node> {
+pub(super) fn document(text: &str, first_line: u32, limits: &Limits, keys: RepeatedKeys) -> Result<Node> {
     let options = granit_parser::options! {
         emit_comments: false,
         emit_unresolved_aliases: true,
@@ -29,7 +29,7 @@ pub(super) fn document(text: &str, first_line: u32, limits: &Limits) -> Result<N
     let masked = colon::mask(text);
     let text = masked.as_deref().unwrap_or(text);
     let mut parser = Parser::new_from_str_with_options(text, options);
-    let mut builder = Builder { masked: masked.is_some(), ..Builder::new(text, first_line, limits) };
+    let mut builder = Builder { masked: masked.is_some(), keys, ..Builder::new(text, first_line, limits) };
     while let Some((event, span)) = builder.next(&mut parser)? {
         match event {
             Event::DocumentEnd => break,
@@ -40,8 +40,18 @@ pub(super) fn document(text: &str, first_line: u32, limits: &Limits) -> Result<N
     Ok(builder.root.unwrap_or_default())
 }
 
+/// What becomes of a key that a map has twice.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum RepeatedKeys {
+    /// It is an error.
+    Refused,
+    /// The last one counts.
+    LastWins,
+}
+
 struct Builder<'a> {
     text: &'a str,
+    keys: RepeatedKeys,
     /// Whether the text has masked colons.
     masked: bool,
     first_line: u32,
@@ -97,6 +107,7 @@ impl<'a> Builder<'a> {
     fn new(text: &'a str, first_line: u32, limits: &'a Limits) -> Self {
         Self {
             text,
+            keys: RepeatedKeys::Refused,
             masked: false,
             first_line,
             limits,
@@ -206,7 +217,12 @@ impl<'a> Builder<'a> {
         let Some(Open { at, anchor, content }) = self.open.pop() else { return Ok(()) };
         let value = match content {
             Content::List(items) => Value::List(items),
-            Content::Map { entries, .. } => Value::Map(Map::from_entries(entries).map_err(duplicate)?),
+            Content::Map { mut entries, .. } => {
+                if self.keys == RepeatedKeys::LastWins {
+                    entries = last_of_each(entries);
+                }
+                Value::Map(Map::from_entries(entries).map_err(duplicate)?)
+            }
         };
         let node = Node::new(value, at);
         self.keep(anchor, &node)?;
@@ -327,6 +343,22 @@ fn key_of(value: &Value) -> std::result::Result<Box<str>, ReadErrorKind> {
         Value::List(_) => Err(ReadErrorKind::Key { kind: "a list" }),
         Value::Map(_) => Err(ReadErrorKind::Key { kind: "a map" }),
     }
+}
+
+/// The entries in the places where their keys came first, with the values that came last.
+fn last_of_each(entries: Vec<Entry>) -> Vec<Entry> {
+    let mut places: FastMap<Box<str>, usize> = FastMap::default();
+    let mut kept: Vec<Entry> = Vec::with_capacity(entries.len());
+    for entry in entries {
+        match places.get(&entry.key) {
+            Some(at) => kept[*at] = entry,
+            None => {
+                places.insert(entry.key.clone(), kept.len());
+                kept.push(entry);
+            }
+        }
+    }
+    kept
 }
 
 fn duplicate(twice: DuplicateKey) -> ReadError {

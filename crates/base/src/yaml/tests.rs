@@ -285,7 +285,7 @@ proptest! {
     #[test]
     fn what_is_written_reads_back(node in node()) {
         let text = node_to_string(&node);
-        let read = build::document(&text, 1, &Limits::default());
+        let read = build::document(&text, 1, &Limits::default(), RepeatedKeys::Refused);
         prop_assert_eq!(read.as_ref(), Ok(&node), "{}", text);
     }
 
@@ -298,4 +298,13 @@ proptest! {
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         let _ = parse_all(&bytes, &Limits::default());
     }
+}
+
+#[test]
+fn the_last_of_two_equal_keys_counts_when_nobody_is_strict() {
+    let text = "a: 1\nb: {c: 1, d: 2, c: 3}\na: 2\n";
+    assert!(parse_one(text, &Limits::default()).is_err());
+    let node = parse_one_lenient(text, &Limits::default()).unwrap();
+    assert_eq!(node.to_json(), serde_json::json!({"a": 2, "b": {"c": 3, "d": 2}}));
+    assert!(parse_one_lenient("a: 1\na: [", &Limits::default()).is_err());
 }

@@ -26,7 +26,8 @@ struct Fixture {
 }
 
 fn fixture(variables: &[(&str, &str)]) -> Fixture {
-    let flags = Flags::read(&variables.to_vec());
+    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let flags = Flags::read(&variables.collect::<BTreeMap<String, String>>());
     let engine = Engine::new();
     let mut batch = Batch::new();
     batch.set::<Settings>((), MeshSettings::default());
@@ -121,16 +122,19 @@ fn native_sidecars_depend_on_every_node_when_they_are_automatic() {
         )
     };
     let fixture = fixture(&[]);
+    let own = Arc::clone(&fixture.injection.cluster);
+    let is_native = |node: &str| fixture.injection.native_sidecars(&own, node);
     let loading = fixture.readiness.register("world");
-    assert!(!fixture.injection.native_sidecars("", ""), "nothing is known yet");
+    assert!(!is_native(""), "nothing is known yet");
     loading.ready();
-    assert!(fixture.injection.native_sidecars("", ""), "there are no nodes");
+    assert!(is_native(""), "there are no nodes");
+    assert!(!fixture.injection.native_sidecars("elsewhere", ""), "nothing is known of that cluster");
     fixture.add(&node("new", "v1.33.1"));
-    assert!(fixture.injection.native_sidecars("", ""));
+    assert!(is_native(""));
     fixture.add(&node("old", "v1.28.0"));
-    assert!(!fixture.injection.native_sidecars("", ""));
-    assert!(fixture.injection.native_sidecars("", "new"));
-    assert!(!fixture.injection.native_sidecars("", "old"));
+    assert!(!is_native(""));
+    assert!(is_native("new"));
+    assert!(!is_native("old"));
 }
 
 #[test]
