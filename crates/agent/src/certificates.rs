@@ -12,6 +12,7 @@
 mod authority;
 pub mod files;
 mod secrets;
+pub mod stored;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub use authority::{AuthorityClient, AuthorityError};
 pub use secrets::{Identity, Secrets};
 
 use crate::backoff::{Backoff, random};
-use crate::last_good::identity::IdentityStore;
+use stored::IdentityStore;
 
 const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);

@@ -8,7 +8,6 @@
 //! that does not fit; a log belongs to one proxy of one control plane and is discarded by any other; no error here ever
 //! reaches Envoy or the control plane, because a full disk is no reason to stop traffic.
 
-pub mod identity;
 mod log;
 mod record;
 

@@ -28,6 +28,7 @@ mod files;
 pub mod health;
 pub mod last_good;
 pub mod local_http;
+pub mod locality;
 pub mod node;
 pub mod platform;
 pub mod proxy;

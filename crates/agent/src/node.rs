@@ -13,6 +13,7 @@ use tracing::warn;
 
 pub use metadata::{CommaList, NodeMetadata, PodPorts, StringBool};
 
+use crate::locality::Locality;
 use crate::platform::Platform;
 use crate::proxy_config::EffectiveConfig;
 
@@ -70,17 +71,6 @@ pub struct NodeSources<'a> {
     "node metadata: {0}; correct the variable ISTIO_META_<key> or the ISTIO_METAJSON_ variable that has the key"
 )]
 pub struct MetadataError(#[from] serde_json::Error);
-
-/// Region, zone and sub-zone; any of them may be empty.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Locality {
-    /// The region.
-    pub region: String,
-    /// The zone.
-    pub zone: String,
-    /// The sub-zone.
-    pub sub_zone: String,
-}
 
 /// A proxy, as it tells of itself.
 #[derive(Clone, Debug)]

@@ -18,7 +18,7 @@ use tokio::time::timeout;
 use tracing::{debug, info, warn};
 
 use crate::local_http as client;
-use crate::node::Locality;
+use crate::locality::Locality;
 
 /// All questions together may take so long.
 const LIMIT: Duration = Duration::from_secs(2);

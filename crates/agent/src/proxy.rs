@@ -26,11 +26,11 @@ use settings::Settings;
 use crate::bootstrap::{
     BootstrapSettings, CertificateDirectory, grpc_bootstrap, is_yaml, overrides, render, render_template,
 };
+use crate::certificates::stored::IdentityStore;
 use crate::certificates::{self, Secrets, files};
 use crate::dns::NameServer;
 use crate::envoy::command_line::{LaunchSettings, arguments as envoy_arguments};
 use crate::envoy::{Admin, Control, Request, SupervisorSettings, drain, supervise};
-use crate::last_good::identity::IdentityStore;
 use crate::last_good::open_or_warn;
 use crate::sds;
 use crate::xds_proxy::{LocalTypes, NameTableSink, XdsProxy, XdsProxyParts};

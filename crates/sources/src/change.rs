@@ -1,5 +1,6 @@
 //! What a source says: events, and whom they come from.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -112,4 +113,15 @@ pub struct Batch {
     pub source: Arc<SourceInfo>,
     /// What, in order.
     pub events: Vec<Change>,
+}
+
+/// The state of a source that a snapshot restores.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Saved {
+    /// Its objects.
+    pub objects: Vec<Object>,
+    /// The kinds of which all objects were known; `None` if the source is not followed kind by kind.
+    pub kinds: Option<BTreeSet<Kind>>,
+    /// Why objects are missing that were saved: this version cannot read them.
+    pub unreadable: Vec<String>,
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::change::{Batch, Change, SourceInfo};
-use crate::snapshot::Saved;
+use crate::change::{Batch, Change, Saved, SourceInfo};
 use crate::status::SourceStatus;
 use crate::world::{Update, World};
 

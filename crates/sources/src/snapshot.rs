@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 pub use keeper::Keeper;
 
-use crate::change::SourceInfo;
+use crate::change::{Saved, SourceInfo};
 
 /// What this version writes, and the only version it reads.
 const VERSION: u32 = 1;
@@ -75,17 +75,6 @@ struct Head {
 #[derive(Debug, Serialize, Deserialize)]
 struct Tail {
     checksum: ContentHash,
-}
-
-/// What a source had in an earlier life.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Saved {
-    /// Its objects.
-    pub objects: Vec<Object>,
-    /// The kinds of which all objects were known; `None` if the source is not followed kind by kind.
-    pub kinds: Option<BTreeSet<Kind>>,
-    /// Why objects are missing that were saved: this version cannot read them.
-    pub unreadable: Vec<String>,
 }
 
 /// A directory of snapshots.

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use canopus_api::{Kind, Object, ObjectKey};
 
-use crate::change::{Batch, Change, Part, ProblemScope, SourceInfo};
-use crate::snapshot::Saved;
+use crate::change::{Batch, Change, Part, ProblemScope, Saved, SourceInfo};
 use crate::status::{Notice, PartStatus, Phase, SourceStatus};
 use object_store::ObjectStore;
 

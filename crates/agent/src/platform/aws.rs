@@ -1,7 +1,7 @@
 //! Amazon Web Services: the instance metadata service, with a session token where it wants one.
 
 use super::{MetadataServer, Platform};
-use crate::node::Locality;
+use crate::locality::Locality;
 
 const TOKEN: &str = "x-aws-ec2-metadata-token";
 

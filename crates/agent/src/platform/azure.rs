@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::{MetadataServer, Platform};
-use crate::node::Locality;
+use crate::locality::Locality;
 
 const VENDOR_FILE: &str = "/sys/class/dmi/id/sys_vendor";
 const VENDOR: &str = "Microsoft Corporation";

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{MetadataServer, Platform, PlatformSettings};
-use crate::node::Locality;
+use crate::locality::Locality;
 
 const FLAVOUR: [(&str, &str); 1] = [("metadata-flavor", "Google")];
 

@@ -9,7 +9,7 @@ use tracing::{info, warn};
 use xxhash_rust::xxh3::xxh3_64;
 use zeroize::Zeroizing;
 
-use crate::certificates::Identity;
+use super::Identity;
 
 const FILE: &str = "identity.json";
 /// A larger file is none of ours.
