@@ -70,7 +70,7 @@ fn settings_of_components_and_overlays_change_what_charts_made() {
         replicaCount: 5
         env: [{name: B, value: b}]
         overlays:
-        - {kind: Deployment, name: istiod, patches: [{path: 'spec.template.spec.containers.[name:discovery].args.[0]', value: y}]}"],
+        - {kind: Deployment, name: istiod, patches: [{path: 'spec.template.spec.containers.[name:discovery].args.[0]', value: changed}]}"],
         &[],
     )
     .unwrap();
@@ -78,7 +78,7 @@ fn settings_of_components_and_overlays_change_what_charts_made() {
     let container = &deployment.object["spec"]["template"]["spec"]["containers"][0];
     assert_eq!(deployment.object["spec"]["replicas"], 5);
     assert_eq!(container["env"], json!([{"name": "B", "value": "b"}, {"name": "A", "value": "a"}]));
-    assert_eq!(container["args"], json!(["y"]));
+    assert_eq!(container["args"], json!(["changed"]));
 }
 
 #[test]

@@ -98,7 +98,10 @@ pub(super) fn environment_mut(container: &mut Json) -> &mut Vec<Json> {
     }
 }
 
-/// Sets variables of the proxy, after all others and sorted by name.
+/// Variables that injection adds after all others.
+const ADDED_LAST: [&str; 2] = [super::prometheus::VARIABLE, super::probes::PROBERS];
+
+/// Sets variables of the proxy, sorted by name, after all others but those that a pod has from being injected before.
 pub(super) fn set_environment(pod: &mut Json, variables: &BTreeMap<String, String>) {
     if variables.is_empty() {
         return;
@@ -106,7 +109,10 @@ pub(super) fn set_environment(pod: &mut Json, variables: &BTreeMap<String, Strin
     let Some(proxy) = find_in_pod_mut(pod, PROXY) else { return };
     let environment = environment_mut(proxy);
     environment.retain(|variable| !variables.contains_key(name(variable)));
-    environment.extend(variables.iter().map(|(name, value)| json!({"name": name, "value": value})));
+    let end = environment.iter().position(|variable| ADDED_LAST.contains(&name(variable)));
+    let end = end.unwrap_or(environment.len());
+    let added = variables.iter().map(|(name, value)| json!({"name": name, "value": value}));
+    environment.splice(end..end, added);
 }
 
 /// The name of a pod, or what is known of it before the API server gives it one.

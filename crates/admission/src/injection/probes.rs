@@ -13,7 +13,7 @@ use super::status::STATUS;
 
 const REWRITE: &str = "sidecar.istio.io/rewriteAppHTTPProbers";
 const STATUS_PORT: &str = "status.sidecar.istio.io/port";
-const PROBERS: &str = "ISTIO_KUBE_APP_PROBERS";
+pub(super) const PROBERS: &str = "ISTIO_KUBE_APP_PROBERS";
 
 /// Where a container has probes, and the last part of the path that the agent serves each under.
 const PROBES: [(&str, &str); 3] =

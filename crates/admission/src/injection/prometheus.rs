@@ -10,7 +10,7 @@ use serde_json::{Value as Json, json};
 use super::pod::{self, PROXY};
 
 const MERGE: &str = "prometheus.istio.io/merge-metrics";
-const VARIABLE: &str = "ISTIO_PROMETHEUS_ANNOTATIONS";
+pub(super) const VARIABLE: &str = "ISTIO_PROMETHEUS_ANNOTATIONS";
 const SECURE_PORT_VARIABLE: &str = "ENVOY_SECURE_MERGED_METRICS_PORT";
 
 /// Annotations as Prometheus spells them in labels; it takes `prometheus.io/port` and `prometheus-io/port` for one.
