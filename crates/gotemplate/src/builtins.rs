@@ -5,14 +5,22 @@ mod escape;
 mod index;
 
 use crate::error::CallError;
-use crate::exec::Slot;
-use crate::function::{Function, FunctionBody, Functions, Type, Variadic};
 use crate::gofmt;
 use crate::limits::Budget;
-use crate::value::{Str, Value};
+use crate::value::{Function, FunctionBody, Functions, Slot, Str, Type, Value, Variadic};
+
+impl Functions {
+    /// Only what the template language itself has: `and`, `or`, `not`, `eq` and its relatives, `index`, `slice`, `len`,
+    /// `print`, `printf`, `println`, `html`, `js`, `urlquery`, `call`.
+    pub fn builtin() -> Self {
+        let mut functions = Self::default();
+        add_to(&mut functions);
+        functions
+    }
+}
 
 /// Adds all of them.
-pub(crate) fn add_to(functions: &mut Functions) {
+fn add_to(functions: &mut Functions) {
     for (name, stops_at) in [("and", false), ("or", true)] {
         let body = FunctionBody::ShortCircuit { stops_at };
         functions.insert(name, Function { params: vec![Type::Reflect, Type::Reflect], variadic: true, body });

@@ -18,12 +18,11 @@ pub use manifest::Manifest;
 
 use crate::error::{ParseError, RenderError};
 use crate::exec::without_no_value;
-use crate::function::Functions;
 use crate::helm::{self, Capabilities, Files};
 use crate::limits::{Budget, Limits};
 use crate::sprig;
 use crate::template::{MissingKey, Templates};
-use crate::value::{Map, MapKind, Value};
+use crate::value::{Functions, Map, MapKind, Value};
 
 /// The release a chart is rendered for, and the world around it.
 #[derive(Clone, Debug)]

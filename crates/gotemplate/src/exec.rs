@@ -8,6 +8,8 @@ mod call;
 mod eval;
 mod field;
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) use call::without_no_value;
@@ -17,55 +19,7 @@ use crate::error::{CallError, RenderError};
 use crate::gofmt::{self, quote};
 use crate::limits::{Budget, LimitError};
 use crate::template::Templates;
-use crate::value::{Elem, List as ListValue, MapKind, UintKind, Value};
-
-/// What an expression gives.
-#[derive(Clone, Debug)]
-pub(crate) enum Slot {
-    /// No value at all: a missing key.
-    Invalid,
-    /// A value of known type; never nil.
-    Typed(Value),
-    /// The content of an `interface {}`, which may be nil.
-    Interface(Value),
-}
-
-impl Slot {
-    /// The value inside, nil if there is none.
-    pub(crate) fn value(&self) -> &Value {
-        match self {
-            Self::Invalid => &Value::Nil,
-            Self::Typed(value) | Self::Interface(value) => value,
-        }
-    }
-
-    pub(crate) fn into_value(self) -> Value {
-        match self {
-            Self::Invalid => Value::Nil,
-            Self::Typed(value) | Self::Interface(value) => value,
-        }
-    }
-
-    /// A result whose interface, if it is one, is taken off: nil becomes the absence of a value.
-    pub(crate) fn concrete(value: Value) -> Self {
-        if value.is_nil() { Self::Invalid } else { Self::Typed(value) }
-    }
-
-    /// An element of a slice or map of the given element type.
-    fn element(value: Value, of_interfaces: bool) -> Self {
-        if of_interfaces { Self::Interface(value) } else { Self::concrete(value) }
-    }
-}
-
-/// Whether the elements of a slice are of type `interface {}`.
-pub(crate) fn list_item(list: &ListValue, value: Value) -> Slot {
-    Slot::element(value, list.elem() == Elem::Any)
-}
-
-/// Whether the elements of a map are of type `interface {}`.
-pub(crate) fn map_item(kind: MapKind, value: Value) -> Slot {
-    Slot::element(value, kind != MapKind::String)
-}
+use crate::value::{Slot, UintKind, Value, list_item, map_item};
 
 /// How a walk ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,7 +46,7 @@ type Evaluated = Result<Slot, RenderError>;
 pub(crate) struct Run<'r> {
     pub(crate) budget: &'r Budget,
     /// How often each template is being included, to stop it at Helm's limit.
-    pub(crate) included: std::cell::RefCell<std::collections::BTreeMap<String, u32>>,
+    pub(crate) included: RefCell<BTreeMap<String, u32>>,
 }
 
 /// One template being executed.
@@ -104,8 +58,36 @@ struct State<'t> {
     variables: Vec<(Arc<str>, Slot)>,
 }
 
+impl Templates {
+    /// Renders a template with `data` as its dot.
+    pub fn render(&self, name: &str, data: &Value) -> Result<Vec<u8>, RenderError> {
+        let budget = Budget::new(self.limits());
+        let mut out = Vec::new();
+        self.render_into(name, data, &budget, &mut out)?;
+        Ok(out)
+    }
+
+    /// Renders a template on a budget that several renderings share, and appends the output.
+    pub fn render_into(
+        &self,
+        name: &str,
+        data: &Value,
+        budget: &Budget,
+        out: &mut Vec<u8>,
+    ) -> Result<(), RenderError> {
+        let Some(tree) = self.tree(name) else {
+            let (name, root) = (quote::quoted(name.as_bytes()), quote::quoted(self.name().as_bytes()));
+            let text = format!("template: no template {name} associated with template {root}");
+            return Err(RenderError { text, cause: None, limit: None, raised: None });
+        };
+        budget.reset_depth();
+        let run = Run { budget, included: RefCell::default() };
+        execute(self, tree, &run, Slot::concrete(data.clone()), out)
+    }
+}
+
 /// Executes a template of a set and appends what it prints.
-pub(crate) fn execute(
+fn execute(
     templates: &Templates,
     tree: &Tree,
     run: &Run<'_>,

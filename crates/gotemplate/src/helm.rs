@@ -17,10 +17,9 @@ pub use capabilities::{Capabilities, HelmVersion, KubeVersion};
 pub use files::Files;
 
 use crate::error::CallError;
-use crate::function::{Function, FunctionBody, Functions, Type, Variadic};
 use crate::limits::Budget;
 use crate::sprig::{self, json};
-use crate::value::{Map, MapKind, Str, Value};
+use crate::value::{Function, FunctionBody, Functions, Map, MapKind, Str, Type, Value, Variadic};
 
 /// Adds all functions of sprig and of Helm.
 pub fn add_to(functions: &mut Functions, options: &sprig::Options) {

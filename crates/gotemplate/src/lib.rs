@@ -28,9 +28,9 @@
 mod ast;
 mod builtins;
 pub mod chart;
+mod encode;
 mod error;
 mod exec;
-mod function;
 mod gofmt;
 mod goparse;
 pub mod helm;
@@ -44,9 +44,9 @@ mod tests;
 mod value;
 
 pub use error::{CallError, ParseError, RenderError};
-pub use function::{
-    FromArg, Function, Functions, Int64, IntoFunction, IntoResult, StringMap, Type, Variadic,
-};
 pub use limits::{Budget, LimitError, Limits};
 pub use template::{MissingKey, Templates};
-pub use value::{Elem, InsertError, IntKind, List, Map, MapKind, Object, ObjectData, Str, UintKind, Value};
+pub use value::{
+    Elem, FromArg, Function, Functions, InsertError, Int64, IntKind, IntoFunction, IntoResult, List, Map,
+    MapKind, Object, ObjectData, Str, StringMap, Type, UintKind, Value, Variadic,
+};

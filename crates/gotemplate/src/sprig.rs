@@ -35,10 +35,9 @@ pub(crate) use date::duration;
 pub(crate) use dict::deep_copy;
 pub(crate) use encode::base64;
 
-use crate::function::Functions;
 use crate::gofmt;
 use crate::limits::{Budget, LimitError};
-use crate::value::{Str, Value};
+use crate::value::{Functions, Str, Value};
 
 /// What the functions need to know of the world.
 #[derive(Clone, Copy, Debug, Default)]

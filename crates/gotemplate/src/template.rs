@@ -1,18 +1,14 @@
 //! Sets of templates.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use canopus_base::FastMap;
 
 use crate::ast::Tree;
-use crate::error::{ParseError, RenderError};
-use crate::exec::{self, Run, Slot};
-use crate::function::Functions;
-use crate::gofmt::quote;
-use crate::limits::{Budget, Limits};
+use crate::error::ParseError;
+use crate::limits::Limits;
 use crate::parse;
-use crate::value::Value;
+use crate::value::Functions;
 
 /// Named templates that can call each other, with the functions they may use.
 ///
@@ -87,32 +83,6 @@ impl Templates {
         own.ok_or_else(|| ParseError { name: name.to_owned(), line: 1, message: "no template".to_owned() })
     }
 
-    /// Renders a template with `data` as its dot.
-    pub fn render(&self, name: &str, data: &Value) -> Result<Vec<u8>, RenderError> {
-        let budget = Budget::new(self.limits);
-        let mut out = Vec::new();
-        self.render_into(name, data, &budget, &mut out)?;
-        Ok(out)
-    }
-
-    /// Renders a template on a budget that several renderings share, and appends the output.
-    pub fn render_into(
-        &self,
-        name: &str,
-        data: &Value,
-        budget: &Budget,
-        out: &mut Vec<u8>,
-    ) -> Result<(), RenderError> {
-        let Some(tree) = self.tree(name) else {
-            let (name, root) = (quote::quoted(name.as_bytes()), quote::quoted(self.name.as_bytes()));
-            let text = format!("template: no template {name} associated with template {root}");
-            return Err(RenderError { text, cause: None, limit: None, raised: None });
-        };
-        budget.reset_depth();
-        let run = Run { budget, included: RefCell::default() };
-        exec::execute(self, tree, &run, Slot::concrete(data.clone()), out)
-    }
-
     /// The names of the templates, sorted.
     pub fn names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.trees.keys().map(String::as_str).collect();
@@ -131,6 +101,10 @@ impl Templates {
 
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
     }
 
     pub(crate) fn functions(&self) -> &Functions {

@@ -5,23 +5,25 @@
 //! from YAML or JSON are `float64`, numbers written in a template are `int`.
 
 mod convert;
+mod function;
 mod list;
 mod map;
 mod object;
+mod slot;
 mod text;
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use canopus_base::FastSet;
-
-use crate::error::CallError;
-use crate::limits::{Budget, LimitError};
-use crate::{gofmt, helm, sprig};
-
+pub(crate) use function::FunctionBody;
+pub use function::{
+    FromArg, Function, Functions, Int64, IntoFunction, IntoResult, StringMap, Type, Variadic,
+};
 pub use list::{Elem, List};
 pub use map::{InsertError, Map, MapKind};
 pub use object::{Object, ObjectData};
+pub(crate) use slot::{Slot, list_item, map_item};
 pub use text::Str;
 pub(crate) use text::runes;
 
@@ -181,26 +183,6 @@ impl Value {
             Self::String(text) => Some(text),
             _ => None,
         }
-    }
-
-    /// The text that `fmt.Sprint` gives.
-    pub fn print(&self, budget: &Budget) -> Result<Str, LimitError> {
-        Ok(gofmt::text(budget, self)?.into())
-    }
-
-    /// The JSON that Go's `encoding/json` gives.
-    pub fn to_json(&self, budget: &Budget) -> Result<Vec<u8>, CallError> {
-        sprig::json::encode(budget, self, true)
-    }
-
-    /// The YAML that Kubernetes' Go library gives, without the line break at the end.
-    pub fn to_yaml(&self, budget: &Budget) -> Result<Vec<u8>, CallError> {
-        helm::yaml::encode(budget, self)
-    }
-
-    /// A copy that shares no map with this value.
-    pub fn deep_copy(&self, budget: &Budget) -> Result<Self, CallError> {
-        sprig::deep_copy(budget, self, 0)
     }
 
     /// The type in Go's words, as `printf "%T"` gives it.

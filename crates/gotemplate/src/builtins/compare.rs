@@ -4,10 +4,9 @@ use std::cmp::Ordering;
 
 use super::{arg, typed};
 use crate::error::CallError;
-use crate::exec::Slot;
 use crate::gofmt;
 use crate::limits::Budget;
-use crate::value::Value;
+use crate::value::{Slot, Value};
 
 /// The kinds that compare among themselves.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -2,9 +2,8 @@
 
 use super::{arg, typed};
 use crate::error::CallError;
-use crate::exec::{Slot, list_item, map_item};
 use crate::limits::Budget;
-use crate::value::{List, MapKind, Str, UintKind, Value};
+use crate::value::{List, MapKind, Slot, Str, UintKind, Value, list_item, map_item};
 
 pub(super) fn len(_: &Budget, slots: &[Slot]) -> Result<Slot, CallError> {
     let slot = arg(slots, 0);

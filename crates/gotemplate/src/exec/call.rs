@@ -5,10 +5,9 @@ use std::fmt::Display;
 use super::{At, Evaluated, Run, Slot, State, execute};
 use crate::ast::Expr;
 use crate::error::{CallError, RenderError};
-use crate::function::{Function, FunctionBody, Type};
 use crate::gofmt::quote;
 use crate::template::Templates;
-use crate::value::{Str, Value};
+use crate::value::{Function, FunctionBody, Str, Type, Value};
 
 /// How often one template may be nested in itself through `include`.
 const MAX_INCLUDES: u32 = 1000;

@@ -3,8 +3,7 @@
 use super::{At, Evaluated, Slot, State};
 use crate::ast::{Command, Expr, Number, Pipe, Term};
 use crate::error::RenderError;
-use crate::function::Type;
-use crate::value::Value;
+use crate::value::{Type, Value};
 
 impl<'t> State<'t> {
     /// Evaluates a pipeline and sets its variables, which outlive it.

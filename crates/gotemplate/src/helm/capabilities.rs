@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
-use crate::function::Function;
 use crate::gofmt;
 use crate::limits::Budget;
-use crate::value::{List, Object, ObjectData, Value};
+use crate::value::{Function, List, Object, ObjectData, Value};
 
 /// The versions of Kubernetes, of its APIs and of Helm that a chart may ask for.
 #[derive(Clone, Debug)]

@@ -3,11 +3,10 @@
 use std::borrow::Cow;
 
 use crate::error::CallError;
-use crate::function::{Function, Functions, Int64};
 use crate::gofmt::{float, quote};
 use crate::goparse;
 use crate::sprig::duration;
-use crate::value::{Object, ObjectData, Value};
+use crate::value::{Function, Functions, Int64, Object, ObjectData, Value};
 
 const SECOND: f64 = 1e9;
 

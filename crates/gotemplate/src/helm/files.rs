@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{glob, yaml};
-use crate::function::Function;
 use crate::limits::Budget;
 use crate::sprig::{self, path};
-use crate::value::{Map, MapKind, Object, ObjectData, Str, Value};
+use crate::value::{Function, Map, MapKind, Object, ObjectData, Str, Value};
 
 /// Files by their path in the chart.
 #[derive(Clone, Debug, Default)]

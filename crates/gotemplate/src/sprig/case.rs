@@ -1,7 +1,6 @@
 //! Upper and lower case, and names in the styles of programming languages.
 
-use crate::function::Functions;
-use crate::value::Str;
+use crate::value::{Functions, Str};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

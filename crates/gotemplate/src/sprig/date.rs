@@ -10,9 +10,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use civil::Civil;
 
 use crate::error::CallError;
-use crate::function::{FromArg, Function, Functions, Type};
 use crate::goparse;
-use crate::value::{IntKind, Object, Value};
+use crate::value::{FromArg, Function, Functions, IntKind, Object, Type, Value};
 
 const NO_CLOCK: &str = "the current time is not available: rendering here is repeatable";
 

@@ -1,7 +1,6 @@
 //! Empty values and what stands in for them.
 
-use crate::function::{Functions, Variadic};
-use crate::value::Value;
+use crate::value::{Functions, Value, Variadic};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

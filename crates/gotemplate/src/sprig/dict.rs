@@ -3,9 +3,8 @@
 use super::defaults::is_empty;
 use super::text_of;
 use crate::error::CallError;
-use crate::function::{Functions, Variadic};
 use crate::limits::{Budget, LimitError, MAX_VALUE_DEPTH};
-use crate::value::{List, Map, MapKind, Str, Value};
+use crate::value::{Functions, List, Map, MapKind, Str, Value, Variadic};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

@@ -4,8 +4,7 @@ use aws_lc_rs::digest;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::function::Functions;
-use crate::value::Str;
+use crate::value::{Functions, Str};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

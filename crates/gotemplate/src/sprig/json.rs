@@ -1,10 +1,9 @@
 //! JSON as Go's `encoding/json` writes it.
 
 use crate::error::CallError;
-use crate::function::Functions;
 use crate::gofmt::float;
 use crate::limits::{Budget, LimitError, MAX_VALUE_DEPTH};
-use crate::value::{Str, Value, runes};
+use crate::value::{Functions, Str, Value, runes};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

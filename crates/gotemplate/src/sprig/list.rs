@@ -3,9 +3,8 @@
 use super::defaults::is_empty;
 use super::reflect::deep_equal;
 use crate::error::CallError;
-use crate::function::{Functions, Variadic};
 use crate::limits::Budget;
-use crate::value::{Elem, List, Str, UintKind, Value};
+use crate::value::{Elem, Functions, List, Str, UintKind, Value, Variadic};
 
 pub(super) fn add_to(functions: &mut Functions) {
     for name in ["list", "tuple"] {

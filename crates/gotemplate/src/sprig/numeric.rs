@@ -2,11 +2,10 @@
 
 use super::cast::{to_float, to_int};
 use crate::error::CallError;
-use crate::function::{Functions, Int64, Variadic};
 use crate::gofmt;
 use crate::goparse;
 use crate::limits::{Budget, LimitError};
-use crate::value::{Elem, List, Str, Value};
+use crate::value::{Elem, Functions, Int64, List, Str, Value, Variadic};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

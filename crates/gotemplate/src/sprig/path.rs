@@ -1,6 +1,6 @@
 //! Slash-separated paths.
 
-use crate::function::Functions;
+use crate::value::Functions;
 
 pub(super) fn add_to(functions: &mut Functions) {
     for (name, os_name) in

@@ -1,9 +1,8 @@
 //! Types and kinds.
 
 use crate::error::CallError;
-use crate::function::Functions;
 use crate::limits::{Budget, LimitError, MAX_VALUE_DEPTH};
-use crate::value::{Str, Value};
+use crate::value::{Functions, Str, Value};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions

@@ -5,9 +5,8 @@ mod translate;
 use regex::bytes::{NoExpand, Regex, RegexBuilder};
 
 use crate::error::CallError;
-use crate::function::Functions;
 use crate::limits::Budget;
-use crate::value::{Elem, List, Str, Value};
+use crate::value::{Elem, Functions, List, Str, Value};
 
 /// Bytes that a compiled expression may take.
 const MAX_PROGRAM: usize = 4 << 20;

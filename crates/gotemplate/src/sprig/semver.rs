@@ -7,9 +7,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use crate::error::CallError;
-use crate::function::{Function, Functions};
 use crate::gofmt::quote;
-use crate::value::{Object, UintKind, Value};
+use crate::value::{Function, Functions, Object, UintKind, Value};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions.add("semver", |text: String| Version::parse(&text).map(Value::object)).add(

@@ -2,10 +2,9 @@
 
 use super::{encode, text_of};
 use crate::error::CallError;
-use crate::function::{Functions, Variadic};
 use crate::gofmt::{self, quote};
 use crate::limits::{Budget, LimitError};
-use crate::value::{Map, MapKind, Str, Value, runes};
+use crate::value::{Functions, Map, MapKind, Str, Value, Variadic, runes};
 
 type Text = Result<Vec<u8>, LimitError>;
 

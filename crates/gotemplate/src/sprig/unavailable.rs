@@ -1,8 +1,7 @@
 //! Functions that would make a rendering depend on chance, on the machine or on the network.
 
 use crate::error::CallError;
-use crate::function::{Functions, Variadic};
-use crate::value::Value;
+use crate::value::{Functions, Value, Variadic};
 
 const NAMES: [&str; 24] = [
     "env",

@@ -1,9 +1,8 @@
 //! URLs, taken apart and put together as Go's `net/url` does.
 
 use crate::error::CallError;
-use crate::function::Functions;
 use crate::gofmt::quote;
-use crate::value::{Map, Value};
+use crate::value::{Functions, Map, Value};
 
 pub(super) fn add_to(functions: &mut Functions) {
     functions.add("urlParse", |text: String| {

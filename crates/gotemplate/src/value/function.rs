@@ -26,11 +26,10 @@ use std::sync::Arc;
 
 use canopus_base::FastMap;
 
-use crate::builtins;
 use crate::error::CallError;
-use crate::exec::Slot;
 use crate::limits::Budget;
-use crate::value::Value;
+
+use super::{Slot, Value};
 
 pub use convert::{FromArg, Int64, IntoFunction, IntoResult, StringMap, Type, Variadic};
 
@@ -91,14 +90,6 @@ pub struct Functions {
 }
 
 impl Functions {
-    /// Only what the template language itself has: `and`, `or`, `not`, `eq` and its relatives, `index`, `slice`, `len`,
-    /// `print`, `printf`, `println`, `html`, `js`, `urlquery`, `call`.
-    pub fn builtin() -> Self {
-        let mut functions = Self::default();
-        builtins::add_to(&mut functions);
-        functions
-    }
-
     /// Adds a function, or replaces the one of that name.
     pub fn add<M>(&mut self, name: impl Into<String>, closure: impl IntoFunction<M>) -> &mut Self {
         self.insert(name, closure.into_function())

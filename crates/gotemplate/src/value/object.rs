@@ -3,8 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
-use super::{List, Map, Str, Value};
-use crate::function::Function;
+use super::{Function, List, Map, Str, Value};
 
 /// A Go value that is no plain data: a struct, or anything with methods.
 ///
