@@ -120,7 +120,7 @@ mod tests {
 
     fn shown(path: &str) -> String {
         let tree =
-            "{a: [{n: x, at: {port: 80}, v: 1}, {n: y.z, at: {port: 81}, v: 2}], b: {c: 1, d: 2, e: 3}}";
+            "{a: [{id: x, at: {port: 80}, v: 1}, {id: y.z, at: {port: 81}, v: 2}], b: {c: 1, d: 2, e: 3}}";
         let tree = yaml::parse_one(tree, &Limits::default()).unwrap();
         Excerpt::parse(&format!("lds name {path}")).unwrap().apply(&tree).to_json().to_string()
     }
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn path_selects_items_by_position_value_and_all() {
         assert_eq!(shown("a[0].v"), "1");
-        assert_eq!(shown("a[n=y.z].v"), "2");
-        assert_eq!(shown("a[at.port=81].n"), "\"y.z\"");
+        assert_eq!(shown("a[id=y.z].v"), "2");
+        assert_eq!(shown("a[at.port=81].id"), "\"y.z\"");
         assert_eq!(shown("a[*].v"), "[1,2]");
         assert_eq!(shown("b{c,e}"), "{\"c\":1,\"e\":3}");
         assert_eq!(shown("b.nothing[0]"), "null");
