@@ -25,11 +25,12 @@ use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::attachment::PolicyTarget;
 use canopus_mesh::audience::{
-    Addressing, Caller, GatewayRunner, Position, Role, SelectorLabels, WaypointRunner,
+    Addressing, Caller, GatewayRunner, Position, Role, SelectorLabels, WaypointRunner, is_reduction_disabled,
 };
 use canopus_mesh::credential::SecretReader;
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::scope::ScopeKey;
+use canopus_proto::istio::networking::v1alpha3::OutboundTrafficPolicy;
 
 pub use self::facts::{FACTS, Facts};
 pub(crate) use self::patches::is_for as patch_is_for;
@@ -105,7 +106,7 @@ audience! {
         position: Position,
     }
     without {
-        build, gates, domain, source, telemetry, plugins, access, peers, spans, reporter, sockets, http,
+        outbound_policy, build, gates, domain, source, telemetry, plugins, access, peers, spans, reporter, sockets, http,
         certificates, resolver, config, gateway, waypoint, secrets, cluster_patches, listener_patches,
         route_patches, extension_patches,
     }
@@ -119,7 +120,7 @@ audience! {
         network: Arc<str>,
     }
     without {
-        role, proxyless, requested_networks, tunnels, position, build, gates, domain, source, telemetry, plugins,
+        outbound_policy, role, proxyless, requested_networks, tunnels, position, build, gates, domain, source, telemetry, plugins,
         access, peers, spans, reporter, sockets, http, certificates, resolver, config, gateway, waypoint, secrets,
         cluster_patches, listener_patches, route_patches, extension_patches,
     }
@@ -144,7 +145,7 @@ audience! {
         position: Position,
     }
     without {
-        gates, domain, source, telemetry, plugins, access, peers, spans, reporter, sockets, http, secrets,
+        outbound_policy, gates, domain, source, telemetry, plugins, access, peers, spans, reporter, sockets, http, secrets,
         cluster_patches, listener_patches, route_patches, extension_patches,
     }
 }
@@ -161,7 +162,7 @@ audience! {
         config: Config,
     }
     without {
-        proxyless, network, requested_networks, tunnels, position, gates, domain, source, telemetry, plugins, access,
+        outbound_policy, proxyless, network, requested_networks, tunnels, position, gates, domain, source, telemetry, plugins, access,
         peers, spans, reporter, http, resolver, gateway, waypoint, secrets, cluster_patches, listener_patches, route_patches,
         extension_patches,
     }
@@ -181,7 +182,7 @@ audience! {
         gateway: GatewayRunner,
     }
     without {
-        network, requested_networks, tunnels, position, gates, telemetry, plugins, access, peers, spans, reporter,
+        outbound_policy, network, requested_networks, tunnels, position, gates, telemetry, plugins, access, peers, spans, reporter,
         sockets, http, certificates, resolver, waypoint, secrets, cluster_patches, listener_patches, route_patches,
         extension_patches,
     }
@@ -195,7 +196,7 @@ audience! {
         config: Config,
     }
     without {
-        role, proxyless, caller, addressing, network, requested_networks, tunnels, position, gates, domain, source,
+        outbound_policy, role, proxyless, caller, addressing, network, requested_networks, tunnels, position, gates, domain, source,
         telemetry, plugins, access, peers, spans, reporter, sockets, http, certificates, resolver, gateway,
         waypoint, cluster_patches, listener_patches, route_patches, extension_patches,
     }
@@ -212,7 +213,7 @@ audience! {
         extension_patches: PatchSet,
     }
     without {
-        role, proxyless, caller, network, requested_networks, tunnels, position, gates, domain, source, telemetry,
+        outbound_policy, role, proxyless, caller, network, requested_networks, tunnels, position, gates, domain, source, telemetry,
         access, peers, spans, reporter, sockets, http, certificates, resolver, config, gateway, cluster_patches,
         listener_patches, route_patches,
     }
@@ -244,6 +245,7 @@ pub struct ListenerAudience {
     pub(crate) certificates: Certificates,
     pub(crate) resolver: Resolver,
     pub(crate) config: Config,
+    pub(crate) outbound_policy: OutboundTrafficPolicy,
     /// For proxies that run Gateways.
     pub(crate) gateway: Option<GatewayRunner>,
     /// For waypoints.
@@ -253,7 +255,7 @@ pub struct ListenerAudience {
 family! {
     ListenerAudience::outbound as OUTBOUND "outbound listeners" {
         role, caller, addressing, network, build, gates, domain, source, telemetry, plugins, spans, reporter, tunnels,
-        sockets, http, certificates, resolver, config,
+        sockets, http, certificates, resolver, config, outbound_policy,
     } without {
         access, peers, gateway, waypoint,
     } never {
@@ -265,7 +267,7 @@ family! {
 family! {
     ListenerAudience::inbound as INBOUND "inbound listeners" {
         role, caller, addressing, network, build, gates, domain, source, telemetry, plugins, access, peers, spans,
-        reporter, tunnels, sockets, http, certificates, resolver, config,
+        reporter, tunnels, sockets, http, certificates, resolver, config, outbound_policy,
     } without {
         gateway, waypoint,
     } never {
@@ -277,7 +279,7 @@ family! {
 family! {
     ListenerAudience::gateway as GATEWAY "listeners of gateways and waypoints" {
         role, caller, addressing, network, build, gates, domain, source, telemetry, plugins, access, peers, spans,
-        reporter, tunnels, sockets, http, certificates, resolver, config, gateway, waypoint,
+        reporter, tunnels, sockets, http, certificates, resolver, config, outbound_policy, gateway, waypoint,
     } without {} never {
         proxyless, requested_networks, position, secrets, cluster_patches, listener_patches, route_patches,
         extension_patches,
@@ -287,10 +289,20 @@ family! {
 impl EndpointAudience {
     /// The same where it is settled which service is meant and which rule is for the caller.
     pub(crate) fn without_caller(self) -> Self {
-        let scope = ScopeKey::Gateways(Arc::default());
-        let caller = Caller { namespace: Arc::default(), scope, labels: SelectorLabels::default() };
-        Self { caller, ..self }
+        Self { caller: nobody(), ..self }
     }
+}
+
+/// The caller for traffic that comes in: DestinationRules that select workloads are for what these call.
+fn of_any_workload(ctx: &Ctx<'_>, caller: &Caller) -> Caller {
+    let labels = if is_reduction_disabled(ctx) { caller.labels.clone() } else { SelectorLabels::default() };
+    Caller { labels, ..caller.clone() }
+}
+
+/// The caller where it makes no difference who calls.
+fn nobody() -> Caller {
+    let scope = ScopeKey::Gateways(Arc::default());
+    Caller { namespace: Arc::default(), scope, labels: SelectorLabels::default() }
 }
 
 impl RouteAudience {
@@ -316,6 +328,15 @@ impl ListenerAudience {
         }
     }
 
+    /// The same for traffic that comes in: rules and routes that select callers are for what the workload calls.
+    fn of_server(self, ctx: &Ctx<'_>) -> Self {
+        if is_reduction_disabled(ctx) {
+            return self;
+        }
+        let caller = of_any_workload(ctx, &self.caller);
+        Self { caller, domain: Arc::default(), source: Source::default(), ..self }
+    }
+
     /// The scope of the proxy.
     pub(crate) fn scope(&self) -> &ScopeKey {
         &self.caller.scope
@@ -329,6 +350,16 @@ impl Shared<ListenerAudience> {
             return self.clone();
         }
         shared::intern(ctx, ListenerAudience { spans: Spans::default(), ..ListenerAudience::clone(self) })
+    }
+
+    /// The same for listeners, or parts of them, that follow neither from the services the proxy sees nor from the rules for
+    /// them.
+    pub(crate) fn without_caller(&self, ctx: &Ctx<'_>) -> Self {
+        if is_reduction_disabled(ctx) {
+            return self.clone();
+        }
+        let (caller, domain, source) = (nobody(), Arc::default(), Source::default());
+        shared::intern(ctx, ListenerAudience { caller, domain, source, ..ListenerAudience::clone(self) })
     }
 
     /// The same where policies of access count.
@@ -455,13 +486,17 @@ impl Query for AudiencesOf {
         let listeners = |make: fn(&Facts) -> ListenerAudience| shared::intern(ctx, make(facts));
         Audiences {
             clusters: shared::intern(ctx, ClusterAudience::new(facts)),
-            inbound_clusters: shared::intern(ctx, InboundClusterAudience::new(facts)),
+            inbound_clusters: {
+                let audience = InboundClusterAudience::new(facts);
+                let caller = of_any_workload(ctx, &audience.caller);
+                shared::intern(ctx, InboundClusterAudience { caller, ..audience })
+            },
             cluster_patches: facts.cluster_patches.clone(),
             endpoints: shared::intern(ctx, EndpointAudience::new(facts)),
             listeners: match facts.role.kind {
                 NodeKind::Sidecar => Listening::Sidecar {
                     outbound: listeners(ListenerAudience::outbound),
-                    inbound: listeners(ListenerAudience::inbound),
+                    inbound: shared::intern(ctx, ListenerAudience::inbound(facts).of_server(ctx)),
                 },
                 NodeKind::Router => Listening::Gateway(listeners(ListenerAudience::gateway)),
                 NodeKind::Waypoint => Listening::Waypoint(listeners(ListenerAudience::gateway)),

@@ -1,6 +1,7 @@
 //! Clusters (CDS): where a proxy's traffic may go, and how it gets there.
 
 mod connection_pool;
+mod constant;
 mod dns;
 mod draft;
 mod duplicate;
@@ -33,18 +34,19 @@ use canopus_mesh::proxy::Proxy;
 use canopus_mesh::scope;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_proto::resource::Resource;
-use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 
+use self::constant::ConstantCluster;
 pub(crate) use self::duplicate::Duplicates;
 use self::outbound::{Purpose, Request, ServiceClusters};
 use self::part::{Part, PatchedPart};
 use self::traits::ClientTraits;
 pub use self::why::reads_of;
 use crate::audience::{AudiencesOf, ClusterAudience, EndpointAudience, Shared};
+use crate::endpoint;
 use crate::env::Inputs;
 use crate::envoy_filter::Patched;
 use crate::resources::Resources;
-use canopus_mesh::audience::{PositionUse, is_reduction_disabled};
+use canopus_mesh::audience::is_reduction_disabled;
 use canopus_mesh::destination_rule::Rule;
 
 /// How many clusters a proxy has, at most, that are of no service.
@@ -105,7 +107,8 @@ impl Query for SharedClusters {
         for (purpose, services) in destinations(env) {
             add_services(&mut clusters, env, &traits, &services, purpose);
         }
-        clusters.extend(of_kind(env, &traits));
+        let of_no_service = ctx.get_all::<ConstantCluster>(&constant::clusters(env, &traits));
+        of_no_service.iter().for_each(|made| clusters.extend_from_slice(made));
         // Services that claim the same host and port make the same cluster: the first one counts.
         let mut names = FastSet::with_capacity_and_hasher(clusters.len(), Default::default());
         clusters.retain(|cluster| names.insert(cluster.name.clone()));
@@ -184,40 +187,6 @@ fn is_alike_for_gateways(service: &Service, rule: Option<&Rule>) -> bool {
 
 /// Who the endpoints of a cluster that holds them are listed for.
 fn near(env: &Env<'_>, service: &Service, rule: Option<&Rule>) -> Box<EndpointAudience> {
-    let used = PositionUse::for_destination(env.mesh(), service, rule.map(|rule| &rule.spec));
-    let whole = &env.audience.position;
-    let position = if is_reduction_disabled(env.ctx) { whole.clone() } else { whole.reduced_to(&used) };
-    Box::new(EndpointAudience { position, ..env.audience.endpoints() })
-}
-
-/// The clusters that the kind of a proxy and its settings bring.
-fn of_kind(env: &Env<'_>, traits: &ClientTraits) -> Vec<Resource> {
-    let (settings, audience) = (&*env.settings, env.audience);
-    let flags = &settings.flags;
-    let mut clusters = match audience.role.kind {
-        NodeKind::Sidecar => {
-            let mut clusters = vec![
-                fixed::black_hole(settings),
-                fixed::passthrough(settings, traits),
-                fixed::inbound_passthrough(settings, traits),
-            ];
-            clusters.extend(dns::unknown_hosts(env, traits));
-            if flags.get(PILOT_ENABLE_SIDECAR_LISTENING_HBONE) && audience.tunnels.takes {
-                clusters.push(hbone::main_internal(flags));
-            }
-            clusters
-        }
-        NodeKind::Waypoint => waypoint::fixed(env),
-        _ => vec![fixed::black_hole(settings)],
-    };
-    if hbone::opens_tunnels(flags, audience.tunnels) && audience.role.kind != NodeKind::Waypoint {
-        clusters.push(hbone::originate(settings, &audience.certificates, None));
-    }
-    if hbone::crosses_networks(flags, audience.role, audience.tunnels) {
-        clusters.extend(hbone::originate_double(settings, &audience.certificates));
-    }
-    if traits.credential_socket {
-        clusters.push(fixed::credential_server(settings));
-    }
-    clusters
+    let whole = env.audience.endpoints();
+    Box::new(endpoint::audience_for_clusters(&endpoint::Env::new(env.ctx, &whole), service, rule))
 }

@@ -1,9 +1,7 @@
 //! Names that proxies resolve themselves as requests need them: the caches that filters and clusters share.
 
 use canopus_api::node::NodeKind;
-use canopus_engine::Ctx;
 use canopus_mesh::audience::Addressing;
-use canopus_mesh::scope::{self, ScopeKey};
 use canopus_mesh::service::{Resolution, Service};
 use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::cluster::DnsLookupFamily;
@@ -11,6 +9,7 @@ use canopus_proto::envoy::config::core::v3::TypedExtensionConfig;
 use canopus_proto::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
 use canopus_proto::envoy::extensions::network::dns_resolver::cares::v3::CaresDnsResolverConfig;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode;
+use canopus_proto::istio::networking::v1alpha3::OutboundTrafficPolicy;
 use canopus_runtime::flags::{
     Flags, ISTIO_DUAL_STACK, ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS,
     PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS,
@@ -37,9 +36,9 @@ pub(crate) fn is_for(kind: NodeKind, class: Class, service: &Service) -> bool {
 }
 
 /// Whether sidecars resolve hosts that no service has.
-pub(crate) fn resolves_unknown_hosts(ctx: &Ctx<'_>, kind: NodeKind, scope: &ScopeKey) -> bool {
-    let wanted = || scope::scope_settings(ctx, scope).outbound_policy.mode == Mode::AllowAnyDynamicDns as i32;
-    kind == NodeKind::Sidecar && wanted()
+pub(crate) fn resolves_unknown_hosts(kind: NodeKind, policy: &OutboundTrafficPolicy) -> bool {
+    // A Sidecar has no word for it, but takes it over from the mesh.
+    kind == NodeKind::Sidecar && policy.mode == Mode::AllowAnyDynamicDns as i32
 }
 
 /// The cache of a wildcard service.

@@ -5,6 +5,7 @@ mod group;
 mod lb_endpoint;
 mod mutual_tls;
 mod priority;
+mod reduction;
 #[cfg(test)]
 mod tests;
 mod visible;
@@ -14,7 +15,6 @@ use std::sync::Arc;
 
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::audience::{PositionUse, is_reduction_disabled};
 use canopus_mesh::destination_rule::{self, Rule, RuleId, outbound_rule};
 use canopus_mesh::endpoint::{Endpoint, Endpoints};
 use canopus_mesh::scope::scoped_service;
@@ -31,6 +31,7 @@ use crate::pool;
 pub(crate) use group::{Group, take_messages};
 pub(crate) use lb_endpoint::address;
 pub(crate) use priority::{order, prioritise};
+pub(crate) use reduction::for_clusters as audience_for_clusters;
 
 /// The endpoints of one cluster, by its name. A cluster nobody knows has none.
 pub struct Assignment;
@@ -42,11 +43,24 @@ impl Query for Assignment {
 
     fn run(ctx: &Ctx<'_>, (audience, cluster): &Self::Key) -> Option<Resource> {
         let env = Env::new(ctx, &**audience);
-        let Some(target) = Target::find(&env, cluster) else {
-            return Some(pool::ENDPOINTS.share(Resource::encode(cluster.as_str(), &nothing(cluster))));
-        };
-        let audience = Shared::new(target.audience(&env));
-        ctx.get::<Assigned>(&(audience, cluster.as_str().into(), target)).as_ref().clone()
+        let found = Target::find(&env, cluster).and_then(|target| {
+            let audience = Shared::new(target.audience(&env, cluster)?);
+            ctx.get::<Assigned>(&(audience, cluster.as_str().into(), target)).as_ref().clone()
+        });
+        Some(found.unwrap_or_else(|| ctx.get::<Unassigned>(&cluster.as_str().into()).as_ref().clone()))
+    }
+}
+
+/// The endpoints of a cluster that nobody knows: none.
+struct Unassigned;
+
+impl Query for Unassigned {
+    const NAME: &'static str = "unassigned_endpoints";
+    type Key = Box<str>;
+    type Value = Resource;
+
+    fn run(_: &Ctx<'_>, cluster: &Box<str>) -> Resource {
+        pool::ENDPOINTS.share(Resource::encode(&**cluster, &nothing(cluster)))
     }
 }
 
@@ -61,7 +75,7 @@ impl Query for Assigned {
 
     fn run(ctx: &Ctx<'_>, (audience, cluster, target): &Self::Key) -> Option<Resource> {
         let env = Env::new(ctx, &**audience);
-        let assignment = target.assignment(&env, cluster).unwrap_or_else(|| nothing(cluster));
+        let assignment = target.assignment(&env, cluster)?;
         Some(pool::ENDPOINTS.share(Resource::encode(&**cluster, &assignment)))
     }
 }
@@ -121,34 +135,30 @@ impl Target {
     }
 
     /// The audience without what makes no difference to the endpoints of this target.
-    fn audience(&self, env: &Env<'_>) -> EndpointAudience {
-        if is_reduction_disabled(env.ctx) {
-            return env.audience.clone();
-        }
-        let service = service::service(env.ctx, &self.service);
-        let rule = self.rule(env.ctx);
-        let rule = rule.as_ref().map(|rule| &rule.spec);
-        let used = service.map(|service| PositionUse::for_destination(env.mesh(), &service, rule));
-        let position = used.map(|used| env.audience.position.reduced_to(&used)).unwrap_or_default();
-        let audience = EndpointAudience { position, ..env.audience.clone() };
-        if waypoint::may_be_in_front(env) { audience } else { audience.without_caller() }
+    fn audience(&self, env: &Env<'_>, cluster: &str) -> Option<EndpointAudience> {
+        let service = service::service(env.ctx, &self.service)?;
+        Some(reduction::for_destination(env, &self.destination(env.ctx, cluster, &service)?))
     }
 
-    fn rule(&self, ctx: &Ctx<'_>) -> Option<Arc<Rule>> {
-        self.rule.as_ref().and_then(|id| destination_rule::rule(ctx, id))
+    fn destination<'a>(
+        &'a self,
+        ctx: &Ctx<'_>,
+        cluster: &'a str,
+        service: &'a Service,
+    ) -> Option<Destination<'a>> {
+        Some(Destination {
+            cluster,
+            service,
+            port: &self.port,
+            subset: ClusterName::parse(cluster)?.subset_of_service(),
+            rule: self.rule.as_ref().and_then(|id| destination_rule::rule(ctx, id)),
+            through_waypoint: false,
+        })
     }
 
     fn assignment(&self, env: &Env<'_>, cluster: &str) -> Option<ClusterLoadAssignment> {
-        let name = ClusterName::parse(cluster)?;
         let service = service::service(env.ctx, &self.service)?;
-        let mut destination = Destination {
-            cluster,
-            service: &service,
-            port: &self.port,
-            subset: name.subset_of_service(),
-            rule: self.rule(env.ctx),
-            through_waypoint: false,
-        };
+        let mut destination = self.destination(env.ctx, cluster, &service)?;
         if let Some(waypoints) = waypoint::in_front_of(env, &service) {
             destination.through_waypoint = true;
             let mut groups = groups(env, &destination, waypoints);

@@ -24,7 +24,7 @@ use crate::listener::connect::originate_double;
 use chain::Site;
 use listener::{Draft, Transport};
 
-pub(crate) use routes::table as route_table;
+pub(crate) use routes::{has_table as has_route_table, table as route_table};
 
 /// The first port that needs no privilege to be opened.
 const UNPRIVILEGED: u32 = 1024;

@@ -74,7 +74,7 @@ fn parts(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<Part> {
         Listening::Nowhere => return Vec::new(),
     };
     if connect::is_originated(ctx) {
-        parts.push(Part::Originated(originating));
+        parts.push(Part::Originated(originating.without_caller(ctx).of_connections(ctx)));
     }
     parts
 }

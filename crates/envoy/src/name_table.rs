@@ -2,12 +2,15 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::audience::is_in_network;
+use canopus_mesh::audience::{Addressing, is_in_network};
 use canopus_mesh::endpoint::{Endpoint, Endpoints, Health};
+use canopus_mesh::list::List;
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::{NO_ADDRESS, Registry, Resolution, Service, known_addresses};
 use canopus_proto::resource::Resource;
@@ -19,7 +22,7 @@ use crate::pieces::Pieces;
 use crate::pool;
 
 /// What name tables are generated from.
-type Env<'a> = Inputs<'a, NameTableAudience>;
+type Env<'a> = Inputs<'a, NameTableKey>;
 
 /// The fields of a table, of its entries, and of what these say.
 mod field {
@@ -47,7 +50,52 @@ impl Query for NameTables {
     type Value = Resource;
 
     fn run(ctx: &Ctx<'_>, audience: &Shared<NameTableAudience>) -> Resource {
-        pool::NAME_TABLES.share(Resource::new("", table(&Env::new(ctx, &**audience))))
+        let scope = scope(ctx, &audience.caller.scope);
+        let services: Vec<_> = scope.listeners.iter().map(|listener| listener.services.clone()).collect();
+        let mut addressing = audience.addressing.clone();
+        let is_allocated =
+            |service: &Arc<Service>| service.allocated_v4.is_some() || service.allocated_v6.is_some();
+        addressing.uses_allocated &= services.iter().flatten().any(is_allocated);
+        let key = NameTableKey { services, addressing, network: audience.network.clone() };
+        ctx.get::<NameTableOf>(&key).as_ref().clone()
+    }
+}
+
+/// Who shares a name table: proxies that see the same services from the same network.
+#[derive(Clone, PartialEq, Eq)]
+struct NameTableKey {
+    /// The services, by egress listener.
+    services: Vec<List<Service>>,
+    addressing: Addressing,
+    network: Arc<str>,
+}
+
+impl Hash for NameTableKey {
+    /// Which services are seen is hashed in part: there are few lists of one length.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (&self.addressing, &self.network).hash(state);
+        for services in &self.services {
+            (services.len(), services.iter().next().map(|service| &service.host)).hash(state);
+        }
+    }
+}
+
+impl fmt::Debug for NameTableKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let services = self.services.iter().map(List::len).sum::<usize>();
+        write!(f, "{services} services from {:?} in {:?}", self.network, self.addressing)
+    }
+}
+
+struct NameTableOf;
+
+impl Query for NameTableOf {
+    const NAME: &'static str = "name_table_of";
+    type Key = NameTableKey;
+    type Value = Resource;
+
+    fn run(ctx: &Ctx<'_>, key: &NameTableKey) -> Resource {
+        pool::NAME_TABLES.share(Resource::new("", table(&Env::new(ctx, key))))
     }
 }
 
@@ -64,9 +112,8 @@ struct Entry<'a> {
 
 /// The encoded table.
 fn table(env: &Env<'_>) -> Vec<u8> {
-    let scope = scope(env.ctx, &env.audience.caller.scope);
     let mut said = Vec::new();
-    for service in scope.listeners.iter().flat_map(|listener| &listener.services) {
+    for service in env.audience.services.iter().flatten() {
         add(env, service, &mut said);
     }
     // What was said later about a name counts later.

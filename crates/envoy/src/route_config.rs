@@ -16,10 +16,9 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::resource::Resource;
 
-use crate::audience::{RouteAudience, Shared, TableAudience};
+use crate::audience::{PatchSet, RouteAudience, Shared, TableAudience};
 use crate::envoy_filter::{self, Patched};
 use crate::gateway;
-use crate::pool;
 pub(crate) use host::{Host, Traits};
 pub(crate) use sidecar::{duplicates, virtual_hosts as sidecar_virtual_hosts};
 pub(crate) use table::Table;
@@ -42,9 +41,24 @@ impl Query for Routes {
             return ctx.get::<PatchedTables>(key).resources.first().cloned();
         }
         has_tables(&audience.routes).then(|| match table(ctx, &audience.routes, name) {
-            Some(table) => pool::ROUTES.share(Resource::new(name.as_str(), table.encode())),
-            None => unused(name),
+            // Tables of one virtual host mostly are the same in all namespaces.
+            Some(table) if table.is_small() => ctx.get::<SmallTable>(&table).as_ref().clone(),
+            Some(table) => table.to_resource(),
+            None => unused(ctx, name),
         })
+    }
+}
+
+/// A table of at most one virtual host, known by what it says.
+struct SmallTable;
+
+impl Query for SmallTable {
+    const NAME: &'static str = "small_route_table";
+    type Key = Table;
+    type Value = Resource;
+
+    fn run(_: &Ctx<'_>, table: &Table) -> Resource {
+        table.to_resource()
     }
 }
 
@@ -57,12 +71,13 @@ impl Query for PatchedTables {
     type Value = Patched;
 
     fn run(ctx: &Ctx<'_>, (TableAudience { routes, patches }, name): &Self::Key) -> Self::Value {
-        if !has_tables(routes) {
-            return Patched::default();
-        }
-        match table(ctx, routes, name) {
-            Some(table) => envoy_filter::table(ctx, routes, patches, name, table),
-            None => Patched::untouched(Arc::new(vec![unused(name)])),
+        let generated = TableAudience { routes: routes.clone(), patches: PatchSet::default() };
+        match ctx.get::<Routes>(&(generated, name.clone())).as_ref() {
+            Some(generated) if is_used(ctx, routes, name) => {
+                envoy_filter::table(ctx, routes, patches, generated.clone())
+            }
+            Some(unused) => Patched::untouched(Arc::new(vec![unused.clone()])),
+            None => Patched::default(),
         }
     }
 }
@@ -80,6 +95,14 @@ fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<
     }
 }
 
+/// Whether somebody uses a table of this name.
+fn is_used(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> bool {
+    match audience.role.kind {
+        NodeKind::Router => gateway::has_route_table(ctx, audience, name),
+        _ => sidecar::has_table(name),
+    }
+}
+
 /// What the tables of outbound and gateway listeners say besides their virtual hosts.
 pub(crate) fn settings() -> RouteConfiguration {
     RouteConfiguration {
@@ -91,11 +114,7 @@ pub(crate) fn settings() -> RouteConfiguration {
 }
 
 /// The table of a name nobody uses.
-fn unused(name: &str) -> Resource {
-    let table = RouteConfiguration {
-        name: name.to_owned(),
-        validate_clusters: Some(false.into()),
-        ..Default::default()
-    };
-    pool::ROUTES.share(Resource::encode(name, &table))
+fn unused(ctx: &Ctx<'_>, name: &str) -> Resource {
+    let settings = RouteConfiguration { validate_clusters: Some(false.into()), ..Default::default() };
+    ctx.get::<SmallTable>(&Table::new(name, Vec::new(), settings)).as_ref().clone()
 }

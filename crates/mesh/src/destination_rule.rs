@@ -74,6 +74,13 @@ impl Rule {
         Self { id, spec, export_to, from: vec![origin], is_derived }
     }
 
+    fn says_the_same(&self, other: &Self) -> bool {
+        self.spec == other.spec
+            && self.export_to == other.export_to
+            && self.from == other.from
+            && self.is_derived == other.is_derived
+    }
+
     /// The first of the merged objects.
     pub fn origin(&self) -> &Origin {
         &self.from[0]
@@ -155,6 +162,21 @@ impl NamespaceRules {
         merge::add(self.tables.entry(reach).or_default(), rule, by_audience);
     }
 
+    /// Gives a rule that says the same to its own namespace as to others one identity, so that what follows from it is
+    /// generated once for both.
+    fn share_equal(&mut self) {
+        let Some(mut local) = self.tables.remove(&RuleScope::Local) else { return };
+        for (host, rules) in &mut local {
+            for rule in rules {
+                let mut others = self.tables.values().filter_map(|table| table.get(host)).flatten();
+                if let Some(same) = others.find(|other| rule.says_the_same(other)) {
+                    *rule = same.clone();
+                }
+            }
+        }
+        self.tables.insert(RuleScope::Local, local);
+    }
+
     /// Finds the rules for a host: an exact match, else the most specific wildcard.
     fn most_specific(&self, reach: RuleScope, name: &str) -> Option<&Vec<Arc<Rule>>> {
         let table = self.tables.get(&reach)?;
@@ -203,6 +225,7 @@ impl Query for RulesIn {
             let reach = if rule.is_private(&settings) { RuleScope::Private } else { RuleScope::Exported };
             rules.add(rule, reach, by_audience);
         }
+        rules.share_equal();
         rules
     }
 }

@@ -13,8 +13,10 @@ use canopus_mesh::audience::{
 use canopus_mesh::credential::SecretReader;
 use canopus_mesh::peer_authentication;
 use canopus_mesh::proxy::Proxy;
+use canopus_mesh::scope;
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::istio::mesh::v1alpha1::ProxyConfig;
+use canopus_proto::istio::networking::v1alpha3::OutboundTrafficPolicy;
 
 use super::patches::{self, PatchSet, PatchSets};
 use super::reporting::{self, Reporter, Spans};
@@ -84,6 +86,8 @@ facts! {
     resolver: Resolver,
     /// What is read of its ProxyConfig: headers, tracing, topology, connection settings, private keys.
     config: Config,
+    /// What becomes of calls to hosts that it does not see.
+    outbound_policy: OutboundTrafficPolicy,
     /// What decides which Gateways it runs.
     gateway: GatewayRunner,
     /// What decides which services it stands in front of.
@@ -112,10 +116,12 @@ impl Facts {
         let config = Config::new(proxy_config(settings, metadata));
         let build = Build::new(proxy.extensions.clone());
         let PatchSets { clusters, listeners, routes, extensions } = patches::of(ctx, view);
+        let caller = Caller::new(ctx, view);
         Self {
             role: view.role,
             proxyless: proxy.is_proxyless(),
-            caller: Caller::new(ctx, view),
+            outbound_policy: scope::scope_settings(ctx, &caller.scope).outbound_policy.clone(),
+            caller,
             addressing: view.addressing(&settings.flags),
             network: metadata.network.as_str().into(),
             requested_networks: metadata.requested_network_view.0.as_slice().into(),

@@ -59,7 +59,7 @@ impl Gates {
 }
 
 /// Who calls, as the routes of VirtualServices match it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Source {
     /// The namespace that the proxy itself says it is in.
     pub(crate) namespace: Arc<str>,

@@ -1,6 +1,5 @@
 //! Clusters whose endpoints are found by name: they hold the names, and the proxy resolves them.
 
-use canopus_mesh::scope::scope_settings;
 use canopus_mesh::service::{Resolution, Service};
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
@@ -13,19 +12,17 @@ use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::Clust
 use canopus_proto::envoy::extensions::clusters::dynamic_forward_proxy::v3::cluster_config::ClusterImplementationSpecifier;
 use canopus_proto::envoy::extensions::common::dynamic_forward_proxy::v3::DnsCacheConfig;
 use canopus_proto::envoy::extensions::network::dns_resolver::cares::v3::CaresDnsResolverConfig;
-use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode as OutboundMode;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, LoadBalancerSettings};
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{PILOT_DNS_CARES_UDP_MAX_QUERIES, PILOT_DNS_JITTER_DURATION};
 
-use super::Env;
 use super::draft::Draft;
 use super::outbound::is_wildcard;
 use super::traits::ClientTraits;
 use super::transport::{self, Client, Server};
 use super::{connection_pool, fixed};
-use crate::audience::ClusterAudience;
+use crate::audience::Resolver;
 use crate::endpoint::{self, Destination};
 use crate::{dns_cache, names, proximity};
 use canopus_mesh::audience::Addressing;
@@ -118,17 +115,15 @@ fn forwarding(name: &str, cache: DnsCacheConfig, insecure: bool) -> Draft {
     draft
 }
 
-/// Where traffic goes to hosts that no service has, if sidecars are to resolve them.
-pub(super) fn unknown_hosts(env: &Env<'_>, traits: &ClientTraits) -> Option<Resource> {
-    // A Sidecar has no word for it, but takes it over from the mesh.
-    let mode = scope_settings(env.ctx, &env.audience.caller.scope).outbound_policy.mode;
-    if mode != OutboundMode::AllowAnyDynamicDns as i32 {
-        return None;
-    }
-    let settings = &*env.settings;
+/// Where traffic goes to hosts that no service has, where sidecars resolve them.
+pub(super) fn unknown_hosts(
+    settings: &MeshSettings,
+    traits: &ClientTraits,
+    addressing: &Addressing,
+    resolver: &Resolver,
+) -> Resource {
     let policy = settings.mesh.outbound_traffic_policy.as_ref();
     let tls = policy.and_then(|policy| policy.tls.as_ref()).filter(|tls| tls.mode() != Mode::Disable);
-    let ClusterAudience { addressing, resolver, .. } = env.audience;
     let cache = dns_cache::of_unknown_hosts(&settings.flags, addressing, resolver);
     let mut draft = forwarding(names::ALLOW_ANY_DYNAMIC_DNS, cache, tls.is_none());
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
@@ -143,5 +138,5 @@ pub(super) fn unknown_hosts(env: &Env<'_>, traits: &ClientTraits) -> Option<Reso
         draft.use_http_options(fixed::any_protocol(traits.keeps_header_case));
     }
     fixed::exchange(draft.body(), settings, traits);
-    Some(draft.encode())
+    draft.encode()
 }

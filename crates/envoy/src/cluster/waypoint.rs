@@ -15,15 +15,13 @@ use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, TrafficPolicy};
 use canopus_proto::resource::Resource;
-use canopus_runtime::flags::{
-    AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT_WAYPOINTS, PILOT_SKIP_VALIDATE_TRUST_DOMAIN,
-};
+use canopus_runtime::flags::{PILOT_ENABLE_AMBIENT_WAYPOINTS, PILOT_SKIP_VALIDATE_TRUST_DOMAIN};
 
 use super::Env;
 use super::draft::Draft;
 use super::outbound::Builder;
 use super::transport::{self, Server};
-use super::{connection_pool, dns, fixed, gateway, hbone, load_balancer, outlier};
+use super::{connection_pool, dns, gateway, hbone, load_balancer, outlier};
 use crate::endpoint;
 use crate::tls;
 
@@ -56,21 +54,6 @@ pub(super) fn called(env: &Env<'_>) -> Vec<Arc<Service>> {
     scope::services(ctx, &env.audience.caller.scope).iter().filter(is_called).cloned().collect()
 }
 
-/// The clusters that a waypoint has whatever services there are.
-pub(super) fn fixed(env: &Env<'_>) -> Vec<Resource> {
-    let settings = &*env.settings;
-    let flags = &settings.flags;
-    let crosses = env.audience.role.is_east_west_gateway;
-    let encapsulate = if crosses { hbone::encapsulate_inner(flags) } else { hbone::encapsulate(flags) };
-    let mut clusters = vec![hbone::main_internal(flags), encapsulate];
-    if crosses && flags.get(AMBIENT_ENABLE_MULTI_NETWORK) {
-        clusters.extend([hbone::forward_inner(settings), fixed::black_hole(settings)]);
-    } else {
-        clusters.push(hbone::originate(settings, &env.audience.certificates, peers(env).as_deref()));
-    }
-    clusters
-}
-
 /// The hosts that a gateway between networks routes connections to by their SNI.
 fn routed_by_sni(env: &Env<'_>) -> BTreeSet<String> {
     if !env.audience.role.is_east_west_gateway {
@@ -94,7 +77,7 @@ pub(super) fn rule(env: &Env<'_>, service: &Service) -> Option<Arc<Rule>> {
 }
 
 /// What identities of a waypoint's endpoints begin with: those of its own namespace.
-fn peers(env: &Env<'_>) -> Option<String> {
+pub(super) fn peers(env: &Env<'_>) -> Option<String> {
     if env.flag(PILOT_SKIP_VALIDATE_TRUST_DOMAIN) {
         return None;
     }

@@ -54,7 +54,7 @@ fn stays_in_network(env: &Env<'_>) -> bool {
 }
 
 /// The gateways that proxies may use: those with an address, or also those by name.
-struct UsableGateways;
+pub(super) struct UsableGateways;
 
 impl Query for UsableGateways {
     const NAME: &'static str = "usable_network_gateways";
@@ -70,7 +70,7 @@ impl Query for UsableGateways {
 
 /// The gateways a proxy may use.
 #[derive(PartialEq)]
-struct Known {
+pub(super) struct Known {
     gateways: Vec<NetworkGateway>,
     /// All weights are multiples of this, so that they can be shared out among any number of gateways.
     scale: u32,
@@ -85,6 +85,26 @@ impl Known {
         }
         let scale = counts.values().fold(1, |lcm, count| least_common_multiple(lcm, *count));
         Self { gateways, scale }
+    }
+
+    /// Whether there are any.
+    pub(super) fn are_known(&self) -> bool {
+        !self.gateways.is_empty()
+    }
+
+    /// Whether some gateway is of no use to sidecars, which reach gateways by mutual TLS alone.
+    pub(super) fn have_no_port_for_sidecars(&self) -> bool {
+        self.gateways.iter().any(|gateway| gateway.port == 0)
+    }
+
+    /// The networks behind the gateways.
+    pub(super) fn networks(&self) -> impl Iterator<Item = Box<str>> {
+        self.gateways.iter().map(|gateway| gateway.network.as_str().into())
+    }
+
+    /// The clusters that the gateways are in.
+    pub(super) fn clusters(&self) -> impl Iterator<Item = Box<str>> {
+        self.gateways.iter().map(|gateway| Box::from(&*gateway.cluster))
     }
 
     /// The gateways for a network: those in the endpoint's cluster, else all of that network.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use canopus_api::labels as known;
 use canopus_base::labels::{Labels, canonical};
-use canopus_mesh::endpoint::{Endpoint, Health};
+use canopus_mesh::endpoint::{Endpoint, EndpointWorkload, Health};
 use canopus_mesh::workload::{TLS_DISABLED, TLS_ISTIO};
 use canopus_proto::envoy::config::core::v3::{
     Address, EnvoyInternalAddress, HealthStatus, Metadata, Pipe, SocketAddress, address,
@@ -82,15 +82,19 @@ fn health_status(health: Health) -> HealthStatus {
     }
 }
 
+/// Whether a workload takes HBONE tunnels; waypoints always do.
+pub(super) fn takes_tunnels(workload: &EndpointWorkload) -> bool {
+    let is_waypoint = workload.labels.get(known::GATEWAY_MANAGED.name) == Some("istio.io-mesh-controller");
+    is_waypoint || workload.takes_tunnels
+}
+
 /// Whether connections to the endpoint go through HBONE: it can, and mutual TLS cannot or is not preferred. Waypoints have
 /// nothing else.
 fn uses_tunnel(env: &Env<'_>, destination: &Destination<'_>, endpoint: &Endpoint) -> bool {
     let workload = &endpoint.workload;
-    let label = |key: &str| workload.labels.get(key).unwrap_or_default();
-    let is_waypoint = label(known::GATEWAY_MANAGED.name) == "istio.io-mesh-controller";
-    let can = is_waypoint || workload.takes_tunnels;
     let has_mutual_tls = *workload.tls_mode == *TLS_ISTIO;
-    can && !env.audience.proxyless
+    takes_tunnels(workload)
+        && !env.audience.proxyless
         && env.audience.tunnels.may_open
         && (!has_mutual_tls || env.flag(PILOT_PREFER_SENDING_HBONE) || destination.is_fronted())
 }

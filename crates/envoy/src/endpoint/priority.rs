@@ -213,11 +213,16 @@ fn label_of(entry: &str) -> &str {
     entry.split('=').next().unwrap_or(entry)
 }
 
-/// Weighs localities as the first entry for the proxy's own says; localities it does not name get nothing.
-fn distribute(from: &Place, entries: &[Distribute], assignment: &mut ClusterLoadAssignment) {
+/// The entry by which a proxy in this locality distributes requests: the first that covers it.
+pub(super) fn distribution<'a>(entries: &'a [Distribute], from: &Place) -> Option<&'a Distribute> {
     let own =
         Locality { region: from.region.clone(), zone: from.zone.clone(), sub_zone: from.subzone.clone() };
-    let Some(entry) = entries.iter().find(|entry| covers(&entry.from, &own)) else { return };
+    entries.iter().find(|entry| covers(&entry.from, &own))
+}
+
+/// Weighs localities as the entry for the proxy's own says; localities it does not name get nothing.
+fn distribute(from: &Place, entries: &[Distribute], assignment: &mut ClusterLoadAssignment) {
+    let Some(entry) = distribution(entries, from) else { return };
     let nowhere = Locality::default();
     let mut left: BTreeSet<usize> = (0..assignment.endpoints.len()).collect();
     for (target, share) in &entry.to {

@@ -1,13 +1,15 @@
 //! Which endpoints of a service a proxy is told of.
 
 use std::cell::OnceCell;
+use std::sync::Arc;
 
 use canopus_api::node::NodeKind;
 use canopus_base::host;
+use canopus_engine::{Ctx, Query};
 use canopus_mesh::endpoint::{Endpoint, Health};
 use canopus_mesh::service::{Service, TrafficDistribution};
 use canopus_mesh::waypoint::IsGlobal;
-use canopus_mesh::world::MeshSettings;
+use canopus_mesh::world::{MeshSettings, settings};
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_MULTI_NETWORK, PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_DRAINING_LABEL,
     PILOT_PERSISTENT_SESSION_LABEL, PILOT_SEND_UNHEALTHY_ENDPOINTS,
@@ -59,22 +61,37 @@ impl<'a> Visibility<'a> {
 
     fn is_own_cluster_only(&self) -> bool {
         let (env, service) = (self.env, self.destination.service);
-        let find = || {
-            is_node_local(service)
-                || is_cluster_local(&env.settings, &service.host)
-                || stays_in_cluster(env, service)
-        };
-        *self.own_cluster_only.get_or_init(find)
+        *self.own_cluster_only.get_or_init(|| stays_within_cluster(env, service))
+    }
+}
+
+/// Whether a proxy is told only of the endpoints of its own cluster.
+pub(super) fn stays_within_cluster(env: &Env<'_>, service: &Service) -> bool {
+    is_node_local(service)
+        || *env.ctx.get::<ClusterLocal>(&service.host)
+        || is_unknown_elsewhere(env, service)
+}
+
+/// Whether a host is only ever called within a cluster.
+struct ClusterLocal;
+
+impl Query for ClusterLocal {
+    const NAME: &'static str = "cluster_local_host";
+    type Key = Arc<str>;
+    type Value = bool;
+
+    fn run(ctx: &Ctx<'_>, host: &Arc<str>) -> bool {
+        is_cluster_local(&settings(ctx), host)
     }
 }
 
 /// Whether traffic stays on the node. Nodes of other clusters may have the same name.
-fn is_node_local(service: &Service) -> bool {
+pub(super) fn is_node_local(service: &Service) -> bool {
     service.kube.as_ref().is_some_and(|kube| kube.node_local)
 }
 
 /// Whether a service is not known in all networks, and so not outside of its cluster, to a proxy of the ambient mesh.
-fn stays_in_cluster(env: &Env<'_>, service: &Service) -> bool {
+fn is_unknown_elsewhere(env: &Env<'_>, service: &Service) -> bool {
     env.flag(AMBIENT_ENABLE_MULTI_NETWORK)
         && env.audience.role.kind != NodeKind::Sidecar
         && !service.origins.iter().any(|origin| *env.ctx.get::<IsGlobal>(origin))

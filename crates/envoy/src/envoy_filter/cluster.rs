@@ -86,9 +86,12 @@ pub(crate) fn clusters(
             continue;
         };
         let hosts = ClusterName::parse(&resource.name).map(|name| hosts_of(&name)).unwrap_or_default();
-        if let Some(cluster) = patched(&patches, side, cluster, &hosts, &mut tally) {
-            resources.push(pool::CLUSTERS.share(Resource::encode(cluster.name.as_str(), &cluster)));
-        }
+        let encode = |patched: Cluster| match patched == cluster {
+            // A cluster that no patch is for stays the very bytes that others have.
+            true => resource.clone(),
+            false => pool::CLUSTERS.share(Resource::encode(patched.name.as_str(), &patched)),
+        };
+        resources.extend(patched(&patches, side, cluster.clone(), &hosts, &mut tally).map(encode));
     }
     Patched { resources: Arc::new(resources), tally }
 }

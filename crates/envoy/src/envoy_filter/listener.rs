@@ -35,9 +35,12 @@ pub(crate) fn listeners(
     for resource in generated.iter() {
         match Listener::decode(resource.body.clone()) {
             Ok(listener) => {
-                let patched = patched(&patches, build, side, &listener, &mut tally);
-                let encode = |listener: Listener| Resource::encode(listener.name.as_str(), &listener);
-                resources.extend(patched.map(|listener| pool::LISTENERS.share(encode(listener))));
+                let encode = |patched: Listener| match patched == listener {
+                    // A listener that no patch is for stays the very bytes that others have.
+                    true => resource.clone(),
+                    false => pool::LISTENERS.share(Resource::encode(patched.name.as_str(), &patched)),
+                };
+                resources.extend(patched(&patches, build, side, &listener, &mut tally).map(encode));
             }
             Err(_) => resources.push(resource.clone()),
         }

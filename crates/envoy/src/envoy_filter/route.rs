@@ -6,7 +6,7 @@ use std::sync::Arc;
 use canopus_engine::Ctx;
 use canopus_mesh::audience::GatewayRunner;
 use canopus_mesh::gateway::{BoundServer, MergedGateways};
-use canopus_proto::Any;
+use canopus_proto::{Any, Message};
 use canopus_proto::envoy::config::listener::v3::{FilterChain, Listener, filter::ConfigType};
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::HttpConnectionManager;
@@ -21,26 +21,27 @@ use super::{Patched, Side, merge, patches, virtual_host};
 use crate::audience::{PatchSet, RouteAudience};
 use crate::names::ClusterName;
 use crate::pool;
-use crate::route_config::Table;
 
-/// A route table after its patches, under the name it was asked for by.
-pub(crate) fn table(
-    ctx: &Ctx<'_>,
-    audience: &RouteAudience,
-    set: &PatchSet,
-    name: &str,
-    table: Table,
-) -> Patched {
+/// A generated route table after its patches.
+pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, set: &PatchSet, generated: Resource) -> Patched {
     let patches = patches(ctx, set);
     if !patches.touch_routes() {
-        return Patched::untouched(Arc::new(vec![pool::ROUTES.share(Resource::new(name, table.encode()))]));
+        return Patched::untouched(Arc::new(vec![generated]));
     }
-    let mut table = table.into_message();
+    let Ok(message) = RouteConfiguration::decode(generated.body.clone()) else {
+        return Patched::untouched(Arc::new(vec![generated]));
+    };
+    let mut table = message.clone();
     let mut tally = Tally::default();
     let side = Side::of(audience.role.kind);
     let ports = if side == Side::Gateway { server_ports(ctx, &audience.gateway) } else { BTreeMap::new() };
     patch(&patches, &Place { side, ports }, &mut table, &mut tally);
-    Patched { resources: Arc::new(vec![pool::ROUTES.share(Resource::encode(name, &table))]), tally }
+    let resource = match table == message {
+        // A table that no patch is for stays the very bytes that others have.
+        true => generated,
+        false => pool::ROUTES.share(Resource::encode(generated.name.clone(), &table)),
+    };
+    Patched { resources: Arc::new(vec![resource]), tally }
 }
 
 /// Patches the route tables that connection managers of a listener have with them.

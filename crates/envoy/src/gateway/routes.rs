@@ -21,6 +21,11 @@ use crate::names;
 use crate::route::{self, Known, RouteList, Site, session};
 use crate::route_config::{Host, Table, Traits, headers};
 
+/// Whether a server has a table of this name.
+pub(crate) fn has_table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> bool {
+    ctx.get::<MergedGateways>(&audience.gateway).servers_of_route(name).is_some()
+}
+
 /// A route table by its name; `None` if no server has it, as when a listener that is gone still drains.
 pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> Option<Table> {
     let merged = ctx.get::<MergedGateways>(&audience.gateway);

@@ -208,8 +208,7 @@ fn forward_proxies(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
         caches.push(dns_cache::of_host(&env.settings.flags, &env.audience.addressing, host));
     }
     let is_sidecar = env.audience.role.kind == NodeKind::Sidecar && manager.class == Class::Outbound;
-    if is_sidecar && dns_cache::resolves_unknown_hosts(env.ctx, env.audience.role.kind, env.audience.scope())
-    {
+    if is_sidecar && dns_cache::resolves_unknown_hosts(NodeKind::Sidecar, &env.audience.outbound_policy) {
         let ListenerAudience { addressing, resolver, .. } = &**env.audience;
         caches.push(dns_cache::of_unknown_hosts(&env.settings.flags, addressing, resolver));
     }

@@ -1,10 +1,10 @@
 //! Outbound traffic that no listener of a service takes.
 
-use canopus_mesh::scope;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
-use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode;
+use canopus_proto::istio::mesh::v1alpha1::mesh_config::outbound_traffic_policy::Mode as MeshMode;
+use canopus_proto::istio::networking::v1alpha3::outbound_traffic_policy::Mode;
 use canopus_proto::resource::Resource;
 use canopus_runtime::flags::{
     ISTIO_ENABLE_IPV4_OUTBOUND_LISTENER_FOR_IPV6_CLUSTERS, PILOT_SIDECAR_USE_REMOTE_ADDRESS,
@@ -55,7 +55,7 @@ pub(super) fn listener(env: &Env<'_>) -> Option<Resource> {
         ..Default::default()
     });
     add_black_hole(&mut draft, env, port);
-    if dns_cache::resolves_unknown_hosts(env.ctx, env.audience.role.kind, env.audience.scope()) {
+    if dns_cache::resolves_unknown_hosts(env.audience.role.kind, &env.audience.outbound_policy) {
         add_resolving(&mut draft, env);
         draft.listener.listener_filters.push(inspect::http_inspector());
     }
@@ -73,10 +73,9 @@ pub(super) fn filters(env: &Env<'_>) -> Filters {
 
 /// Where unknown traffic goes: anywhere, to an egress proxy, or nowhere.
 fn cluster(env: &Env<'_>) -> String {
-    let terms = scope::scope_settings(env.ctx, env.audience.scope());
-    let policy = &terms.outbound_policy;
-    let resolving = policy.mode == Mode::AllowAnyDynamicDns as i32;
-    if !terms.allows_any() && !resolving {
+    let policy = &env.audience.outbound_policy;
+    let resolving = policy.mode == MeshMode::AllowAnyDynamicDns as i32;
+    if policy.mode() != Mode::AllowAny && !resolving {
         return names::BLACK_HOLE.into();
     }
     match &policy.egress_proxy {
@@ -110,7 +109,7 @@ fn add_resolving(draft: &mut Draft, env: &Env<'_>) {
 }
 
 fn to_any_host(env: &Env<'_>, headers: &ProxyHeaders) -> Table {
-    let policy = &scope::scope_settings(env.ctx, env.audience.scope()).outbound_policy;
+    let policy = &env.audience.outbound_policy;
     let host = VirtualHost {
         include_request_attempt_count: headers.attempt_count,
         ..route_config::catch_all::virtual_host(policy, headers.forwarded_host)

@@ -18,8 +18,10 @@ use crate::env::Class;
 use crate::env::Env;
 use crate::names;
 use canopus_api::node::NodeKind;
-use canopus_mesh::audience::Addressing;
+use canopus_mesh::audience::{Addressing, is_reduction_disabled};
+use canopus_mesh::destination_rule::{RuleId, outbound_rule};
 use canopus_mesh::scope::ScopeKey;
+use canopus_mesh::service::Service;
 
 pub(super) use self::build::exact_balance;
 pub(crate) use self::build::{connections_per_event, listener as build};
@@ -65,9 +67,22 @@ impl Query for OutboundListeners {
     fn run(ctx: &Ctx<'_>, (audience, own): &Audience) -> Self::Value {
         let connections = audience.of_connections(ctx);
         let plan = ctx.get::<Plans>(&(connections.clone(), own.clone()));
+        let is_whole = is_reduction_disabled(ctx);
+        let (of_anybody, connections_of_anybody) =
+            (audience.without_caller(ctx), connections.without_caller(ctx));
         let key = |entry: &Arc<Entry>| {
-            let audience = if entry.has_http() { audience } else { &connections };
-            (audience.clone(), entry.clone())
+            // Which services the routes of a VirtualService lead to depends on what the caller sees.
+            let audience = match (entry.is_routed() || is_whole, entry.has_http()) {
+                (true, true) => audience,
+                (true, false) => &connections,
+                (false, true) => &of_anybody,
+                (false, false) => &connections_of_anybody,
+            };
+            Listener {
+                audience: audience.clone(),
+                entry: entry.clone(),
+                rules: rules(ctx, &connections, entry),
+            }
         };
         let keys: Vec<_> = plan.listeners.iter().map(key).collect();
         ctx.get_all::<Built>(&keys).iter().map(|built| built.as_ref().clone()).collect()
@@ -93,16 +108,32 @@ pub(super) fn crowded(ctx: &Ctx<'_>, (audience, own): &Audience) -> Vec<String> 
     plan.crowded.iter().map(|(address, port)| names::listener(address, *port)).collect()
 }
 
+/// The DestinationRules for the services that chains of a listener lead to, chain by chain.
+fn rules(ctx: &Ctx<'_>, audience: &ListenerAudience, entry: &Entry) -> Box<[Option<RuleId>]> {
+    let rule = |service: &Service| outbound_rule(ctx, &audience.caller, &service.key());
+    entry.services().map(|service| rule(service).map(|rule| rule.id.clone())).collect()
+}
+
+/// A listener to be built, with all that it depends on. Which rules are for the caller is settled, so that callers of
+/// different namespaces share it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Listener {
+    audience: Shared<ListenerAudience>,
+    entry: Arc<Entry>,
+    /// The rules for the services of its chains.
+    rules: Box<[Option<RuleId>]>,
+}
+
 /// One listener of a plan, built. It is known by all that is planned for it, so a change of others does not touch it.
 pub(super) struct Built;
 
 impl Query for Built {
     const NAME: &'static str = "outbound_listener";
-    type Key = (Shared<ListenerAudience>, Arc<Entry>);
+    type Key = Listener;
     type Value = Resource;
 
-    fn run(ctx: &Ctx<'_>, (audience, entry): &Self::Key) -> Self::Value {
-        build(&Env::new(ctx, audience), entry)
+    fn run(ctx: &Ctx<'_>, Listener { audience, entry, rules }: &Listener) -> Self::Value {
+        build(&Env::new(ctx, audience), entry, rules)
     }
 }
 

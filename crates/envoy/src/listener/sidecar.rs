@@ -11,6 +11,7 @@ use super::outbound::EndpointAddresses;
 use super::part::Part;
 use super::{catch_all, http_proxy, inbound, outbound};
 use crate::audience::{ListenerAudience, Shared};
+use crate::dns_cache;
 use crate::env::Env;
 
 /// The listeners of a sidecar: those of services it may call, those beside them, and those of its workload.
@@ -25,7 +26,7 @@ pub(super) fn parts(
     }
     vec![
         Part::Outbound(outbound_audience(ctx, proxy, outbound, inbound)),
-        Part::OtherOutbound(outbound.clone()),
+        Part::OtherOutbound(other_outbound_audience(ctx, outbound)),
         Part::Inbound(inbound_audience(ctx, proxy, inbound)),
     ]
 }
@@ -62,6 +63,14 @@ pub(crate) fn crowded(
     inbound: &Shared<ListenerAudience>,
 ) -> Vec<String> {
     outbound::crowded(ctx, &outbound_audience(ctx, proxy, outbound, inbound))
+}
+
+/// The audience of the outbound listeners that are not of services. Spans are of requests, which few of them look at.
+fn other_outbound_audience(ctx: &Ctx<'_>, outbound: &Shared<ListenerAudience>) -> Shared<ListenerAudience> {
+    let audience = outbound.without_caller(ctx);
+    let looks_at_requests = http_proxy::port(&Env::new(ctx, outbound)).is_some()
+        || dns_cache::resolves_unknown_hosts(outbound.role.kind, &outbound.outbound_policy);
+    if looks_at_requests { audience } else { audience.of_connections(ctx) }
 }
 
 /// The outbound listeners that are not of services.

@@ -165,8 +165,15 @@ fn outbound_class(env: &Env<'_>) -> Class {
     if env.audience.role.kind == NodeKind::Router { Class::Gateway } else { Class::Outbound }
 }
 
-/// The filters of connections to one port of a service. `listener` is the port that clients connect to.
-pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: &Port) -> Filters {
+/// The filters of connections to one port of a service, given the rule for it. `listener` is the port that clients connect
+/// to.
+pub(crate) fn to_service(
+    env: &Env<'_>,
+    service: &Service,
+    rule: Option<&Rule>,
+    port: u32,
+    listener: &Port,
+) -> Filters {
     let cluster = names::outbound_cluster(&service.host, port, "");
     let pattern = &env.mesh().outbound_cluster_stat_name;
     let stat_prefix = match pattern.as_str() {
@@ -183,14 +190,13 @@ pub(crate) fn to_service(env: &Env<'_>, service: &Service, port: u32, listener: 
             .fill(pattern),
         ),
     };
-    let rule = outbound_rule(env.ctx, &env.audience.caller, &service.key());
     let class = outbound_class(env);
     let mut before = pipeline::Before { port: listener.number, ..Default::default() };
     if dns_cache::is_for(env.audience.role.kind, class, service) {
         before.resolver = Some(protocols::server_name_resolver(env, &service.host, listener.number));
         before.policy_service = Some(service);
     }
-    let settings = with_rule(env, rule.as_deref(), "");
+    let settings = with_rule(env, rule, "");
     finish(env, class, (&stat_prefix, To::Cluster(&cluster)), settings, listener.protocol, before)
 }
 

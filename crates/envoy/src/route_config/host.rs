@@ -23,7 +23,7 @@ mod field {
 const ROOM: usize = 8;
 
 /// A virtual host. Tables put it together with others by copying bytes.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Host {
     /// Its name.
     pub(crate) name: Arc<str>,

@@ -40,6 +40,11 @@ fn parse(name: &str) -> Option<TableName<'_>> {
     }
 }
 
+/// Whether a listener could have asked for a table of this name.
+pub(super) fn has_table(name: &str) -> bool {
+    parse(name).is_some()
+}
+
 /// A route table by its name; `None` if no listener could have asked for it.
 pub(super) fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<Table> {
     let wanted = parse(name)?;

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use canopus_mesh::destination_rule::{self, RuleId};
 use canopus_mesh::service::Port;
 use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
@@ -30,8 +31,9 @@ use crate::names;
 use crate::network::{Filters, tcp};
 use crate::pieces::Pieces;
 
-/// Builds a planned listener.
-pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Resource {
+/// Builds a planned listener, given the rules for the services that its chains lead to.
+pub(crate) fn listener(env: &Env<'_>, entry: &Entry, rules: &[Option<RuleId>]) -> Resource {
+    let mut rules = rules.iter();
     let (address, port) = (entry.binding.primary(), entry.port.number);
     let name = names::listener(address, port);
     let mut chains = FilterChains::default();
@@ -47,7 +49,15 @@ pub(crate) fn listener(env: &Env<'_>, entry: &Entry) -> Resource {
             handshake_timeout: handshake_timeout(env),
             ..Default::default()
         };
-        let filters = filters(env, chain, &entry.port, &name, &mut is_first);
+        let filters = match &chain.content {
+            Content::Http(http) => http_filters(env, http, &entry.port, &name, &mut is_first),
+            Content::Service(to) => {
+                let rule = rules.next().and_then(Option::as_ref);
+                let rule = rule.and_then(|id| destination_rule::rule(env.ctx, id));
+                tcp::to_service(env, &to.service, rule.as_deref(), to.port, &entry.port)
+            }
+            Content::Routed(to) => tcp::routed(env, &to.routes, &to.origin, &entry.port),
+        };
         // What takes everything comes last, so that no connection is lost between chains that match a part of it each.
         match written.matched {
             Some(_) => chains.add(&written, &filters),
@@ -133,21 +143,15 @@ fn resolves_names(env: &Env<'_>, chain: &Chain) -> bool {
     }
 }
 
-/// The filters of a chain. `is_first` until there is one for requests.
-fn filters(env: &Env<'_>, chain: &Chain, port: &Port, listener: &str, is_first: &mut bool) -> Filters {
-    match &chain.content {
-        Content::Http(http) => {
-            let manager = Manager { port: port.number, ..manager(env, http, listener) };
-            let mut filters = match std::mem::take(is_first) {
-                true => Placed::network(env, Class::Outbound, port.number).all_on_connections(),
-                false => Filters::default(),
-            };
-            manager.add_to(&mut filters, env);
-            filters
-        }
-        Content::Service(to) => tcp::to_service(env, &to.service, to.port, port),
-        Content::Routed(to) => tcp::routed(env, &to.routes, &to.origin, port),
-    }
+/// The filters of a chain for requests. `is_first` until there is one.
+fn http_filters(env: &Env<'_>, http: &Http, port: &Port, listener: &str, is_first: &mut bool) -> Filters {
+    let manager = Manager { port: port.number, ..manager(env, http, listener) };
+    let mut filters = match std::mem::take(is_first) {
+        true => Placed::network(env, Class::Outbound, port.number).all_on_connections(),
+        false => Filters::default(),
+    };
+    manager.add_to(&mut filters, env);
+    filters
 }
 
 fn manager<'a>(env: &Env<'_>, http: &'a Http, listener: &str) -> Manager<'a> {

@@ -74,6 +74,19 @@ impl Entry {
         self.chains.iter().any(|chain| matches!(chain.content, Content::Http(_)))
     }
 
+    /// Whether a VirtualService says where some connections go.
+    pub(super) fn is_routed(&self) -> bool {
+        self.chains.iter().any(|chain| matches!(chain.content, Content::Routed(_)))
+    }
+
+    /// The services that chains lead to without routes, chain by chain.
+    pub(super) fn services(&self) -> impl Iterator<Item = &Service> {
+        self.chains.iter().filter_map(|chain| match &chain.content {
+            Content::Service(to) => Some(&*to.service),
+            Content::Http(_) | Content::Routed(_) => None,
+        })
+    }
+
     /// A listener whose chains are known.
     pub(in crate::listener) fn new(binding: Binding, port: Port, chains: Vec<Chain>) -> Self {
         let protocol = port.protocol;
