@@ -17,7 +17,7 @@ use tracing::{debug, info, warn};
 use crate::metrics::Metrics;
 use crate::pace::{Applied, Pace};
 use crate::push::{Cause, Dispatcher, Reason, Stamp};
-use crate::quarantine::Warden;
+use crate::quarantine::QuarantineController;
 use crate::settings::SettingsKeeper;
 
 /// How long what a snapshot says is held back for sources to answer: better the truth a little later than the past first.
@@ -33,7 +33,7 @@ pub(crate) struct Applier {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) pace: Pace,
     pub(crate) settings: SettingsKeeper,
-    pub(crate) warden: Warden,
+    pub(crate) quarantine: QuarantineController,
     pub(crate) keeper: Option<Keeper>,
     /// What the process is not ready without, by source.
     pub(crate) guards: BTreeMap<Box<str>, ReadyGuard>,
@@ -66,8 +66,8 @@ impl Applier {
                     grace_is_over = true;
                     self.release(true);
                 }
-                () = self.warden.due() => {
-                    tokio::task::block_in_place(|| self.warden.act(Instant::now()));
+                () = self.quarantine.due() => {
+                    tokio::task::block_in_place(|| self.quarantine.act(Instant::now()));
                 }
                 () = sleep_until(look) => {
                     look = Instant::now() + FILES;
@@ -135,7 +135,7 @@ impl Applier {
         let mut origins = Vec::new();
         for ((cluster, key), object) in update.changes {
             let origin = Origin::new(cluster, key);
-            if !self.warden.admit(&origin, object.as_ref()) {
+            if !self.quarantine.admit(&origin, object.as_ref()) {
                 continue;
             }
             origins.push(origin.clone());
@@ -152,7 +152,7 @@ impl Applier {
         }
         let before = self.dispatcher.engine().revision().number();
         let revision = self.dispatcher.apply(batch, cause);
-        self.warden.applied(revision);
+        self.quarantine.applied(revision);
         let woken = if revision == before { 0 } else { self.dispatcher.ledger().woken(revision) };
         self.pace.applied(Applied { started, ended: Instant::now(), changes, woken });
     }

@@ -184,7 +184,8 @@ impl Authenticators {
                 Err(error) => reasons.push(format!("token of {}: {error}", issued.issuer())),
             }
         }
-        match self.kubernetes.as_ref()?.owner(token, presented.headers).await {
+        let address = presented.address.map(|address| address.ip());
+        match self.kubernetes.as_ref()?.owner(token, presented.headers, address).await {
             Ok(owner) => Some(owner),
             Err(error) => {
                 reasons.push(error.to_string());

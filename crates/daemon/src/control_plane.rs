@@ -36,8 +36,8 @@ use crate::debug::Debug;
 use crate::family::Family;
 use crate::forecast::Forecast;
 use crate::push::Dispatcher;
-use crate::serve::AdmissionRate;
 use crate::serve::grpc::Caller;
+use crate::serve::{AdmissionRate, PeerAllowance};
 use crate::served_config;
 use crate::spans::{Attribute, Tracer, Within};
 
@@ -53,6 +53,8 @@ pub struct Mesh {
     authenticators: Arc<Authenticators>,
     tracer: Arc<Tracer>,
     admission_rate: AdmissionRate,
+    /// What each address has free; `None` if every stream waits for its turn.
+    allowance: Option<PeerAllowance>,
     readiness: Option<Readiness>,
 }
 
@@ -66,6 +68,7 @@ impl Mesh {
             dispatcher,
             subscriptions: SharedSubscriptions::default(),
             admission_rate: AdmissionRate::new(0.0),
+            allowance: None,
             readiness: None,
         }
     }
@@ -74,6 +77,12 @@ impl Mesh {
     #[must_use]
     pub fn guarded(self, readiness: Readiness, streams_per_second: f64) -> Self {
         Self { admission_rate: AdmissionRate::new(streams_per_second), readiness: Some(readiness), ..self }
+    }
+
+    /// The same, with some streams of each address not counted, so that a fleet that comes back is not slowed down.
+    #[must_use]
+    pub fn with_peer_allowance(self) -> Self {
+        Self { allowance: Some(PeerAllowance::default()), ..self }
     }
 
     /// The same, for whoever these authenticators recognise.
@@ -92,6 +101,13 @@ impl Mesh {
     #[must_use]
     pub fn traced(self, tracer: Arc<Tracer>) -> Self {
         Self { tracer, ..self }
+    }
+
+    /// Whether a stream from an address is let in without a turn of its own. Streams of this machine always are.
+    fn allows(&self, address: Option<SocketAddr>) -> bool {
+        let (Some(allowance), Some(address)) = (&self.allowance, address) else { return false };
+        let address = address.ip().to_canonical();
+        address.is_loopback() || allowance.take(address)
     }
 
     /// What the process has to wait for before it serves, if anything.
@@ -167,15 +183,15 @@ impl ControlPlane for Mesh {
             let message = "server is not ready to serve discovery information";
             return Err(Refusal::new(Code::Unavailable, message));
         }
-        if self.admission_rate.pass().await.is_err() {
-            let message = "request rate limit exceeded: too many new streams";
-            return Err(Refusal::new(Code::ResourceExhausted, message));
-        }
         let caller = peer.extensions.get::<Caller>().cloned();
         let of_web_port =
             peer.extensions.get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| *address);
         let of_transport = caller.as_ref().and_then(|caller| caller.address);
         peer.address = of_transport.or(peer.address).or(of_web_port);
+        if !self.allows(peer.address) && self.admission_rate.pass().await.is_err() {
+            let message = "request rate limit exceeded: too many new streams";
+            return Err(Refusal::new(Code::ResourceExhausted, message));
+        }
         let certified = caller.and_then(|caller| caller.identities);
         // Parity: nobody proves anything over a connection that anybody could listen to, unless it is said to be safe.
         if !self.flag(XDS_AUTH) || (certified.is_none() && !self.flag(XDS_AUTH_PLAINTEXT)) {

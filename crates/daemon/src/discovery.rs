@@ -36,7 +36,7 @@ use crate::jwks::KeyKeeper;
 use crate::metrics::{AdmissionMetrics, CallMetrics, IssuingMetrics, Metrics};
 use crate::pace::Pace;
 use crate::push::{Cause, Dispatcher, Observer, Reason, Revisions, Stamp};
-use crate::quarantine::Warden;
+use crate::quarantine::QuarantineController;
 use crate::secret_access::{self, AccessKeeper};
 use crate::serve::certificates::Certificates;
 use crate::serve::grpc::Grpc;
@@ -299,14 +299,14 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     tasks.spawn("secret access", access.run());
     let pace = Pace::new(&flags);
     let quarantine = args.quarantine.unwrap_or_else(|| flags.get(CANOPUS_QUARANTINE));
-    let warden = Warden::new(Arc::clone(&dispatcher), quarantine);
+    let quarantine = QuarantineController::new(Arc::clone(&dispatcher), quarantine);
     let mut applier = Applier {
         dispatcher: Arc::clone(&dispatcher),
         intake,
         metrics,
         pace,
         settings,
-        warden,
+        quarantine,
         keeper,
         guards,
     };
@@ -315,12 +315,14 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     }
     tasks.spawn("apply", applier.run(shutdown.register(Phase::Last, "apply")));
 
-    let streams_per_second = flags.get(PILOT_MAX_REQUESTS_PER_SECOND);
-    let mesh = Mesh::new(Arc::clone(&dispatcher))
-        .guarded(readiness.clone(), streams_per_second)
+    let mut mesh = Mesh::new(Arc::clone(&dispatcher))
+        .guarded(readiness.clone(), flags.request_limit())
         .recognising(Arc::clone(&authenticators))
         .forecasting(Arc::clone(&forecast))
         .traced(Arc::clone(&tracer));
+    if flags.get(PILOT_MAX_REQUESTS_PER_SECOND) <= 0.0 {
+        mesh = mesh.with_peer_allowance();
+    }
     let admission = Admission {
         metrics: Arc::new(AdmissionMetrics::new(&registry)),
         tracer: Arc::clone(&tracer),

@@ -12,9 +12,13 @@ use canopus_runtime::flags::METRICS_LOCALHOST_ACCESS_ONLY;
 use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::version::BuildInfo;
+use tokio::sync::Semaphore;
 
 use crate::debug::{self, Authenticator, Debug};
 use crate::serve::identity_documents::{self, IdentityDocuments};
+
+/// How many expositions are written at once.
+static SCRAPES: Semaphore = Semaphore::const_new(2);
 
 /// What the handlers read.
 #[derive(Clone)]
@@ -97,6 +101,8 @@ async fn exposition(
     if !is_local && served.debug.flag(METRICS_LOCALHOST_ACCESS_ONLY) {
         return (StatusCode::FORBIDDEN, "Only requests from localhost are allowed\n").into_response();
     }
+    // Scrapes come from few; whoever asks more at once waits, and takes no thread from others.
+    let Ok(_turn) = SCRAPES.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
     let text = tokio::task::spawn_blocking(move || served.metrics.encode()).await;
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], text.unwrap_or_default()).into_response()
 }

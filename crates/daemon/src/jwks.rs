@@ -14,6 +14,7 @@ use canopus_engine::{Batch, Engine};
 use canopus_mesh::request_authentication::{Jwks, KeySource, WantedKeys};
 use canopus_runtime::flags::{Flags, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL};
 use canopus_runtime::metrics::{Counter, Registry, catalogue};
+use canopus_runtime::tasks;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -41,6 +42,7 @@ pub(crate) fn tls_client() -> Result<rustls::ClientConfig, rustls::Error> {
 }
 
 /// Asks servers for keys.
+#[derive(Clone)]
 pub(crate) struct KeyServer(Client);
 
 impl KeyServer {
@@ -119,7 +121,7 @@ impl<S: Fn(Batch) + Send> KeyKeeper<S> {
             tokio::select! {
                 changed = self.revisions.changed() => if changed.is_err() { return },
                 Some(done) = self.under_way.join_next() => {
-                    // A fetch that panicked is one that failed; the source is asked again when it is due.
+                    // A panic of a fetch is contained: it is a failure like any other.
                     if let Ok((source, outcome)) = done {
                         self.take(&source, outcome);
                     }
@@ -166,8 +168,10 @@ impl<S: Fn(Batch) + Send> KeyKeeper<S> {
             state.due = None;
             let (source, client, timeout) = (source.clone(), self.client.clone(), state.timeout);
             self.under_way.spawn(async move {
-                let outcome = fetch::keys(&client, &source, timeout).await;
-                (source, outcome)
+                let asked = source.clone();
+                let fetching = async move { fetch::keys(&client, &asked, timeout).await };
+                let outcome = tasks::contain("fetch of keys", fetching).await;
+                (source, outcome.unwrap_or_else(|panic| Err(FetchError::Panicked(panic))))
             });
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! A proxy that rejects a message keeps what it had, until the message is another. Whatever shares a resource with one bad
 //! object is stuck with it. So a rejection is traced: from the resources it is about, through what they were made from, to the
-//! objects that changed since the proxy last accepted them. Those are the suspects. A [`Warden`], which belongs to the apply
+//! objects that changed since the proxy last accepted them. Those are the suspects. A [`QuarantineController`], which belongs to the apply
 //! loop, serves suspects at the value they had when all was well, and finds the guilty among them by serving the others again
 //! ([`trial`]). Who is guilty stays at its earlier value, or absent, until its owner changes it.
 //!
@@ -11,12 +11,12 @@
 //! never held. A hold ends by itself: it is tried again when the proxies come back, and now and then. Nothing of this outlives
 //! the process; after a restart everything is tried again.
 
+mod controller;
 mod history;
 mod nack;
 mod reach;
 mod suspects;
 mod trial;
-mod warden;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,8 +30,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+pub(crate) use controller::QuarantineController;
 pub use nack::{Contested, Nack};
-pub(crate) use warden::Warden;
 
 use crate::push::{Connection, ConnectionId, Stamp};
 
@@ -56,7 +56,7 @@ const REMEMBERED: usize = 1024;
 /// Proxies that are named with a hold.
 const NAMED: usize = 32;
 
-/// What is rejected, and what is held for it: the record that the warden writes and others read.
+/// What is rejected, and what is held for it: the record that the controller writes and others read.
 #[derive(Default)]
 pub struct Quarantine {
     /// Whether anything is ever held.

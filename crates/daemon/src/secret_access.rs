@@ -11,11 +11,12 @@ use std::time::Duration;
 use canopus_engine::Batch;
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::proxy::Proxy;
-use canopus_sources::kubernetes::{Cluster, ReviewError};
+use canopus_runtime::tasks;
+use canopus_sources::kubernetes::{Cluster, RateLimit, ReviewError};
 use canopus_xds::{SessionEvent, types};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use crate::push::{Connection, ConnectionId, Observer};
@@ -26,6 +27,33 @@ const FRESH: Duration = Duration::from_secs(60);
 
 /// The pause after a question that was not answered.
 const RETRY: Duration = Duration::from_secs(5);
+
+/// How often the API server is asked.
+const LIMIT: RateLimit = RateLimit { qps: 40.0, burst: 80 };
+
+/// How long an answer may take, the wait for a turn included.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+enum Unanswered {
+    #[error(transparent)]
+    Review(#[from] ReviewError),
+    #[error("the API server has not answered within {PATIENCE:?}")]
+    Late,
+    #[error("{0}")]
+    Panicked(String),
+}
+
+/// Asks whether an account may list the secrets of its namespace.
+async fn review(cluster: Cluster, account: Account) -> Result<bool, Unanswered> {
+    let asking = async move { cluster.may_list_secrets(&account.namespace, &account.name).await };
+    match timeout(PATIENCE, tasks::contain("review of secret access", asking)).await {
+        Ok(Ok(answer)) => Ok(answer?),
+        Ok(Err(panic)) => Err(Unanswered::Panicked(panic)),
+        Err(_) => Err(Unanswered::Late),
+    }
+}
 
 /// Who wants secrets, as it is seen on the push path.
 pub(crate) struct Wishes(mpsc::UnboundedSender<Wish>);
@@ -81,7 +109,7 @@ pub(crate) struct AccessKeeper<S> {
     store: S,
     users: BTreeMap<ConnectionId, Account>,
     accounts: BTreeMap<Account, State>,
-    under_way: JoinSet<(Account, Result<bool, ReviewError>)>,
+    under_way: JoinSet<(Account, Result<bool, Unanswered>)>,
 }
 
 /// What is known of an account.
@@ -101,6 +129,8 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
         store: S,
     ) -> Self {
         let (users, accounts, under_way) = (BTreeMap::new(), BTreeMap::new(), JoinSet::new());
+        // Clients decide how much is asked, so that it must not slow down what is read from the API server.
+        let cluster = cluster.map(|cluster| cluster.limited(LIMIT));
         Self { own, cluster, wishes, store, users, accounts, under_way }
     }
 
@@ -157,7 +187,7 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
             let (account, cluster) = (account.clone(), self.cluster.clone());
             self.under_way.spawn(async move {
                 let answer = match cluster {
-                    Some(cluster) => cluster.may_list_secrets(&account.namespace, &account.name).await,
+                    Some(cluster) => review(cluster, account.clone()).await,
                     None => Ok(true),
                 };
                 (account, answer)
@@ -166,7 +196,7 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
     }
 
     /// Takes an answer. While there is none, the last one counts.
-    fn take(&mut self, account: &Account, answer: Result<bool, ReviewError>) {
+    fn take(&mut self, account: &Account, answer: Result<bool, Unanswered>) {
         let Some(state) = self.accounts.get_mut(account) else { return };
         let allowed = match answer {
             Ok(allowed) => allowed,

@@ -8,6 +8,7 @@ pub mod grpc;
 mod health;
 pub mod identity_documents;
 pub mod issuing;
+mod peer_allowance;
 pub(crate) mod ports;
 mod reflection;
 pub mod tls;
@@ -15,3 +16,4 @@ pub(crate) mod web;
 pub mod webhook;
 
 pub(crate) use admission_rate::AdmissionRate;
+pub(crate) use peer_allowance::PeerAllowance;

@@ -147,6 +147,32 @@ impl Drop for Running {
     }
 }
 
+/// Runs work that ends by itself and that nobody waits for. A panic is logged and counted under `name`.
+pub fn detach(name: &'static str, work: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(async move {
+        // A panic has been told by then, and there is nobody else to tell.
+        let _ = contain(name, work).await;
+    });
+}
+
+/// Runs work apart from its caller, so that a panic of it is an error and not the caller's end. The work ends when the future is
+/// dropped. A panic is counted under `name`, which should be one of few.
+pub async fn contain<T: Send + 'static>(
+    name: &'static str,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, String> {
+    let mut set = JoinSet::new();
+    set.spawn(work);
+    match set.join_next().await {
+        Some(Ok(value)) => Ok(value),
+        Some(Err(error)) => Err(match error.try_into_panic() {
+            Ok(panic) => caught(name, panic.as_ref()),
+            Err(error) => format!("{name}: {error}"),
+        }),
+        None => Err(format!("{name}: it was never begun")),
+    }
+}
+
 /// How often each task and part of a task has panicked since the process began.
 pub fn panics() -> BTreeMap<String, u64> {
     PANICS.lock().clone()
@@ -298,6 +324,14 @@ mod tests {
         shutdown.stop("test");
         sleep(Duration::from_millis(1)).await;
         assert_eq!(tasks.list(), []);
+    }
+
+    #[tokio::test]
+    async fn contained_panic_is_an_error_and_is_counted() {
+        assert_eq!(contain("sum", async { 7 }).await, Ok(7));
+        let failed = contain("sum", async { panic!("no numbers") }).await;
+        assert_eq!(failed, Err::<(), _>("sum panicked: no numbers".to_owned()));
+        assert_eq!(panics()["sum"], 1);
     }
 
     #[test]

@@ -60,6 +60,12 @@ impl Mailbox {
         self.0.lock().is_ended
     }
 
+    /// The revision and the types that the session has not been told of, for sessions that no task drives.
+    pub fn take_revision(&self) -> Option<(u64, Types)> {
+        let mut state = self.0.lock();
+        std::mem::take(&mut state.is_revised).then(|| (state.revision, std::mem::take(&mut state.types)))
+    }
+
     /// Waits for a reason to wake. Only the task that polled last is woken.
     pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Wakeup> {
         let mut state = self.0.lock();

@@ -86,7 +86,7 @@ impl Deref for Names {
 
 impl PartialEq for Names {
     fn eq(&self, other: &Self) -> bool {
-        self.0.digest == other.0.digest
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.digest == other.0.digest && self.0.names == other.0.names)
     }
 }
 
@@ -119,7 +119,7 @@ pub struct NamePool(Pool<Shared>);
 impl NamePool {
     /// The shared set equal to `names`.
     pub fn share(&self, names: Names) -> Names {
-        Names(self.0.share(names.digest(), names.0))
+        Names(self.0.share(names.digest(), names.0, |one, other| one.names == other.names))
     }
 }
 

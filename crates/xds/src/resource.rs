@@ -220,8 +220,19 @@ impl FromIterator<Resource> for ResourceSet {
 
 impl PartialEq for ResourceSet {
     fn eq(&self, other: &Self) -> bool {
-        self.0.digest == other.0.digest
+        Arc::ptr_eq(&self.0, &other.0) || (self.0.digest == other.0.digest && is_same_set(&self.0, &other.0))
     }
+}
+
+/// Whether two sets hold the same bytes by the same names. The digest alone must not decide whose bytes a client gets.
+fn is_same_set(one: &Shared, other: &Shared) -> bool {
+    let mut pairs = one.resources.iter().zip(&*other.resources);
+    one.resources.len() == other.resources.len() && pairs.all(|(one, other)| is_same(one, other))
+}
+
+fn is_same(one: &Resource, other: &Resource) -> bool {
+    let is_shared = one.body.as_ptr() == other.body.as_ptr() && one.body.len() == other.body.len();
+    one == other && (is_shared || one.body == other.body)
 }
 
 impl Eq for ResourceSet {}
@@ -239,14 +250,21 @@ pub struct SetPool(Pool<Shared>);
 impl SetPool {
     /// The shared set equal to `set`.
     pub fn share(&self, set: ResourceSet) -> ResourceSet {
-        ResourceSet(self.0.share(set.digest(), set.0))
+        ResourceSet(self.0.share(set.digest(), set.0, is_same_set))
     }
 
     /// The shared set of these resources, which is put together only if nobody has it.
     pub fn gather<'a>(&self, resources: impl Iterator<Item = &'a Resource>) -> ResourceSet {
         let resources: Vec<&Resource> = resources.collect();
         // Of resources with one name only the last stays, which is no set that has this sum: it is then put together.
-        let found = self.0.get(Sum::of(resources.iter().copied()).digest());
+        let holds_all = |found: &Shared| {
+            let place =
+                |wanted: &Resource| found.resources.binary_search_by(|held| held.name.cmp(&wanted.name));
+            let held =
+                |wanted: &&Resource| place(wanted).is_ok_and(|at| is_same(&found.resources[at], wanted));
+            found.resources.len() == resources.len() && resources.iter().all(held)
+        };
+        let found = self.0.get(Sum::of(resources.iter().copied()).digest(), holds_all);
         found.map_or_else(|| self.share(resources.into_iter().cloned().collect()), ResourceSet)
     }
 
@@ -270,7 +288,19 @@ impl SetPool {
         if changes.is_empty() {
             return set.clone();
         }
-        let found = self.0.get(sum.digest());
+        let expected = |name: &str| match changes.binary_search_by(|change| (*change.name).cmp(name)) {
+            Ok(at) => changes[at].now.as_ref(),
+            Err(_) => set.get(name),
+        };
+        let (added, removed) = changes.iter().fold((0, 0), |(added, removed), change| {
+            let (was, is) = (set.get(&change.name).is_some(), change.now.is_some());
+            (added + usize::from(is && !was), removed + usize::from(was && !is))
+        });
+        let is_wanted = |found: &Shared| {
+            let held = |held: &Resource| expected(&held.name).is_some_and(|wanted| is_same(held, wanted));
+            found.resources.len() + removed == set.len() + added && found.resources.iter().all(held)
+        };
+        let found = self.0.get(sum.digest(), is_wanted);
         found.map_or_else(|| self.share(set.patched(&changes, sum)), ResourceSet)
     }
 }

@@ -37,7 +37,7 @@ use crate::names::NamePool;
 use crate::plane::{ControlPlane, Peer};
 use crate::session::{Protocol, Request, Session};
 use body::{Slot, StreamBody};
-use decode::{RequestMessage, Requests};
+use decode::{PendingBytes, RequestMessage, Requests};
 use start::StartGate;
 use stream::Stream;
 
@@ -59,6 +59,7 @@ struct Shared<C> {
     pool: Arc<NamePool>,
     chunks: Arc<ChunkPool>,
     starting: StartGate,
+    pending: Arc<PendingBytes>,
     mailboxes: Mailboxes,
     draining: AtomicBool,
     ids: RandomState,
@@ -82,6 +83,7 @@ impl<C> Shared<C> {
 impl<C: ControlPlane> AdsService<C> {
     /// The service of this control plane.
     pub fn new(plane: Arc<C>, options: Options) -> Self {
+        let pending = PendingBytes::new(options.max_pending_bytes);
         Self {
             shared: Arc::new(Shared {
                 plane,
@@ -89,6 +91,7 @@ impl<C: ControlPlane> AdsService<C> {
                 options,
                 pool: Arc::default(),
                 chunks: Arc::default(),
+                pending: Arc::new(pending),
                 mailboxes: Mailboxes::default(),
                 draining: AtomicBool::new(false),
                 ids: RandomState::new(),
@@ -119,7 +122,8 @@ impl<C: ControlPlane> AdsService<C> {
     ) -> http::Response<Body> {
         let options = &self.shared.options;
         let (head, body) = request.into_parts();
-        let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits.names);
+        let pending = Arc::clone(&self.shared.pending);
+        let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits.names, pending);
         let slot = Slot::default();
         let mailbox = Arc::new(Mailbox::default());
         self.shared.mailboxes.add(&mailbox);

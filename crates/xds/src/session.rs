@@ -91,7 +91,7 @@ impl Session {
     pub fn on_request(&mut self, request: Request, source: &impl Source) -> Result<(), Refusal> {
         match source.kind(&request.type_url) {
             Kind::Report => self.report(request),
-            Kind::Query => self.query(request),
+            Kind::Query => return self.query(request),
             Kind::Watched(rules) => return self.subscription(request, rules, source),
         }
         Ok(())
@@ -169,19 +169,26 @@ impl Session {
         });
     }
 
-    fn query(&mut self, request: Request) {
+    fn query(&mut self, request: Request) -> Result<(), Refusal> {
         // An answer that is acknowledged must not be taken for the same question again. Nonces of the client's own making
         // acknowledge nothing: istioctl sends one with its first request.
         if self.nonces.read(&request.nonce).is_some() {
-            return;
+            return Ok(());
         }
         let names = match request.wish {
             Wish::Exactly { names, .. } => names,
             Wish::Change { subscribe, .. } => subscribe,
         };
+        self.check_size(names.len())?;
         let wildcard = names.is_empty();
         let interest = Interest::new(wildcard, Names::new(names));
+        self.check_bytes(&request.type_url, &interest)?;
+        if self.queries.len() >= self.limits.types {
+            let message = format!("more than {} questions wait for an answer", self.limits.types);
+            return Err(Refusal::new(Code::ResourceExhausted, message));
+        }
         self.queries.push_back((request.type_url.into(), interest));
+        Ok(())
     }
 
     fn subscription(&mut self, request: Request, rules: Rules, source: &impl Source) -> Result<(), Refusal> {

@@ -1,6 +1,7 @@
 //! Tokens of service accounts, checked by the API server that issued them.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -29,6 +30,9 @@ const KEPT: usize = 4096;
 /// How many questions may be under way.
 const AT_ONCE: usize = 32;
 
+/// How many of them may be for clients of one address: nobody who tries tokens keeps others from connecting.
+const AT_ONCE_EACH: usize = 8;
+
 /// How long an answer may take, the wait for a turn included.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -39,6 +43,8 @@ pub(super) enum Refused {
     Cluster { named: String, known: Arc<str> },
     #[error("the token has expired")]
     Expired,
+    #[error("too many tokens of the same address are being checked")]
+    Crowded,
     #[error("the API server has not answered in time")]
     Late,
     #[error(transparent)]
@@ -51,6 +57,8 @@ pub(super) struct KubernetesTokens {
     names: Vec<Arc<str>>,
     audiences: Vec<String>,
     turns: Semaphore,
+    /// Questions under way for each address.
+    asking: Mutex<BTreeMap<IpAddr, usize>>,
     verdicts: Mutex<Verdicts>,
 }
 
@@ -63,12 +71,18 @@ impl KubernetesTokens {
             names: cluster.names,
             audiences,
             turns: Semaphore::new(AT_ONCE),
+            asking: Mutex::default(),
             verdicts: Mutex::default(),
         }
     }
 
     /// The owner of a token.
-    pub(super) async fn owner(&self, token: &str, headers: &HeaderMap) -> Result<TokenOwner, Refused> {
+    pub(super) async fn owner(
+        &self,
+        token: &str,
+        headers: &HeaderMap,
+        address: Option<IpAddr>,
+    ) -> Result<TokenOwner, Refused> {
         self.check_cluster(headers)?;
         let expires = expiry(token);
         if expires.is_some_and(|expires| expires <= SystemTime::now()) {
@@ -78,6 +92,7 @@ impl KubernetesTokens {
         if let Some(verdict) = self.verdicts.lock().get(&digest, Instant::now()) {
             return verdict.map_err(Refused::from);
         }
+        let _share = Share::take(&self.asking, address)?;
         let asked = async {
             // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
@@ -99,6 +114,40 @@ impl KubernetesTokens {
         }
         let known = self.names.first().cloned().unwrap_or_default();
         Err(Refused::Cluster { named: name.to_owned(), known })
+    }
+}
+
+/// One of the questions that an address may have under way, until this is dropped.
+struct Share<'a> {
+    asking: &'a Mutex<BTreeMap<IpAddr, usize>>,
+    address: Option<IpAddr>,
+}
+
+impl<'a> Share<'a> {
+    fn take(asking: &'a Mutex<BTreeMap<IpAddr, usize>>, address: Option<IpAddr>) -> Result<Self, Refused> {
+        let address = address.map(|address| address.to_canonical());
+        if let Some(address) = address {
+            let mut counts = asking.lock();
+            let count = counts.entry(address).or_default();
+            if *count >= AT_ONCE_EACH {
+                return Err(Refused::Crowded);
+            }
+            *count += 1;
+        }
+        Ok(Self { asking, address })
+    }
+}
+
+impl Drop for Share<'_> {
+    fn drop(&mut self) {
+        let Some(address) = &self.address else { return };
+        let mut counts = self.asking.lock();
+        if let Some(count) = counts.get_mut(address) {
+            *count -= 1;
+            if *count == 0 {
+                counts.remove(address);
+            }
+        }
     }
 }
 
@@ -168,6 +217,20 @@ mod tests {
 
     fn owner() -> TokenOwner {
         TokenOwner { namespace: "shop".into(), service_account: "cart".into(), pod: None }
+    }
+
+    #[test]
+    fn address_has_a_share_of_the_questions_and_no_more() {
+        let asking = Mutex::default();
+        let address = |text: &str| Some(text.parse().unwrap());
+        let shares: Vec<_> =
+            (0..AT_ONCE_EACH).map(|_| Share::take(&asking, address("10.0.0.1")).unwrap()).collect();
+        assert_eq!(Share::take(&asking, address("::ffff:10.0.0.1")).err(), Some(Refused::Crowded));
+        assert!(Share::take(&asking, address("10.0.0.2")).is_ok());
+        assert!(Share::take(&asking, None).is_ok());
+        drop(shares);
+        assert!(Share::take(&asking, address("10.0.0.1")).is_ok());
+        assert!(asking.lock().is_empty(), "nothing is kept of those who are gone");
     }
 
     #[test]

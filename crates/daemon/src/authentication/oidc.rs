@@ -1,13 +1,16 @@
 //! Tokens of an outside issuer, checked by the keys it publishes.
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use canopus_mesh::request_authentication::KeySource;
 use canopus_runtime::flags::{Flags, PILOT_JWT_PUB_KEY_REFRESH_INTERVAL};
+use canopus_runtime::tasks;
 use canopus_sources::kubernetes::TokenOwner;
+use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Mutex;
-use tokio::time::Instant;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
 use tracing::warn;
 
 use super::jwt::{Jwt, Key, Malformed, moment};
@@ -94,20 +97,22 @@ pub(super) struct IssuedTokens {
     rule: Rule,
     server: KeyServer,
     refresh: Duration,
-    /// What the server of keys said; held while it is asked, so that it is asked by one at a time.
-    fetched: Mutex<Fetched>,
+    /// What the server of keys said. The lock is never held while the server is asked.
+    fetched: Arc<Mutex<Fetched>>,
 }
 
 #[derive(Debug, Default)]
 struct Fetched {
-    keys: Vec<Key>,
+    keys: Arc<[Key]>,
     asked: Option<Instant>,
+    /// Told when the question that is under way is answered.
+    answered: Option<watch::Receiver<()>>,
 }
 
 impl IssuedTokens {
     pub(super) fn new(rule: Rule, flags: &Flags) -> Self {
         let refresh = flags.get(PILOT_JWT_PUB_KEY_REFRESH_INTERVAL).max(PAUSE);
-        Self { rule, server: KeyServer::new(flags), refresh, fetched: Mutex::default() }
+        Self { rule, server: KeyServer::new(flags), refresh, fetched: Arc::default() }
     }
 
     /// Whose tokens they are.
@@ -153,19 +158,57 @@ impl IssuedTokens {
             Keys::Given(keys) => return token.is_signed_by_any(keys),
             Keys::At(source) => source,
         };
-        let mut fetched = self.fetched.lock().await;
-        let age = fetched.asked.map(|asked| asked.elapsed());
-        if age.is_some_and(|age| age < self.refresh) && token.is_signed_by_any(&fetched.keys) {
+        let (keys, age) = self.known();
+        if age.is_some_and(|age| age < self.refresh) && token.is_signed_by_any(&keys) {
             return true;
         }
-        if age.is_none_or(|age| age >= PAUSE) {
-            fetched.asked = Some(Instant::now());
-            match self.server.keys(source, PATIENCE).await {
-                Ok(text) => fetched.keys = Key::read_set(&text).unwrap_or_default(),
-                Err(error) => warn!(issuer = self.rule.issuer, %error, "its keys stay as they were"),
-            }
+        if let Some(mut answered) = self.ask(source) {
+            // Whether the question was answered or given up, what is known by then counts.
+            let _ = timeout(PATIENCE, answered.changed()).await;
         }
-        token.is_signed_by_any(&fetched.keys)
+        token.is_signed_by_any(&self.known().0)
+    }
+
+    /// The keys that are known, and how long ago they were asked for.
+    fn known(&self) -> (Arc<[Key]>, Option<Duration>) {
+        let fetched = self.fetched.lock();
+        (Arc::clone(&fetched.keys), fetched.asked.map(|asked| asked.elapsed()))
+    }
+
+    /// Asks for keys, unless that is under way or was done a moment ago; where to wait for the answer.
+    fn ask(&self, source: &KeySource) -> Option<watch::Receiver<()>> {
+        let mut fetched = self.fetched.lock();
+        if let Some(answered) = &fetched.answered {
+            return Some(answered.clone());
+        }
+        if fetched.asked.is_some_and(|asked| asked.elapsed() < PAUSE) {
+            return None;
+        }
+        fetched.asked = Some(Instant::now());
+        let (answer, answered) = watch::channel(());
+        fetched.answered = Some(answered.clone());
+        let (server, source) = (self.server.clone(), source.clone());
+        let (store, issuer) = (Arc::clone(&self.fetched), self.rule.issuer.clone());
+        // Apart from whoever asks: a client that leaves does not take the answer of the others with it.
+        tasks::detach("fetch of an issuer's keys", async move {
+            let asking = async move { server.keys(&source, PATIENCE).await };
+            let keys = match tasks::contain("fetch of an issuer's keys", asking).await {
+                Ok(Ok(text)) => Key::read_set(&text),
+                Ok(Err(error)) => {
+                    warn!(issuer, %error, "its keys stay as they were");
+                    None
+                }
+                Err(_) => None,
+            };
+            let mut fetched = store.lock();
+            if let Some(keys) = keys {
+                fetched.keys = keys.into();
+            }
+            fetched.answered = None;
+            drop(fetched);
+            answer.send_replace(());
+        });
+        Some(answered)
     }
 }
 
@@ -181,7 +224,6 @@ mod tests {
     use axum::routing::get;
     use serde_json::json;
     use tokio::net::TcpListener;
-    use tokio::sync::watch;
 
     use super::super::jwt::tests::{p256, token};
     use super::*;
@@ -199,7 +241,8 @@ mod tests {
     }
 
     fn issued(rule: &Value) -> IssuedTokens {
-        IssuedTokens::new(Rule::parse(&rule.to_string()).unwrap(), &Flags::defaults())
+        let flags = Flags::read(&[("CANOPUS_ALLOW_LOCAL_JWKS", "true")]);
+        IssuedTokens::new(Rule::parse(&rule.to_string()).unwrap(), &flags)
     }
 
     fn cart() -> TokenOwner {
@@ -261,9 +304,44 @@ mod tests {
         published.send_replace(json!({ "keys": [next] }).to_string());
         let signed = token(&json!({"alg": "ES256", "kid": "b"}), &claims(), sign);
         assert_eq!(tokens.owner(&signed).await, Err(Refused::Signature), "it was asked a moment ago");
-        tokens.fetched.lock().await.asked = Instant::now().checked_sub(PAUSE);
+        tokens.fetched.lock().asked = Instant::now().checked_sub(PAUSE);
         assert_eq!(tokens.owner(&signed).await, Ok(cart()));
         assert_eq!(asked.load(std::sync::atomic::Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn token_with_a_known_key_does_not_wait_for_a_server_that_hangs() {
+        let (key, sign) = p256("a");
+        let keys = json!({ "keys": [key] }).to_string();
+        let hangs = Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let hanging = hangs.clone();
+        let serve = move || {
+            let (keys, hangs) = (keys.clone(), hanging.load(std::sync::atomic::Ordering::Relaxed));
+            async move { if hangs { std::future::pending().await } else { keys } }
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let uri = format!("http://{}/keys", listener.local_addr().unwrap());
+        tokio::spawn(async move { axum::serve(listener, Router::new().route("/keys", get(serve))).await });
+        let tokens = Arc::new(issued(
+            &json!({"issuer": "https://issuer.example", "audiences": ["istio-ca"], "jwks_uri": uri}),
+        ));
+        let good = token(&json!({"alg": "ES256", "kid": "a"}), &claims(), sign);
+        assert_eq!(tokens.owner(&good).await, Ok(cart()));
+
+        hangs.store(true, std::sync::atomic::Ordering::Relaxed);
+        tokens.fetched.lock().asked = Instant::now().checked_sub(PAUSE);
+        let (_, stranger) = p256("b");
+        let unknown = token(&json!({"alg": "ES256", "kid": "b"}), &claims(), stranger);
+        let waiting = tokio::spawn({
+            let tokens = tokens.clone();
+            async move { tokens.owner(&unknown).await }
+        });
+        while tokens.fetched.lock().answered.is_none() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(tokens.owner(&good).await, Ok(cart()));
+        assert!(!waiting.is_finished(), "the server has not answered");
+        waiting.abort();
     }
 
     #[test]

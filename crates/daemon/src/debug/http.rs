@@ -9,11 +9,15 @@ use axum::http::{HeaderMap, Response, StatusCode};
 use axum::routing::any;
 use axum::{Extension, Router};
 use canopus_runtime::flags::ENABLE_DEBUG_ON_HTTP;
+use tokio::sync::Semaphore;
 
 use super::{Answer, Authenticator, Caller, Debug, Parameters, Question};
 
 /// What stands in for a profiler: there is none in the process, and its addresses say so to those who may ask.
 const PROFILER: &str = "pprof/";
+
+/// How many answers are computed at once: a dump of a large mesh takes a while, and whoever asks for many waits.
+static ANSWERS: Semaphore = Semaphore::const_new(4);
 
 #[derive(Clone)]
 struct Served {
@@ -58,6 +62,9 @@ async fn answer(
     let question = Question { endpoint, parameters, caller };
     // Some answers are computed; other requests must not wait for that.
     let debug = served.debug;
+    let Ok(_turn) = ANSWERS.acquire().await else {
+        return Answer::bare(StatusCode::SERVICE_UNAVAILABLE).into();
+    };
     let answered = tokio::task::spawn_blocking(move || debug.answer(&question)).await;
     answered.unwrap_or_else(|_| Answer::bare(StatusCode::INTERNAL_SERVER_ERROR)).into()
 }

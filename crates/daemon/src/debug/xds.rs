@@ -47,7 +47,10 @@ impl Debug {
             DUMP => {
                 self.dump(&caller, &names).map_err(|error| Refusal::new(Code::Internal, error.to_string()))
             }
-            _ => Ok(ResourceSet::default()),
+            _ => {
+                let message = format!("{type_url:.100} is no debug type; there are {SYNC} and {DUMP}");
+                Err(Refusal::new(Code::InvalidArgument, message))
+            }
         }
     }
 

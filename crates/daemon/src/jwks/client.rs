@@ -1,11 +1,14 @@
 //! A client for documents that users point at: bounded in time and size, and not to every address.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use canopus_mesh::blocked::Blocked;
-use canopus_runtime::flags::{BLOCKED_CIDRS_IN_JWKS_URIS, Flags, JWKS_RESOLVER_INSECURE_SKIP_VERIFY};
+use canopus_runtime::flags::{
+    BLOCKED_CIDRS_IN_JWKS_URIS, CANOPUS_ALLOW_LOCAL_JWKS, Flags, JWKS_RESOLVER_INSECURE_SKIP_VERIFY,
+};
 use http::{Request, Uri, header};
 use http_body_util::{BodyExt as _, Empty, LengthLimitError, Limited};
 use hyper::client::conn::http1;
@@ -18,6 +21,7 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
+use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tracing::warn;
 
@@ -29,6 +33,9 @@ const MAX_BYTES: usize = 1 << 20;
 /// How often a server may send the client elsewhere.
 const MAX_REDIRECTS: usize = 10;
 
+/// How many documents are fetched at once.
+const AT_ONCE: usize = 16;
+
 /// Authorities beside those of the system.
 const EXTRA_ROOTS: &str = "/cacerts/extra.pem";
 
@@ -36,7 +43,11 @@ const EXTRA_ROOTS: &str = "/cacerts/extra.pem";
 #[derive(Clone)]
 pub(super) struct Client {
     blocked: Arc<Blocked>,
+    /// Whether loopback addresses and the machine's own are asked too.
+    allow_local: bool,
     tls: Option<TlsConnector>,
+    /// Names are resolved on threads that all of the process shares, and users choose the names.
+    turns: Arc<Semaphore>,
 }
 
 impl Client {
@@ -45,7 +56,12 @@ impl Client {
         let tls = tls.inspect_err(|error| warn!(%error, "nothing can be fetched over https")).ok();
         let (blocked, errors) = Blocked::new(flags.get(BLOCKED_CIDRS_IN_JWKS_URIS));
         errors.iter().for_each(|error| warn!(%error, "BLOCKED_CIDRS_IN_JWKS_URIS"));
-        Self { blocked: Arc::new(blocked), tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))) }
+        Self {
+            blocked: Arc::new(blocked),
+            allow_local: flags.get(CANOPUS_ALLOW_LOCAL_JWKS),
+            tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
+        }
     }
 
     /// A client that trusts these authorities, in PEM.
@@ -65,7 +81,15 @@ impl Client {
         }
     }
 
+    /// Whether an address is one of this machine that is not asked.
+    fn is_local(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        !self.allow_local && (address.is_loopback() || address.is_unspecified())
+    }
+
     async fn follow(&self, uri: &str) -> Result<String, FetchError> {
+        // The semaphore is never closed.
+        let _turn = self.turns.acquire().await;
         let mut uri = absolute(uri)?;
         for _ in 0..=MAX_REDIRECTS {
             match self.ask(&uri).await? {
@@ -94,17 +118,27 @@ impl Client {
         let mut last = None;
         for address in lookup_host((host, port)).await? {
             // What is resolved is what is connected to: there is no second look that could find something else.
-            if self.blocked.contains(address.ip()) {
+            if self.blocked.contains(address.ip()) || self.is_local(address.ip()) {
                 last = Some(FetchError::Blocked(address.ip()));
                 continue;
             }
             match TcpStream::connect(address).await {
+                // Who is reached from the address that was asked for is this machine itself: its ports trust such callers.
+                Ok(stream) if !self.allow_local && is_own(&stream) => {
+                    last = Some(FetchError::Blocked(address.ip()));
+                }
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = Some(error.into()),
             }
         }
         Err(last.unwrap_or_else(|| FetchError::Unknown(host.to_owned())))
     }
+}
+
+/// Whether both ends of a connection have the same address.
+fn is_own(stream: &TcpStream) -> bool {
+    let ends = (stream.local_addr(), stream.peer_addr());
+    matches!(ends, (Ok(local), Ok(peer)) if local.ip() == peer.ip())
 }
 
 /// What a server says.

@@ -48,6 +48,9 @@ pub(crate) enum FetchError {
     /// The answer ended early.
     #[error("the answer cannot be read: {0}")]
     Body(String),
+    /// The fetch panicked.
+    #[error("{0}")]
+    Panicked(String),
     /// The answer is not what was asked for.
     #[error("the answer is not JSON")]
     NotJson,

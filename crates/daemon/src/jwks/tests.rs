@@ -17,8 +17,12 @@ const KEYS: &str = r#"{"keys":[{"kid":"a"},{"kid":"b"}]}"#;
 const TIMEOUT: Duration = Duration::from_secs(5);
 
 fn flags(variables: &[(&str, &str)]) -> Flags {
-    let variables: BTreeMap<String, String> =
-        variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    let local = ("CANOPUS_ALLOW_LOCAL_JWKS", "true");
+    let variables: BTreeMap<String, String> = [local]
+        .iter()
+        .chain(variables)
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
     Flags::read(&variables)
 }
 
@@ -45,6 +49,17 @@ async fn keys_come_from_the_address_or_from_where_the_issuer_says() {
     .await;
     let source = KeySource::Issuer(format!("http://{issuer}/tenant/").into());
     assert_eq!(fetch::keys(&Client::new(&flags(&[])), &source, TIMEOUT).await.unwrap(), KEYS);
+}
+
+#[tokio::test]
+async fn own_addresses_are_not_asked_unless_that_is_allowed() {
+    let address = serve(Router::new().route("/keys", get(|| async { KEYS }))).await;
+    let client = Client::new(&Flags::defaults());
+    for host in ["127.0.0.1", "localhost", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+        let source = KeySource::Uri(format!("http://{host}:{}/keys", address.port()).into());
+        let error = fetch::keys(&client, &source, TIMEOUT).await.unwrap_err();
+        assert!(matches!(error, FetchError::Blocked(_)), "{host}: {error}");
+    }
 }
 
 #[tokio::test]

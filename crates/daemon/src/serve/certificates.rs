@@ -105,13 +105,14 @@ struct Contents {
 }
 
 impl Files {
-    fn read(&self) -> Result<Contents> {
+    /// Reads the files. Where none holds roots, `roots` are those by which clients are verified.
+    fn read(&self, roots: &str) -> Result<Contents> {
         let read = |path: &Path| fs::read(path).with_context(|| format!("{}", path.display()));
         let certificate = read(&self.certificate)?;
         let root = match &self.root {
             Some(root) => read(root)?,
-            // Whoever gives no root means those the certificate comes with.
-            None => certificate.clone(),
+            // The chain of the server's own certificate says nothing about who may call themselves a client.
+            None => roots.as_bytes().to_vec(),
         };
         Ok(Contents { certificate, key: read(&self.key)?, root })
     }
@@ -125,7 +126,8 @@ impl Contents {
 
 /// Where a certificate comes from.
 enum Origin {
-    Files(Files, Contents),
+    /// Files, what they held, and the authority of the process, whose roots count where the files name none.
+    Files(Files, Contents, Option<Arc<Authority>>),
     /// The authority of the process, with what it last signed by.
     Authority(Arc<Authority>, Option<Arc<Bundle>>),
     /// It was made for this run.
@@ -186,11 +188,17 @@ impl Certificates {
             ),
         };
         let (origin, material) = match (args.files(), authority) {
-            (Some(files), _) => {
-                let contents = files.read().context("cannot read the certificate")?;
+            (Some(files), authority) => {
+                let contents =
+                    files.read(&roots(authority.as_ref())).context("cannot read the certificate")?;
                 let material = contents.material()?;
                 info!(certificate = %files.certificate.display(), "TLS ports use a certificate from files");
-                (Origin::Files(files, contents), material)
+                if contents.root.is_empty() {
+                    info!(
+                        "there are no root certificates: clients cannot prove their identity by certificates"
+                    );
+                }
+                (Origin::Files(files, contents, authority), material)
             }
             (None, Some(authority)) => {
                 let bundle = authority.bundle();
@@ -278,8 +286,8 @@ impl Certificates {
     /// Another certificate than the one in use, if there is one.
     fn news(&mut self) -> Result<Option<Material>> {
         match &mut self.origin {
-            Origin::Files(files, known) => {
-                let now = files.read()?;
+            Origin::Files(files, known, authority) => {
+                let now = files.read(&roots(authority.as_ref()))?;
                 if now == *known {
                     return Ok(None);
                 }
@@ -306,8 +314,36 @@ fn leaf(material: &Material) -> Option<Arc<Certificate>> {
     Certificate::from_der(material.leaf()?.clone()).ok().map(Arc::new)
 }
 
+/// The roots of the authority, in PEM; empty if there is none.
+fn roots(authority: Option<&Arc<Authority>>) -> String {
+    let bundle = authority.and_then(|authority| authority.bundle());
+    bundle.map(|bundle| bundle.roots_pem().to_owned()).unwrap_or_default()
+}
+
 /// A certificate of the authority.
 fn signed(bundle: &Bundle, names: &[String], lifetime: Duration) -> Result<Material> {
     let signed = server_certificate(bundle, names, lifetime, UnixTime::now())?;
     Ok(Material::from_pem(signed.chain.as_bytes(), signed.key.as_bytes(), signed.roots.as_bytes())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chain_of_the_server_is_no_root_of_clients() {
+        let folder = tempfile::TempDir::new().unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let certificate =
+            rcgen::CertificateParams::new(["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+        let (certificate_file, key_file) = (folder.path().join("tls.crt"), folder.path().join("tls.key"));
+        fs::write(&certificate_file, certificate.pem()).unwrap();
+        fs::write(&key_file, key.serialize_pem()).unwrap();
+        let files = Files { certificate: certificate_file, key: key_file, root: None };
+        assert!(files.read("").unwrap().root.is_empty());
+        assert_eq!(files.read("roots").unwrap().root, b"roots");
+        let material = files.read("").unwrap().material().unwrap();
+        let config = tls::for_proxies(&material, &Policy::default(), &Engine::new()).unwrap();
+        assert_eq!(config.alpn_protocols, [b"h2".to_vec()]);
+    }
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use canopus_engine::Engine;
 use rustls::ServerConfig;
+use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::watch;
 
 pub use incoming::{TlsConnection, incoming};
@@ -97,8 +98,12 @@ pub fn for_proxies(
     policy: &Policy,
     engine: &Engine,
 ) -> Result<ServerConfig, MaterialError> {
-    let verifier = SpiffeVerifier::new(material.roots(), engine.clone())?;
-    let mut config = material.server(policy, Some(Arc::new(verifier)))?;
+    // Without roots there is nothing to verify a certificate by, so none is asked for: clients need tokens.
+    let verifier = match material.roots() {
+        [] => None,
+        roots => Some(Arc::new(SpiffeVerifier::new(roots, engine.clone())?) as Arc<dyn ClientCertVerifier>),
+    };
+    let mut config = material.server(policy, verifier)?;
     config.alpn_protocols = vec![b"h2".to_vec()];
     Ok(config)
 }

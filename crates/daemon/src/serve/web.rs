@@ -2,6 +2,8 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -13,15 +15,28 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::sleep;
 use tokio_stream::{Stream, StreamExt as _};
 use tower_service::Service as _;
-use tracing::debug;
+use tracing::{debug, warn};
 
 use super::tls::TlsConnection;
 
 /// How long a client may take to send the head of a request.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many connections a port has at once. Whoever comes on top waits in the listener's own queue.
+const MAX_CONNECTIONS: usize = 512;
+
+/// How many requests one HTTP/2 connection may have under way.
+const MAX_REQUESTS: u32 = 64;
+
+/// The longest head of a request, in bytes.
+const MAX_HEAD: usize = 64 * 1024;
+
+/// How long to wait after a connection could not be accepted, such as for want of file descriptors.
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How often a quiet HTTP/2 connection is probed.
 const PROBE: Duration = Duration::from_secs(90);
@@ -55,22 +70,41 @@ pub(crate) async fn serve<IO>(
     let (stop, stopping) = watch::channel(false);
     let mut incoming = std::pin::pin!(incoming);
     let mut shutdown = std::pin::pin!(shutdown);
+    let room = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         let accepted = tokio::select! {
-            accepted = incoming.next() => accepted,
+            accepted = accept(&room, incoming.as_mut()) => accepted,
             () = &mut shutdown => break,
         };
         match accepted {
-            Some(Ok(connection)) => {
-                tokio::spawn(converse(connection, router.clone(), stopping.clone()));
+            Some(Ok((connection, permit))) => {
+                let conversation = converse(connection, router.clone(), stopping.clone());
+                tokio::spawn(async move {
+                    conversation.await;
+                    drop(permit);
+                });
             }
-            Some(Err(error)) => debug!(%error, "a connection cannot be accepted"),
+            Some(Err(error)) => {
+                warn!(%error, "a connection cannot be accepted");
+                sleep(PAUSE).await;
+            }
             None => break,
         }
     }
     drop(stopping);
     stop.send_replace(true);
     stop.closed().await;
+}
+
+/// The next connection, once there is room for one.
+async fn accept<IO>(
+    room: &Arc<Semaphore>,
+    mut incoming: Pin<&mut impl Stream<Item = io::Result<IO>>>,
+) -> Option<io::Result<(IO, OwnedSemaphorePermit)>> {
+    // The semaphore is never closed.
+    let permit = Arc::clone(room).acquire_owned().await.ok()?;
+    let accepted = incoming.next().await?;
+    Some(accepted.map(|connection| (connection, permit)))
 }
 
 async fn stop(stopping: &mut watch::Receiver<bool>) {
@@ -81,8 +115,13 @@ async fn stop(stopping: &mut watch::Receiver<bool>) {
 /// Serves one connection.
 async fn converse(connection: impl Transport, router: Router, mut stopping: watch::Receiver<bool>) {
     let mut server = auto::Builder::new(TokioExecutor::new());
-    server.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE);
-    server.http2().timer(TokioTimer::new()).keep_alive_interval(PROBE);
+    server.http1().timer(TokioTimer::new()).header_read_timeout(PATIENCE).max_buf_size(MAX_HEAD);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PROBE)
+        .max_concurrent_streams(MAX_REQUESTS)
+        .max_header_list_size(MAX_HEAD as u32);
     let remote = connection.remote();
     let service = service_fn(move |mut request: Request<Incoming>| {
         if let Some(remote) = remote {

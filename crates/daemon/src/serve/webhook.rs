@@ -1,7 +1,7 @@
 //! What the API server asks before it stores an object.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use axum::Router;
 use axum::body::{self, Body, Bytes};
@@ -12,11 +12,18 @@ use axum::response::Response;
 use axum::routing::any;
 use canopus_admission::injection::webhook as injection;
 use canopus_admission::validation::{self, Count, MAX_BODY, Resource};
+use tokio::time::timeout;
 use tracing::{error, info};
 
 use crate::injection::Injection;
 use crate::metrics::AdmissionMetrics;
 use crate::spans::{Attribute, Tracer, Within};
+
+/// How long the body of a request may take; the API server waits for an answer for 30 s at most.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The most characters of a refusal that are logged: whoever asks has the whole of it.
+const MAX_LOGGED: usize = 1024;
 
 /// Who is told of what the webhooks answer.
 #[derive(Clone)]
@@ -60,7 +67,9 @@ pub fn router(admission: Admission) -> Router {
 
 async fn validate(State(admission): State<Admission>, request: Request<Body>) -> Response {
     let started = SystemTime::now();
-    let (head, content) = read(request).await;
+    let Some((head, content)) = read(request).await else {
+        return respond(408, &[], Vec::new());
+    };
     let answer = tokio::task::block_in_place(|| {
         validation::answer(&validation::Request {
             path: head.uri.path_and_query().map_or("/", |path| path.as_str()),
@@ -72,7 +81,7 @@ async fn validate(State(admission): State<Admission>, request: Request<Body>) ->
         admission.answered(started, count);
     }
     if let Some(refusal) = &answer.outcome.refusal {
-        info!("an object was refused: {refusal}");
+        info!("an object was refused: {}", excerpt(refusal));
     }
     respond(answer.status, answer.headers, answer.body)
 }
@@ -82,7 +91,9 @@ async fn inject(State(admission): State<Admission>, request: Request<Body>) -> R
         return respond(404, &[], b"404 page not found\n".to_vec());
     };
     let started = Instant::now();
-    let (head, content) = read(request).await;
+    let Some((head, content)) = read(request).await else {
+        return respond(408, &[], Vec::new());
+    };
     let request = injection::Request {
         path: head.uri.path_and_query().map_or("/", |path| path.as_str()),
         content_type: head.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()),
@@ -92,17 +103,18 @@ async fn inject(State(admission): State<Admission>, request: Request<Body>) -> R
     admission.metrics.count_injection(&answer.outcome, started.elapsed());
     let pod = &answer.outcome.pod;
     match &answer.outcome.failure {
-        Some(failure) => error!(pod, "Pod injection failed: {failure}"),
+        Some(failure) => error!(pod, "Pod injection failed: {}", excerpt(failure)),
         None => info!(pod, skipped = answer.outcome.skipped, "Process sidecar injection request"),
     }
     respond(answer.status, answer.headers, answer.body)
 }
 
-async fn read(request: Request<Body>) -> (Parts, Bytes) {
+/// Reads a request; `None` if its body takes too long.
+async fn read(request: Request<Body>) -> Option<(Parts, Bytes)> {
     let (head, content) = request.into_parts();
     // One byte more than is allowed is enough to know that it is too much.
-    let content = body::to_bytes(content, MAX_BODY + 1).await;
-    (head, content.unwrap_or_else(|_| vec![0; MAX_BODY + 1].into()))
+    let content = timeout(BODY_TIMEOUT, body::to_bytes(content, MAX_BODY + 1)).await.ok()?;
+    Some((head, content.unwrap_or_else(|_| vec![0; MAX_BODY + 1].into())))
 }
 
 fn respond(status: u16, headers: &[(&'static str, &'static str)], body: Vec<u8>) -> Response {
@@ -112,4 +124,20 @@ fn respond(status: u16, headers: &[(&'static str, &'static str)], body: Vec<u8>)
         response.headers_mut().insert(*name, header::HeaderValue::from_static(value));
     }
     response
+}
+
+/// The beginning of a text.
+fn excerpt(text: &str) -> &str {
+    text.char_indices().nth(MAX_LOGGED).map_or(text, |(end, _)| &text[..end])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_refusals_are_cut_between_characters() {
+        assert_eq!(excerpt("short"), "short");
+        assert_eq!(excerpt(&"é".repeat(2000)).chars().count(), MAX_LOGGED);
+    }
 }

@@ -147,7 +147,7 @@ impl Drop for KeyServer {
 async fn keys_are_fetched_by_the_control_plane_and_followed_when_they_change() -> Result<()> {
     let (old, new) = (Issuer::new("old")?, Issuer::new("new")?);
     let keys = KeyServer::start(&old.jwks()).await?;
-    let environment = [("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "1s")];
+    let environment = [("PILOT_JWT_PUB_KEY_REFRESH_INTERVAL", "1s"), ("CANOPUS_ALLOW_LOCAL_JWKS", "true")];
     let documents = policy(&format!("jwksUri: {}", keys.uri));
     let sidecars = Sidecars::start_with(&documents, "", &environment).await?;
     let staff = json!({"group": "staff"});

@@ -5,6 +5,8 @@
 
 use std::marker::PhantomData;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -58,6 +60,32 @@ pub(super) enum Next<M> {
     End,
 }
 
+/// Bytes of requests that are not whole yet, of all streams together.
+#[derive(Debug)]
+pub(super) struct PendingBytes {
+    held: AtomicUsize,
+    most: usize,
+}
+
+impl PendingBytes {
+    /// At most so many.
+    pub(super) fn new(most: usize) -> Self {
+        Self { held: AtomicUsize::new(0), most }
+    }
+
+    fn reserve(&self, bytes: usize) -> Result<(), Status> {
+        let room = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
+        match self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Status::resource_exhausted("too many clients send long requests; try again later")),
+        }
+    }
+
+    fn release(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
 /// The requests of one stream.
 ///
 /// A stream is idle most of its life, and the largest request is often one of its first: memory for requests is held only
@@ -67,7 +95,14 @@ pub(super) struct Requests<M> {
     bytes: BytesMut,
     max_bytes: usize,
     max_names: usize,
+    pending: Arc<PendingBytes>,
     message: PhantomData<fn() -> M>,
+}
+
+impl<M> Drop for Requests<M> {
+    fn drop(&mut self) {
+        self.pending.release(self.bytes.len());
+    }
 }
 
 impl<M: RequestMessage> Requests<M> {
@@ -75,15 +110,18 @@ impl<M: RequestMessage> Requests<M> {
     ///
     /// An empty name takes two bytes on the wire and a dozen times that in memory, so the size of a message alone is no
     /// bound.
-    pub(super) fn new(body: Body, max_bytes: usize, max_names: usize) -> Self {
-        Self { body, bytes: BytesMut::new(), max_bytes, max_names, message: PhantomData }
+    pub(super) fn new(body: Body, max_bytes: usize, max_names: usize, pending: Arc<PendingBytes>) -> Self {
+        Self { body, bytes: BytesMut::new(), max_bytes, max_names, pending, message: PhantomData }
     }
 
     /// Waits until a whole request is there, or none will come any more. It stays as it is, in bytes.
     pub(super) fn poll_arrived(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         while self.whole(&self.bytes)?.is_none() {
             match ready!(self.poll_chunk(cx)) {
-                Some(Ok(chunk)) => self.bytes.extend_from_slice(&chunk),
+                Some(Ok(chunk)) => {
+                    self.pending.reserve(chunk.len())?;
+                    self.bytes.extend_from_slice(&chunk);
+                }
                 // Whoever reads the request comes across the end again.
                 Some(Err(_)) | None => break,
             }
@@ -103,6 +141,7 @@ impl<M: RequestMessage> Requests<M> {
             if let Some(size) = self.whole(&self.bytes)? {
                 let next = self.read(&self.bytes[PREFIX..size], &mut acknowledge);
                 self.bytes.advance(size);
+                self.pending.release(size);
                 if self.bytes.is_empty() {
                     self.bytes = BytesMut::new();
                 }
@@ -113,7 +152,10 @@ impl<M: RequestMessage> Requests<M> {
                 Some(Ok(chunk)) if self.bytes.is_empty() && self.whole(&chunk)? == Some(chunk.len()) => {
                     return Poll::Ready(self.read(&chunk[PREFIX..], &mut acknowledge));
                 }
-                Some(Ok(chunk)) => self.bytes.extend_from_slice(&chunk),
+                Some(Ok(chunk)) => {
+                    self.pending.reserve(chunk.len())?;
+                    self.bytes.extend_from_slice(&chunk);
+                }
                 // The client went away, which it may.
                 Some(Err(status)) if status.code() == Code::Cancelled => return Poll::Ready(Ok(Next::End)),
                 Some(Err(status)) => return Poll::Ready(Err(status)),
@@ -215,7 +257,8 @@ mod tests {
     }
 
     fn requests(bytes: Vec<u8>, max_bytes: usize) -> Requests<DeltaDiscoveryRequest> {
-        Requests::new(Body::new(Full::new(Bytes::from(bytes))), max_bytes, 10)
+        let pending = Arc::new(PendingBytes::new(1 << 20));
+        Requests::new(Body::new(Full::new(Bytes::from(bytes))), max_bytes, 10, pending)
     }
 
     impl Requests<DeltaDiscoveryRequest> {
@@ -250,6 +293,31 @@ mod tests {
             let status = requests(whole[..length].to_vec(), 1000).next().await.unwrap_err();
             assert_eq!(status.code(), Code::Internal, "{length} bytes");
         }
+    }
+
+    #[tokio::test]
+    async fn those_who_came_first_are_served_when_long_requests_use_up_the_memory() {
+        let pending = Arc::new(PendingBytes::new(150));
+        let parts = |length: usize| {
+            // Every chunk but the last leaves the request incomplete.
+            let whole = framed(&named(&"x".repeat(length)));
+            let chunks: Vec<Result<_, Status>> = whole
+                .chunks(50)
+                .map(|chunk| Ok(http_body::Frame::data(Bytes::copy_from_slice(chunk))))
+                .collect();
+            Body::new(http_body_util::StreamBody::new(tokio_stream::iter(chunks)))
+        };
+        let stream =
+            |length| Requests::<DeltaDiscoveryRequest>::new(parts(length), 1000, 10, pending.clone());
+        let mut first = stream(120);
+        assert!(matches!(first.next().await.unwrap(), Next::Request(_)));
+        assert_eq!(pending.held.load(Ordering::Relaxed), 0, "a whole request is held no longer");
+        let mut newest = stream(200);
+        assert_eq!(newest.next().await.unwrap_err().code(), Code::ResourceExhausted);
+        assert_eq!(pending.held.load(Ordering::Relaxed), 150);
+        drop(newest);
+        assert_eq!(pending.held.load(Ordering::Relaxed), 0);
+        assert!(matches!(stream(120).next().await.unwrap(), Next::Request(_)));
     }
 
     #[tokio::test]

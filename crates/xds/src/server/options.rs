@@ -21,6 +21,11 @@ pub struct Options {
     pub keepalive_timeout: Duration,
     /// How long a connection may last before the client is asked to open another.
     pub max_connection_age: Option<Duration>,
+    /// How long a client may take to say who it is once its stream is open.
+    pub first_request_timeout: Duration,
+    /// How many bytes of requests that are not whole yet the server holds for all clients together. Whoever sends more than
+    /// that is refused: those who came before are served.
+    pub max_pending_bytes: usize,
     /// How long the server waits for its streams to end when it stops.
     pub drain_timeout: Duration,
 }
@@ -35,6 +40,8 @@ impl Default for Options {
             keepalive_interval: Some(Duration::from_secs(30)),
             keepalive_timeout: Duration::from_secs(10),
             max_connection_age: None,
+            first_request_timeout: Duration::from_secs(30),
+            max_pending_bytes: 256 * 1024 * 1024,
             drain_timeout: Duration::from_secs(5),
         }
     }

@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Instant;
 
 use canopus_proto::envoy::config::core::v3::Node;
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Sleep, sleep, timeout};
 use tonic::Status;
 use tracing::info;
 
@@ -91,7 +91,10 @@ where
                     requests.poll_arrived(cx).map_ok(|()| true)
                 }
             });
-            if !arrived.await? {
+            // The wait for a turn is not the client's, so it has no part in this.
+            let allowed = shared.options.first_request_timeout;
+            let late = |_| Status::deadline_exceeded(format!("no request within {allowed:?}"));
+            if !timeout(allowed, arrived).await.map_err(late)?? {
                 return Ok(None);
             }
             let mut turn = pin!(shared.starting.enter());

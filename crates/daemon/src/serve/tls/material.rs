@@ -9,6 +9,7 @@ use rcgen::{
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{NamedGroup, ServerConfig, SupportedProtocolVersion, version};
 
@@ -108,7 +109,11 @@ impl Material {
             Some(verifier) => builder.with_client_cert_verifier(verifier),
             None => builder.with_no_client_auth(),
         };
-        Ok(builder.with_single_cert(self.chain.clone(), self.key.clone_key())?)
+        let mut config = builder.with_single_cert(self.chain.clone(), self.key.clone_key())?;
+        // A resumed session would count as proved for as long as its ticket lives, whatever became of the certificate.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+        Ok(config)
     }
 }
 
@@ -208,6 +213,15 @@ mod tests {
         assert_eq!(versions(Compliance::Fips140Dash2), [&version::TLS12]);
         assert_eq!(versions(Compliance::PostQuantum), [&version::TLS13]);
         assert_eq!(versions(Compliance::Fips140Dash3).len(), 2);
+    }
+
+    #[test]
+    fn sessions_are_not_resumed() {
+        let material = Material::self_made(&["localhost".into()]).unwrap();
+        let config = material.server(&Policy::default(), None).unwrap();
+        assert_eq!(config.send_tls13_tickets, 0);
+        assert!(!config.session_storage.can_cache());
+        assert!(!config.ticketer.enabled());
     }
 
     #[test]

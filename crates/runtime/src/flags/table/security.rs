@@ -9,6 +9,9 @@ super::flags! {
     /// Address ranges from which token keys are never fetched.
     BLOCKED_CIDRS_IN_JWKS_URIS: List = "";
 
+    /// Whether keys of token issuers are fetched from loopback addresses and from the control plane's own.
+    CANOPUS_ALLOW_LOCAL_JWKS: Bool = "false";
+
     /// Service accounts, as namespace/name, that may request certificates for the pods of their node.
     CA_TRUSTED_NODE_ACCOUNTS: List = "";
 

@@ -9,7 +9,7 @@ use tracing::info;
 
 use super::super::Hold;
 use super::super::reach::{self, Reach};
-use super::{REST, Warden, serve};
+use super::{QuarantineController, REST, serve};
 use crate::push::Cause;
 
 /// How often holds are looked at.
@@ -35,7 +35,7 @@ enum End {
     Try,
 }
 
-impl Warden {
+impl QuarantineController {
     /// Ends the holds that have to end.
     pub(super) fn review(&mut self, now: Instant) {
         if self.case.is_some() || self.quarantine().is_empty() {

@@ -112,9 +112,9 @@ fn play(seed: u64) {
             }
         }
         mesh.clock += Duration::from_millis(dice.roll(12_000));
-        mesh.warden.act(mesh.clock);
+        mesh.controller.act(mesh.clock);
         mesh.send();
-        mesh.warden.act(mesh.clock);
+        mesh.controller.act(mesh.clock);
         twin.send();
         for (own, other) in mesh.proxies.iter().zip(&twin.proxies) {
             assert!(

@@ -52,7 +52,7 @@ spec: {{host: cart, trafficPolicy: {{connectionPool: {{tcp: {{maxConnections: {c
 
 struct Mesh {
     dispatcher: Arc<Dispatcher>,
-    warden: Warden,
+    controller: QuarantineController,
     clock: Instant,
     proxies: Vec<Proxy>,
 }
@@ -74,8 +74,8 @@ impl Mesh {
         let mut batch = Batch::new();
         batch.set::<Settings>((), MeshSettings::default());
         dispatcher.apply(batch, Cause::quarantine([]));
-        let warden = Warden::new(Arc::clone(&dispatcher), enabled);
-        Self { dispatcher, warden, clock: Instant::now(), proxies: Vec::new() }
+        let controller = QuarantineController::new(Arc::clone(&dispatcher), enabled);
+        Self { dispatcher, controller, clock: Instant::now(), proxies: Vec::new() }
     }
 
     /// Connects a proxy that has proved who it is.
@@ -112,13 +112,13 @@ impl Mesh {
         for outcome in decode_documents(documents, &Limits::default(), Options::watch()) {
             let object = outcome.unwrap().value;
             let origin = Origin::new("Kubernetes", object.key());
-            if self.warden.admit(&origin, Some(&object)) {
+            if self.controller.admit(&origin, Some(&object)) {
                 origins.push(origin.clone());
                 batch.set::<Objects>(origin, object);
             }
         }
         let revision = self.dispatcher.apply(batch, Cause::objects(Stamp::now(), origins));
-        self.warden.applied(revision);
+        self.controller.applied(revision);
     }
 
     fn send(&mut self) -> bool {
@@ -127,13 +127,13 @@ impl Mesh {
         sent.contains(&true)
     }
 
-    /// Lets proxies and warden go on until nothing moves any more.
+    /// Lets proxies and controller go on until nothing moves any more.
     fn settle(&mut self) {
         for _ in 0..40 {
             let sent = self.send();
             self.clock += Duration::from_millis(100);
-            self.warden.act(self.clock);
-            if !sent && self.warden.case.is_none() && self.warden.gathered.is_none() {
+            self.controller.act(self.clock);
+            if !sent && self.controller.case.is_none() && self.controller.gathered.is_none() {
                 return;
             }
         }
@@ -279,7 +279,7 @@ fn deletion_ends_the_hold() {
     mesh.write(&filter("poison"));
     mesh.settle();
     let origin = mesh.dispatcher.quarantine().holds()[0].0.clone();
-    assert!(mesh.warden.admit(&origin, None));
+    assert!(mesh.controller.admit(&origin, None));
     assert!(mesh.held().is_empty());
 }
 
@@ -309,9 +309,9 @@ fn nothing_is_held_before_all_whom_it_concerns_have_answered() {
     mesh.send();
     for _ in 0..20 {
         mesh.clock += Duration::from_millis(100);
-        mesh.warden.act(mesh.clock);
+        mesh.controller.act(mesh.clock);
     }
-    assert!(mesh.warden.case.is_none() && mesh.held().is_empty(), "the slow one is waited for");
+    assert!(mesh.controller.case.is_none() && mesh.held().is_empty(), "the slow one is waited for");
     mesh.proxies.push(slow);
     mesh.settle();
     assert_eq!(mesh.held(), [FILTER], "both reject it");
@@ -377,9 +377,9 @@ fn case_is_dropped_when_its_judge_leaves() {
     mesh.send();
     for _ in 0..3 {
         mesh.clock += Duration::from_millis(100);
-        mesh.warden.act(mesh.clock);
+        mesh.controller.act(mesh.clock);
     }
-    assert!(mesh.warden.case.is_some());
+    assert!(mesh.controller.case.is_some());
     let proxy = mesh.proxies.pop().unwrap();
     mesh.dispatcher.disconnect(&proxy.connection);
     mesh.settle();
@@ -397,9 +397,9 @@ fn begin(mesh: &mut Mesh) {
     mesh.send();
     for _ in 0..2 {
         mesh.clock += Duration::from_millis(100);
-        mesh.warden.act(mesh.clock);
+        mesh.controller.act(mesh.clock);
     }
-    assert!(mesh.warden.case.is_some());
+    assert!(mesh.controller.case.is_some());
 }
 
 #[test]
@@ -413,7 +413,7 @@ fn second_bad_object_during_a_trial_does_not_incriminate_the_innocent() {
         begin(&mut mesh);
         for _ in 0..steps {
             mesh.send();
-            mesh.warden.act(mesh.clock);
+            mesh.controller.act(mesh.clock);
         }
         mesh.write(&other_filter("more-poison"));
         mesh.settle();
@@ -466,9 +466,9 @@ fn applying_goes_on_when_a_decision_panics() {
     mesh.settle();
     mesh.write(&[filter("poison"), rule(8)].join("---"));
     begin(&mut mesh);
-    mesh.warden.is_broken = true;
-    mesh.warden.act(mesh.clock);
-    assert!(mesh.warden.case.is_none() && mesh.held().is_empty(), "what was only suspected is served");
+    mesh.controller.is_broken = true;
+    mesh.controller.act(mesh.clock);
+    assert!(mesh.controller.case.is_none() && mesh.held().is_empty(), "what was only suspected is served");
     assert_eq!(mesh.dispatcher.quarantine().panics(), 1);
     mesh.send();
     assert!(mesh.serves(0, "poison"), "as its owner wants it");
@@ -496,11 +496,11 @@ fn no_words_of_a_proxy_end_the_process() {
     assert_eq!(mesh.dispatcher.quarantine().panics(), 0);
 }
 
-/// Lets time pass with proxies that answer and a warden that looks.
+/// Lets time pass with proxies that answer and a controller that looks.
 fn wait(mesh: &mut Mesh, seconds: u64) {
     for _ in 0..seconds * 4 {
         mesh.clock += Duration::from_millis(250);
-        mesh.warden.act(mesh.clock);
+        mesh.controller.act(mesh.clock);
         mesh.send();
     }
     mesh.settle();

@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const REST: u32 = 10;
 
 /// Looks into rejections and holds what is guilty of them.
-pub(crate) struct Warden {
+pub(crate) struct QuarantineController {
     dispatcher: Arc<Dispatcher>,
     history: History,
     /// What the changes that are about to be applied replace.
@@ -68,7 +68,7 @@ enum Look {
     Later,
 }
 
-impl Warden {
+impl QuarantineController {
     /// Holds objects, or never does.
     pub(crate) fn new(dispatcher: Arc<Dispatcher>, enabled: bool) -> Self {
         dispatcher.quarantine().enabled.store(enabled, Ordering::Relaxed);
@@ -108,7 +108,7 @@ impl Warden {
 
     /// Whether a change by an object's owner is to be served; not if it says again what is held back.
     pub(crate) fn admit(&mut self, origin: &Origin, object: Option<&Object>) -> bool {
-        self.contained(|warden| warden.weigh(origin, object)).unwrap_or(true)
+        self.contained(|controller| controller.weigh(origin, object)).unwrap_or(true)
     }
 
     fn weigh(&mut self, origin: &Origin, object: Option<&Object>) -> bool {
@@ -142,7 +142,7 @@ impl Warden {
 
     /// Decides what can be decided now.
     pub(crate) fn act(&mut self, now: Instant) {
-        self.contained(|warden| warden.decide(now));
+        self.contained(|controller| controller.decide(now));
     }
 
     /// Does something that must not stop the apply loop: what panics is given up, and objects are applied as before.
