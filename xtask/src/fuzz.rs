@@ -12,6 +12,10 @@ pub(crate) struct Arguments {
     /// The target to run; every target in turn when none is named.
     target: Option<String>,
 
+    /// Run every target in turn, which is what happens without a name.
+    #[arg(long, conflicts_with = "target")]
+    all: bool,
+
     /// How long to run each target.
     #[arg(long, value_name = "N", default_value_t = 60)]
     seconds: u32,
@@ -35,6 +39,7 @@ pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
     );
 
     let known = targets()?;
+    ensure!(!arguments.all || !known.is_empty(), "there are no fuzz targets");
     if let Some(target) = &arguments.target {
         let list = known.join(", ");
         ensure!(known.contains(target), "no fuzz target is called `{target}`; there are: {list}");

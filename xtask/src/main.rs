@@ -16,6 +16,7 @@ mod fuzz;
 mod generate;
 mod parts;
 mod shell;
+mod simulate;
 mod test;
 mod tidy;
 
@@ -40,6 +41,7 @@ enum Command {
     Parts(parts::Arguments),
     Bench(bench::Arguments),
     Fuzz(fuzz::Arguments),
+    Simulate(simulate::Arguments),
     Gen(generate::Arguments),
 }
 
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Parts(arguments) => parts::run(&arguments),
         Command::Bench(arguments) => bench::run_chosen(&arguments),
         Command::Fuzz(arguments) => fuzz::run_chosen(&arguments),
+        Command::Simulate(arguments) => simulate::run_seeds(&arguments),
         Command::Gen(arguments) => generate::run_chosen(&arguments),
     };
     match result {

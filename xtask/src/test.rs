@@ -93,6 +93,10 @@ fn tests(arguments: &Arguments) -> Command {
     let mut command = cargo();
     // All crates are tested even when one fails: the list of failures should be whole.
     command.args(["test", "--workspace", "--no-fail-fast", "--"]).args(&arguments.filter);
+    if arguments.filter.is_empty() {
+        // As many simulated runs as fit: see `cargo xtask simulate`.
+        command.env("CANOPUS_SIMULATION_SECONDS", "60");
+    }
     if arguments.quick {
         command.args(["--skip", NEEDS_GO_BUILD]);
     }

@@ -27,6 +27,8 @@ mod secret_access;
 pub mod serve;
 mod served_config;
 mod settings;
+#[cfg(test)]
+mod simulation;
 mod sources;
 pub mod spans;
 mod timer;

@@ -172,6 +172,11 @@ impl LocalMesh {
         Ok(line.with_context(|| format!("no {name} in {page}"))?.to_owned())
     }
 
+    /// Where metrics are.
+    pub(crate) fn monitoring(&self) -> SocketAddr {
+        self.monitoring
+    }
+
     /// The process id of `canopusd`, if it runs.
     pub(crate) fn id(&self) -> Option<u32> {
         self.process.as_ref().map(Process::id)

@@ -1,0 +1,252 @@
+//! Faults with a real `canopusd` and stock Envoys under traffic: killed again and again, asked to stop, and spoken to by clients
+//! that send nonsense.
+//!
+//! `CANOPUS_FAULTS=100` makes everything a hundred times as often as usual.
+
+#![allow(dead_code, reason = "the local mesh is shared with others")]
+
+#[path = "../support/local_mesh.rs"]
+mod local_mesh;
+#[path = "../support/shop.rs"]
+mod shop;
+#[path = "../support/traffic.rs"]
+mod traffic;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::google::protobuf::value::Kind;
+use canopus_proto::google::protobuf::{ListValue, Struct, Value};
+use canopus_proto::google::rpc::Status as RpcStatus;
+use canopus_testkit::{Envoy, eventually};
+use canopus_xds::client::AdsStream;
+use canopus_xds::session::{Protocol, Request, Wish};
+use canopus_xds::types;
+use shop::Shop;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Endpoint;
+use traffic::Traffic;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How often something is done; `CANOPUS_FAULTS` multiplies it.
+#[allow(clippy::disallowed_methods, reason = "how much a test does is no flag of the product")]
+fn times(usual: usize) -> usize {
+    let factor = std::env::var("CANOPUS_FAULTS").ok().and_then(|text| text.parse().ok());
+    usual * factor.unwrap_or(1)
+}
+
+async fn is_connected(envoy: &Envoy) -> Result<()> {
+    eventually("the connection", PATIENCE, async || {
+        let stats = envoy.stats().await?;
+        ensure!(stats.get("control_plane.connected_state") == Some(&1), "not connected");
+        Ok(())
+    })
+    .await
+}
+
+async fn kills_go_unnoticed(variant: &str) -> Result<()> {
+    let mut shop = Shop::open().await?;
+    let envoy = shop.mesh.gateway_over(variant).await?;
+    shop.change(0)?;
+    shop.arrived(0, &envoy).await?;
+    let traffic = Traffic::start(shop.gateway);
+    let kills = times(10);
+    for number in 1..=kills {
+        // Killed at another moment of its work each time, with a change on its way.
+        shop.change(number)?;
+        tokio::time::sleep(Duration::from_millis(7 * (number as u64 % 10))).await;
+        shop.mesh.restart().await?;
+    }
+    is_connected(&envoy).await?;
+    shop.arrived(kills, &envoy).await?;
+    let answered = traffic.stop().await?;
+    ensure!(answered > kills, "there was no traffic");
+    println!("{kills} kills over {variant}: {answered} requests, none failed");
+    assert_eq!(envoy.rejections().await?, BTreeMap::new());
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_under_traffic_go_unnoticed_over_delta() -> Result<()> {
+    kills_go_unnoticed("DELTA_GRPC").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_under_traffic_go_unnoticed_over_state_of_the_world() -> Result<()> {
+    kills_go_unnoticed("GRPC").await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asked_to_stop_under_load_it_ends_in_order_and_nobody_notices() -> Result<()> {
+    let mut shop = Shop::open().await?;
+    let envoy = shop.mesh.gateway().await?;
+    shop.change(0)?;
+    shop.arrived(0, &envoy).await?;
+    let traffic = Traffic::start(shop.gateway);
+    for number in 1..=20 {
+        shop.change(number)?;
+    }
+    let id = shop.mesh.id().context("it runs")?;
+    ensure!(Command::new("kill").arg("-TERM").arg(id.to_string()).status()?.success(), "no signal");
+    eventually("the last line of the log", PATIENCE, async || {
+        ensure!(shop.mesh.log().contains("stopped"), "{}", shop.mesh.log());
+        Ok(())
+    })
+    .await?;
+    let log = shop.mesh.log();
+    ensure!(!log.contains("panicked"), "{log}");
+    shop.mesh.restart().await?;
+    is_connected(&envoy).await?;
+    shop.arrived(20, &envoy).await?;
+    ensure!(traffic.stop().await? > 0, "there was no traffic");
+    Ok(())
+}
+
+/// Numbers that are the same for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+
+    fn text(&mut self) -> String {
+        let pieces =
+            ["", "é".repeat(300).as_str(), "\u{0}", "*", "~", "a/b", "sidecar~x", "%s%n", "\u{202e}"]
+                .map(str::to_owned);
+        (0..self.roll(4)).map(|_| pieces[self.roll(pieces.len() as u64) as usize].clone()).collect()
+    }
+
+    fn value(&mut self, depth: u64) -> Value {
+        let kind = match self.roll(if depth == 0 { 3 } else { 5 }) {
+            0 => Kind::NullValue(0),
+            1 => Kind::NumberValue([f64::NAN, f64::INFINITY, -0.0, 1e308][self.roll(4) as usize]),
+            2 => Kind::StringValue(self.text()),
+            3 => Kind::ListValue(ListValue {
+                values: (0..self.roll(5)).map(|_| self.value(depth - 1)).collect(),
+            }),
+            _ => Kind::StructValue(self.metadata(depth - 1)),
+        };
+        Value { kind: Some(kind) }
+    }
+
+    fn metadata(&mut self, depth: u64) -> Struct {
+        let names = ["LABELS", "NAMESPACE", "CLUSTER_ID", "INSTANCE_IPS", "GENERATOR", "ISTIO_VERSION", "x"];
+        let fields = (0..self.roll(8)).map(|_| {
+            let name = names[self.roll(names.len() as u64) as usize].to_owned();
+            (name, self.value(depth))
+        });
+        Struct { fields: fields.collect() }
+    }
+
+    /// A request that can be decoded, with contents that nobody expects.
+    fn request(&mut self, is_first: bool) -> Request {
+        let types =
+            [types::CLUSTER, types::LISTENER, types::SECRET, types::ADDRESS, "istio.io/debug", "x/y/z"];
+        let node = Node {
+            id: match self.roll(3) {
+                0 => "sidecar~10.9.9.9~evil.demo~demo.svc.cluster.local".to_owned(),
+                1 => "router~::1~a.b~c".to_owned(),
+                _ => self.text(),
+            },
+            metadata: Some(self.metadata(3)),
+            ..Node::default()
+        };
+        let names = |dice: &mut Self| (0..dice.roll(20)).map(|_| dice.text()).collect::<Vec<String>>();
+        Request {
+            type_url: types[self.roll(types.len() as u64) as usize].to_owned(),
+            node: is_first.then_some(node),
+            nonce: self.text(),
+            error: (self.roll(3) == 0).then(|| RpcStatus {
+                code: -7,
+                message: self.text(),
+                details: Vec::new(),
+            }),
+            wish: Wish::Change {
+                subscribe: names(self),
+                unsubscribe: names(self),
+                held: names(self).into_iter().map(|name| (name, "1".to_owned())).collect(),
+            },
+        }
+    }
+
+    fn bytes(&mut self, beginning: &[u8]) -> Vec<u8> {
+        let length = self.roll(300);
+        let noise = (0..length).map(|_| self.roll(256) as u8);
+        beginning.iter().copied().chain(noise).collect()
+    }
+}
+
+/// The memory of a process, in bytes.
+fn memory(id: u32) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{id}/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).context("no VmRSS")?;
+    Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? * 1024)
+}
+
+async fn send_noise(address: SocketAddr, bytes: &[u8]) {
+    let Ok(mut stream) = TcpStream::connect(address).await else { return };
+    let _ = stream.write_all(bytes).await;
+    // An answer or an end; whoever says nothing is left.
+    let _ = timeout(Duration::from_millis(20), stream.read(&mut [0; 256])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nonsense_on_every_port_harms_nobody() -> Result<()> {
+    let shop = Shop::open().await?;
+    let envoy = shop.mesh.gateway().await?;
+    shop.change(0)?;
+    shop.arrived(0, &envoy).await?;
+    let traffic = Traffic::start(shop.gateway);
+    let id = shop.mesh.id().context("it runs")?;
+    let before = memory(id)?;
+    let mut dice = Dice(1);
+    let channel = Endpoint::try_from(format!("http://{}", shop.mesh.xds))?.connect().await?;
+    let count = times(200);
+    for _ in 0..count {
+        let first = dice.request(true);
+        let opened = AdsStream::open(channel.clone(), Protocol::Delta, MetadataMap::new(), first).await;
+        if let Ok(mut stream) = opened {
+            for _ in 0..dice.roll(4) {
+                let _ = stream.send(dice.request(false)).await;
+            }
+            // An answer, an error or silence: each is fine.
+            let _ = timeout(Duration::from_millis(20), stream.next()).await;
+        }
+    }
+    let heads: [&[u8]; 6] = [
+        b"",
+        b"GET / HTTP/1.1\r\n",
+        b"POST /debug/x HTTP/1.1\r\ncontent-length: 99999999999\r\n\r\n",
+        b"GET /debug/config_dump?proxyID=%ff%00 HTTP/1.1\r\nhost: x\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00",
+    ];
+    for address in [shop.mesh.xds, shop.mesh.http, shop.mesh.monitoring()] {
+        for _ in 0..count {
+            let head = heads[dice.roll(heads.len() as u64) as usize];
+            let bytes = dice.bytes(head);
+            send_noise(address, &bytes).await;
+        }
+    }
+    // Others are served, the process is the same, and it has not grown by what it was sent.
+    shop.change(1)?;
+    shop.arrived(1, &envoy).await?;
+    ensure!(traffic.stop().await? > 0, "there was no traffic");
+    assert_eq!(shop.mesh.id(), Some(id));
+    let grown = memory(id)?.saturating_sub(before);
+    println!("{count} requests and {} connections of nonsense: {grown} bytes more", 3 * count);
+    ensure!(grown < 256 << 20, "it has grown by {grown} bytes");
+    let log = shop.mesh.log();
+    ensure!(!log.contains("panicked"), "{log}");
+    Ok(())
+}
