@@ -16,13 +16,7 @@ use tracing::{debug, info, warn};
 
 use crate::status::probes::{ProbeSettings, WorkloadProbe};
 use crate::status::ready::Readiness;
-
-/// What the control plane is told.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HealthReport {
-    /// Why the application is not well, if it is not.
-    pub problem: Option<String>,
-}
+use crate::xds_proxy::HealthReport;
 
 /// Checks the application for as long as it is polled.
 pub struct HealthCheck {

@@ -48,7 +48,6 @@ pub use self::local::{LocalTypes, NameTableSink};
 use self::recorder::Recorder;
 use self::stored::StoredSession;
 use crate::backoff::Backoff;
-use crate::health::HealthReport;
 use crate::last_good::LastGood;
 use crate::upstream::Upstream;
 use crate::wasm::WasmModules;
@@ -62,6 +61,13 @@ const RESPONSES_AHEAD: usize = 2;
 /// Waits between tries to reach a control plane that is away.
 const FIRST_RETRY: Duration = Duration::from_millis(500);
 const LAST_RETRY: Duration = Duration::from_secs(10);
+
+/// The health of the application, as the control plane is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HealthReport {
+    /// Why the application is not well, if it is not.
+    pub problem: Option<String>,
+}
 
 /// What the proxy is told of at its start.
 #[derive(Clone, Debug)]

@@ -16,7 +16,7 @@ use crate::certificates::files::DirectoryWatch;
 use crate::dns::NameServer;
 use crate::envoy::{Admin, Control};
 use crate::fetch::{AddressGuard, Fetcher};
-use crate::health::{HealthCheck, HealthReport};
+use crate::health::HealthCheck;
 use crate::status::metrics::{MetricsSettings, targets};
 use crate::status::probes::{AppProbes, ProbeSettings};
 use crate::status::ready::{Readiness, condition};
@@ -24,7 +24,7 @@ use crate::status::{self, Status};
 use crate::sts::{self, OauthBackend, OauthSettings};
 use crate::upstream::Roots;
 use crate::wasm::WasmModules;
-use crate::xds_proxy::XdsProxy;
+use crate::xds_proxy::{HealthReport, XdsProxy};
 
 /// What the status server answers from.
 pub(super) struct StatusSources {

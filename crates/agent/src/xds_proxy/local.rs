@@ -14,8 +14,8 @@ use tracing::warn;
 
 use super::frame::Message;
 use crate::certificates::Secrets;
-use crate::health::HealthReport;
 use crate::last_good::LastGood;
+use crate::xds_proxy::HealthReport;
 
 /// Takes an encoded name table; the reason if it cannot be used.
 pub type NameTableSink = Arc<dyn Fn(Bytes) -> Result<(), String> + Send + Sync>;

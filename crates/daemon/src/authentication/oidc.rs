@@ -282,7 +282,7 @@ mod tests {
     async fn keys_are_fetched_once_until_a_token_needs_others() {
         let (key, sign) = p256("a");
         let (published, keys) = watch::channel(json!({ "keys": [key] }).to_string());
-        let asked = std::sync::Arc::new(std::sync::atomic::AtomicUsize::new(0));
+        let asked = Arc::new(std::sync::atomic::AtomicUsize::new(0));
         let count = asked.clone();
         let serve = move || {
             count.fetch_add(1, std::sync::atomic::Ordering::Relaxed);

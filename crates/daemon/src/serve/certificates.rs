@@ -138,7 +138,7 @@ impl Origin {
     /// What is handed out to those who verify the certificate.
     fn roots(&self) -> Option<Roots> {
         match self {
-            Self::Files(_, contents) => {
+            Self::Files(_, contents, _) => {
                 Some(Roots { roots: String::from_utf8_lossy(&contents.root).into(), crl: Arc::default() })
             }
             Self::Authority(_, bundle) => bundle.as_ref().map(|bundle| Roots {

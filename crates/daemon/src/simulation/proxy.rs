@@ -256,7 +256,7 @@ impl SimulatedProxy {
     /// Hears of changes, if it was told of any.
     fn hear(&mut self, mesh: &Mesh) {
         let Some(stream) = &mut self.stream else { return };
-        if let Some((revision, types)) = stream.peer.mailbox.take_news() {
+        if let Some((revision, types)) = stream.peer.mailbox.take_revision() {
             stream.session.on_revision(revision, types);
         }
         self.collect(mesh);
