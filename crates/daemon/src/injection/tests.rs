@@ -25,9 +25,8 @@ struct Fixture {
     keeper: InjectionKeeper,
 }
 
-fn fixture(variables: &[(&str, &str)]) -> Fixture {
-    let variables = variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-    let flags = Flags::read(&variables.collect::<BTreeMap<String, String>>());
+fn fixture() -> Fixture {
+    let flags = Flags::defaults();
     let engine = Engine::new();
     let mut batch = Batch::new();
     batch.set::<Settings>((), MeshSettings::default());
@@ -81,13 +80,13 @@ impl Fixture {
 
 #[test]
 fn pods_wait_until_there_is_a_configuration() {
-    let fixture = fixture(&[]);
+    let fixture = fixture();
     assert_eq!(fixture.patch(), "503");
 }
 
 #[test]
 fn the_last_good_configuration_stays_when_a_new_one_is_broken_or_gone() {
-    let mut fixture = fixture(&[]);
+    let mut fixture = fixture();
     fixture.write(CONFIG, "one");
     fixture.keeper.look();
     assert!(fixture.patch().contains("hub/proxyv2:one"));
@@ -104,14 +103,14 @@ fn the_last_good_configuration_stays_when_a_new_one_is_broken_or_gone() {
 
 #[test]
 fn the_config_map_counts_when_there_are_no_files() {
-    let mut fixture = fixture(&[]);
+    let mut fixture = fixture();
     let config = serde_json::to_string(CONFIG).unwrap();
     fixture.add(&format!(
         "{{apiVersion: v1, kind: ConfigMap, metadata: {{name: istio-sidecar-injector, namespace: istio-system}}, \
-         data: {{config: {config}, values: '{{\"global\": {{\"hub\": \"map\"}}}}'}}}}"
+         data: {{config: {config}, values: '{{\"global\": {{\"hub\": \"map\", \"tag\": \"1\"}}}}'}}}}"
     ));
     fixture.keeper.look();
-    assert!(fixture.patch().contains("map/proxyv2"), "{}", fixture.patch());
+    assert!(fixture.patch().contains("map/proxyv2:1"), "{}", fixture.patch());
 }
 
 #[test]
@@ -121,7 +120,7 @@ fn native_sidecars_depend_on_every_node_when_they_are_automatic() {
             "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}, status: {{nodeInfo: {{kubeletVersion: {version}}}}}}}\n---\n"
         )
     };
-    let fixture = fixture(&[]);
+    let fixture = fixture();
     let own = Arc::clone(&fixture.injection.cluster);
     let is_native = |node: &str| fixture.injection.native_sidecars(&own, node);
     let loading = fixture.readiness.register("world");
