@@ -168,7 +168,7 @@ impl Forecast {
                 *known = entry.expires.min(*known);
             }
             for ((role, holder), expires) in latest {
-                collected.push(CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS, [role, &holder], expires as f64);
+                collected.push(CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS, [&holder, role], expires as f64);
             }
         });
     }
@@ -183,10 +183,10 @@ impl Forecast {
                 match verdict {
                     Verdict::Fine | Verdict::NotYetValid => {}
                     Verdict::Due => {
-                        warn!(role, holder, day = day(expires), "certificate expires: then {consequence}")
+                        warn!(role, holder, day = day(expires), "certificate expires: then {consequence}");
                     }
                     Verdict::Expired => {
-                        error!(role, holder, day = day(expires), "certificate has expired: {consequence}")
+                        error!(role, holder, day = day(expires), "certificate has expired: {consequence}");
                     }
                 }
             }
@@ -245,7 +245,7 @@ mod tests {
             "stringData": {"tls.crt": pem, "tls.key": key.serialize_pem()},
         });
         let mut batch = Batch::new();
-        for read in decode_documents(&text.to_string(), &Limits::default(), Options::watch()) {
+        for read in decode_documents(text.to_string(), &Limits::default(), Options::watch()) {
             let object: Object = read.unwrap().value;
             batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
         }
@@ -269,7 +269,7 @@ mod tests {
         let registry = Registry::new();
         Forecast::new(world()).register(&registry);
         let text = registry.encode();
-        let line = r#"canopus_certificate_expiry_timestamp_seconds{role="gateway",holder="Secret edge/shop"} 1.7986752e+09"#;
+        let line = r#"canopus_certificate_expiry_timestamp_seconds{holder="Secret edge/shop",role="gateway"} 1.7986752e+09"#;
         assert!(text.contains(line), "{text}");
     }
 }

@@ -32,7 +32,7 @@ super::metrics! {
     Counter CANOPUS_CONTROLLER_WRITES_TOTAL = "canopus_controller_writes_total"["controller", "result"];
 
     /// When certificates that the mesh relies on expire, in seconds since 1970; of workloads, the first of each namespace.
-    Gauge CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS = "canopus_certificate_expiry_timestamp_seconds"["role", "holder"];
+    Gauge CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS = "canopus_certificate_expiry_timestamp_seconds"["holder", "role"];
 
     /// Panics of long-lived tasks and their parts, which were begun again or ended the process.
     Counter CANOPUS_TASK_PANICS_TOTAL = "canopus_task_panics_total"["task"];
