@@ -4,6 +4,7 @@
 //! `CANOPUS_FAULTS=100` makes everything a hundred times as often as usual.
 
 #![allow(dead_code, reason = "the local mesh is shared with others")]
+#![allow(clippy::print_stdout, reason = "how much was done is worth knowing")]
 
 #[path = "../support/local_mesh.rs"]
 mod local_mesh;
