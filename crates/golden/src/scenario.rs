@@ -104,7 +104,7 @@ impl Scenario {
     fn settings(&self) -> anyhow::Result<MeshSettings> {
         let mut flags = BTreeMap::new();
         if let Some(Value::Map(written)) = self.description.get("flags").map(|node| &node.value) {
-            for entry in written.iter() {
+            for entry in written {
                 let value =
                     entry.node.as_str().map_or_else(|| entry.node.to_json().to_string(), str::to_owned);
                 flags.insert(entry.key.to_string(), value);
