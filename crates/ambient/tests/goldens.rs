@@ -1,5 +1,4 @@
 //! What ztunnels receive, as scenarios in `tests/goldens/`; see `canopus_golden` for the format.
-#![expect(clippy::unwrap_used, reason = "a scenario that cannot be read or differs has failed")]
 
 use std::path::Path;
 

@@ -148,7 +148,7 @@ impl Surroundings for Injection {
         let origin = Origin::new(Arc::from(cluster), ObjectKey::new(Kind::Namespace, "", namespace));
         let object = self.engine.read::<Objects>(&origin);
         let annotations = object.as_ref().map(|object| &object.meta().annotations);
-        let annotations = annotations.into_iter().flat_map(|annotations| annotations.iter());
+        let annotations = annotations.into_iter().flat_map(canopus_base::labels::Labels::iter);
         Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 }

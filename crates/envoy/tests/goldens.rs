@@ -3,7 +3,6 @@
 //! Each file has objects, a proxy and the excerpt of its configuration that matters; see `canopus_golden` for the format. To
 //! update them after a change of behaviour, run `UPDATE_GOLDENS=1 cargo test -p canopus-envoy --test goldens` and review the
 //! diff.
-#![expect(clippy::unwrap_used, reason = "a scenario that cannot be read or differs has failed")]
 
 use std::path::Path;
 

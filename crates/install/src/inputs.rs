@@ -86,7 +86,7 @@ fn translate(base: &mut Tree) -> Result<(), Error> {
         match tree::get(base, from).cloned() {
             None => {}
             Some(map @ Json::Object(_)) => {
-                tree::merge(base, tree::nested(map, &["spec", "values", "meshConfig"]))
+                tree::merge(base, tree::nested(map, &["spec", "values", "meshConfig"]));
             }
             Some(Json::String(text)) => set_flag(base, &format!("values.{to}={text}"))?,
             Some(other) => set_flag(base, &format!("values.{to}={other}"))?,

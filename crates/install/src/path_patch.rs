@@ -23,9 +23,9 @@ pub(crate) fn apply(node: &mut Json, path: &[Segment], value: Option<&Json>) -> 
                 (true, Some(value)) => {
                     let value = parsed(value);
                     if at < items.len() {
-                        items[at] = value
+                        items[at] = value;
                     } else {
-                        items.push(value)
+                        items.push(value);
                     }
                     Ok(())
                 }

@@ -163,7 +163,7 @@ pub fn apply_patch(document: &Json, patch: &[Operation]) -> Option<Json> {
                 let index = if last == "-" { items.len() } else { last.parse().ok()? };
                 match operation {
                     Operation::Add { value, .. } if index <= items.len() => {
-                        items.insert(index, value.clone())
+                        items.insert(index, value.clone());
                     }
                     Operation::Remove { .. } if index < items.len() => {
                         items.remove(index);

@@ -116,7 +116,11 @@ fn template_data(injector: &Injector, pod: &Json, subject: &Subject<'_>) -> Resu
             builtin::struct_type(name).ok_or_else(|| InjectionError::Template(format!("no type {name}")))?;
         Ok::<_, InjectionError>(Value::object(StructObject::new(kind, pod.get(field))))
     };
-    let mode = injector.mesh.inbound_traffic_policy.as_ref().map(|policy| policy.mode());
+    let mode = injector
+        .mesh
+        .inbound_traffic_policy
+        .as_ref()
+        .map(canopus_proto::istio::mesh::v1alpha1::mesh_config::InboundTrafficPolicy::mode);
     let mode = if mode == Some(Mode::Localhost) { "localhost" } else { "passthrough" };
     let values = &injector.values.tree;
     let values = if injector.config.changes_values {

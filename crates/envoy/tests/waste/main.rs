@@ -5,6 +5,7 @@
 //! and how many of them nobody had; the ratio may not exceed [`MOST`] in any family.
 //!
 //! `CANOPUS_FLEET=full cargo test --release -p canopus-envoy --test waste -- --nocapture` does the same with a thousand proxies.
+#![expect(clippy::print_stdout, reason = "figures for who runs it with --nocapture")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod fleet;
