@@ -29,7 +29,7 @@ const SERVER: &str = "istiod.istio-system.svc";
 const IDENTITY: &str = "spiffe://cluster.local/ns/istio-system/sa/ztunnel";
 const NODE: &str = "ztunnel~10.0.9.1~ztunnel-1.istio-system~istio-system.svc.cluster.local";
 /// A question that is answered at once: whatever was to be said before it has been said.
-const BARRIER: &str = "istio.io/debug/barrier";
+const BARRIER: &str = "istio.io/debug/syncz";
 
 const LOCAL: &str = "Kubernetes//Pod/shop/local";
 const CART: &str = "Kubernetes//Pod/shop/cart";
