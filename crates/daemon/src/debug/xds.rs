@@ -47,10 +47,8 @@ impl Debug {
             DUMP => {
                 self.dump(&caller, &names).map_err(|error| Refusal::new(Code::Internal, error.to_string()))
             }
-            _ => {
-                let message = format!("{type_url:.100} is no debug type; there are {SYNC} and {DUMP}");
-                Err(Refusal::new(Code::InvalidArgument, message))
-            }
+            // Parity: a type that does not exist has no resources.
+            _ => Ok(ResourceSet::default()),
         }
     }
 
