@@ -30,7 +30,7 @@ pub(crate) fn run_seeds(arguments: &Arguments) -> Result<()> {
     if !arguments.debug && arguments.seed.is_none() {
         command.arg("--release");
     }
-    command.args(["simulated_mesh_keeps_its_laws", "--", "--nocapture", "--include-ignored"]);
+    command.args(["simulated_mesh_keeps_its_laws", "--", "--nocapture"]);
     match arguments.seed {
         Some(seed) => command.env("CANOPUS_SIMULATION_SEED", seed.to_string()),
         None => command.env("CANOPUS_SIMULATION_SEEDS", arguments.seeds.to_string()),
