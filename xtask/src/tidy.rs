@@ -7,6 +7,7 @@ mod modules;
 mod sources;
 mod spawns;
 mod tree;
+mod wire;
 mod words;
 
 use std::fmt;
@@ -17,8 +18,8 @@ use tree::Tree;
 
 /// Checks the laws of the source tree.
 ///
-/// Layering of the crates, top modules without cycles, imports that only some crates may have, file sizes, crate documentation, manifests, and texts
-/// that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
+/// Layering of the crates, top modules without cycles, imports that only some crates may have, one codec of
+/// protobuf, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
@@ -36,13 +37,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 7] = [
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 8] = [
         layers::check,
         modules::check,
         imports::check,
         manifests::check,
         sources::check,
         spawns::check,
+        wire::check,
         words::check,
     ];
     LAWS.iter().flat_map(|law| law(tree)).collect()

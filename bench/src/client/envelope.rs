@@ -3,13 +3,17 @@
 //! A response is a list of resources in an envelope. The scanner finds where each field of the envelope begins and ends and
 //! hands it over as soon as it is there; what is inside a resource it does not look at. At most one field is kept in memory.
 
+use canopus_proto::fields::{
+    any, cluster, delta_discovery_response as delta, discovery_response as sotw, resource,
+};
+use canopus_proto::wire::{self, Tag, WireError, read_header};
 use canopus_xds::session::Protocol;
 
 /// Size of what precedes each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-/// Longest encoding of a number.
-const LONGEST_VARINT: usize = 10;
+/// The name of a resource, which is the same field in every type that proxies ask for.
+const RESOURCE_NAME: Tag = cluster::NAME.tag();
 
 /// Buffers up to this size are kept for the next field.
 const KEPT: usize = 64 * 1024;
@@ -143,99 +147,93 @@ impl Scanner {
 
     fn field(&self, unit: &[u8], take: &mut impl FnMut(Piece<'_>)) -> Result<(), Malformed> {
         let mut rest = unit;
-        let Some((number, value)) = next_field(&mut rest)? else { return Ok(()) };
-        match (number, self.protocol) {
-            (1, _) => take(Piece::Version(text(value)?)),
-            (2, Protocol::Sotw) => take(Piece::Resource(sotw_entry(value)?)),
-            (2, Protocol::Delta) => take(Piece::Resource(delta_entry(value)?)),
-            (4, _) => take(Piece::TypeUrl(text(value)?)),
-            (5, _) => take(Piece::Nonce(text(value)?)),
-            (6, Protocol::Delta) => take(Piece::Removed(text(value)?)),
-            _ => {}
+        let (tag, value) = next_field(&mut rest)?;
+        let (version, resources, type_url, nonce) = match self.protocol {
+            Protocol::Sotw => {
+                (sotw::VERSION_INFO.tag(), sotw::RESOURCES.tag(), sotw::TYPE_URL.tag(), sotw::NONCE.tag())
+            }
+            Protocol::Delta => (
+                delta::SYSTEM_VERSION_INFO.tag(),
+                delta::RESOURCES.tag(),
+                delta::TYPE_URL.tag(),
+                delta::NONCE.tag(),
+            ),
+        };
+        if tag == version {
+            take(Piece::Version(text(value)?));
+        } else if tag == resources {
+            take(Piece::Resource(match self.protocol {
+                Protocol::Sotw => sotw_entry(value)?,
+                Protocol::Delta => delta_entry(value)?,
+            }));
+        } else if tag == type_url {
+            take(Piece::TypeUrl(text(value)?));
+        } else if tag == nonce {
+            take(Piece::Nonce(text(value)?));
+        } else if self.protocol == Protocol::Delta && tag == delta::REMOVED_RESOURCES.tag() {
+            take(Piece::Removed(text(value)?));
         }
         Ok(())
     }
 }
 
-/// An `Any`; the name of what is in it is its first field, in every type that proxies ask for.
+/// An `Any`, with a resource that begins with its name.
 fn sotw_entry(any: &[u8]) -> Result<Entry<'_>, Malformed> {
     let mut entry = Entry::default();
     open_any(any, &mut entry)?;
     let mut body = entry.body;
-    if let Some((1, name)) = next_field(&mut body)? {
+    let (tag, name) = next_field(&mut body)?;
+    if tag == RESOURCE_NAME {
         entry.name = text(name)?;
     }
     Ok(entry)
 }
 
-fn delta_entry(mut resource: &[u8]) -> Result<Entry<'_>, Malformed> {
+fn delta_entry(mut bytes: &[u8]) -> Result<Entry<'_>, Malformed> {
     let mut entry = Entry::default();
-    while !resource.is_empty() {
-        match next_field(&mut resource)? {
-            Some((1, version)) => entry.version = text(version)?,
-            Some((2, any)) => open_any(any, &mut entry)?,
-            Some((3, name)) => entry.name = text(name)?,
-            _ => {}
+    while !bytes.is_empty() {
+        let (tag, value) = next_field(&mut bytes)?;
+        if tag == resource::VERSION.tag() {
+            entry.version = text(value)?;
+        } else if tag == resource::RESOURCE.tag() {
+            open_any(value, &mut entry)?;
+        } else if tag == resource::NAME.tag() {
+            entry.name = text(value)?;
         }
     }
     Ok(entry)
 }
 
-fn open_any<'a>(mut any: &'a [u8], entry: &mut Entry<'a>) -> Result<(), Malformed> {
-    while !any.is_empty() {
-        match next_field(&mut any)? {
-            Some((1, type_url)) => entry.type_url = text(type_url)?,
-            Some((2, body)) => entry.body = body,
-            _ => {}
+fn open_any<'a>(mut bytes: &'a [u8], entry: &mut Entry<'a>) -> Result<(), Malformed> {
+    while !bytes.is_empty() {
+        let (tag, value) = next_field(&mut bytes)?;
+        if tag == any::TYPE_URL.tag() {
+            entry.type_url = text(value)?;
+        } else if tag == any::VALUE.tag() {
+            entry.body = value;
         }
     }
     Ok(())
 }
 
-/// Steps over a field that is wholly there; its number and content if it is a text, bytes or a message.
-fn next_field<'a>(bytes: &mut &'a [u8]) -> Result<Option<(u64, &'a [u8])>, Malformed> {
-    let whole = *bytes;
-    let Some(size) = skip(bytes)? else { return Err(Malformed("a field without an end")) };
-    let Some((value, rest)) = bytes.split_at_checked(size) else {
-        return Err(Malformed("a field without an end"));
-    };
-    *bytes = rest;
-    let mut head = whole;
-    let tag = varint(&mut head)?.unwrap_or_default();
-    Ok((tag & 7 == 2).then_some((tag >> 3, value)))
+/// Steps over a field that is wholly there.
+fn next_field<'a>(bytes: &mut &'a [u8]) -> Result<(Tag, &'a [u8]), Malformed> {
+    wire::next_field(bytes).map_err(|error| match error {
+        WireError::Truncated => Malformed("a field without an end"),
+        WireError::Malformed => Malformed("an unknown wire type"),
+    })
 }
 
 /// Steps over the beginning of a field; the size of what follows, if enough is there to tell.
 fn skip(bytes: &mut &[u8]) -> Result<Option<usize>, Malformed> {
-    let Some(tag) = varint(bytes)? else { return Ok(None) };
-    match tag & 7 {
-        0 => Ok(varint(bytes)?.map(|_| 0)),
-        1 => Ok(Some(8)),
-        2 => {
-            let Some(length) = varint(bytes)? else { return Ok(None) };
-            // No gRPC message is longer.
-            let length =
-                u32::try_from(length).map_err(|_| Malformed("a length beyond that of any message"))?;
-            Ok(Some(length as usize))
+    match read_header(bytes) {
+        // No gRPC message is longer.
+        Ok(header) if u32::try_from(header.length).is_err() => {
+            Err(Malformed("a length beyond that of any message"))
         }
-        5 => Ok(Some(4)),
-        _ => Err(Malformed("an unknown wire type")),
-    }
-}
-
-/// Steps over a number; `None` if its end is not there yet.
-fn varint(bytes: &mut &[u8]) -> Result<Option<u64>, Malformed> {
-    let mut value = 0;
-    for (at, byte) in bytes.iter().take(LONGEST_VARINT).enumerate() {
-        value |= u64::from(byte & 0x7f) << (7 * at).min(63);
-        if byte & 0x80 == 0 {
-            *bytes = &bytes[at + 1..];
-            return Ok(Some(value));
-        }
-    }
-    match bytes.len() {
-        ..LONGEST_VARINT => Ok(None),
-        _ => Err(Malformed("a number without an end")),
+        Ok(header) => Ok(Some(header.length)),
+        Err(WireError::Truncated) => Ok(None),
+        Err(WireError::Malformed) => Err(Malformed("an unknown wire type")),
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Instant;
 use bytes::{BufMut, Bytes, BytesMut};
 use canopus_proto::Message;
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use canopus_proto::fields::delta_discovery_request;
 use canopus_xds::session::Protocol;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -357,22 +358,13 @@ fn texts(ids: &[NameId], names: &Names) -> Vec<String> {
 
 /// The delta request that accepts a response and asks for nothing, which is said far more often than any other.
 fn acknowledgement(type_url: &str, nonce: &str) -> Bytes {
-    let mut message = Vec::with_capacity(4 + type_url.len() + nonce.len());
-    for (field, text) in [(2_u8, type_url), (6, nonce)] {
-        let Ok(length @ 0..0x80) = u8::try_from(text.len()) else {
-            return framed(&DeltaDiscoveryRequest {
-                type_url: type_url.to_owned(),
-                response_nonce: nonce.to_owned(),
-                ..Default::default()
-            });
-        };
-        message.extend([field << 3 | 2, length]);
-        message.extend_from_slice(text.as_bytes());
-    }
-    let mut bytes = BytesMut::with_capacity(5 + message.len());
+    let fields =
+        [(delta_discovery_request::TYPE_URL, type_url), (delta_discovery_request::RESPONSE_NONCE, nonce)];
+    let length = fields.iter().map(|(field, text)| field.text_size(text.len())).sum();
+    let mut bytes = BytesMut::with_capacity(5 + length);
     bytes.put_u8(0);
-    bytes.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
-    bytes.put_slice(&message);
+    bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));
+    fields.iter().for_each(|(field, text)| field.tag().put_str(&mut bytes, text));
     bytes.freeze()
 }
 

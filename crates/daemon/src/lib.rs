@@ -33,7 +33,6 @@ mod sources;
 pub mod spans;
 mod timer;
 mod trust_anchors;
-mod wire;
 
 /// A proxy that says little about itself and has proved nothing.
 #[cfg(test)]

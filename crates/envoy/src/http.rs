@@ -14,28 +14,18 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
     HttpConnectionManager, Rds,
 };
-use canopus_proto::{Message, type_url};
+use canopus_proto::fields::{http_connection_manager, rds};
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_runtime::flags::PILOT_HTTP10;
 
 use crate::env::{Class, Env};
 use crate::names;
 use crate::network::Filters;
-use crate::pieces::Pieces;
 use crate::route_config::Table;
 use headers::CertDetails;
 use shared::SharedPart;
 
 const NAME: &str = "envoy.filters.network.http_connection_manager";
-
-/// The fields of a connection manager that are its own.
-mod field {
-    pub(super) const CODEC_TYPE: u32 = 1;
-    pub(super) const STAT_PREFIX: u32 = 2;
-    pub(super) const RDS: u32 = 3;
-    pub(super) const ROUTE_CONFIG: u32 = 4;
-    /// The second field of what names a route table.
-    pub(super) const ROUTE_CONFIG_NAME: u32 = 2;
-}
 
 /// Room for what is usually a manager's own.
 const OWN_SIZE: usize = 512;
@@ -129,28 +119,28 @@ impl Manager<'_> {
     /// like this one.
     pub(crate) fn add_to(&self, filters: &mut Filters, env: &Env<'_>) {
         let shared = env.ctx.get::<SharedPart>(&shared::Traits::of(env, self));
-        let type_url = type_url::<HttpConnectionManager>();
-        filters.write_of(shared.len() + OWN_SIZE, NAME, &type_url, &|manager| {
+        filters.add_in_place(NAME, shared.len() + OWN_SIZE, |manager| {
             self.write_own(manager);
-            manager.append(&shared);
+            manager.append(&*shared);
         });
     }
 
-    fn write_own(&self, manager: &mut Pieces) {
+    fn write_own(&self, manager: &mut ProtoWriter<HttpConnectionManager>) {
         if self.http3 {
-            manager.value(field::CODEC_TYPE, CodecType::Http3 as u32);
+            manager.enumeration(http_connection_manager::CODEC_TYPE, CodecType::Http3);
         }
-        manager.text(field::STAT_PREFIX, &self.stat_prefix);
+        manager.string(http_connection_manager::STAT_PREFIX, &self.stat_prefix);
         match &self.routes {
-            Routes::Named(name) => manager.nested(field::RDS, |rds| {
-                static SOURCE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-                    Rds { config_source: Some(names::ads()), ..Default::default() }.encode_to_vec()
+            Routes::Named(name) => manager.nested(http_connection_manager::RDS, |fields| {
+                static SOURCE: LazyLock<Encoded<Rds>> = LazyLock::new(|| {
+                    Encoded::new(&Rds { config_source: Some(names::ads()), ..Default::default() })
                 });
-                rds.append(&SOURCE);
-                rds.text(field::ROUTE_CONFIG_NAME, name);
+                fields.append(&*SOURCE);
+                fields.string(rds::ROUTE_CONFIG_NAME, name);
             }),
             Routes::Inline(table) => {
-                manager.nested_of(OWN_SIZE, field::ROUTE_CONFIG, |fields| table.write(fields));
+                let field = http_connection_manager::ROUTE_CONFIG;
+                manager.nested_of_about(field, OWN_SIZE, |fields| table.write(fields));
             }
         }
     }

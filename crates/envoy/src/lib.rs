@@ -26,7 +26,6 @@ mod metadata;
 pub mod name_table;
 pub mod names;
 mod network;
-mod pieces;
 pub mod pool;
 pub mod provider;
 mod proximity;

@@ -13,27 +13,18 @@ use canopus_mesh::endpoint::{Endpoint, Endpoints, Health};
 use canopus_mesh::list::List;
 use canopus_mesh::scope::scope;
 use canopus_mesh::service::{NO_ADDRESS, Registry, Resolution, Service, known_addresses};
+use canopus_proto::fields::{name_info, name_table};
+use canopus_proto::istio::networking::nds::v1::NameTable;
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::ProtoWriter;
 use canopus_runtime::flags::ENABLE_MULTICLUSTER_HEADLESS;
 
 use crate::audience::{NameTableAudience, Shared};
 use crate::env::Inputs;
-use crate::pieces::Pieces;
 use crate::pool;
 
 /// What name tables are generated from.
 type Env<'a> = Inputs<'a, NameTableKey>;
-
-/// The fields of a table, of its entries, and of what these say.
-mod field {
-    pub(super) const TABLE: u32 = 1;
-    pub(super) const KEY: u32 = 1;
-    pub(super) const VALUE: u32 = 2;
-    pub(super) const IPS: u32 = 1;
-    pub(super) const REGISTRY: u32 = 2;
-    pub(super) const SHORTNAME: u32 = 3;
-    pub(super) const NAMESPACE: u32 = 4;
-}
 
 /// The domain of services that clusters share. They have no short names: those mean the cluster's own services.
 const SHARED_DOMAIN: &str = ".clusterset.local";
@@ -118,13 +109,13 @@ fn table(env: &Env<'_>) -> Vec<u8> {
     }
     // What was said later about a name counts later.
     said.sort_by(|a, b| a.name.cmp(&b.name));
-    let mut table = Pieces::with_capacity(said.len() * USUAL_SIZE);
+    let mut table = ProtoWriter::with_capacity(said.len() * USUAL_SIZE);
     let mut said = said.into_iter().peekable();
     while let Some(mut entry) = said.next() {
         while let Some(later) = said.next_if(|later| later.name == entry.name) {
             entry.hear(later);
         }
-        table.nested(field::TABLE, |pieces| entry.write(pieces));
+        entry.write(&mut table);
     }
     table.into_vec()
 }
@@ -142,13 +133,12 @@ impl Entry<'_> {
         }
     }
 
-    fn write(&self, entry: &mut Pieces) {
-        entry.text(field::KEY, &self.name);
-        entry.nested(field::VALUE, |info| {
-            self.ips.iter().for_each(|ip| info.body(field::IPS, ip.as_bytes()));
-            info.text(field::REGISTRY, registry(self.registry));
-            info.text(field::SHORTNAME, &self.shortname);
-            info.text(field::NAMESPACE, self.namespace);
+    fn write(&self, table: &mut ProtoWriter<NameTable>) {
+        table.nested_entry(name_table::TABLE, &self.name, |info| {
+            self.ips.iter().for_each(|ip| info.string(name_info::IPS, ip));
+            info.string(name_info::REGISTRY, registry(self.registry));
+            info.string(name_info::SHORTNAME, &self.shortname);
+            info.string(name_info::NAMESPACE, self.namespace);
         });
     }
 }

@@ -4,74 +4,63 @@ pub(crate) mod pipeline;
 pub(crate) mod protocols;
 pub(crate) mod tcp;
 
-use canopus_proto::envoy::config::listener::v3::Filter;
+use canopus_proto::envoy::config::listener::v3::{Filter, FilterChain};
+use canopus_proto::fields::{filter, filter_chain};
+use canopus_proto::wire::{EncodedFields, ProtoWriter, TypeUrl};
 use canopus_proto::{Any, Message, Name};
 
 use crate::audience::ListenerAudience;
-use crate::pieces::Pieces;
 use crate::telemetry::peer_metadata;
 
-/// The field of a filter chain that lists its filters.
-const FILTERS: u32 = 3;
+/// Room for the type URL of a configuration.
+const USUAL_URL: usize = 96;
 
-/// The fields of a filter, and of a configuration of any type.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const TYPED_CONFIG: u32 = 4;
-    pub(super) const TYPE_URL: u32 = 1;
-}
-
-/// The filters of a chain, encoded as they are added.
+/// The network filters of a filter chain, encoded as they are added.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) struct Filters(Pieces);
+pub(crate) struct Filters(ProtoWriter<FilterChain>);
 
 impl Filters {
-    /// None yet, with room for so many bytes.
+    /// No filters, with room for so many bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
-        Self(Pieces::with_capacity(bytes))
+        Self(ProtoWriter::with_capacity(bytes))
     }
 
     /// Adds a filter under its well-known name.
     pub(crate) fn add<M: Message + Name>(&mut self, name: &str, config: &M) {
-        self.write(name, &M::type_url(), &|fields| fields.fields(config));
+        self.write(name, 0, |any| any.pack(config));
     }
 
     /// Adds a filter whose configuration is packed already.
     pub(crate) fn add_packed(&mut self, name: &str, config: &Any) {
-        self.write_of(config.value.len(), name, &config.type_url, &|fields| fields.append(&config.value));
+        self.write(name, config.encoded_len(), |any| any.append_message(config));
     }
 
-    /// Adds a filter whose configuration is of a type and written in place.
-    pub(crate) fn write(&mut self, name: &str, type_url: &str, config: &dyn Fn(&mut Pieces)) {
-        self.write_of(0, name, type_url, config);
-    }
-
-    /// The same of a configuration that is about so many bytes.
-    pub(crate) fn write_of(
+    /// Adds a filter whose configuration, of about so many bytes, is written in place.
+    pub(crate) fn add_in_place<M: TypeUrl>(
         &mut self,
-        bytes: usize,
         name: &str,
-        type_url: &str,
-        config: &dyn Fn(&mut Pieces),
+        bytes: usize,
+        config: impl FnOnce(&mut ProtoWriter<M>),
     ) {
-        self.0.reserve(bytes + name.len() + type_url.len());
-        self.0.nested_of(bytes, FILTERS, |filter| {
-            filter.text(field::NAME, name);
-            filter.nested_of(bytes, field::TYPED_CONFIG, |any| {
-                any.text(field::TYPE_URL, type_url);
-                any.value_of_any(bytes, config);
-            });
+        self.write(name, bytes, |any| any.pack_of_about(bytes, config));
+    }
+
+    fn write(&mut self, name: &str, bytes: usize, config: impl FnOnce(&mut ProtoWriter<Any>)) {
+        self.0.reserve(bytes + name.len() + USUAL_URL);
+        self.0.nested_of_about(filter_chain::FILTERS, bytes, |fields| {
+            fields.string(filter::NAME, name);
+            fields.nested_of_about(filter::TYPED_CONFIG, bytes, config);
         });
     }
 
-    /// Adds a filter of another sort.
+    /// Adds a filter that is not configured by a message of its own.
     pub(crate) fn push(&mut self, filter: &Filter) {
-        self.0.message(FILTERS, filter);
+        self.0.message(filter_chain::FILTERS, filter);
     }
 
     /// Adds filters that are put together already.
     pub(crate) fn append(&mut self, others: &Self) {
-        self.0.append(others.as_slice());
+        self.0.append(&others.0);
     }
 
     /// Whether there are none.
@@ -79,8 +68,14 @@ impl Filters {
         self.0.len() == 0
     }
 
-    /// The fields of the chain that they are.
-    pub(crate) fn as_slice(&self) -> &[u8] {
+    /// How many bytes they take.
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl EncodedFields<FilterChain> for Filters {
+    fn as_slice(&self) -> &[u8] {
         self.0.as_slice()
     }
 }
@@ -94,7 +89,6 @@ pub(crate) fn hashable_string(audience: &ListenerAudience) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use canopus_proto::envoy::config::listener::v3::FilterChain;
     use canopus_proto::envoy::config::listener::v3::filter::ConfigType;
     use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 

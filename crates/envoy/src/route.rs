@@ -22,31 +22,16 @@ use canopus_proto::Any;
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
 use canopus_proto::envoy::config::route::v3::route_match::PathSpecifier;
-use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RedirectAction, RouteMatch};
+use canopus_proto::envoy::config::route::v3::{DirectResponseAction, RedirectAction, Route, RouteMatch};
+use canopus_proto::fields::{decorator, route};
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, HttpRoute};
+use canopus_proto::wire::ProtoWriter;
 
-use crate::pieces::Pieces;
 use crate::{acceptable, metadata};
 
 use crate::audience::RouteAudience;
 pub(crate) use list::RouteList;
 use matching::{Match, Path};
-
-/// The fields of a route.
-mod field {
-    pub(super) const MATCH: u32 = 1;
-    pub(super) const ROUTE: u32 = 2;
-    pub(super) const REDIRECT: u32 = 3;
-    pub(super) const METADATA: u32 = 4;
-    pub(super) const DECORATOR: u32 = 5;
-    pub(super) const DIRECT_RESPONSE: u32 = 7;
-    pub(super) const NAME: u32 = 14;
-    pub(super) const TYPED_PER_FILTER_CONFIG: u32 = 13;
-    pub(super) const STAT_PREFIX: u32 = 19;
-
-    /// Of a decorator.
-    pub(super) const OPERATION: u32 = 1;
-}
 
 /// The filter that a route's faults are for.
 const FAULT_FILTER: &str = "envoy.filters.http.fault";
@@ -104,9 +89,9 @@ impl Known {
 pub(crate) fn http_routes(site: &Site<'_>, source: &VirtualService) -> RouteList {
     let expected = source.spec.http.iter().map(|http| http.r#match.len().max(1)).sum::<usize>();
     let mut routes = RouteList::with_capacity(expected * USUAL_SIZE);
-    let mut metadata = Pieces::with_capacity(USUAL_SIZE);
-    metadata.nested(field::METADATA, |fields| {
-        metadata::names_config(fields, "virtual-service", source.namespace(), source.name());
+    let mut metadata = ProtoWriter::with_capacity(USUAL_SIZE);
+    metadata.nested(route::METADATA, |fields| {
+        metadata::write_config(fields, "virtual-service", source.namespace(), source.name());
     });
     for http in &source.spec.http {
         if http.r#match.is_empty() {
@@ -160,22 +145,22 @@ struct Draft<'a> {
     site: &'a Site<'a>,
     source: &'a VirtualService,
     /// Names the object behind it; encoded once for all its routes.
-    metadata: &'a Pieces,
+    metadata: &'a ProtoWriter<Route>,
     http: &'a HttpRoute,
     action: Action,
     /// How the names of spans begin: with where requests go, if that is one place, or whose route it is.
     operation: String,
     /// The fields between match and decorator.
-    head: Pieces,
+    head: ProtoWriter<Route>,
     /// The fields between decorator and name.
-    tail: Pieces,
+    tail: ProtoWriter<Route>,
 }
 
 impl<'a> Draft<'a> {
     fn new(
         site: &'a Site<'a>,
         source: &'a VirtualService,
-        metadata: &'a Pieces,
+        metadata: &'a ProtoWriter<Route>,
         http: &'a HttpRoute,
     ) -> Self {
         let mut operations = headers::Operations::of(http.headers.as_ref());
@@ -187,7 +172,7 @@ impl<'a> Draft<'a> {
             Action::Forward(forward) => (forward.cluster.as_deref(), &forward.destinations[..]),
             _ => (None, &[][..]),
         };
-        let mut tail = Pieces::default();
+        let mut tail = ProtoWriter::default();
         operations.write(&mut tail);
         write_filter_configs(site, http, destinations, &mut tail);
         let operation = operation(cluster, source.name(), site.port);
@@ -210,23 +195,28 @@ impl<'a> Draft<'a> {
     }
 
     /// Writes the fields of a route.
-    fn write(&self, route: &mut Pieces, condition: Option<&HttpMatchRequest>, matched: &Match<'_>) {
-        route.nested(field::MATCH, |fields| matched.write(fields));
-        route.append(self.head.as_slice());
+    fn write(
+        &self,
+        fields: &mut ProtoWriter<Route>,
+        condition: Option<&HttpMatchRequest>,
+        matched: &Match<'_>,
+    ) {
+        fields.nested(route::MATCH, |fields| matched.write(fields));
+        fields.append(&self.head);
         let (path, rest) = match matched.path {
             Path::Prefix(prefix) => (prefix, "*"),
             Path::Exact(path) | Path::Regex(path) => (path, ""),
             Path::Elements(_) => ("/*", ""),
         };
-        route.nested(field::DECORATOR, |decorator| {
-            decorator.joined(field::OPERATION, &[&self.operation, path, rest]);
+        fields.nested(route::DECORATOR, |fields| {
+            fields.string_of_parts(decorator::OPERATION, &[&self.operation, path, rest]);
         });
-        route.append(self.tail.as_slice());
+        fields.append(&self.tail);
         match condition.map_or("", |condition| &condition.name) {
-            "" => route.text(field::NAME, &self.http.name),
-            own => route.joined(field::NAME, &[&self.http.name, ".", own]),
+            "" => fields.string(route::NAME, &self.http.name),
+            own => fields.string_of_parts(route::NAME, &[&self.http.name, ".", own]),
         }
-        route.text(field::STAT_PREFIX, condition.map_or("", |condition| &condition.stat_prefix));
+        fields.string(route::STAT_PREFIX, condition.map_or("", |condition| &condition.stat_prefix));
     }
 }
 
@@ -251,15 +241,15 @@ fn action(
 }
 
 /// What a route does, and the object that says so.
-fn head(metadata: &Pieces, action: &Action) -> Pieces {
-    let mut head = Pieces::with_capacity(USUAL_SIZE);
+fn head(metadata: &ProtoWriter<Route>, action: &Action) -> ProtoWriter<Route> {
+    let mut head = ProtoWriter::with_capacity(USUAL_SIZE);
     match action {
-        Action::Forward(forward) => forward.write(field::ROUTE, &mut head),
-        Action::Redirect(action) => head.message(field::REDIRECT, action),
-        Action::Answer(action) => head.message(field::DIRECT_RESPONSE, action),
+        Action::Forward(forward) => forward.write(&mut head),
+        Action::Redirect(action) => head.message(route::REDIRECT, action),
+        Action::Answer(action) => head.message(route::DIRECT_RESPONSE, action),
         Action::Nothing => {}
     }
-    head.append(metadata.as_slice());
+    head.append(metadata);
     head
 }
 
@@ -268,16 +258,19 @@ fn write_filter_configs(
     site: &Site<'_>,
     http: &HttpRoute,
     destinations: &[Option<Known>],
-    route: &mut Pieces,
+    fields: &mut ProtoWriter<Route>,
 ) {
+    let mut configure = |filter: &str, config: &Any| {
+        fields.entry(route::TYPED_PER_FILTER_CONFIG, filter, config);
+    };
     if let Some(policy) = &http.cors_policy {
-        route.any_entry(field::TYPED_PER_FILTER_CONFIG, CORS_FILTER, &Any::pack(&cors::policy(policy)));
+        configure(CORS_FILTER, &Any::pack(&cors::policy(policy)));
     }
     if let Some(fault) = &http.fault {
-        route.any_entry(field::TYPED_PER_FILTER_CONFIG, FAULT_FILTER, &Any::pack(&fault::http_fault(fault)));
+        configure(FAULT_FILTER, &Any::pack(&fault::http_fault(fault)));
     }
     if let Some(config) = session::of_destinations(site.settings, destinations) {
-        route.any_entry(field::TYPED_PER_FILTER_CONFIG, session::FILTER, &config);
+        configure(session::FILTER, &config);
     }
 }
 

@@ -18,23 +18,17 @@ use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, SdsSecretConfig, TlsParameters, tls_parameters::TlsProtocol,
 };
 use canopus_proto::envoy::r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern};
+use canopus_proto::fields::transport_socket;
+use canopus_proto::wire::{ProtoWriter, TypeUrl};
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::PILOT_SKIP_VALIDATE_TRUST_DOMAIN;
 
-use crate::pieces::Pieces;
 pub(crate) use compliance::enforce_compliance;
 pub(crate) use secret::{
     CA_SUFFIX, CREDENTIAL_CLUSTER, Credentials, agent_secret, file_secret, key_pair_name, roots_name,
 };
 pub(crate) use server::{ClientChecks, OwnCertificate, revoked_in, with_credentials, with_own_certificate};
 pub(crate) use terminate::context as terminating;
-
-/// The fields of a transport socket, and of a configuration of any type.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const TYPED_CONFIG: u32 = 3;
-    pub(super) const TYPE_URL: u32 = 1;
-}
 
 /// The name of the socket that does TLS.
 pub(crate) const SOCKET: &str = "envoy.transport_sockets.tls";
@@ -69,23 +63,19 @@ pub(crate) fn socket<M: Message + Name>(name: &str, config: &M) -> TransportSock
     TransportSocket { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
 }
 
-/// Adds the fields of a transport socket whose configuration is of a type and written in place.
-pub(crate) fn write_socket(
-    fields: &mut Pieces,
+/// Writes a transport socket whose configuration is written in place.
+pub(crate) fn write_socket<M: TypeUrl>(
+    socket: &mut ProtoWriter<TransportSocket>,
     name: &str,
-    type_url: &str,
-    config: impl FnOnce(&mut Pieces),
+    config: impl FnOnce(&mut ProtoWriter<M>),
 ) {
-    fields.text(field::NAME, name);
-    fields.nested(field::TYPED_CONFIG, |any| {
-        any.text(field::TYPE_URL, type_url);
-        any.value_of_any(0, config);
-    });
+    socket.string(transport_socket::NAME, name);
+    socket.nested(transport_socket::TYPED_CONFIG, |any| any.pack_of_about(0, config));
 }
 
-/// A transport socket whose configuration is an encoded message of type `M`.
-pub(crate) fn encoded_socket<M: Name>(name: &str, config: Vec<u8>) -> TransportSocket {
-    let config = Any { type_url: M::type_url(), value: config.into() };
+/// A transport socket whose configuration is encoded already.
+pub(crate) fn encoded_socket<M: TypeUrl>(name: &str, config: ProtoWriter<M>) -> TransportSocket {
+    let config = Any { type_url: M::TYPE_URL.to_owned(), value: config.into_vec().into() };
     TransportSocket { name: name.to_owned(), config_type: Some(ConfigType::TypedConfig(config)) }
 }
 

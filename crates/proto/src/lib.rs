@@ -1,7 +1,8 @@
 //! Every message that travels between the control plane and anything else, and the generic operations on them.
 //!
-//! Owns the generated Envoy, xDS, Istio, ztunnel and CA types, the descriptor set of all of them, `Any`, proto-JSON and
-//! proto merge. It is the only crate that names `prost`: others use [`Message`] and [`Name`] from here.
+//! Owns the generated Envoy, xDS, Istio, ztunnel and CA types, the descriptor set of all of them, `Any`, proto-JSON, proto
+//! merge and the wire format itself ([`wire`]). It is the only crate that names `prost`: others
+//! use [`Message`] and [`Name`] from here.
 //!
 //! Must not know Kubernetes, meshes or proxies.
 //!
@@ -15,15 +16,17 @@ pub mod json;
 pub mod merge;
 pub mod resource;
 mod well_known;
+pub mod wire;
 
 /// The generated types, in modules named after their protobuf packages.
 #[allow(missing_docs, unreachable_pub, unused_qualifications, clippy::all, rustdoc::all)]
-mod wire {
-    include!(concat!(env!("OUT_DIR"), "/wire.rs"));
+mod generated {
+    include!(concat!(env!("OUT_DIR"), "/generated.rs"));
 }
 
 pub use any::{AnyError, type_url};
+pub use generated::{cel, envoy, google, grpc, io, istio, opentelemetry, stats, udpa, validate, xds};
 pub use prost::{DecodeError, Message, Name};
-pub use wire::{cel, envoy, google, io, istio, opentelemetry, stats, udpa, validate, xds};
+pub use wire::fields;
 
 pub use google::protobuf::Any;

@@ -4,6 +4,8 @@
 //! some seventy. So the parts of a request that can hold very many small ones are measured and counted first. Whatever is
 //! malformed is left to the decoder, which says so.
 
+use canopus_proto::wire::{Tag, WireType, next_field};
+
 /// The most bytes a node may take. Envoys with all their extensions and a full set of labels say some 40 KiB.
 pub(crate) const MAX_NODE_BYTES: usize = 256 << 10;
 
@@ -16,17 +18,15 @@ pub(crate) const MAX_DETAILS: usize = 16;
 /// Values nested deeper than the decoder goes are not counted.
 const MAX_DEPTH: usize = 128;
 
-const DELIMITED: u64 = 2;
-
-/// Checks a request, given the numbers of its fields for the node and for the error.
-pub(crate) fn check(request: &[u8], node: u64, error: u64) -> Result<(), String> {
+/// Checks a request, given its fields for the node and for the error.
+pub(crate) fn check(request: &[u8], node: Tag, error: Tag) -> Result<(), String> {
     let (mut bytes, mut values, mut details) = (0, 0, 0);
-    for (number, field) in Fields(request) {
-        if number == node {
+    for (tag, field) in Fields(request) {
+        if tag == node {
             bytes += field.len();
             // Counting takes time for each level, so it is done for nodes of a proper size only.
             values += if bytes > MAX_NODE_BYTES { 0 } else { count(field, 0) };
-        } else if number == error {
+        } else if tag == error {
             details += Fields(field).count();
         }
     }
@@ -59,55 +59,27 @@ fn count(message: &[u8], depth: usize) -> usize {
 fn is_message(bytes: &[u8]) -> bool {
     let mut rest = bytes;
     while !rest.is_empty() {
-        if field(&mut rest).is_none() {
+        if next_field(&mut rest).is_err() {
             return false;
         }
     }
     !bytes.is_empty()
 }
 
-/// The delimited fields of a message with their numbers, up to where it is malformed.
+/// The delimited fields of a message, up to where it is malformed.
 pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Fields<'a> {
-    type Item = (u64, &'a [u8]);
+    type Item = (Tag, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let (number, Some(bytes)) = field(&mut self.0)? {
-                return Some((number, bytes));
+            let (tag, bytes) = next_field(&mut self.0).ok()?;
+            if tag.wire_type() == WireType::Delimited {
+                return Some((tag, bytes));
             }
         }
     }
-}
-
-/// Steps over a field: its number, and its bytes if it is delimited.
-pub(crate) fn field<'a>(rest: &mut &'a [u8]) -> Option<(u64, Option<&'a [u8]>)> {
-    let tag = varint(rest)?;
-    let number = tag >> 3;
-    let length = match tag & 7 {
-        0 => return varint(rest).map(|_| (number, None)),
-        1 => 8,
-        DELIMITED => usize::try_from(varint(rest)?).ok()?,
-        5 => 4,
-        _ => return None,
-    };
-    let (value, after) = rest.split_at_checked(length)?;
-    *rest = after;
-    Some((number, (tag & 7 == DELIMITED).then_some(value))).filter(|_| number != 0)
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for shift in (0..64).step_by(7) {
-        let (first, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(first & 0x7f) << shift;
-        if first & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 #[cfg(test)]
@@ -115,6 +87,7 @@ mod tests {
     use canopus_proto::Message;
     use canopus_proto::envoy::config::core::v3::{Extension, Node};
     use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+    use canopus_proto::fields::{delta_discovery_request, discovery_request};
     use canopus_proto::google::protobuf::value::Kind;
     use canopus_proto::google::protobuf::{ListValue, Struct, Value};
     use proptest::prelude::*;
@@ -125,11 +98,15 @@ mod tests {
         Struct { fields: [("A".to_owned(), value)].into_iter().collect() }
     }
 
+    fn check_delta(request: &[u8]) -> Result<(), String> {
+        check(request, delta_discovery_request::NODE.tag(), delta_discovery_request::ERROR_DETAIL.tag())
+    }
+
     fn checked(node: Node) -> Result<(), String> {
         let sotw = DiscoveryRequest { node: Some(node.clone()), ..Default::default() }.encode_to_vec();
         let delta = DeltaDiscoveryRequest { node: Some(node), ..Default::default() }.encode_to_vec();
-        let result = check(&sotw, 2, 6);
-        assert_eq!(check(&delta, 1, 7), result);
+        let result = check(&sotw, discovery_request::NODE.tag(), discovery_request::ERROR_DETAIL.tag());
+        assert_eq!(check_delta(&delta), result);
         result
     }
 
@@ -168,7 +145,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_bytes_can_be_checked(bytes in prop::collection::vec(any::<u8>(), 0..256)) {
-            let _ = check(&bytes, 1, 7);
+            let _ = check_delta(&bytes);
         }
     }
 }

@@ -21,12 +21,14 @@ pub mod rejection;
 mod resource;
 pub mod server;
 pub mod session;
+mod source;
 pub mod types;
 mod wire;
 
 pub use interest::Interest;
 pub use mailbox::{Mailbox, Mailboxes};
 pub use names::{NamePool, Names};
-pub use plane::{Code, ControlPlane, Peer, Refusal, Source};
+pub use plane::{ControlPlane, Peer};
 pub use resource::{Change, Resource, ResourceSet, SetPool};
 pub use session::SessionEvent;
+pub use source::{Code, Refusal, Source};

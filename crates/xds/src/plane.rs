@@ -1,18 +1,17 @@
 //! The seam between the protocol and whatever decides what a client gets.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use canopus_proto::envoy::config::core::v3::Node;
 use http::{Extensions, HeaderMap};
-pub use tonic::Code;
 
 use crate::interest::Interest;
 use crate::mailbox::Mailbox;
 use crate::resource::ResourceSet;
 use crate::session::{Protocol, SessionEvent};
+use crate::source::Refusal;
 use crate::types::Kind;
 
 /// The far end of a stream, as far as the transport knows it.
@@ -28,50 +27,6 @@ pub struct Peer {
     pub extensions: Extensions,
     /// Where its session is told that there is something new for it, or that it has to end.
     pub mailbox: Arc<Mailbox>,
-}
-
-/// Why a stream is ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct Refusal {
-    /// The gRPC code the client sees.
-    pub code: Code,
-    /// The text the client sees.
-    pub message: String,
-}
-
-impl Refusal {
-    /// A refusal with this code and text.
-    pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self { code, message: message.into() }
-    }
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.code, self.message)
-    }
-}
-
-impl From<Refusal> for tonic::Status {
-    fn from(refusal: Refusal) -> Self {
-        Self::new(refusal.code, refusal.message)
-    }
-}
-
-/// What a session needs to know of the world.
-pub trait Source {
-    /// What requests of this type mean.
-    fn kind(&self, type_url: &str) -> Kind {
-        Kind::for_type(type_url)
-    }
-
-    /// Everything the client gets of this type for this interest.
-    fn resources(&self, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal>;
-
-    /// The control plane's name for itself, if it is to be given with this type.
-    fn identifier(&self, _type_url: &str) -> Option<String> {
-        None
-    }
 }
 
 /// Decides who may connect and what they get. The server calls it from the tasks of the streams.

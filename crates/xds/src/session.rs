@@ -27,8 +27,8 @@ pub use response::Response;
 
 use crate::interest::{EVERYTHING, Interest};
 use crate::names::{NamePool, Names};
-use crate::plane::{Code, Refusal, Source};
 use crate::resource::ResourceSet;
+use crate::source::{Code, Refusal, Source};
 use crate::types::{Kind, Rules, Types, rank};
 use response::{Selection, State};
 use watch::{Answer, Change, Claims, Due, Step, Watch};

@@ -10,6 +10,8 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use canopus_base::hash::ContentHash;
+use canopus_proto::fields::{any, control_plane, delta_discovery_response, discovery_response, resource};
+use canopus_proto::wire::Tag;
 
 use crate::chunk::{ChunkFormat, ChunkMember, ChunkPool, ChunkUse};
 use crate::payload::Payload;
@@ -35,18 +37,38 @@ const SHARED: usize = 4 * 1024;
 /// What precedes a gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
-// Field numbers that `DiscoveryResponse` and `DeltaDiscoveryResponse` share.
-const VERSION: u32 = 1;
-const RESOURCES: u32 = 2;
-const TYPE_URL: u32 = 4;
-const NONCE: u32 = 5;
-/// Only in `DeltaDiscoveryResponse`.
-const REMOVED: u32 = 6;
+/// The fields of a response, which the two variants of the protocol number differently.
+struct ResponseFields {
+    version: Tag,
+    resources: Tag,
+    type_url: Tag,
+    nonce: Tag,
+    control_plane: Tag,
+}
 
-const fn control_plane_field(protocol: Protocol) -> u32 {
+const SOTW: ResponseFields = ResponseFields {
+    version: discovery_response::VERSION_INFO.tag(),
+    resources: discovery_response::RESOURCES.tag(),
+    type_url: discovery_response::TYPE_URL.tag(),
+    nonce: discovery_response::NONCE.tag(),
+    control_plane: discovery_response::CONTROL_PLANE.tag(),
+};
+
+const DELTA: ResponseFields = ResponseFields {
+    version: delta_discovery_response::SYSTEM_VERSION_INFO.tag(),
+    resources: delta_discovery_response::RESOURCES.tag(),
+    type_url: delta_discovery_response::TYPE_URL.tag(),
+    nonce: delta_discovery_response::NONCE.tag(),
+    control_plane: delta_discovery_response::CONTROL_PLANE.tag(),
+};
+
+/// Names of resources that do not exist; only delta responses have them.
+const REMOVED: Tag = delta_discovery_response::REMOVED_RESOURCES.tag();
+
+const fn response_fields(protocol: Protocol) -> &'static ResponseFields {
     match protocol {
-        Protocol::Sotw => 6,
-        Protocol::Delta => 7,
+        Protocol::Sotw => &SOTW,
+        Protocol::Delta => &DELTA,
     }
 }
 
@@ -173,38 +195,34 @@ impl Rest {
 }
 
 fn head_size(response: &Response) -> usize {
-    let removed: usize = response.removed().iter().map(|name| field_size(REMOVED, name.len())).sum();
+    let removed: usize = response.removed().iter().map(|name| REMOVED.size(name.len())).sum();
     let identifier = response.identifier().map_or(0, str::len);
     VERSION_SIZE + response.type_url().len() + response.nonce().len() + removed + identifier + 32
 }
 
 /// Writes everything but the resources.
 fn put_response_head(out: &mut BytesMut, response: &Response) {
-    put_version(out, VERSION, response.version());
-    put_text(out, TYPE_URL, response.type_url());
-    put_text(out, NONCE, response.nonce());
+    let fields = response_fields(response.protocol());
+    put_version(out, fields.version, response.version());
+    fields.type_url.put_str(out, response.type_url());
+    fields.nonce.put_str(out, response.nonce());
     for name in response.removed() {
-        put_item(out, REMOVED, name);
+        REMOVED.put_delimited(out, name.as_bytes());
     }
     if let Some(identifier) = response.identifier() {
-        put_head(out, control_plane_field(response.protocol()), optional_size(1, identifier.len()));
-        put_text(out, 1, identifier);
+        fields.control_plane.put_header(out, control_plane::IDENTIFIER.text_size(identifier.len()));
+        control_plane::IDENTIFIER.tag().put_str(out, identifier);
     }
 }
 
 /// Writes resources as entries of the repeated field: `Any` itself, or a `Resource` around it.
 struct Entries {
     format: ChunkFormat,
+    /// The field of the response that lists resources.
+    resources: Tag,
     /// The body of a resource is an `Any` already.
     is_packed: bool,
 }
-
-const ANY_TYPE: u32 = 1;
-const ANY_VALUE: u32 = 2;
-const RESOURCE_VERSION: u32 = 1;
-const RESOURCE_ANY: u32 = 2;
-const RESOURCE_NAME: u32 = 3;
-const RESOURCE_ALIAS: u32 = 4;
 
 /// A version as text: thirty-two hexadecimal digits.
 const VERSION_SIZE: usize = 32;
@@ -216,7 +234,8 @@ impl Entries {
             delta: response.protocol() == Protocol::Delta,
             with_aliases: response.has_aliases(),
         };
-        Self { is_packed: is_packed(&format.type_url), format }
+        let resources = response_fields(response.protocol()).resources;
+        Self { is_packed: is_packed(&format.type_url), resources, format }
     }
 
     fn any_size(&self, resource: &Resource) -> usize {
@@ -224,7 +243,8 @@ impl Entries {
         if self.is_packed {
             return body;
         }
-        optional_size(ANY_TYPE, self.format.type_url.len()) + optional_size(ANY_VALUE, body)
+        let value = if body == 0 { 0 } else { any::VALUE.size(body) };
+        any::TYPE_URL.text_size(self.format.type_url.len()) + value
     }
 
     fn aliases<'a>(&self, resource: &'a Resource) -> &'a [Arc<str>] {
@@ -236,93 +256,48 @@ impl Entries {
         if !self.format.delta {
             return any;
         }
-        let aliases = self.aliases(resource).iter();
-        let aliases: usize = aliases.map(|alias| field_size(RESOURCE_ALIAS, alias.len())).sum();
-        field_size(RESOURCE_VERSION, VERSION_SIZE)
-            + optional_size(RESOURCE_NAME, resource.name.len())
-            + aliases
-            + field_size(RESOURCE_ANY, any)
+        let aliases = self.aliases(resource).iter().map(|alias| resource::ALIASES.text_size(alias.len()));
+        resource::VERSION.text_size(VERSION_SIZE)
+            + resource::NAME.text_size(resource.name.len())
+            + aliases.sum::<usize>()
+            + resource::RESOURCE.size(any)
     }
 
     /// Size with tag and length.
     fn framed_size(&self, resource: &Resource) -> usize {
-        field_size(RESOURCES, self.size(resource))
+        self.resources.size(self.size(resource))
     }
 
     /// Writes everything before the resource's own bytes, which come last.
     fn put_head(&self, out: &mut BytesMut, resource: &Resource, version: ContentHash) {
-        put_head(out, RESOURCES, self.size(resource));
+        self.resources.put_header(out, self.size(resource));
         if self.format.delta {
-            put_version(out, RESOURCE_VERSION, version);
-            put_text(out, RESOURCE_NAME, &resource.name);
+            put_version(out, resource::VERSION.tag(), version);
+            resource::NAME.tag().put_str(out, &resource.name);
             for alias in self.aliases(resource) {
-                put_item(out, RESOURCE_ALIAS, alias);
+                resource::ALIASES.tag().put_delimited(out, alias.as_bytes());
             }
-            put_head(out, RESOURCE_ANY, self.any_size(resource));
+            resource::RESOURCE.tag().put_header(out, self.any_size(resource));
         }
         if self.is_packed {
             return;
         }
-        put_text(out, ANY_TYPE, &self.format.type_url);
+        any::TYPE_URL.tag().put_str(out, &self.format.type_url);
         let body = Payload::new(resource).len();
         if body > 0 {
-            put_head(out, ANY_VALUE, body);
+            any::VALUE.tag().put_header(out, body);
         }
     }
 }
 
-/// Size of a length-delimited field.
-fn field_size(number: u32, length: usize) -> usize {
-    varint_size(u64::from(number) << 3) + varint_size(length as u64) + length
-}
-
-/// Size of a singular field of text or bytes, which is left out when empty.
-fn optional_size(number: u32, length: usize) -> usize {
-    match length {
-        0 => 0,
-        length => field_size(number, length),
-    }
-}
-
-fn put_text(out: &mut BytesMut, number: u32, text: &str) {
-    if !text.is_empty() {
-        put_item(out, number, text);
-    }
-}
-
 /// Writes a version in hexadecimal digits, without an allocation.
-fn put_version(out: &mut BytesMut, number: u32, version: ContentHash) {
-    put_head(out, number, VERSION_SIZE);
+fn put_version(out: &mut BytesMut, field: Tag, version: ContentHash) {
+    field.put_header(out, VERSION_SIZE);
     let version = version.as_u128();
     for digit in (0..VERSION_SIZE).rev() {
         let value = (version >> (4 * digit)) as u8 & 0xf;
         out.put_u8(if value < 10 { b'0' + value } else { b'a' + value - 10 });
     }
-}
-
-/// One entry of a repeated field of text, written even when empty.
-fn put_item(out: &mut BytesMut, number: u32, text: &str) {
-    put_head(out, number, text.len());
-    out.put_slice(text.as_bytes());
-}
-
-/// The tag and length of a length-delimited field.
-fn put_head(out: &mut BytesMut, number: u32, length: usize) {
-    put_varint(out, u64::from(number) << 3 | 2);
-    put_varint(out, length as u64);
-}
-
-fn varint_size(value: u64) -> usize {
-    let bits = 64 - (value | 1).leading_zeros() as usize;
-    bits.div_ceil(7)
-}
-
-fn put_varint(out: &mut BytesMut, mut value: u64) {
-    while value >= 0x80 {
-        out.put_u8(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.put_u8(value as u8);
 }
 
 #[cfg(test)]
@@ -333,9 +308,9 @@ mod tests {
     use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse};
 
     use super::*;
-    use crate::plane::{Refusal, Source};
     use crate::resource::ResourceSet;
     use crate::session::{Limits, Request, Session, Wish};
+    use crate::source::{Refusal, Source};
     use crate::{Interest, Resource};
 
     /// Answers everything with the same resources.
@@ -471,14 +446,5 @@ mod tests {
         let decoded =
             DeltaDiscoveryResponse::decode(message(response(Protocol::Delta, [])).as_slice()).unwrap();
         assert_eq!(decoded.removed_resources, ["", "by another name", "missing"]);
-    }
-
-    #[test]
-    fn every_size_of_number_is_measured_as_it_is_written() {
-        for value in [0, 1, 127, 128, 16_383, 16_384, u64::from(u32::MAX), u64::MAX] {
-            let mut out = BytesMut::new();
-            put_varint(&mut out, value);
-            assert_eq!(out.len(), varint_size(value), "{value}");
-        }
     }
 }

@@ -1,8 +1,10 @@
 //! What matters of a message, found by skipping over everything else.
-//!
-//! Field numbers are those of `DiscoveryRequest`, `DeltaDiscoveryRequest` and their responses.
 
 use bytes::{Buf, Bytes};
+use canopus_proto::fields::{
+    delta_discovery_request, delta_discovery_response, discovery_request, discovery_response,
+};
+use canopus_proto::wire::{Header, Tag, WireType, read_header};
 
 use super::Variant;
 use super::frame::Message;
@@ -12,12 +14,18 @@ const MAX_TYPE: usize = 1024;
 
 /// The type URL of a response, which has the same field in both variants.
 pub(super) fn response_type(message: &Message) -> Option<String> {
-    text(message, 4)
+    const {
+        assert!(
+            discovery_response::TYPE_URL.tag().number() == delta_discovery_response::TYPE_URL.tag().number()
+        )
+    };
+    text(message, discovery_response::TYPE_URL.tag())
 }
 
 /// The nonce of a response, which has the same field in both variants.
 pub(super) fn response_nonce(message: &Message) -> Option<String> {
-    text(message, 5)
+    const { assert!(discovery_response::NONCE.tag().number() == delta_discovery_response::NONCE.tag().number()) };
+    text(message, discovery_response::NONCE.tag())
 }
 
 /// What a request asks for and answers to.
@@ -35,85 +43,57 @@ pub(super) struct RequestSummary {
 /// Summarises a request; `None` if it is no protobuf, or of no type.
 pub(super) fn request(message: &Message, variant: Variant) -> Option<RequestSummary> {
     let (type_url, nonce, error, unsubscribed) = match variant {
-        Variant::Sotw => (4, 5, 6, None),
-        Variant::Delta => (2, 6, 7, Some(4)),
+        Variant::Sotw => (
+            discovery_request::TYPE_URL.tag(),
+            discovery_request::RESPONSE_NONCE.tag(),
+            discovery_request::ERROR_DETAIL.tag(),
+            None,
+        ),
+        Variant::Delta => (
+            delta_discovery_request::TYPE_URL.tag(),
+            delta_discovery_request::RESPONSE_NONCE.tag(),
+            delta_discovery_request::ERROR_DETAIL.tag(),
+            Some(delta_discovery_request::RESOURCE_NAMES_UNSUBSCRIBE.tag()),
+        ),
     };
     let mut summary = RequestSummary::default();
     let text = |bytes: Bytes| {
         (bytes.len() <= MAX_TYPE).then(|| String::from_utf8(bytes.into()).ok()).flatten().unwrap_or_default()
     };
-    fields(message.body(), |number, field| {
-        let Field::Bytes(bytes) = field else { return };
-        if number == type_url {
+    fields(message.body(), |tag, bytes| {
+        if tag == type_url {
             summary.type_url = text(bytes);
-        } else if number == nonce {
+        } else if tag == nonce {
             summary.nonce = text(bytes);
-        } else if number == error {
+        } else if tag == error {
             summary.is_rejection = true;
-        } else if Some(number) == unsubscribed {
+        } else if Some(tag) == unsubscribed {
             summary.unsubscribed.push(text(bytes));
         }
     })?;
     (!summary.type_url.is_empty()).then_some(summary)
 }
 
-/// The value of a field.
-pub(super) enum Field {
-    /// A number of any width.
-    Number,
-    /// Text, bytes, or a message.
-    Bytes(Bytes),
-}
-
-/// Hands every field of a message over; `None` if it is no protobuf. Bytes are shared where they came in one piece.
-pub(super) fn fields(mut body: impl Buf, mut take: impl FnMut(u64, Field)) -> Option<()> {
+/// Hands over every field of a message that is a string, bytes or a message; `None` if the message is malformed. Bytes are
+/// shared where they came in one piece.
+pub(super) fn fields(mut body: impl Buf, mut take: impl FnMut(Tag, Bytes)) -> Option<()> {
     while body.has_remaining() {
-        let key = varint(&mut body)?;
-        let (number, kind) = (key >> 3, key & 7);
-        let length = match kind {
-            0 => {
-                varint(&mut body)?;
-                take(number, Field::Number);
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(varint(&mut body)?).ok()?,
-            5 => 4,
-            _ => return None,
-        };
-        if length > body.remaining() {
-            return None;
-        }
-        if kind == 2 {
-            take(number, Field::Bytes(body.copy_to_bytes(length)));
+        let Header { tag, length } = header(&mut body)?;
+        if tag.wire_type() == WireType::Delimited {
+            take(tag, body.copy_to_bytes(length));
         } else {
             body.advance(length);
-            take(number, Field::Number);
         }
     }
     Some(())
 }
 
-/// The text of a field; `None` if the message has none or is no protobuf.
-fn text(message: &Message, wanted: u64) -> Option<String> {
+/// The text of a field; `None` if the message has none or is malformed.
+fn text(message: &Message, wanted: Tag) -> Option<String> {
     let mut body = message.body();
     while body.has_remaining() {
-        let key = varint(&mut body)?;
-        let (field, kind) = (key >> 3, key & 7);
-        let length = match kind {
-            0 => {
-                varint(&mut body)?;
-                continue;
-            }
-            1 => 8,
-            2 => usize::try_from(varint(&mut body)?).ok()?,
-            5 => 4,
-            _ => return None,
-        };
-        if length > body.remaining() {
-            return None;
-        }
-        if field == wanted && kind == 2 {
+        let Header { tag, length } = header(&mut body)?;
+        if tag == wanted {
             return (length <= MAX_TYPE)
                 .then(|| String::from_utf8(body.copy_to_bytes(length).into()).ok())
                 .flatten();
@@ -123,19 +103,9 @@ fn text(message: &Message, wanted: u64) -> Option<String> {
     None
 }
 
-fn varint(body: &mut impl Buf) -> Option<u64> {
-    let mut value = 0u64;
-    for shift in (0..64).step_by(7) {
-        if !body.has_remaining() {
-            return None;
-        }
-        let byte = body.get_u8();
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
+/// Reads up to the value of a field that is wholly there.
+fn header(body: &mut impl Buf) -> Option<Header> {
+    read_header(body).ok().filter(|header| header.length <= body.remaining())
 }
 
 #[cfg(test)]

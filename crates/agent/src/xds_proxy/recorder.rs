@@ -7,11 +7,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use canopus_proto::fields::{any, cluster, delta_discovery_response, discovery_response, resource};
+use canopus_proto::wire::Tag;
 use canopus_xds::types;
 
 use super::Variant;
 use super::frame::Message;
-use super::peek::{self, Field, RequestSummary};
+use super::peek::{self, RequestSummary};
 use crate::last_good::{Change, LastGood};
 
 /// Responses of a type that may wait for an answer. Envoy answers in turn; older ones are forgotten, and the log has an
@@ -19,6 +21,8 @@ use crate::last_good::{Change, LastGood};
 const MAX_WAITING: usize = 8;
 /// Responses above this size are not kept waiting: they would double the memory of the agent.
 const MAX_BYTES: usize = 64 << 20;
+/// The name of a resource, which is the same field in every type that Envoy asks for.
+const RESOURCE_NAME: Tag = cluster::NAME.tag();
 
 /// Follows one stream.
 pub(super) struct Recorder {
@@ -79,13 +83,12 @@ pub(super) fn record(state: &LastGood, type_url: &str, message: &Message, varian
 /// Appends a resource of the agent's own types, which have one resource and no name.
 pub(super) fn record_local(state: &LastGood, type_url: &str, message: &Message, variant: Variant) {
     let mut body = None;
-    peek::fields(message.body(), |number, field| {
-        if let (2, Field::Bytes(bytes)) = (number, field) {
-            body = match variant {
-                Variant::Delta => delta_resource(bytes).map(|resource| resource.body),
-                Variant::Sotw => Some(bytes),
-            };
+    peek::fields(message.body(), |tag, bytes| match variant {
+        Variant::Delta if tag == delta_discovery_response::RESOURCES.tag() => {
+            body = delta_resource(bytes).map(|resource| resource.body);
         }
+        Variant::Sotw if tag == discovery_response::RESOURCES.tag() => body = Some(bytes),
+        _ => {}
     });
     if let Some(body) = body {
         state.append(type_url, &[Change::Put { name: "", version: "", body: &body }]);
@@ -100,10 +103,12 @@ struct Resource {
 
 fn record_delta(state: &LastGood, type_url: &str, message: &Message) {
     let (mut resources, mut removed) = (Vec::new(), Vec::new());
-    peek::fields(message.body(), |number, field| match (number, field) {
-        (2, Field::Bytes(bytes)) => resources.extend(delta_resource(bytes)),
-        (6, Field::Bytes(bytes)) => removed.extend(String::from_utf8(bytes.to_vec()).ok()),
-        _ => {}
+    peek::fields(message.body(), |tag, bytes| {
+        if tag == delta_discovery_response::RESOURCES.tag() {
+            resources.extend(delta_resource(bytes));
+        } else if tag == delta_discovery_response::REMOVED_RESOURCES.tag() {
+            removed.extend(String::from_utf8(bytes.to_vec()).ok());
+        }
     });
     let put = resources.iter().map(|resource| Change::Put {
         name: &resource.name,
@@ -115,22 +120,27 @@ fn record_delta(state: &LastGood, type_url: &str, message: &Message) {
 }
 
 fn delta_resource(bytes: Bytes) -> Option<Resource> {
-    let mut resource = Resource { name: String::new(), version: String::new(), body: Bytes::new() };
-    peek::fields(bytes, |number, field| match (number, field) {
-        (1, Field::Bytes(bytes)) => resource.version = String::from_utf8_lossy(&bytes).into_owned(),
-        (2, Field::Bytes(bytes)) => resource.body = bytes,
-        (3, Field::Bytes(bytes)) => resource.name = String::from_utf8_lossy(&bytes).into_owned(),
-        _ => {}
+    let mut found = Resource { name: String::new(), version: String::new(), body: Bytes::new() };
+    peek::fields(bytes, |tag, bytes| {
+        if tag == resource::VERSION.tag() {
+            found.version = String::from_utf8_lossy(&bytes).into_owned();
+        } else if tag == resource::RESOURCE.tag() {
+            found.body = bytes;
+        } else if tag == resource::NAME.tag() {
+            found.name = String::from_utf8_lossy(&bytes).into_owned();
+        }
     })?;
-    Some(resource)
+    Some(found)
 }
 
 fn record_sotw(state: &LastGood, type_url: &str, message: &Message) {
     let (mut version, mut bodies) = (String::new(), Vec::new());
-    peek::fields(message.body(), |number, field| match (number, field) {
-        (1, Field::Bytes(bytes)) => version = String::from_utf8_lossy(&bytes).into_owned(),
-        (2, Field::Bytes(bytes)) => bodies.push(bytes),
-        _ => {}
+    peek::fields(message.body(), |tag, bytes| {
+        if tag == discovery_response::VERSION_INFO.tag() {
+            version = String::from_utf8_lossy(&bytes).into_owned();
+        } else if tag == discovery_response::RESOURCES.tag() {
+            bodies.push(bytes);
+        }
     });
     let resources: Vec<Resource> = bodies
         .into_iter()
@@ -149,19 +159,17 @@ fn record_sotw(state: &LastGood, type_url: &str, message: &Message) {
     state.append(type_url, &clear.into_iter().chain(put).collect::<Vec<_>>());
 }
 
-/// The name of the resource in an `Any`: the first field of all types that Envoy asks for.
-fn resource_name(any: Bytes) -> Option<String> {
+/// The name of the resource in an `Any`.
+fn resource_name(packed: Bytes) -> Option<String> {
     let mut value = Bytes::new();
-    peek::fields(any, |number, field| {
-        if let (2, Field::Bytes(bytes)) = (number, field) {
+    peek::fields(packed, |tag, bytes| {
+        if tag == any::VALUE.tag() {
             value = bytes;
         }
     })?;
     let mut name = None;
-    peek::fields(value, |number, field| {
-        if let (1, Field::Bytes(bytes)) = (number, field)
-            && name.is_none()
-        {
+    peek::fields(value, |tag, bytes| {
+        if tag == RESOURCE_NAME && name.is_none() {
             name = String::from_utf8(bytes.to_vec()).ok();
         }
     });

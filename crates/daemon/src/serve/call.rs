@@ -1,4 +1,4 @@
-//! Calls whose messages are written by hand.
+//! Calls of services that are answered message by message, without a generated server.
 
 use std::future::{Ready, ready};
 

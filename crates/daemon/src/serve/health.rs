@@ -1,11 +1,14 @@
 //! `grpc.health.v1.Health`, as load balancers and `grpc_health_probe` ask it.
 //!
-//! By hand, as `tonic-health` has no `List`, is told states rather than asking for readiness, and would bring `prost` in here.
+//! By hand, as `tonic-health` has no `List` and is told states rather than asking for readiness.
 
 use std::time::Duration;
 
 use axum::http::{Request, Response};
 use bytes::Bytes;
+use canopus_proto::Message as _;
+use canopus_proto::grpc::health::v1::health_check_response::ServingStatus;
+use canopus_proto::grpc::health::v1::{HealthCheckRequest, HealthCheckResponse, HealthListResponse};
 use canopus_runtime::ready::Readiness;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -13,7 +16,6 @@ use tonic::body::Body;
 use tonic::{Status, Streaming};
 
 use super::call::{self, Answers};
-use crate::wire::{self, Writer};
 
 /// What its methods start with.
 pub(super) const PREFIX: &str = "/grpc.health.v1.Health/";
@@ -23,11 +25,6 @@ const SERVICES: [&str; 2] = ["", "envoy.service.discovery.v3.AggregatedDiscovery
 
 /// How often a server that was ready is looked at by whoever watches it.
 const PERIOD: Duration = Duration::from_secs(1);
-
-/// The numbers of states.
-const SERVING: u64 = 1;
-const NOT_SERVING: u64 = 2;
-const SERVICE_UNKNOWN: u64 = 3;
 
 /// What is known of the health of the server.
 #[derive(Clone)]
@@ -43,18 +40,18 @@ impl Health {
         !*self.stopping.borrow() && self.readiness.as_ref().is_none_or(Readiness::is_ready)
     }
 
-    fn status(&self) -> u64 {
-        if self.is_good() { SERVING } else { NOT_SERVING }
+    fn status(&self) -> ServingStatus {
+        if self.is_good() { ServingStatus::Serving } else { ServingStatus::NotServing }
     }
 
     /// Waits until the health is other than it was; false if it will not be any more.
-    async fn changes(&mut self, status: u64) -> bool {
+    async fn changes(&mut self, status: ServingStatus) -> bool {
         while self.status() == status {
             if *self.stopping.borrow() {
                 return false;
             }
             let ready = async {
-                match self.readiness.as_ref().filter(|_| status == NOT_SERVING) {
+                match self.readiness.as_ref().filter(|_| status == ServingStatus::NotServing) {
                     Some(readiness) => readiness.wait().await,
                     // A process rarely stops being ready: it is not worth telling at once.
                     None => sleep(PERIOD).await,
@@ -89,9 +86,9 @@ async fn check(asked: Streaming<Bytes>, answers: Answers, health: Health) {
 }
 
 async fn list(answers: Answers, health: Health) {
-    let entry = |service| Writer::new().bytes(1, service).bytes(2, message(health.status()));
-    let all = SERVICES.into_iter().fold(Writer::new(), |all, service| all.bytes(1, entry(service)));
-    let _ = answers.send(Ok(all.finish())).await;
+    let status = HealthCheckResponse { status: health.status().into() };
+    let statuses = SERVICES.into_iter().map(|service| (service.to_owned(), status)).collect();
+    let _ = answers.send(Ok(HealthListResponse { statuses }.encode_to_vec().into())).await;
 }
 
 /// Tells the health at once, and again whenever it changes. What is not known stays unknown.
@@ -104,7 +101,7 @@ async fn watch(asked: Streaming<Bytes>, answers: Answers, mut health: Health) {
         }
     };
     if !SERVICES.contains(&service.as_str()) {
-        let _ = answers.send(Ok(message(SERVICE_UNKNOWN))).await;
+        let _ = answers.send(Ok(message(ServingStatus::ServiceUnknown))).await;
         tokio::select! {
             () = answers.closed() => {}
             _ = health.stopping.wait_for(|stopping| *stopping) => {}
@@ -123,16 +120,15 @@ async fn watch(asked: Streaming<Bytes>, answers: Answers, mut health: Health) {
     }
 }
 
-/// The name in a question: its only field.
+/// The service that a question is about.
 async fn service(mut asked: Streaming<Bytes>) -> Result<String, Status> {
     let unreadable = || Status::invalid_argument("the question cannot be read");
     let message = asked.message().await?.ok_or_else(unreadable)?;
-    let fields = wire::fields(message).ok_or_else(unreadable)?;
-    wire::text(&fields, 1).map(str::to_owned).ok_or_else(unreadable)
+    HealthCheckRequest::decode(message).map(|request| request.service).map_err(|_| unreadable())
 }
 
-fn message(status: u64) -> Bytes {
-    Writer::new().number(1, status).finish()
+fn message(status: ServingStatus) -> Bytes {
+    HealthCheckResponse { status: status.into() }.encode_to_vec().into()
 }
 
 #[cfg(test)]
@@ -192,15 +188,9 @@ mod tests {
     async fn list_tells_the_health_of_each_service() {
         let (_stop, health) = health(&Readiness::new());
         let listed = whole(ask("List", &[0; 5], &health).await).await.0;
-        let entries = wire::fields(Bytes::from(listed).slice(5..)).unwrap();
-        let names: Vec<_> = entries
-            .into_iter()
-            .map(|(_, entry)| {
-                let wire::Value::Bytes(entry) = entry else { panic!("an entry is a message") };
-                wire::text(&wire::fields(entry).unwrap(), 1).unwrap().to_owned()
-            })
-            .collect();
-        assert_eq!(names, SERVICES);
+        let statuses = HealthListResponse::decode(&listed[5..]).unwrap().statuses;
+        assert!(statuses.keys().eq(SERVICES), "{statuses:?}");
+        assert!(statuses.values().all(|status| status.status() == ServingStatus::Serving), "{statuses:?}");
     }
 
     #[tokio::test]

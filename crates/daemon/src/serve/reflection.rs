@@ -2,18 +2,23 @@
 //!
 //! Both versions have the same messages. What is described is the pool of descriptors that the process has anyway; it is
 //! unpacked when somebody asks. By hand, as `tonic-reflection` keeps a second copy of all descriptors for each version, made at
-//! the start, answers nothing about extensions, and would bring `prost` in here.
+//! the start, and answers nothing about extensions.
 
 use std::collections::BTreeSet;
 
 use axum::http::{Request, Response};
 use bytes::Bytes;
-use canopus_proto::descriptors;
+use canopus_proto::grpc::reflection::v1::server_reflection_request::MessageRequest;
+use canopus_proto::grpc::reflection::v1::server_reflection_response::MessageResponse;
+use canopus_proto::grpc::reflection::v1::{
+    ErrorResponse, ExtensionNumberResponse, ExtensionRequest, FileDescriptorResponse, ListServiceResponse,
+    ServerReflectionRequest, ServerReflectionResponse, ServiceResponse,
+};
+use canopus_proto::{Message as _, descriptors};
 use tonic::body::Body;
 use tonic::{Code, Status, Streaming};
 
 use super::call::{self, Answers};
-use crate::wire::{self, Value, Writer};
 
 /// The method of each version.
 const METHODS: [&str; 2] = [
@@ -26,25 +31,6 @@ pub(super) const PREFIX: &str = "/grpc.reflection.";
 
 /// The services that can be called.
 const SERVICES: [&str; 1] = ["envoy.service.discovery.v3.AggregatedDiscoveryService"];
-
-/// Fields of a question.
-mod asked {
-    pub(super) const FILE: u32 = 3;
-    pub(super) const SYMBOL: u32 = 4;
-    pub(super) const EXTENSION: u32 = 5;
-    pub(super) const EXTENSION_NUMBERS: u32 = 6;
-    pub(super) const SERVICES: u32 = 7;
-}
-
-/// Fields of an answer.
-mod answered {
-    pub(super) const HOST: u32 = 1;
-    pub(super) const QUESTION: u32 = 2;
-    pub(super) const FILES: u32 = 4;
-    pub(super) const EXTENSION_NUMBERS: u32 = 5;
-    pub(super) const SERVICES: u32 = 6;
-    pub(super) const ERROR: u32 = 7;
-}
 
 /// Answers questions about what the server speaks.
 pub(super) async fn answer(request: Request<Body>) -> Response<Body> {
@@ -70,50 +56,45 @@ async fn talk(mut questions: Streaming<Bytes>, answers: Answers) {
 
 /// The answer to one question. That something is not known is an answer too.
 fn reply(question: Bytes) -> Result<Bytes, Status> {
-    let unreadable = || Status::invalid_argument("the question cannot be read");
-    let fields = wire::fields(question.clone()).ok_or_else(unreadable)?;
-    let host = wire::text(&fields, 1).ok_or_else(unreadable)?;
-    let Some((field, value)) =
-        fields.iter().rfind(|(field, _)| (asked::FILE..=asked::SERVICES).contains(field))
-    else {
-        return Err(Status::invalid_argument("nothing is asked"));
+    let asked = ServerReflectionRequest::decode(question)
+        .map_err(|error| Status::invalid_argument(format!("the question cannot be read: {error}")))?;
+    let found = match &asked.message_request {
+        None => return Err(Status::invalid_argument("nothing is asked")),
+        Some(MessageRequest::FileByFilename(name)) => file(name),
+        Some(MessageRequest::FileContainingSymbol(name)) => symbol(name),
+        Some(MessageRequest::FileContainingExtension(extension)) => file_of_extension(extension),
+        Some(MessageRequest::AllExtensionNumbersOfType(name)) => extension_numbers(name),
+        Some(MessageRequest::ListServices(_)) => Some(services()),
     };
-    let Value::Bytes(bytes) = value else { return Err(unreadable()) };
-    let found = match *field {
-        asked::FILE => file(&utf8(bytes)?),
-        asked::SYMBOL => symbol(&utf8(bytes)?),
-        asked::EXTENSION => extension(bytes.clone()).ok_or_else(unreadable)?,
-        asked::EXTENSION_NUMBERS => extension_numbers(&utf8(bytes)?),
-        _ => Some((answered::SERVICES, services())),
+    let answer = ServerReflectionResponse {
+        valid_host: asked.host.clone(),
+        message_response: Some(found.unwrap_or_else(not_found)),
+        original_request: Some(asked),
     };
-    let (field, content) = found.unwrap_or_else(|| (answered::ERROR, not_found()));
-    let answer = Writer::new().bytes(answered::HOST, host).bytes(answered::QUESTION, question);
-    Ok(answer.bytes(field, content).finish())
+    Ok(answer.encode_to_vec().into())
 }
 
-/// A field of an answer and what it holds.
-type Found = Option<(u32, Bytes)>;
-
-fn utf8(bytes: &Bytes) -> Result<String, Status> {
-    String::from_utf8(bytes.to_vec()).map_err(|_| Status::invalid_argument("a name is not UTF-8"))
+fn services() -> MessageResponse {
+    let service = SERVICES.into_iter().map(|name| ServiceResponse { name: name.to_owned() }).collect();
+    MessageResponse::ListServicesResponse(ListServiceResponse { service })
 }
 
-fn services() -> Bytes {
-    let entry = |name| Writer::new().bytes(1, name);
-    SERVICES.into_iter().fold(Writer::new(), |all, name| all.bytes(1, entry(name))).finish()
+fn not_found() -> MessageResponse {
+    let error_message = "it is not known here".to_owned();
+    MessageResponse::ErrorResponse(ErrorResponse { error_code: Code::NotFound as i32, error_message })
 }
 
-fn not_found() -> Bytes {
-    Writer::new().number(1, Code::NotFound as u64).bytes(2, "it is not known here").finish()
+fn files(encoded: Vec<Bytes>) -> MessageResponse {
+    MessageResponse::FileDescriptorResponse(FileDescriptorResponse { file_descriptor_proto: encoded })
 }
 
-fn file(name: &str) -> Found {
+fn file(name: &str) -> Option<MessageResponse> {
     let file = descriptors::pool().get_file_by_name(name)?;
-    Some((answered::FILES, Writer::new().bytes(1, file.encode_to_vec()).finish()))
+    Some(files(vec![file.encode_to_vec().into()]))
 }
 
 /// The file in which something is defined, with all that it rests on: most tools ask for those next.
-fn symbol(name: &str) -> Found {
+fn symbol(name: &str) -> Option<MessageResponse> {
     let pool = descriptors::pool();
     // Methods, fields and values are found by what they belong to.
     let owner = name.rsplit_once('.').map_or(name, |(owner, _)| owner);
@@ -123,34 +104,30 @@ fn symbol(name: &str) -> Found {
         let message = message.or_else(|| pool.get_enum_by_name(name).map(|found| found.parent_file()));
         message.or_else(|| pool.get_extension_by_name(name).map(|found| found.parent_file()))
     })?;
-    let (mut seen, mut waiting, mut files) = (BTreeSet::new(), vec![place], Writer::new());
+    let (mut seen, mut waiting, mut encoded) = (BTreeSet::new(), vec![place], Vec::new());
     while let Some(file) = waiting.pop() {
         if seen.insert(file.name().to_owned()) {
-            files = files.bytes(1, file.encode_to_vec());
+            encoded.push(file.encode_to_vec().into());
             waiting.extend(file.dependencies());
         }
     }
-    Some((answered::FILES, files.finish()))
+    Some(files(encoded))
 }
 
-/// The file that extends a type by a field of this number; the outer `None` if the question cannot be read.
-fn extension(question: Bytes) -> Option<Found> {
-    let fields = wire::fields(question)?;
-    let name = wire::text(&fields, 1)?;
-    let number = fields.iter().find_map(|(field, value)| match value {
-        Value::Number(number) if *field == 2 => u32::try_from(*number).ok(),
-        _ => None,
-    })?;
-    let extension = descriptors::message(name).and_then(|message| message.get_extension(number));
-    Some(extension.and_then(|extension| file(extension.parent_file().name())))
+/// The file that extends a type by a field of a number.
+fn file_of_extension(asked: &ExtensionRequest) -> Option<MessageResponse> {
+    let number = u32::try_from(asked.extension_number).ok()?;
+    let extension = descriptors::message(&asked.containing_type)?.get_extension(number)?;
+    file(extension.parent_file().name())
 }
 
-fn extension_numbers(name: &str) -> Found {
-    let message = descriptors::message(name)?;
-    let numbers = message
-        .extensions()
-        .fold(Writer::new().bytes(1, name), |all, extension| all.number(2, extension.number().into()));
-    Some((answered::EXTENSION_NUMBERS, numbers.finish()))
+fn extension_numbers(name: &str) -> Option<MessageResponse> {
+    let extensions = descriptors::message(name)?;
+    let numbers = extensions.extensions().filter_map(|extension| i32::try_from(extension.number()).ok());
+    Some(MessageResponse::AllExtensionNumbersResponse(ExtensionNumberResponse {
+        base_type_name: name.to_owned(),
+        extension_number: numbers.collect(),
+    }))
 }
 
 #[cfg(test)]
@@ -159,54 +136,49 @@ mod tests {
 
     const ADS: &str = SERVICES[0];
 
-    fn ask(field: u32, content: impl AsRef<[u8]>) -> Vec<(u32, Value)> {
-        let question = Writer::new().bytes(1, "host").bytes(field, content).finish();
-        wire::fields(reply(question).unwrap()).unwrap()
+    fn ask(asked: MessageRequest) -> MessageResponse {
+        let question = ServerReflectionRequest { host: "host".into(), message_request: Some(asked) };
+        let answer = reply(question.encode_to_vec().into()).unwrap();
+        let answer = ServerReflectionResponse::decode(answer).unwrap();
+        assert_eq!((answer.valid_host.as_str(), answer.original_request), ("host", Some(question)));
+        answer.message_response.unwrap()
     }
 
-    /// The messages in a field of the content of an answer.
-    fn content(answer: &[(u32, Value)], field: u32) -> Vec<Bytes> {
-        let (_, Value::Bytes(content)) = answer.iter().find(|(own, _)| *own == field).unwrap() else {
-            panic!()
-        };
-        let parts = wire::fields(content.clone()).unwrap().into_iter();
-        parts
-            .filter_map(|(_, value)| if let Value::Bytes(bytes) = value { Some(bytes) } else { None })
-            .collect()
+    /// How many files answer a question.
+    fn files(asked: MessageRequest) -> Vec<Bytes> {
+        let MessageResponse::FileDescriptorResponse(found) = ask(asked) else { panic!("no files") };
+        found.file_descriptor_proto
     }
 
     #[test]
     fn services_can_be_listed_and_described() {
-        let listed = content(&ask(asked::SERVICES, "*"), answered::SERVICES);
-        assert_eq!(wire::text(&wire::fields(listed[0].clone()).unwrap(), 1), Some(ADS));
-        let by_method = format!("{ADS}.StreamAggregatedResources");
-        for symbol in [ADS, &by_method] {
-            let files = content(&ask(asked::SYMBOL, symbol), answered::FILES);
-            let names: Vec<_> = files
-                .iter()
-                .map(|file| wire::text(&wire::fields(file.clone()).unwrap(), 1).unwrap().to_owned())
-                .collect();
-            assert_eq!(names[0], "envoy/service/discovery/v3/ads.proto");
-            assert!(
-                names.iter().any(|name| name == "envoy/service/discovery/v3/discovery.proto"),
-                "{names:?}"
-            );
+        let MessageResponse::ListServicesResponse(listed) = ask(MessageRequest::ListServices("*".into()))
+        else {
+            panic!("no services")
+        };
+        assert_eq!(listed.service[0].name, ADS);
+        let encoded = |name: &str| descriptors::pool().get_file_by_name(name).unwrap().encode_to_vec();
+        let ads = encoded("envoy/service/discovery/v3/ads.proto");
+        let discovery = encoded("envoy/service/discovery/v3/discovery.proto");
+        for symbol in [ADS.to_owned(), format!("{ADS}.StreamAggregatedResources")] {
+            let files = files(MessageRequest::FileContainingSymbol(symbol));
+            assert_eq!(files[0], ads);
+            assert!(files.iter().any(|file| *file == discovery), "{} files", files.len());
         }
-        let file = content(&ask(asked::FILE, "envoy/service/discovery/v3/ads.proto"), answered::FILES);
-        assert_eq!(file.len(), 1);
+        let file = files(MessageRequest::FileByFilename("envoy/service/discovery/v3/ads.proto".into()));
+        assert_eq!(file, [ads]);
     }
 
     #[test]
     fn what_is_not_known_is_an_answer() {
-        let extension = Writer::new().bytes(1, "none.Such").number(2, 7);
-        for (field, name) in [
-            (asked::FILE, b"none".as_slice()),
-            (asked::SYMBOL, b"none.Such"),
-            (asked::EXTENSION, extension.as_ref()),
+        let extension = ExtensionRequest { containing_type: "none.Such".into(), extension_number: 7 };
+        for asked in [
+            MessageRequest::FileByFilename("none".into()),
+            MessageRequest::FileContainingSymbol("none.Such".into()),
+            MessageRequest::FileContainingExtension(extension),
         ] {
-            let answer = ask(field, name);
-            assert!(answer.iter().any(|(own, _)| *own == answered::ERROR), "{answer:?}");
-            assert_eq!(wire::text(&answer, answered::HOST), Some("host"));
+            let answer = ask(asked);
+            assert!(matches!(answer, MessageResponse::ErrorResponse(_)), "{answer:?}");
         }
     }
 

@@ -5,13 +5,13 @@ use axum::extract::Request;
 use axum::http::HeaderMap;
 use bytes::Bytes;
 use canopus_proto::Message as _;
-use canopus_proto::opentelemetry::proto::common::v1::KeyValue;
-use canopus_proto::opentelemetry::proto::common::v1::any_value;
+use canopus_proto::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
+use canopus_proto::opentelemetry::proto::common::v1::{KeyValue, any_value};
+use canopus_proto::opentelemetry::proto::trace::v1 as message;
 use http_body_util::BodyExt as _;
 use tokio::net::TcpListener;
 
 use super::*;
-use crate::wire::{self, Value};
 
 /// What a collector was sent: the path, the headers, the content.
 type Sent = (String, HeaderMap, Bytes);
@@ -41,19 +41,8 @@ fn tracer<const N: usize>(variables: [(&str, &str); N]) -> Arc<Tracer> {
     Arc::new(tracer)
 }
 
-/// The messages in a field.
-fn parts(message: &Bytes, field: u32) -> Vec<Bytes> {
-    let fields = wire::fields(message.clone()).unwrap().into_iter();
-    let bytes = |(own, value)| match value {
-        Value::Bytes(bytes) if own == field => Some(bytes),
-        _ => None,
-    };
-    fields.filter_map(bytes).collect()
-}
-
-fn attributes(message: &Bytes, field: u32) -> Vec<(String, String)> {
-    let plain = |pair: Bytes| {
-        let pair = KeyValue::decode(pair).unwrap();
+fn plain(attributes: Vec<KeyValue>) -> Vec<(String, String)> {
+    let plain = |pair: KeyValue| {
         let value = match pair.value.and_then(|value| value.value) {
             Some(any_value::Value::StringValue(text)) => text,
             Some(any_value::Value::IntValue(number)) => number.to_string(),
@@ -62,18 +51,14 @@ fn attributes(message: &Bytes, field: u32) -> Vec<(String, String)> {
         };
         (pair.key, value)
     };
-    parts(message, field).into_iter().map(plain).collect()
+    attributes.into_iter().map(plain).collect()
 }
 
 /// The attributes of the process and the spans of a request.
-fn spans_of(request: &Bytes) -> (Vec<(String, String)>, Vec<Bytes>) {
-    let resource_spans = parts(request, 1).remove(0);
-    let resource = attributes(&parts(&resource_spans, 1).remove(0), 1);
-    (resource, parts(&parts(&resource_spans, 2).remove(0), 2))
-}
-
-fn name(span: &Bytes) -> String {
-    String::from_utf8(parts(span, 5).remove(0).to_vec()).unwrap()
+fn decoded(request: Bytes) -> (Vec<(String, String)>, Vec<message::Span>) {
+    let mut resource_spans = ExportTraceServiceRequest::decode(request).unwrap().resource_spans.remove(0);
+    let resource = plain(resource_spans.resource.unwrap().attributes);
+    (resource, resource_spans.scope_spans.remove(0).spans)
 }
 
 #[tokio::test]
@@ -88,16 +73,16 @@ async fn spans_of_a_revision_are_one_trace_over_grpc() {
     assert_eq!(path, "/opentelemetry.proto.collector.trace.v1.TraceService/Export");
     assert_eq!(headers["content-type"], "application/grpc");
     assert_eq!(frame[..5], [&[0], u32::try_from(frame.len() - 5).unwrap().to_be_bytes().as_slice()].concat());
-    let (resource, spans) = spans_of(&frame.slice(5..));
+    let (resource, mut spans) = decoded(frame.slice(5..));
     assert_eq!(resource, [("service.name".to_owned(), "canopusd".to_owned())]);
-    let span = &spans[0];
-    assert_eq!((spans.len(), name(span).as_str()), (1, "generate"));
-    assert_eq!(parts(span, 1), [Bytes::copy_from_slice(&tracer.trace("revision", 7).0)]);
-    assert_eq!(parts(span, 4), [Bytes::copy_from_slice(&tracer.root(7).0)]);
-    let fields = wire::fields(span.clone()).unwrap();
-    assert!(fields.contains(&(7, Value::Number(1_000_000_000))), "when it began, in nanoseconds");
+    assert_eq!(spans.len(), 1);
+    let span = spans.remove(0);
+    assert_eq!(span.name, "generate");
+    assert_eq!(span.trace_id, tracer.trace("revision", 7).0.as_slice());
+    assert_eq!(span.parent_span_id, tracer.root(7).0.as_slice());
+    assert_eq!(span.start_time_unix_nano, 1_000_000_000);
     let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
-    assert_eq!(attributes(span, 9), [pair("canopus.type", "cds"), pair("canopus.ok", "true")]);
+    assert_eq!(plain(span.attributes), [pair("canopus.type", "cds"), pair("canopus.ok", "true")]);
 }
 
 #[tokio::test]
@@ -115,10 +100,10 @@ async fn start_joins_the_trace_it_was_started_by_over_http() {
     let (path, headers, request) = sent.recv().await.unwrap();
     assert_eq!((path.as_str(), &headers["x-tenant"]), ("/v1/traces", &"mesh".parse().unwrap()));
     assert_eq!(headers["content-type"], "application/x-protobuf");
-    let (_, spans) = spans_of(&request);
-    assert_eq!(name(&spans[0]), "start");
-    assert_eq!(parts(&spans[0], 1), [Bytes::copy_from_slice(&hexadecimal::<16>(trace).unwrap())]);
-    assert_eq!(parts(&spans[0], 4).len(), 1);
+    let (_, spans) = decoded(request);
+    assert_eq!(spans[0].name, "start");
+    assert_eq!(spans[0].trace_id, hexadecimal::<16>(trace).unwrap().as_slice());
+    assert_eq!(spans[0].parent_span_id, hexadecimal::<8>("b7ad6b7169203331").unwrap().as_slice());
 }
 
 #[tokio::test]

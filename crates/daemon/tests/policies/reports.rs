@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
 use bytes::Bytes;
-use canopus_proto::Message as _;
+use canopus_proto::Message;
+use canopus_proto::opentelemetry::proto::collector::logs::v1::ExportLogsServiceRequest;
+use canopus_proto::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
 use canopus_proto::opentelemetry::proto::common::v1::any_value::Value;
 use canopus_proto::opentelemetry::proto::common::v1::{AnyValue, KeyValue};
 use canopus_testkit::{eventually, free_port};
@@ -41,39 +43,33 @@ impl Collector {
         Ok(Self { server: server.await?, messages })
     }
 
-    /// Everything of the messages of a method that has this text in field `text` and attributes in field `attributes`.
-    fn records(&self, path: &str, text: u64, attributes: u64) -> Vec<Record> {
+    /// The messages that were sent to a method.
+    fn messages<M: Message + Default>(&self, path: &str) -> Vec<M> {
         let messages = self.messages.borrow();
-        let of_method = messages.iter().filter(|(own, _)| own == path);
-        // Each message holds resources, each of those scopes, and each of those records.
-        let resources = of_method.flat_map(|(_, message)| children(message, 1));
-        let scopes = resources.flat_map(|resource| children(resource, 2));
-        let records = scopes.flat_map(|scope| children(scope, 2));
-        records
-            .map(|record| Record {
-                text: children(record, text).map(described).collect(),
-                attributes: children(record, attributes)
-                    .filter_map(|pair| KeyValue::decode(pair).ok())
-                    .map(|pair| (pair.key, pair.value.map(plain).unwrap_or_default()))
-                    .collect(),
-            })
-            .collect()
+        let own = messages.iter().filter(|(own, _)| own == path);
+        own.filter_map(|(_, message)| M::decode(message.clone()).ok()).collect()
     }
 
     fn logs(&self) -> Vec<Record> {
-        self.records(LOGS, 5, 6)
+        let resources = self.messages::<ExportLogsServiceRequest>(LOGS).into_iter();
+        let scopes = resources.flat_map(|request| request.resource_logs).flat_map(|one| one.scope_logs);
+        scopes
+            .flat_map(|scope| scope.log_records)
+            .map(|log| Record::new(log.body.map(plain).unwrap_or_default(), log.attributes))
+            .collect()
     }
 
     fn spans(&self) -> Vec<Record> {
-        self.records(TRACES, 5, 9)
+        let resources = self.messages::<ExportTraceServiceRequest>(TRACES).into_iter();
+        let scopes = resources.flat_map(|request| request.resource_spans).flat_map(|one| one.scope_spans);
+        scopes.flat_map(|scope| scope.spans).map(|span| Record::new(span.name, span.attributes)).collect()
     }
 }
 
-/// The body of a log record is a value, the name of a span is a text.
-fn described(bytes: &[u8]) -> String {
-    match AnyValue::decode(bytes) {
-        Ok(value) if value.value.is_some() => plain(value),
-        _ => String::from_utf8_lossy(bytes).into_owned(),
+impl Record {
+    fn new(text: String, attributes: Vec<KeyValue>) -> Self {
+        let plain = |pair: KeyValue| (pair.key, pair.value.map(plain).unwrap_or_default());
+        Self { text, attributes: attributes.into_iter().map(plain).collect() }
     }
 }
 
@@ -82,44 +78,6 @@ fn plain(value: AnyValue) -> String {
         Some(Value::StringValue(text)) => text,
         other => format!("{other:?}"),
     }
-}
-
-/// The sub-messages in a field of a message.
-fn children(message: &[u8], field: u64) -> impl Iterator<Item = &[u8]> {
-    let mut rest = message;
-    std::iter::from_fn(move || {
-        loop {
-            let key = varint(&mut rest)?;
-            let length = match key & 7 {
-                0 => {
-                    varint(&mut rest)?;
-                    continue;
-                }
-                1 => 8,
-                2 => usize::try_from(varint(&mut rest)?).ok()?,
-                5 => 4,
-                _ => return None,
-            };
-            let (value, after) = rest.split_at_checked(length)?;
-            rest = after;
-            if key >> 3 == field && key & 7 == 2 {
-                return Some(value);
-            }
-        }
-    })
-}
-
-fn varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    for shift in (0..64).step_by(7) {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-    }
-    None
 }
 
 fn documents(port: u16, collector: u16) -> String {

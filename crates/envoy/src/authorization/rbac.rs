@@ -7,14 +7,16 @@ use canopus_mesh::authorization::{Policies, Policy};
 use canopus_mesh::trust_domain::TrustDomains;
 use canopus_mesh::world::settings;
 use canopus_proto::envoy::config::rbac::v3::rbac::Action;
+use canopus_proto::envoy::config::rbac::v3::{Policy as RbacPolicy, Rbac};
 use canopus_proto::envoy::extensions::filters::http::rbac::v3::Rbac as HttpRbac;
 use canopus_proto::envoy::extensions::filters::network::rbac::v3::Rbac as NetworkRbac;
+use canopus_proto::fields::{http_rbac, network_rbac, rbac};
+use canopus_proto::wire::{Explicit, Field, Nested, ProtoWriter, TypeUrl};
 use canopus_proto::{Any, Message, Name};
 
 use super::rule::{self, Site};
 use super::term::Term;
 use super::{Built, Guard, Layer};
-use crate::pieces::Pieces;
 
 /// The name of the filter on requests.
 pub(super) const HTTP: &str = "envoy.filters.http.rbac";
@@ -22,19 +24,6 @@ pub(super) const HTTP: &str = "envoy.filters.http.rbac";
 pub(super) const NETWORK: &str = "envoy.filters.network.rbac";
 
 const TCP_STATISTICS: &str = "tcp.";
-
-/// The fields of the filters, of their rules, and of an entry of these.
-mod field {
-    pub(super) const RULES: u32 = 1;
-    pub(super) const SHADOW_RULES: u32 = 2;
-    pub(super) const HTTP_SHADOW_STAT_PREFIX: u32 = 3;
-    pub(super) const NETWORK_STAT_PREFIX: u32 = 3;
-    pub(super) const NETWORK_SHADOW_STAT_PREFIX: u32 = 5;
-    pub(super) const ACTION: u32 = 1;
-    pub(super) const POLICIES: u32 = 2;
-    pub(super) const NAME: u32 = 1;
-    pub(super) const POLICY: u32 = 2;
-}
 
 /// Room for what is in an entry besides its name and policy.
 const USUAL_REST: usize = 16;
@@ -68,7 +57,7 @@ fn statistics(action: Option<Action>) -> &'static str {
 /// Policies of Envoy's RBAC filter that do the same, encoded, by their names.
 pub(super) struct RuleSet {
     pub(super) action: Action,
-    pub(super) policies: BTreeMap<String, Pieces>,
+    pub(super) policies: BTreeMap<String, ProtoWriter<RbacPolicy>>,
 }
 
 impl RuleSet {
@@ -76,19 +65,14 @@ impl RuleSet {
         Self { action, policies: BTreeMap::new() }
     }
 
-    /// Adds them to a filter.
-    pub(super) fn write(&self, field: u32, filter: &mut Pieces) {
+    /// Writes them as a field of a filter.
+    fn write<M>(&self, filter: &mut ProtoWriter<M>, field: Field<M, Nested<Rbac>, Explicit>) {
         let size = self.policies.iter().map(|(name, policy)| name.len() + policy.len() + USUAL_REST).sum();
         filter.reserve(size);
-        filter.nested_of(size, field, |rules| {
-            if self.action as u32 != 0 {
-                rules.value(field::ACTION, self.action as u32);
-            }
+        filter.nested_of_about(field, size, |rules| {
+            rules.enumeration(rbac::ACTION, self.action);
             for (name, policy) in &self.policies {
-                rules.nested_of(name.len() + policy.len(), field::POLICIES, |entry| {
-                    entry.text(field::NAME, name);
-                    entry.body(field::POLICY, policy.as_slice());
-                });
+                rules.encoded_entry(rbac::POLICIES, name, policy);
             }
         });
     }
@@ -99,6 +83,19 @@ impl RuleSet {
 pub(super) struct Rules {
     pub(super) enforced: Option<RuleSet>,
     pub(super) watched: Option<RuleSet>,
+}
+
+impl Rules {
+    /// Writes them as fields of a filter.
+    fn write<M>(
+        &self,
+        filter: &mut ProtoWriter<M>,
+        enforced: Field<M, Nested<Rbac>, Explicit>,
+        watched: Field<M, Nested<Rbac>, Explicit>,
+    ) {
+        self.enforced.iter().for_each(|rules| rules.write(filter, enforced));
+        self.watched.iter().for_each(|rules| rules.write(filter, watched));
+    }
 }
 
 /// Writes policies as rules of one guarded place.
@@ -120,7 +117,12 @@ impl Writer<'_> {
         rules
     }
 
-    fn policy(&self, action: Action, policy: &Policy, prefix: &str) -> Vec<(String, Pieces)> {
+    fn policy(
+        &self,
+        action: Action,
+        policy: &Policy,
+        prefix: &str,
+    ) -> Vec<(String, ProtoWriter<RbacPolicy>)> {
         let origin = &policy.origin;
         let (namespace, policy_name) = (origin.namespace(), origin.name());
         let name = |at: usize| {
@@ -143,27 +145,31 @@ impl Writer<'_> {
     }
 }
 
-fn matching_nothing() -> Pieces {
+fn matching_nothing() -> ProtoWriter<RbacPolicy> {
     rule::matching(&[Term::any().not()], &[Term::any().not()])
 }
 
 /// The filter that runs rules; `statistics` names the counters of those that are only watched.
 pub(super) fn filter(layer: Layer, rules: &Rules, statistics: &str) -> Built {
-    let mut config = Pieces::default();
-    rules.enforced.iter().for_each(|rules| rules.write(field::RULES, &mut config));
-    rules.watched.iter().for_each(|rules| rules.write(field::SHADOW_RULES, &mut config));
-    let (name, type_url) = match layer {
+    match layer {
         Layer::Http | Layer::TunnelledTcp => {
-            config.text(field::HTTP_SHADOW_STAT_PREFIX, statistics);
-            (HTTP, HttpRbac::type_url())
+            let mut config = ProtoWriter::<HttpRbac>::default();
+            rules.write(&mut config, http_rbac::RULES, http_rbac::SHADOW_RULES);
+            config.string(http_rbac::SHADOW_RULES_STAT_PREFIX, statistics);
+            packed(HTTP, config)
         }
         Layer::Tcp => {
-            config.text(field::NETWORK_STAT_PREFIX, TCP_STATISTICS);
-            config.text(field::NETWORK_SHADOW_STAT_PREFIX, statistics);
-            (NETWORK, NetworkRbac::type_url())
+            let mut config = ProtoWriter::<NetworkRbac>::default();
+            rules.write(&mut config, network_rbac::RULES, network_rbac::SHADOW_RULES);
+            config.string(network_rbac::STAT_PREFIX, TCP_STATISTICS);
+            config.string(network_rbac::SHADOW_RULES_STAT_PREFIX, statistics);
+            packed(NETWORK, config)
         }
-    };
-    Built { name, config: Any { type_url, value: config.into_vec().into() } }
+    }
+}
+
+fn packed<M: TypeUrl>(name: &'static str, config: ProtoWriter<M>) -> Built {
+    Built { name, config: Any { type_url: M::TYPE_URL.to_owned(), value: config.into_vec().into() } }
 }
 
 /// A filter under its well-known name.

@@ -3,20 +3,15 @@
 use std::borrow::Cow;
 
 use canopus_mesh::trust_domain::TrustDomains;
-use canopus_proto::envoy::config::rbac::v3::{Permission, Principal};
+use canopus_proto::envoy::config::rbac::v3::{Permission, Policy, Principal};
+use canopus_proto::fields;
 use canopus_proto::istio::security::v1beta1::{Operation, Rule, Source};
+use canopus_proto::wire::ProtoWriter;
 
 use super::permission::Permitted;
 use super::principal::Caller;
-use super::term::Term;
+use super::term::{Term, TermMessage};
 use super::{Layer, Peer};
-use crate::pieces::Pieces;
-
-/// The fields of a policy.
-mod field {
-    pub(super) const PERMISSIONS: u32 = 1;
-    pub(super) const PRINCIPALS: u32 = 2;
-}
 
 /// Why a value cannot be matched where the rule is to be enforced.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
@@ -68,7 +63,7 @@ pub struct Site<'a> {
 /// What a policy can ask about.
 pub trait Attribute {
     /// What terms about it are.
-    type Message;
+    type Message: TermMessage;
 
     /// The values as terms.
     fn terms(&self, values: &[String], site: &Site<'_>) -> Terms<Self::Message>;
@@ -140,7 +135,7 @@ fn all_of<A: Attribute>(clauses: &[Clause<'_, A>], site: &Site<'_>) -> Result<Te
 }
 
 /// The rule as a policy of Envoy's RBAC filter, encoded; `None` if it cannot be enforced here at all.
-pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Pieces> {
+pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<ProtoWriter<Policy>> {
     let mut callers = Vec::new();
     let mut operations = Vec::new();
     for condition in &rule.when {
@@ -172,10 +167,13 @@ pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<Pieces> {
 }
 
 /// The policy that matches one of these operations by one of these callers.
-pub(super) fn matching(permissions: &[Term<Permission>], principals: &[Term<Principal>]) -> Pieces {
-    let mut policy = Pieces::default();
-    permissions.iter().for_each(|term| policy.body(field::PERMISSIONS, term.as_slice()));
-    principals.iter().for_each(|term| policy.body(field::PRINCIPALS, term.as_slice()));
+pub(super) fn matching(
+    permissions: &[Term<Permission>],
+    principals: &[Term<Principal>],
+) -> ProtoWriter<Policy> {
+    let mut policy = ProtoWriter::default();
+    permissions.iter().for_each(|term| policy.encoded(fields::policy::PERMISSIONS, term));
+    principals.iter().for_each(|term| policy.encoded(fields::policy::PRINCIPALS, term));
     policy
 }
 

@@ -1,83 +1,116 @@
 //! Expressions about callers and operations, encoded as they are put together: as messages they would be large, and moved
 //! from one to the next at every step.
 
-use std::marker::PhantomData;
-
 use canopus_proto::Message;
+use canopus_proto::envoy::config::rbac::v3::{Permission, Principal, permission, principal};
+use canopus_proto::fields;
+use canopus_proto::wire::{Bool, EncodedFields, Explicit, Field, Nested, ProtoWriter};
 
-use crate::pieces::{self, Pieces};
+/// A message that is a boolean expression: a permission or a principal of Envoy.
+pub trait TermMessage: Sized {
+    /// The message that holds the operands of a conjunction or disjunction.
+    type Set;
 
-/// The fields that Envoy's permissions and principals have in common.
-mod field {
-    pub(super) const ALL_OF: u32 = 1;
-    pub(super) const ONE_OF: u32 = 2;
-    pub(super) const ANY: u32 = 3;
-    pub(super) const NOT: u32 = 8;
-    /// That of a set.
-    pub(super) const TERMS: u32 = 1;
+    /// Holds if all terms of the set do.
+    const ALL_OF: Field<Self, Nested<Self::Set>, Explicit>;
+    /// Holds if one term of the set does.
+    const ONE_OF: Field<Self, Nested<Self::Set>, Explicit>;
+    /// Holds always.
+    const ANY: Field<Self, Bool, Explicit>;
+    /// Holds if the term does not.
+    const NOT: Field<Self, Nested<Self>, Explicit>;
+    /// The terms of a set.
+    const TERMS: Field<Self::Set, Nested<Self>, Explicit>;
 }
 
-/// An expression that is a message of this type: a permission or principal of Envoy.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Term<M> {
-    fields: Pieces,
-    of: PhantomData<fn() -> M>,
+impl TermMessage for Permission {
+    type Set = permission::Set;
+
+    const ALL_OF: Field<Self, Nested<Self::Set>, Explicit> = fields::permission::AND_RULES;
+    const ONE_OF: Field<Self, Nested<Self::Set>, Explicit> = fields::permission::OR_RULES;
+    const ANY: Field<Self, Bool, Explicit> = fields::permission::ANY;
+    const NOT: Field<Self, Nested<Self>, Explicit> = fields::permission::NOT_RULE;
+    const TERMS: Field<Self::Set, Nested<Self>, Explicit> = fields::permission_set::RULES;
 }
 
-impl<M> Term<M> {
+impl TermMessage for Principal {
+    type Set = principal::Set;
+
+    const ALL_OF: Field<Self, Nested<Self::Set>, Explicit> = fields::principal::AND_IDS;
+    const ONE_OF: Field<Self, Nested<Self::Set>, Explicit> = fields::principal::OR_IDS;
+    const ANY: Field<Self, Bool, Explicit> = fields::principal::ANY;
+    const NOT: Field<Self, Nested<Self>, Explicit> = fields::principal::NOT_ID;
+    const TERMS: Field<Self::Set, Nested<Self>, Explicit> = fields::principal_set::IDS;
+}
+
+/// An expression, encoded as a message of this type.
+#[derive(Debug)]
+pub struct Term<M>(ProtoWriter<M>);
+
+impl<M: TermMessage> Term<M> {
     /// Matches everything.
     pub(super) fn any() -> Self {
-        let mut fields = Pieces::default();
-        fields.flag(field::ANY);
-        Self::new(fields)
+        let mut fields = ProtoWriter::default();
+        fields.bool(M::ANY, true);
+        Self(fields)
     }
 
     /// Matches what all of the terms match.
     pub(super) fn all_of(terms: &[Self]) -> Self {
-        Self::set(field::ALL_OF, terms)
+        Self::set(M::ALL_OF, terms)
     }
 
     /// Matches what one of the terms matches.
     pub(super) fn one_of(terms: &[Self]) -> Self {
-        Self::set(field::ONE_OF, terms)
+        Self::set(M::ONE_OF, terms)
     }
 
     /// Matches what the term does not.
     pub(super) fn not(&self) -> Self {
-        let mut fields = Pieces::default();
-        fields.body(field::NOT, self.as_slice());
-        Self::new(fields)
+        let mut fields = ProtoWriter::default();
+        fields.encoded(M::NOT, self);
+        Self(fields)
     }
 
-    /// The fields of the message that it is.
-    pub(super) fn as_slice(&self) -> &[u8] {
-        self.fields.as_slice()
+    fn set(field: Field<M, Nested<M::Set>, Explicit>, terms: &[Self]) -> Self {
+        let size = terms.iter().map(|term| M::TERMS.size(term.0.len())).sum();
+        let mut fields = ProtoWriter::with_capacity(field.size(size));
+        fields.nested_of_exactly(field, size, |set| {
+            terms.iter().for_each(|term| set.encoded(M::TERMS, term));
+        });
+        Self(fields)
     }
+}
 
-    fn new(fields: Pieces) -> Self {
-        Self { fields, of: PhantomData }
+impl<M> EncodedFields<M> for Term<M> {
+    fn as_slice(&self) -> &[u8] {
+        self.0.as_slice()
     }
+}
 
-    fn set(field: u32, terms: &[Self]) -> Self {
-        let size = terms.iter().map(|term| pieces::field_size(term.as_slice().len())).sum();
-        let mut fields = Pieces::default();
-        fields.header(field, size);
-        terms.iter().for_each(|term| fields.body(field::TERMS, term.as_slice()));
-        Self::new(fields)
+impl<M> Clone for Term<M> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<M> PartialEq for Term<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
     }
 }
 
 impl<M: Message + Default> Term<M> {
     /// The message that it is.
     pub fn to_message(&self) -> M {
-        M::decode(self.as_slice()).expect("what was just encoded")
+        M::decode(self.0.as_slice()).expect("what was just encoded")
     }
 }
 
 /// One that looks at something.
 impl<M: Message> From<M> for Term<M> {
     fn from(message: M) -> Self {
-        Self::new(Pieces::of(&message))
+        Self(ProtoWriter::of_message(&message))
     }
 }
 

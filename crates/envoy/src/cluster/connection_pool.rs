@@ -4,24 +4,22 @@ use std::sync::LazyLock;
 
 use canopus_base::protocol::Protocol;
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::circuit_breakers::{Thresholds, thresholds};
 use canopus_proto::envoy::config::cluster::v3::{CircuitBreakers, Cluster, UpstreamConnectionOptions};
 use canopus_proto::envoy::config::core::v3::KeepaliveSettings;
 use canopus_proto::envoy::r#type::v3::Percent;
+use canopus_proto::fields::cluster;
 use canopus_proto::google::protobuf::UInt32Value;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::H2UpgradePolicy as MeshUpgrade;
 use canopus_proto::istio::networking::v1alpha3::ConnectionPoolSettings;
 use canopus_proto::istio::networking::v1alpha3::connection_pool_settings::http_settings::H2UpgradePolicy as Upgrade;
 use canopus_proto::istio::networking::v1alpha3::connection_pool_settings::tcp_settings::TcpKeepalive;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::RetryBudget;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_runtime::flags::{DISABLE_TRACK_REMAINING_CB_METRICS, Flags};
 
 use super::draft::Draft;
-use crate::pieces::Pieces;
 
-/// The field of a cluster that its circuit breakers are.
-const CIRCUIT_BREAKERS: u32 = 10;
 const DEFAULT_RETRY_PERCENT: f64 = 20.0;
 const DEFAULT_RETRY_CONCURRENCY: u32 = 3;
 
@@ -37,10 +35,10 @@ pub(super) enum Limits {
 }
 
 /// Circuit breakers without limits, as a field of a cluster: those that do not count what is left, and those that do.
-static UNLIMITED: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+static UNLIMITED: LazyLock<[Encoded<Cluster>; 2]> = LazyLock::new(|| {
     [false, true].map(|tracked| {
         let circuit_breakers = Some(breakers(unlimited(tracked)));
-        Cluster { circuit_breakers, ..Default::default() }.encode_to_vec()
+        Encoded::new(&Cluster { circuit_breakers, ..Default::default() })
     })
 });
 
@@ -51,10 +49,10 @@ impl Limits {
     }
 
     /// Adds the field of a cluster that they are.
-    pub(super) fn write(&self, cluster: &mut Pieces) {
+    pub(super) fn write(&self, fields: &mut ProtoWriter<Cluster>) {
         match self {
-            Self::Unlimited { tracked } => cluster.append(&UNLIMITED[usize::from(*tracked)]),
-            Self::Limited(limits) => cluster.message(CIRCUIT_BREAKERS, &breakers(**limits)),
+            Self::Unlimited { tracked } => fields.append(&UNLIMITED[usize::from(*tracked)]),
+            Self::Limited(limits) => fields.message(cluster::CIRCUIT_BREAKERS, &breakers(**limits)),
         }
     }
 }

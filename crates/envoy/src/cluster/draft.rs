@@ -17,16 +17,17 @@ use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options
 use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options::{
     ExplicitHttpConfig, UpstreamProtocolOptions, UseDownstreamHttpConfig,
 };
+use canopus_proto::fields::{cluster, eds_cluster_config};
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
-use canopus_proto::{Any, Message, Name};
+use canopus_proto::wire::{Encoded, ProtoWriter, packed_size};
+use canopus_proto::{Any, Message};
 
 use super::connection_pool::Limits;
 use super::metadata::Metadata;
 use super::transport::{self, MeshSocket};
 use crate::endpoint::Group;
 use crate::names;
-use crate::pieces::{Pieces, field_size};
 use crate::pool;
 
 /// The key of a cluster's HTTP options.
@@ -35,33 +36,10 @@ const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptio
 /// Room for what most clusters are encoded to.
 const USUAL_SIZE: usize = 2048;
 
-/// Fields that are written in place.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const TYPE: u32 = 2;
-    pub(super) const EDS_CLUSTER_CONFIG: u32 = 3;
-    pub(super) const CONNECT_TIMEOUT: u32 = 4;
-    pub(super) const LB_POLICY: u32 = 6;
-    pub(super) const COMMON_LB_CONFIG: u32 = 27;
-    pub(super) const ALT_STAT_NAME: u32 = 28;
-    pub(super) const PROTOCOL_OPTIONS: u32 = 36;
-    pub(super) const CLUSTER_TYPE: u32 = 38;
-    /// Of the configuration of endpoint discovery.
-    pub(super) const SERVICE_NAME: u32 = 2;
-    /// Of an entry of a map.
-    pub(super) const ENTRY_KEY: u32 = 1;
-    pub(super) const ENTRY_VALUE: u32 = 2;
-    /// Of a message of any type.
-    pub(super) const ANY_TYPE_URL: u32 = 1;
-    pub(super) const ANY_VALUE: u32 = 2;
-}
-
 /// Endpoint discovery on the same stream.
-static ASK_HERE: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    EdsClusterConfig { eds_config: Some(names::ads()), ..Default::default() }.encode_to_vec()
+static ASK_HERE: LazyLock<Encoded<EdsClusterConfig>> = LazyLock::new(|| {
+    Encoded::new(&EdsClusterConfig { eds_config: Some(names::ads()), ..Default::default() })
 });
-/// The type of HTTP options.
-static HTTP_OPTIONS_URL: LazyLock<String> = LazyLock::new(HttpProtocolOptions::type_url);
 
 /// A cluster and its HTTP options.
 ///
@@ -92,14 +70,14 @@ pub(super) struct Draft {
     /// What is seldom said.
     rest: Option<Box<Cluster>>,
     /// Fields that nothing can change any more.
-    body: Pieces,
+    body: ProtoWriter<Cluster>,
 }
 
 impl Draft {
     /// A cluster of a name, of which nothing else is known.
     pub(super) fn new(name: String, discovery: ClusterDiscoveryType) -> Self {
-        let mut body = Pieces::with_capacity(USUAL_SIZE);
-        body.text(field::NAME, &name);
+        let mut body = ProtoWriter::with_capacity(USUAL_SIZE);
+        body.string(cluster::NAME, &name);
         Self {
             name,
             stat_name: None,
@@ -162,7 +140,7 @@ impl Draft {
     }
 
     /// Replaces its HTTP options by some that are encoded already, as a field of a cluster.
-    pub(super) fn use_http_options(&mut self, encoded: &[u8]) {
+    pub(super) fn use_http_options(&mut self, encoded: &Encoded<Cluster>) {
         self.http = Http::default();
         self.body.append(encoded);
     }
@@ -224,15 +202,15 @@ impl Draft {
     /// Asks the control plane for endpoints if its type says so. To be done once the type is certain.
     pub(super) fn ask_for_endpoints(&mut self) {
         if self.discovery() == DiscoveryType::Eds {
-            self.body.nested(field::EDS_CLUSTER_CONFIG, |config| {
-                config.append(&ASK_HERE);
-                config.text(field::SERVICE_NAME, &self.name);
+            self.body.nested(cluster::EDS_CLUSTER_CONFIG, |config| {
+                config.append(&*ASK_HERE);
+                config.string(eds_cluster_config::SERVICE_NAME, &self.name);
             });
         }
     }
 
     /// Where fields are written that nothing changes any more. Those that repeat come before what is seldom said.
-    pub(super) fn body(&mut self) -> &mut Pieces {
+    pub(super) fn body(&mut self) -> &mut ProtoWriter<Cluster> {
         &mut self.body
     }
 
@@ -242,7 +220,7 @@ impl Draft {
         self.write_http();
         let body = &mut self.body;
         if let Some(rest) = &self.rest {
-            body.fields(&**rest);
+            body.append_message(rest);
         }
         if let Some(socket) = &self.if_mutual {
             transport::write_matches(body, socket);
@@ -252,30 +230,30 @@ impl Draft {
     }
 
     fn write_usual(&mut self) {
+        let discovery = self.discovery();
         let body = &mut self.body;
         match &self.discovery {
-            ClusterDiscoveryType::Type(discovery) => body.value(field::TYPE, discovery.cast_unsigned()),
-            ClusterDiscoveryType::ClusterType(custom) => body.message(field::CLUSTER_TYPE, custom),
+            ClusterDiscoveryType::Type(_) => body.enumeration(cluster::TYPE, discovery),
+            ClusterDiscoveryType::ClusterType(custom) => body.message(cluster::CLUSTER_TYPE, custom),
         }
         if let Some(timeout) = &self.connect_timeout {
-            body.message(field::CONNECT_TIMEOUT, timeout);
+            body.message(cluster::CONNECT_TIMEOUT, timeout);
         }
-        if self.lb_policy != LbPolicy::default() {
-            body.value(field::LB_POLICY, (self.lb_policy as i32).cast_unsigned());
-        }
+        body.enumeration(cluster::LB_POLICY, self.lb_policy);
         if let Some(limits) = &self.limits {
             limits.write(body);
         }
         if let Some(balancing) = &self.balancing {
-            body.message(field::COMMON_LB_CONFIG, balancing);
+            body.message(cluster::COMMON_LB_CONFIG, balancing);
         }
-        body.joined(field::ALT_STAT_NAME, &[self.stat_name.as_deref().unwrap_or(&self.name), ";"]);
+        let stat_name = self.stat_name.as_deref().unwrap_or(&self.name);
+        body.string_of_parts(cluster::ALT_STAT_NAME, &[stat_name, ";"]);
     }
 
     fn write_http(&mut self) {
         match self.http.usual {
-            Some(Usual::Version2) => self.body.append(&VERSION2),
-            Some(Usual::Following) => self.body.append(&FOLLOWING),
+            Some(Usual::Version2) => self.body.append(&*VERSION2),
+            Some(Usual::Following) => self.body.append(&*FOLLOWING),
             None => {}
         }
         let Some(options) = &mut self.http.said else { return };
@@ -316,28 +294,26 @@ impl Http {
 }
 
 /// HTTP/2, as a field of a cluster.
-static VERSION2: LazyLock<Vec<u8>> = LazyLock::new(|| only(http2()));
+static VERSION2: LazyLock<Encoded<Cluster>> = LazyLock::new(|| only(http2()));
 /// What the client speaks, as a field of a cluster.
-static FOLLOWING: LazyLock<Vec<u8>> = LazyLock::new(|| only(following(Http1ProtocolOptions::default())));
+static FOLLOWING: LazyLock<Encoded<Cluster>> =
+    LazyLock::new(|| only(following(Http1ProtocolOptions::default())));
 
 /// HTTP options that choose a protocol and say no more, as a field of a cluster.
-fn only(protocol: UpstreamProtocolOptions) -> Vec<u8> {
-    let mut field = Pieces::default();
+fn only(protocol: UpstreamProtocolOptions) -> Encoded<Cluster> {
+    let mut field = ProtoWriter::default();
     let options = HttpProtocolOptions { upstream_protocol_options: Some(protocol), ..Default::default() };
     write_http_options(&mut field, &options);
-    field.into_vec()
+    field.finish()
 }
 
 /// Writes HTTP options as the field of a cluster they are.
-pub(super) fn write_http_options(cluster: &mut Pieces, options: &HttpProtocolOptions) {
-    let value = options.encoded_len();
-    let any = field_size(HTTP_OPTIONS_URL.len()) + field_size(value);
-    cluster.header(field::PROTOCOL_OPTIONS, field_size(HTTP_OPTIONS.len()) + field_size(any));
-    cluster.text(field::ENTRY_KEY, HTTP_OPTIONS);
-    cluster.header(field::ENTRY_VALUE, any);
-    cluster.text(field::ANY_TYPE_URL, &HTTP_OPTIONS_URL);
-    cluster.header(field::ANY_VALUE, value);
-    cluster.fields(options);
+pub(super) fn write_http_options(fields: &mut ProtoWriter<Cluster>, options: &HttpProtocolOptions) {
+    let length = options.encoded_len();
+    let any = packed_size::<HttpProtocolOptions>(length);
+    fields.entry_of_exactly(cluster::TYPED_EXTENSION_PROTOCOL_OPTIONS, HTTP_OPTIONS, any, |any| {
+        any.pack_of_exactly(length, |fields| fields.append_message(options));
+    });
 }
 
 /// HTTP/2.

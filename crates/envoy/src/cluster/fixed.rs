@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{DiscoveryType, LbPolicy};
 use canopus_proto::envoy::config::core::v3::{
@@ -16,9 +15,11 @@ use canopus_proto::envoy::config::endpoint::v3::{
 };
 use canopus_proto::envoy::extensions::upstreams::http::v3::HttpProtocolOptions;
 use canopus_proto::envoy::extensions::upstreams::http::v3::http_protocol_options::explicit_http_config::ProtocolConfig;
+use canopus_proto::fields::cluster;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::networking::v1alpha3::ConnectionPoolSettings;
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_runtime::flags::{PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL_LABELS};
 
 use super::connection_pool;
@@ -26,7 +27,6 @@ use super::draft::{Draft, case_keeping, explicit, following, write_http_options}
 use super::traits::ClientTraits;
 use crate::listener::address;
 use crate::names::{BLACK_HOLE, INBOUND_PASSTHROUGH, PASSTHROUGH};
-use crate::pieces::Pieces;
 use crate::telemetry::peer_metadata;
 use crate::tls;
 
@@ -39,11 +39,8 @@ const CREDENTIAL_SOCKET: &str = "./var/run/secrets/credential-uds/socket";
 
 const PASSTHROUGH_IDLE_SECONDS: i64 = 300;
 
-/// The field of a cluster that its filters are.
-const FILTERS: u32 = 40;
-
 /// HTTP in whichever version the client speaks, as a field of a cluster: with headers in lower case, and in their own.
-static ANY_PROTOCOL: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+static ANY_PROTOCOL: LazyLock<[Encoded<Cluster>; 2]> = LazyLock::new(|| {
     [Http1ProtocolOptions::default(), case_keeping()].map(|http1| {
         let idle_timeout = Some(Duration::from_secs(PASSTHROUGH_IDLE_SECONDS));
         let options = HttpProtocolOptions {
@@ -51,20 +48,20 @@ static ANY_PROTOCOL: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
             upstream_protocol_options: Some(following(http1)),
             ..Default::default()
         };
-        let mut field = Pieces::default();
+        let mut field = ProtoWriter::default();
         write_http_options(&mut field, &options);
-        field.into_vec()
+        field.finish()
     })
 });
 
 /// The usual exchange of workload metadata, as a field of a cluster.
-static EXCHANGE: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static EXCHANGE: LazyLock<Encoded<Cluster>> = LazyLock::new(|| {
     let filters = peer_metadata::upstream(&MeshSettings::default()).into_iter().collect();
-    Cluster { filters, ..Default::default() }.encode_to_vec()
+    Encoded::new(&Cluster { filters, ..Default::default() })
 });
 
 /// HTTP in whichever version the client speaks, as a field of a cluster.
-pub(super) fn any_protocol(keeps_header_case: bool) -> &'static [u8] {
+pub(super) fn any_protocol(keeps_header_case: bool) -> &'static Encoded<Cluster> {
     &ANY_PROTOCOL[usize::from(keeps_header_case)]
 }
 
@@ -104,14 +101,14 @@ fn original_destination(name: &str, settings: &MeshSettings, traits: &ClientTrai
 }
 
 /// Adds the exchange of workload metadata with the server to a cluster, where the proxy can.
-pub(super) fn exchange(cluster: &mut Pieces, settings: &MeshSettings, traits: &ClientTraits) {
+pub(super) fn exchange(fields: &mut ProtoWriter<Cluster>, settings: &MeshSettings, traits: &ClientTraits) {
     if !traits.exchanges_metadata || !settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE) {
         return;
     }
     if settings.flags.get(PILOT_MX_ADDITIONAL_LABELS).is_empty() {
-        cluster.append(&EXCHANGE);
+        fields.append(&*EXCHANGE);
     } else if let Some(filter) = peer_metadata::upstream(settings) {
-        cluster.message(FILTERS, &filter);
+        fields.message(cluster::FILTERS, &filter);
     }
 }
 
@@ -127,11 +124,11 @@ pub(super) enum Sources {
 }
 
 /// What binds to each of these sources, as a field of a cluster.
-static BINDING: LazyLock<[Vec<u8>; 3]> = LazyLock::new(|| {
+static BINDING: LazyLock<[Encoded<Cluster>; 3]> = LazyLock::new(|| {
     let sources = [(SOURCE_V4, None), (SOURCE_V6, None), (SOURCE_V4, Some(SOURCE_V6))];
     sources.map(|(first, second)| {
         let upstream_bind_config = Some(bind_from(first, second));
-        Cluster { upstream_bind_config, ..Default::default() }.encode_to_vec()
+        Encoded::new(&Cluster { upstream_bind_config, ..Default::default() })
     })
 });
 
@@ -146,7 +143,7 @@ impl Sources {
     }
 
     /// What binds to them, as a field of a cluster.
-    pub(super) fn encoded(self) -> &'static [u8] {
+    pub(super) fn encoded(self) -> &'static Encoded<Cluster> {
         &BINDING[self as usize]
     }
 }

@@ -5,7 +5,6 @@ use std::sync::LazyLock;
 use canopus_mesh::audience::Role;
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::world::MeshSettings;
-use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig, TransportSocketMatch,
@@ -36,6 +35,7 @@ use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind};
 use canopus_proto::google::protobuf::{Duration, Struct};
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::Encoded;
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
     AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, Flags, PILOT_ENABLE_SENDING_HBONE,
@@ -127,21 +127,21 @@ pub(super) fn passing_destination(flags: &Flags, inner: TransportSocket) -> Tran
 }
 
 /// What [`passing_destination`] says where the server itself receives plain text, as a field of a cluster.
-pub(super) fn passing_plain_destination(flags: &Flags) -> &'static [u8] {
+pub(super) fn passing_plain_destination(flags: &Flags) -> &'static Encoded<Cluster> {
     &PLAIN_TO_WAYPOINT[usize::from(flags.get(AMBIENT_ENABLE_BAGGAGE))]
 }
 
-static PLAIN_TO_WAYPOINT: LazyLock<[Vec<u8>; 2]> = LazyLock::new(|| {
+static PLAIN_TO_WAYPOINT: LazyLock<[Encoded<Cluster>; 2]> = LazyLock::new(|| {
     [false, true].map(|baggage| {
         let transport_socket = Some(to_waypoint(baggage, plain()));
-        Cluster { transport_socket, ..Default::default() }.encode_to_vec()
+        Encoded::new(&Cluster { transport_socket, ..Default::default() })
     })
 });
 
 /// What learns about peers from the baggage of tunnels, as a field of a cluster.
-static BAGGAGE_FILTER: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static BAGGAGE_FILTER: LazyLock<Encoded<Cluster>> = LazyLock::new(|| {
     let filters = vec![peer_metadata::upstream_baggage()];
-    Cluster { filters, ..Default::default() }.encode_to_vec()
+    Encoded::new(&Cluster { filters, ..Default::default() })
 });
 
 fn to_waypoint(baggage: bool, inner: TransportSocket) -> TransportSocket {
@@ -178,7 +178,7 @@ fn metadata_of(kind: Kind, name: &str) -> MetadataValueSource {
 /// Learns about peers from the baggage of tunnels.
 pub(super) fn discover_by_baggage(draft: &mut Draft, flags: &Flags) {
     if flags.get(AMBIENT_ENABLE_BAGGAGE) && draft.discovery() == DiscoveryType::Eds {
-        draft.body().append(&BAGGAGE_FILTER);
+        draft.body().append(&*BAGGAGE_FILTER);
     }
 }
 
@@ -341,7 +341,7 @@ pub(super) fn forward_inner(settings: &MeshSettings) -> Resource {
 pub(super) fn encapsulate(flags: &Flags) -> Resource {
     let mut draft = for_http(internal(flags, ENCAPSULATE, CONNECT_ORIGINATE, "internal_upstream", plain()));
     if flags.get(AMBIENT_ENABLE_BAGGAGE) {
-        draft.body().append(&BAGGAGE_FILTER);
+        draft.body().append(&*BAGGAGE_FILTER);
     }
     draft.encode()
 }

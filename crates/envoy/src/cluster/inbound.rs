@@ -12,7 +12,6 @@ use canopus_mesh::scope::{ScopeSettings, scope_settings, scoped_service};
 use canopus_mesh::service::{Port, Service};
 use canopus_mesh::target::{Target, Targets};
 use canopus_mesh::world::{MeshSettings, settings};
-use canopus_proto::Message;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{
     DiscoveryType, LbConfig, LbPolicy, OriginalDstLbConfig,
@@ -22,6 +21,7 @@ use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::inbound_traffic_policy::Mode as InboundMode;
 use canopus_proto::istio::networking::v1alpha3::{ConnectionPoolSettings, IstioIngressListener};
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::Encoded;
 use canopus_runtime::flags::{
     ISTIO_DUAL_STACK, PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE, PILOT_ENABLE_TELEMETRY_LABEL,
 };
@@ -40,9 +40,9 @@ use std::hash::{Hash, Hasher};
 const NEVER_SECONDS: i64 = 9_223_372_035;
 
 /// Said of a cluster whose endpoints are never forgotten: a field of it.
-static NEVER_CLEANED_UP: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static NEVER_CLEANED_UP: LazyLock<Encoded<Cluster>> = LazyLock::new(|| {
     let cleanup_interval = Some(Duration::from_secs(NEVER_SECONDS));
-    Cluster { cleanup_interval, ..Default::default() }.encode_to_vec()
+    Encoded::new(&Cluster { cleanup_interval, ..Default::default() })
 });
 
 /// The clusters of a proxy's own workload.
@@ -190,7 +190,7 @@ impl Builder<'_> {
         let name = names::inbound_cluster(cluster_port);
         let mut draft = if bind.is_empty() {
             let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
-            draft.body().append(&NEVER_CLEANED_UP);
+            draft.body().append(&*NEVER_CLEANED_UP);
             redirect(&mut draft, first);
             draft.lb_policy = LbPolicy::ClusterProvided;
             draft

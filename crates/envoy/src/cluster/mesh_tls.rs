@@ -1,33 +1,40 @@
 //! The mesh's own mutual TLS, as a client offers it: all alike but for the names that servers may have.
 
-use std::borrow::Cow;
 use std::sync::{Arc, LazyLock};
 
-use canopus_proto::Message;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
-    CommonTlsContext, common_tls_context::CombinedCertificateValidationContext,
+    CertificateValidationContext, CommonTlsContext, UpstreamTlsContext,
+    common_tls_context::CombinedCertificateValidationContext,
 };
+use canopus_proto::envoy::r#type::matcher::v3::StringMatcher;
+use canopus_proto::fields::{
+    certificate_validation_context, combined_validation_context, common_tls_context, string_matcher,
+    upstream_tls_context,
+};
+use canopus_proto::wire::{Encoded, Explicit, Field, Nested, ProtoWriter};
 use canopus_runtime::flags::{
     COMPLIANCE_POLICY, Flags, PILOT_DISABLE_MX_ALPN, PILOT_ENABLE_METADATA_EXCHANGE,
 };
 
-use crate::pieces::{Pieces, field_size};
 use crate::tls::{self, alpn};
 
-/// The fields that are written in place, from the outside in.
-mod field {
-    pub(super) const COMMON_TLS_CONTEXT: u32 = 1;
-    pub(super) const COMBINED_VALIDATION_CONTEXT: u32 = 8;
-    pub(super) const DEFAULT_VALIDATION_CONTEXT: u32 = 1;
-    pub(super) const MATCH_SUBJECT_ALT_NAMES: u32 = 9;
-    pub(super) const EXACT: u32 = 1;
-}
+/// What is checked of the server's certificate, and the part of it that is about names.
+const CHECKS: Field<CommonTlsContext, Nested<CombinedCertificateValidationContext>, Explicit> =
+    common_tls_context::COMBINED_VALIDATION_CONTEXT;
+const NAME_CHECKS: Field<
+    CombinedCertificateValidationContext,
+    Nested<CertificateValidationContext>,
+    Explicit,
+> = combined_validation_context::DEFAULT_VALIDATION_CONTEXT;
+/// Parity: names of any type count, and the field that replaces it wants a type.
+const NAMES: Field<CertificateValidationContext, Nested<StringMatcher>, Explicit> =
+    certificate_validation_context::MATCH_SUBJECT_ALT_NAMES;
 
 /// An `UpstreamTlsContext` before it is written, all but the name that the server is asked for by.
 pub(super) struct Context {
     /// What the client says of itself: fields of a `CommonTlsContext`.
-    own: Cow<'static, [u8]>,
+    own: Encoded<CommonTlsContext>,
     /// The identities the server may have; any, if there are none.
     names: Arc<Vec<String>>,
     /// How many bytes the checks of these take.
@@ -40,55 +47,67 @@ impl Context {
         let exchanges = flags.get(PILOT_ENABLE_METADATA_EXCHANGE) && !flags.get(PILOT_DISABLE_MX_ALPN);
         let kind = usize::from(http2) * 2 + usize::from(exchanges);
         let own = if flags.get(COMPLIANCE_POLICY).is_empty() {
-            Cow::Borrowed(&USUAL[kind][..])
+            USUAL[kind].clone()
         } else {
             let mut own = own_side(PROTOCOLS[kind]);
             tls::enforce_compliance(flags, &mut own);
-            Cow::Owned(own.encode_to_vec())
+            Encoded::new(&own)
         };
-        let matchers = names.iter().map(|name| field_size(field_size(name.len()))).sum();
+        let matchers = names.iter().map(|name| NAMES.size(matcher_size(name))).sum();
         Self { own, names, matchers }
     }
 
     /// How many bytes it takes.
     pub(super) fn size(&self) -> usize {
-        field_size(self.common())
+        upstream_tls_context::COMMON_TLS_CONTEXT.size(self.common())
     }
 
     /// Adds its fields.
-    pub(super) fn write(&self, context: &mut Pieces) {
-        context.header(field::COMMON_TLS_CONTEXT, self.common());
-        context.append(&self.own);
-        context.header(field::COMBINED_VALIDATION_CONTEXT, self.checks());
-        context.header(field::DEFAULT_VALIDATION_CONTEXT, self.matchers);
+    pub(super) fn write(&self, context: &mut ProtoWriter<UpstreamTlsContext>) {
+        context.nested_of_exactly(upstream_tls_context::COMMON_TLS_CONTEXT, self.common(), |common| {
+            common.append(&self.own);
+            common.nested_of_exactly(CHECKS, self.checks(), |checks| {
+                checks.nested_of_exactly(NAME_CHECKS, self.matchers, |context| self.write_names(context));
+                checks.append(&*ROOTS);
+            });
+        });
+    }
+
+    fn write_names(&self, context: &mut ProtoWriter<CertificateValidationContext>) {
         for name in self.names.iter() {
-            context.header(field::MATCH_SUBJECT_ALT_NAMES, field_size(name.len()));
-            context.body(field::EXACT, name.as_bytes());
+            context.nested_of_exactly(NAMES, matcher_size(name), |matcher| {
+                matcher.string(string_matcher::EXACT, name);
+            });
         }
-        context.append(&ROOTS);
     }
 
     fn common(&self) -> usize {
-        self.own.len() + field_size(self.checks())
+        self.own.len() + CHECKS.size(self.checks())
     }
 
     fn checks(&self) -> usize {
-        field_size(self.matchers) + ROOTS.len()
+        NAME_CHECKS.size(self.matchers) + ROOTS.len()
     }
+}
+
+fn matcher_size(name: &str) -> usize {
+    string_matcher::EXACT.text_size(name.len())
 }
 
 /// What is offered, without HTTP/2 and with it, each without the exchange of metadata and with it.
 const PROTOCOLS: [&[&str]; 4] = [alpn::MESH, alpn::MESH_EXCHANGE, alpn::MESH_H2, alpn::MESH_H2_EXCHANGE];
 
 /// What the client says of itself where no policy of compliance applies, encoded, for each of these offers.
-static USUAL: LazyLock<[Vec<u8>; 4]> =
-    LazyLock::new(|| PROTOCOLS.map(|protocols| own_side(protocols).encode_to_vec()));
+static USUAL: LazyLock<[Encoded<CommonTlsContext>; 4]> =
+    LazyLock::new(|| PROTOCOLS.map(|protocols| Encoded::new(&own_side(protocols))));
 
 /// Where the roots are that a server's certificate is checked against, as a field of the checks.
-static ROOTS: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let roots = Some(tls::agent_secret(tls::ROOTS_SECRET));
-    CombinedCertificateValidationContext { validation_context_sds_secret_config: roots, ..Default::default() }
-        .encode_to_vec()
+static ROOTS: LazyLock<Encoded<CombinedCertificateValidationContext>> = LazyLock::new(|| {
+    let validation_context_sds_secret_config = Some(tls::agent_secret(tls::ROOTS_SECRET));
+    Encoded::new(&CombinedCertificateValidationContext {
+        validation_context_sds_secret_config,
+        ..Default::default()
+    })
 });
 
 /// What the client says of itself.
@@ -103,7 +122,7 @@ fn own_side(protocols: &[&str]) -> CommonTlsContext {
 
 #[cfg(test)]
 mod tests {
-    use canopus_proto::envoy::extensions::transport_sockets::tls::v3::UpstreamTlsContext;
+    use canopus_proto::Message;
 
     use super::*;
 
@@ -118,7 +137,7 @@ mod tests {
             };
             let message = UpstreamTlsContext { common_tls_context: Some(common), ..Default::default() };
             let context = Context::new(&Flags::defaults(), Arc::new(names), true);
-            let mut written = Pieces::default();
+            let mut written = ProtoWriter::default();
             context.write(&mut written);
             assert_eq!((written.len(), context.size()), (message.encoded_len(), message.encoded_len()));
             assert_eq!(UpstreamTlsContext::decode(written.as_slice()).unwrap(), message);

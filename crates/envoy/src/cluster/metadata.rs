@@ -5,17 +5,20 @@ use std::sync::Arc;
 
 use canopus_mesh::destination_rule::Rule;
 use canopus_mesh::service::Service;
+use canopus_proto::envoy::config::cluster::v3::Cluster;
+use canopus_proto::fields::{cluster, list_value, value};
+use canopus_proto::google::protobuf::{ListValue, Value};
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::{ClientTlsSettings, TrafficPolicy};
+use canopus_proto::wire::ProtoWriter;
 
-use crate::pieces::{Pieces, field_size};
 use crate::{metadata, names};
 
 /// What filters that learn about peers read.
 const PEERS: &str = "istio.peer_metadata";
 const WITHOUT_BAGGAGE: &str = "disable_baggage_discovery";
-/// The field of a cluster that its metadata is.
-const METADATA: u32 = 25;
+/// The bytes of a value that is true.
+const TRUE_SIZE: usize = 2;
 /// How much is said at most, but for rare cases.
 const USUAL_COUNT: usize = 4;
 
@@ -79,26 +82,33 @@ impl Metadata {
     }
 
     /// Adds the field of a cluster that it is; nothing if it says nothing.
-    pub(super) fn write(&mut self, cluster: &mut Pieces) {
+    pub(super) fn write(&mut self, cluster: &mut ProtoWriter<Cluster>) {
         if self.is_empty() {
             return;
         }
         self.istio.sort_unstable_by_key(|(key, _)| *key);
-        let istio = self.istio.iter().map(|(key, fact)| metadata::entry_size(key, fact.size())).sum();
-        let peers = metadata::entry_size(WITHOUT_BAGGAGE, metadata::YES_SIZE);
-        let of_filter =
-            |is_said: bool, name, size| if is_said { metadata::entry_size(name, size) } else { 0 };
-        let of_istio = of_filter(!self.istio.is_empty(), metadata::ISTIO, istio);
-        cluster.header(METADATA, of_istio + of_filter(self.without_baggage, PEERS, peers));
-        if !self.istio.is_empty() {
-            metadata::entry(cluster, metadata::ISTIO, istio);
-            self.istio.iter().for_each(|(key, fact)| fact.write(cluster, key));
-        }
-        if self.without_baggage {
-            metadata::entry(cluster, PEERS, peers);
-            metadata::entry(cluster, WITHOUT_BAGGAGE, metadata::YES_SIZE);
-            metadata::yes(cluster);
-        }
+        let istio = self.istio.iter().map(|(key, fact)| metadata::key_size(key, fact.size())).sum();
+        let peers = metadata::key_size(WITHOUT_BAGGAGE, TRUE_SIZE);
+        let filter_size =
+            |is_said: bool, name, size| if is_said { metadata::filter_size(name, size) } else { 0 };
+        let size = filter_size(!self.istio.is_empty(), metadata::ISTIO, istio)
+            + filter_size(self.without_baggage, PEERS, peers);
+        cluster.nested_of_exactly(cluster::METADATA, size, |fields| {
+            if !self.istio.is_empty() {
+                metadata::write_filter(fields, metadata::ISTIO, istio, |structure| {
+                    for (key, fact) in &self.istio {
+                        metadata::write_key(structure, key, fact.size(), |value| fact.write(value));
+                    }
+                });
+            }
+            if self.without_baggage {
+                metadata::write_filter(fields, PEERS, peers, |structure| {
+                    metadata::write_key(structure, WITHOUT_BAGGAGE, TRUE_SIZE, |value| {
+                        value.bool(value::BOOL_VALUE, true);
+                    });
+                });
+            }
+        });
     }
 
     fn set(&mut self, key: &'static str, fact: Fact) {
@@ -112,30 +122,31 @@ impl Metadata {
         self.istio.push((key, fact));
     }
 }
+
 impl Fact {
-    fn write(&self, structure: &mut Pieces, key: &str) {
-        metadata::entry(structure, key, self.size());
+    fn write(&self, fields: &mut ProtoWriter<Value>) {
         match self {
-            Self::Yes => metadata::yes(structure),
-            Self::Text(text) => metadata::text(structure, text),
+            Self::Yes => fields.bool(value::BOOL_VALUE, true),
+            Self::Text(text) => fields.string(value::STRING_VALUE, text),
             Self::Services(services) => {
-                metadata::list(structure, items_size(services));
-                services.iter().for_each(|service| service.write(structure));
+                fields.nested_of_exactly(value::LIST_VALUE, list_size(services), |list| {
+                    services.iter().for_each(|service| service.write(list));
+                });
             }
         }
     }
 
     fn size(&self) -> usize {
         match self {
-            Self::Yes => metadata::YES_SIZE,
-            Self::Text(text) => metadata::text_size(text),
-            Self::Services(services) => field_size(items_size(services)),
+            Self::Yes => TRUE_SIZE,
+            Self::Text(text) => value::STRING_VALUE.text_size(text.len()),
+            Self::Services(services) => value::LIST_VALUE.size(list_size(services)),
         }
     }
 }
 
-fn items_size(services: &[Described]) -> usize {
-    services.iter().map(|service| field_size(field_size(service.size()))).sum()
+fn list_size(services: &[Described]) -> usize {
+    services.iter().map(|service| list_value::VALUES.size(service.size())).sum()
 }
 
 impl Described {
@@ -144,18 +155,27 @@ impl Described {
         Self([("host", host.clone()), ("name", name.clone()), ("namespace", namespace.clone())])
     }
 
-    fn write(&self, list: &mut Pieces) {
-        let size = self.size();
-        metadata::item(list, field_size(size));
-        metadata::structure(list, size);
-        for (key, fact) in &self.0 {
-            metadata::entry(list, key, metadata::text_size(fact));
-            metadata::text(list, fact);
-        }
+    fn write(&self, list: &mut ProtoWriter<ListValue>) {
+        list.nested_of_exactly(list_value::VALUES, self.size(), |fields| {
+            fields.nested_of_exactly(value::STRUCT_VALUE, self.structure_size(), |structure| {
+                for (key, text) in &self.0 {
+                    let size = value::STRING_VALUE.text_size(text.len());
+                    metadata::write_key(structure, key, size, |fields| {
+                        fields.string(value::STRING_VALUE, text);
+                    });
+                }
+            });
+        });
     }
 
+    /// The bytes of the value that it is.
     fn size(&self) -> usize {
-        self.0.iter().map(|(key, fact)| metadata::entry_size(key, metadata::text_size(fact))).sum()
+        value::STRUCT_VALUE.size(self.structure_size())
+    }
+
+    fn structure_size(&self) -> usize {
+        let text_size = |text: &str| value::STRING_VALUE.text_size(text.len());
+        self.0.iter().map(|(key, text)| metadata::key_size(key, text_size(text))).sum()
     }
 }
 
@@ -164,8 +184,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use canopus_proto::Message;
-    use canopus_proto::envoy::config::cluster::v3::Cluster;
-    use canopus_proto::google::protobuf::{ListValue, Struct, Value};
+    use canopus_proto::google::protobuf::Struct;
 
     use super::*;
 
@@ -185,7 +204,7 @@ mod tests {
         metadata.add_flag("external");
         metadata.add_services([&service]);
         metadata.disable_baggage_discovery();
-        let mut encoded = Pieces::default();
+        let mut encoded = ProtoWriter::default();
         metadata.write(&mut encoded);
         let cluster = Cluster::decode(encoded.as_slice()).unwrap();
 

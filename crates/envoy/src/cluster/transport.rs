@@ -6,6 +6,7 @@ use std::sync::{Arc, LazyLock};
 use canopus_api::node::NodeKind;
 use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::world::MeshSettings;
+use canopus_proto::Any;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
 use canopus_proto::envoy::config::cluster::v3::cluster::{ClusterDiscoveryType, TransportSocketMatch};
 use canopus_proto::envoy::config::core::v3::{ProxyProtocolConfig, TransportSocket};
@@ -16,11 +17,12 @@ use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{
     CertificateValidationContext, CommonTlsContext, UpstreamTlsContext,
 };
+use canopus_proto::fields::{cluster, transport_socket, transport_socket_match, upstream_tls_context};
 use canopus_proto::google::protobuf::Struct;
 use canopus_proto::istio::networking::v1alpha3::ClientTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as Mode;
 use canopus_proto::istio::networking::v1alpha3::traffic_policy::ProxyProtocol;
-use canopus_proto::{Any, Message, Name};
+use canopus_proto::wire::{Encoded, ProtoWriter, packed_size};
 use canopus_runtime::flags::PREFER_DESTINATIONRULE_TLS_FOR_EXTERNAL_SERVICES;
 
 use super::draft::Draft;
@@ -28,7 +30,6 @@ use super::hbone;
 use super::mesh_tls::Context;
 use super::traits::ClientTraits;
 use crate::audience::CertificateFiles;
-use crate::pieces::{Pieces, field_size};
 use crate::tls::{self, Credentials, alpn};
 
 const PROXY_PROTOCOL: &str = "envoy.transport_sockets.upstream_proxy_protocol";
@@ -118,25 +119,24 @@ pub(super) fn if_mutual(socket: Option<TransportSocket>) -> TransportSocketMatch
     }
 }
 
-/// The field of a cluster that says which socket is for which endpoints.
-const SOCKET_MATCHES: u32 = 43;
-/// The field of a match that is the socket.
-const SOCKET: u32 = 3;
-
 /// A match of endpoints that take the mesh's mutual TLS, all but the socket.
-static TAKES_MUTUAL: LazyLock<Vec<u8>> = LazyLock::new(|| if_mutual(None).encode_to_vec());
+static TAKES_MUTUAL: LazyLock<Encoded<TransportSocketMatch>> =
+    LazyLock::new(|| Encoded::new(&if_mutual(None)));
 /// A match of all others, as a field of a cluster.
-static PLAIN: LazyLock<Vec<u8>> = LazyLock::new(|| {
+static PLAIN: LazyLock<Encoded<Cluster>> = LazyLock::new(|| {
     let transport_socket_matches = vec![otherwise_plain()];
-    Cluster { transport_socket_matches, ..Default::default() }.encode_to_vec()
+    Encoded::new(&Cluster { transport_socket_matches, ..Default::default() })
 });
 
 /// Writes what [`if_mutual`] and [`otherwise_plain`] say, as fields of a cluster.
-pub(super) fn write_matches(cluster: &mut Pieces, socket: &MeshSocket) {
-    cluster.header(SOCKET_MATCHES, TAKES_MUTUAL.len() + field_size(socket.size()));
-    cluster.append(&TAKES_MUTUAL);
-    socket.write(cluster, SOCKET);
-    cluster.append(&PLAIN);
+pub(super) fn write_matches(fields: &mut ProtoWriter<Cluster>, socket: &MeshSocket) {
+    let field = transport_socket_match::TRANSPORT_SOCKET;
+    let size = TAKES_MUTUAL.len() + field.size(socket.size());
+    fields.nested_of_exactly(cluster::TRANSPORT_SOCKET_MATCHES, size, |matched| {
+        matched.append(&*TAKES_MUTUAL);
+        matched.nested_of_exactly(field, socket.size(), |fields| socket.write(fields));
+    });
+    fields.append(&*PLAIN);
 }
 
 /// The mesh's own mutual TLS as a socket that is not written yet.
@@ -147,49 +147,37 @@ pub(super) struct MeshSocket {
     sni: String,
 }
 
-/// The fields of a socket, of its configuration, which may be of any type, and of that the name of the server.
-const SOCKET_NAME: u32 = 1;
-const SOCKET_CONFIG: u32 = 3;
-const CONFIG_TYPE_URL: u32 = 1;
-const CONFIG_VALUE: u32 = 2;
-const SNI: u32 = 2;
-
-/// The type of the context.
-static CONTEXT_URL: LazyLock<String> = LazyLock::new(UpstreamTlsContext::type_url);
-
 impl MeshSocket {
     /// The socket as a message.
     fn message(&self) -> TransportSocket {
-        let mut context = Pieces::with_capacity(self.context_size());
+        let mut context = ProtoWriter::with_capacity(self.context_size());
         self.write_context(&mut context);
-        tls::encoded_socket::<UpstreamTlsContext>(tls::SOCKET, context.into_vec())
+        tls::encoded_socket(tls::SOCKET, context)
     }
 
-    fn write(&self, place: &mut Pieces, field: u32) {
-        place.header(field, self.size());
-        place.text(SOCKET_NAME, tls::SOCKET);
-        place.header(SOCKET_CONFIG, self.config_size());
-        place.text(CONFIG_TYPE_URL, &CONTEXT_URL);
-        place.header(CONFIG_VALUE, self.context_size());
-        self.write_context(place);
+    fn write(&self, socket: &mut ProtoWriter<TransportSocket>) {
+        socket.string(transport_socket::NAME, tls::SOCKET);
+        socket.nested_of_exactly(transport_socket::TYPED_CONFIG, self.config_size(), |any| {
+            any.pack_of_exactly(self.context_size(), |context| self.write_context(context));
+        });
     }
 
-    fn write_context(&self, place: &mut Pieces) {
-        self.context.write(place);
-        place.text(SNI, &self.sni);
+    fn write_context(&self, context: &mut ProtoWriter<UpstreamTlsContext>) {
+        self.context.write(context);
+        context.string(upstream_tls_context::SNI, &self.sni);
     }
 
     fn size(&self) -> usize {
-        field_size(tls::SOCKET.len()) + field_size(self.config_size())
+        transport_socket::NAME.text_size(tls::SOCKET.len())
+            + transport_socket::TYPED_CONFIG.size(self.config_size())
     }
 
     fn config_size(&self) -> usize {
-        field_size(CONTEXT_URL.len()) + field_size(self.context_size())
+        packed_size::<UpstreamTlsContext>(self.context_size())
     }
 
     fn context_size(&self) -> usize {
-        let name = if self.sni.is_empty() { 0 } else { field_size(self.sni.len()) };
-        self.context.size() + name
+        self.context.size() + upstream_tls_context::SNI.text_size(self.sni.len())
     }
 }
 

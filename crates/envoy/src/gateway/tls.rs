@@ -2,14 +2,15 @@
 
 use std::cell::RefCell;
 
-use bytes::Bytes;
 use canopus_api::gateway_protocol as server_kind;
 use canopus_base::FastMap;
 use canopus_mesh::gateway::BoundServer;
 use canopus_proto::Message;
+use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::envoy::extensions::transport_sockets::quic::v3::QuicDownstreamTransport;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode as Mode;
+use canopus_proto::wire::Encoded;
 use canopus_runtime::flags::PILOT_DISABLE_MX_ALPN;
 
 use super::listener::Transport;
@@ -25,7 +26,7 @@ const MESH_TCP: &[&str] = &["istio-peer-exchange", "h2", "http/1.1"];
 #[derive(Clone)]
 pub(super) struct Termination {
     /// The socket that does it, encoded.
-    pub(super) socket: Bytes,
+    pub(super) socket: Encoded<TransportSocket>,
     /// Whether clients are offered protocols.
     pub(super) offers: bool,
 }
@@ -72,7 +73,7 @@ fn terminate(
             tls::socket("envoy.transport_sockets.quic", &quic)
         }
     };
-    Termination { socket: socket.encode_to_vec().into(), offers }
+    Termination { socket: Encoded::new(&socket), offers }
 }
 
 fn offered(env: &Env<'_>, server: &BoundServer, transport: Transport) -> &'static [&'static str] {

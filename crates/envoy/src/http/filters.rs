@@ -20,13 +20,15 @@ use canopus_proto::envoy::extensions::filters::http::header_mutation::v3::{Heade
 use canopus_proto::envoy::extensions::filters::http::router::v3::Router;
 use canopus_proto::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpFilter, http_filter::ConfigType,
+    HttpConnectionManager, HttpFilter, http_filter::ConfigType,
 };
+use canopus_proto::fields::http_connection_manager;
 use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::FilterConfig as Alpn;
 use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::filter_config::{
     AlpnOverride, Protocol as Upstream,
 };
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
 
@@ -35,15 +37,11 @@ use crate::audience::ListenerAudience;
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
-use crate::pieces::Pieces;
 use crate::telemetry::{metrics, peer_metadata};
 use crate::{dns_cache, jwt};
 
-/// The field of a connection manager that lists its filters.
-const HTTP_FILTERS: u32 = 5;
-
-/// A filter that never differs, as the field it is of a connection manager.
-type Fixed = LazyLock<Vec<u8>>;
+/// A filter that never differs, as a field of the connection manager.
+type Fixed = LazyLock<Encoded<HttpConnectionManager>>;
 
 static CORS: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.cors", &Cors::default())));
 static FAULT: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.fault", &HttpFault::default())));
@@ -56,23 +54,23 @@ static ROUTER: Fixed = Fixed::new(|| entry(&router(false)));
 static SESSIONS: Fixed =
     Fixed::new(|| entry(&filter("envoy.filters.http.stateful_session", &StatefulSession::default())));
 
-fn entry(filter: &HttpFilter) -> Vec<u8> {
-    let mut entry = Pieces::default();
-    entry.message(HTTP_FILTERS, filter);
-    entry.into_vec()
+fn entry(filter: &HttpFilter) -> Encoded<HttpConnectionManager> {
+    let mut manager = ProtoWriter::default();
+    manager.message(http_connection_manager::HTTP_FILTERS, filter);
+    manager.finish()
 }
 
 /// A chain of filters, encoded as it is put together.
-struct Chain<'a>(&'a mut Pieces);
+struct Chain<'a>(&'a mut ProtoWriter<HttpConnectionManager>);
 
 impl Chain<'_> {
     fn add(&mut self, filter: &Fixed) {
-        self.0.append(filter);
+        self.0.append(&**filter);
     }
 
     fn extend(&mut self, filters: impl IntoIterator<Item = HttpFilter>) {
         for filter in filters {
-            self.0.message(HTTP_FILTERS, &filter);
+            self.0.message(http_connection_manager::HTTP_FILTERS, &filter);
         }
     }
 }
@@ -82,7 +80,7 @@ impl Chain<'_> {
 /// What policies add stands between the exchange of peer metadata and the protocol filters, in this order: CUSTOM
 /// authorization, extensions of the phase AUTHN, token authentication, extensions of AUTHZ, authorization, extensions of
 /// STATS and of no phase, inference. Waypoints have the last of them after the protocol filters.
-pub(super) fn write(fields: &mut Pieces, env: &Env<'_>, manager: &Traits) {
+pub(super) fn write(fields: &mut ProtoWriter<HttpConnectionManager>, env: &Env<'_>, manager: &Traits) {
     let class = manager.class;
     let is_waypoint = env.audience.role.kind == NodeKind::Waypoint;
     let mut filters = Chain(fields);

@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use bytes::Bytes;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::service::{self, Service, ServiceKey};
@@ -23,6 +22,8 @@ use canopus_proto::envoy::extensions::http::header_formatters::preserve_case::v3
 use canopus_proto::envoy::extensions::request_id::uuid::v3::UuidRequestIdConfig;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::proxy_path_normalization::NormalizationType;
+use canopus_proto::fields::http_connection_manager;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_proto::Any;
 use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NETWORKS};
 
@@ -30,14 +31,8 @@ use super::{Manager, Particulars, filters, headers, settings};
 use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
 use crate::listener::address;
-use crate::pieces::Pieces;
 use crate::telemetry::{access_log, metrics, tracing};
 use crate::{dns_cache, durations};
-
-/// The fields of a connection manager that are written in place.
-mod field {
-    pub(super) const TRACING: u32 = 7;
-}
 
 /// Room for what a connection manager usually is told.
 const USUAL_SIZE: usize = 4096;
@@ -92,21 +87,21 @@ pub(super) struct SharedPart;
 impl Query for SharedPart {
     const NAME: &'static str = "shared_connection_manager";
     type Key = Traits;
-    type Value = Bytes;
+    type Value = Encoded<HttpConnectionManager>;
 
-    fn run(ctx: &Ctx<'_>, traits: &Traits) -> Bytes {
+    fn run(ctx: &Ctx<'_>, traits: &Traits) -> Encoded<HttpConnectionManager> {
         let service = traits.service.as_ref().and_then(|key| service::service(ctx, key));
         let env = Env::with_service(ctx, &traits.audience, service.as_deref());
-        let mut fields = Pieces::with_capacity(USUAL_SIZE);
+        let mut fields = ProtoWriter::with_capacity(USUAL_SIZE);
         let traced = tracing::tracing(&env, traits.class);
         let mut manager = build(&env, traits);
         manager.request_id_extension = Some(request_id_extension(traced.samples_by_request_id));
-        fields.fields(&*manager);
+        fields.append_message(&*manager);
         if let Some(tracing) = &traced.tracing {
-            fields.body(field::TRACING, tracing.as_slice());
+            fields.encoded(http_connection_manager::TRACING, tracing);
         }
         filters::write(&mut fields, &env, traits);
-        fields.into_vec().into()
+        fields.finish()
     }
 }
 

@@ -6,16 +6,9 @@ use canopus_proto::envoy::config::core::v3::{
     Address, CidrRange, Pipe, SocketAddress, address, socket_address::PortSpecifier,
 };
 use canopus_proto::envoy::config::listener::v3::AdditionalAddress;
+use canopus_proto::fields;
 use canopus_proto::istio::mesh::v1alpha1::network::{NetworkEndpoints, network_endpoints::Ne};
-
-use crate::pieces::Pieces;
-
-/// The fields of an address, and of that of an IP and port.
-mod field {
-    pub(super) const SOCKET_ADDRESS: u32 = 1;
-    pub(super) const ADDRESS: u32 = 2;
-    pub(super) const PORT_VALUE: u32 = 3;
-}
+use canopus_proto::wire::{Explicit, Field, Nested, ProtoWriter};
 
 /// What the path of a socket begins with where an address could stand as well.
 pub(crate) const UNIX_PREFIX: &str = "unix://";
@@ -53,15 +46,20 @@ pub(crate) fn bind(address: &str, port: u32) -> Address {
     Address { address: Some(address::Address::Pipe(Pipe { path, ..Default::default() })) }
 }
 
-/// Adds [`bind`] to a message that has an address.
-pub(crate) fn write(message: &mut Pieces, field: u32, address: &str, port: u32) {
+/// Writes [`bind`] as a field of a message.
+pub(crate) fn write<M>(
+    message: &mut ProtoWriter<M>,
+    field: Field<M, Nested<Address>, Explicit>,
+    address: &str,
+    port: u32,
+) {
     if port == 0 {
         return message.message(field, &bind(address, port));
     }
     message.nested(field, |choice| {
-        choice.nested(field::SOCKET_ADDRESS, |socket| {
-            socket.text(field::ADDRESS, address);
-            socket.value(field::PORT_VALUE, port);
+        choice.nested(fields::address::SOCKET_ADDRESS, |socket| {
+            socket.string(fields::socket_address::ADDRESS, address);
+            socket.unsigned(fields::socket_address::PORT_VALUE, port);
         });
     });
 }
@@ -114,8 +112,8 @@ mod tests {
     #[test]
     fn address_is_written_as_the_message_it_stands_for() {
         for (address, port) in [("10.0.0.1", 80), ("::", 15_006), ("unix:///run/socket", 0)] {
-            let mut written = Pieces::default();
-            write(&mut written, 1, address, port);
+            let mut written = ProtoWriter::default();
+            write(&mut written, fields::additional_address::ADDRESS, address, port);
             let additional = AdditionalAddress { address: Some(bind(address, port)), ..Default::default() };
             assert_eq!(written.as_slice(), additional.encode_to_vec());
         }

@@ -35,7 +35,8 @@ use canopus_proto::envoy::extensions::formatter::cel::v3::Cel;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::DownstreamTlsContext;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::resource::Resource;
-use canopus_proto::{Any, Message};
+use canopus_proto::Any;
+use canopus_proto::wire::Encoded;
 use canopus_runtime::flags::{
     AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_SENDING_HBONE,
 };
@@ -249,7 +250,7 @@ pub(super) fn terminate(env: &Env<'_>) -> Resource {
     });
     let mut filters = Filters::default();
     filters.add("envoy.filters.network.http_connection_manager", &manager(env));
-    let socket = Some(tls::socket("tls", &context).encode_to_vec().into());
+    let socket = Some(Encoded::new(&tls::socket("tls", &context)));
     draft.add(&FilterChain { name: "default", socket, ..Default::default() }, &filters);
     draft.encode()
 }

@@ -1,45 +1,19 @@
 //! Listeners whose filter chains are encoded as they are put together.
 
-use bytes::Bytes;
-use canopus_proto::envoy::config::core::v3::{CidrRange, Metadata};
-use canopus_proto::envoy::config::listener::v3::Listener;
+use canopus_proto::envoy::config::core::v3::{CidrRange, Metadata, TransportSocket};
+use canopus_proto::envoy::config::listener::v3::{self as message, Listener};
+use canopus_proto::fields::{filter_chain, filter_chain_match, listener};
 use canopus_proto::google::protobuf::{Duration, UInt32Value};
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 
 use crate::network::Filters;
-use crate::pieces::Pieces;
 use crate::pool;
 
 /// Room for what a listener says besides its chains.
 const USUAL_REST: usize = 512;
 /// Room for what a chain says besides its filters and its socket.
 const USUAL_CHAIN: usize = 256;
-
-/// The fields of a listener that do not stand behind its chains.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const ADDRESS: u32 = 2;
-    pub(super) const FILTER_CHAINS: u32 = 3;
-    pub(super) const DEFAULT_FILTER_CHAIN: u32 = 25;
-}
-
-/// The fields of a filter chain; its filters are fields already.
-mod chain_field {
-    pub(super) const MATCH: u32 = 1;
-    pub(super) const METADATA: u32 = 5;
-    pub(super) const TRANSPORT_SOCKET: u32 = 6;
-    pub(super) const NAME: u32 = 7;
-    pub(super) const CONNECT_TIMEOUT: u32 = 9;
-}
-
-/// The fields of what a chain matches.
-mod match_field {
-    pub(super) const PREFIX_RANGES: u32 = 3;
-    pub(super) const DESTINATION_PORT: u32 = 8;
-    pub(super) const TRANSPORT_PROTOCOL: u32 = 9;
-    pub(super) const APPLICATION_PROTOCOLS: u32 = 10;
-    pub(super) const SERVER_NAMES: u32 = 11;
-}
 
 /// A filter chain, without its filters.
 #[derive(Default)]
@@ -51,7 +25,7 @@ pub(crate) struct FilterChain<'a> {
     /// The object that asks for it.
     pub(crate) metadata: Option<Metadata>,
     /// What lies between the network and the filters, encoded.
-    pub(crate) socket: Option<Bytes>,
+    pub(crate) socket: Option<Encoded<TransportSocket>>,
     /// How long a client may take for its handshake.
     pub(crate) handshake_timeout: Option<Duration>,
 }
@@ -72,48 +46,48 @@ pub(crate) struct Match<'a> {
 }
 
 impl Match<'_> {
-    fn write(&self, fields: &mut Pieces) {
-        self.ranges.iter().for_each(|range| fields.message(match_field::PREFIX_RANGES, range));
+    fn write(&self, fields: &mut ProtoWriter<message::FilterChainMatch>) {
+        self.ranges.iter().for_each(|range| fields.message(filter_chain_match::PREFIX_RANGES, range));
         if self.port > 0 {
-            fields.message(match_field::DESTINATION_PORT, &UInt32Value::from(self.port));
+            fields.message(filter_chain_match::DESTINATION_PORT, &UInt32Value::from(self.port));
         }
-        fields.text(match_field::TRANSPORT_PROTOCOL, self.transport);
+        fields.string(filter_chain_match::TRANSPORT_PROTOCOL, self.transport);
         for protocol in self.protocols {
-            fields.body(match_field::APPLICATION_PROTOCOLS, protocol.as_bytes());
+            fields.string(filter_chain_match::APPLICATION_PROTOCOLS, protocol);
         }
         for name in &self.server_names {
-            fields.body(match_field::SERVER_NAMES, name.as_bytes());
+            fields.string(filter_chain_match::SERVER_NAMES, name);
         }
     }
 
     /// The same for two that match the same.
     pub(crate) fn encode(&self) -> Vec<u8> {
-        let mut fields = Pieces::default();
+        let mut fields = ProtoWriter::default();
         self.write(&mut fields);
         fields.into_vec()
     }
 }
 
 impl FilterChain<'_> {
-    fn write(&self, filters: &Filters, fields: &mut Pieces) {
+    fn write(&self, filters: &Filters, fields: &mut ProtoWriter<message::FilterChain>) {
         if let Some(matched) = &self.matched {
-            fields.nested(chain_field::MATCH, |fields| matched.write(fields));
+            fields.nested(filter_chain::FILTER_CHAIN_MATCH, |fields| matched.write(fields));
         }
-        fields.append(filters.as_slice());
+        fields.append(filters);
         if let Some(metadata) = &self.metadata {
-            fields.message(chain_field::METADATA, metadata);
+            fields.message(filter_chain::METADATA, metadata);
         }
         if let Some(socket) = &self.socket {
-            fields.body(chain_field::TRANSPORT_SOCKET, socket);
+            fields.encoded(filter_chain::TRANSPORT_SOCKET, socket);
         }
-        fields.text(chain_field::NAME, self.name);
+        fields.string(filter_chain::NAME, self.name);
         if let Some(timeout) = &self.handshake_timeout {
-            fields.message(chain_field::CONNECT_TIMEOUT, timeout);
+            fields.message(filter_chain::TRANSPORT_SOCKET_CONNECT_TIMEOUT, timeout);
         }
     }
 
     fn usual_size(&self, filters: &Filters) -> usize {
-        filters.as_slice().len() + self.socket.as_ref().map_or(0, Bytes::len) + USUAL_CHAIN
+        filters.len() + self.socket.as_ref().map_or(0, Encoded::len) + USUAL_CHAIN
     }
 }
 
@@ -121,9 +95,9 @@ impl FilterChain<'_> {
 #[derive(Default)]
 pub(crate) struct FilterChains {
     /// Those that are tried first, as fields of the listener.
-    chains: Pieces,
+    chains: ProtoWriter<Listener>,
     /// The fields of the chain that takes what no other does.
-    default: Option<Pieces>,
+    default: Option<ProtoWriter<message::FilterChain>>,
 }
 
 impl FilterChains {
@@ -131,45 +105,45 @@ impl FilterChains {
     pub(crate) fn add(&mut self, chain: &FilterChain<'_>, filters: &Filters) {
         let size = chain.usual_size(filters);
         self.chains.reserve(size);
-        self.chains.nested_of(size, field::FILTER_CHAINS, |fields| chain.write(filters, fields));
+        self.chains.nested_of_about(listener::FILTER_CHAINS, size, |fields| chain.write(filters, fields));
     }
 
     /// Makes a chain the one that takes what no other does; if there is no other, it is the only one.
     pub(crate) fn set_default(&mut self, chain: &FilterChain<'_>, filters: &Filters) {
-        let mut fields = Pieces::with_capacity(chain.usual_size(filters));
+        let mut fields = ProtoWriter::with_capacity(chain.usual_size(filters));
         chain.write(filters, &mut fields);
         self.default = Some(fields);
     }
 
     /// Whether there are chains, and none that takes what these do not.
     pub(crate) fn leave_gaps(&self) -> bool {
-        self.chains.len() > 0 && self.default.is_none()
+        !self.chains.is_empty() && self.default.is_none()
     }
 
     /// Whether there are none at all.
     pub(crate) fn is_empty(&self) -> bool {
-        self.chains.len() == 0 && self.default.is_none()
+        self.chains.is_empty() && self.default.is_none()
     }
 
     /// A listener that has them: `address` adds its address, `rest` all fields but that, its name and its chains.
     pub(crate) fn in_listener(
         &self,
         name: &str,
-        address: impl FnOnce(&mut Pieces, u32),
-        rest: impl FnOnce(&mut Pieces),
+        address: impl FnOnce(&mut ProtoWriter<Listener>),
+        rest: impl FnOnce(&mut ProtoWriter<Listener>),
     ) -> Resource {
-        let default = self.default.as_ref().map_or(&[][..], Pieces::as_slice);
-        let mut all = Pieces::with_capacity(self.chains.len() + default.len() + USUAL_REST);
-        all.text(field::NAME, name);
-        address(&mut all, field::ADDRESS);
-        all.append(self.chains.as_slice());
-        if self.default.is_some() && self.chains.len() == 0 {
-            all.body(field::FILTER_CHAINS, default);
-        }
+        let default = self.default.as_ref().map_or(0, ProtoWriter::len);
+        let mut all = ProtoWriter::with_capacity(self.chains.len() + default + USUAL_REST);
+        all.string(listener::NAME, name);
+        address(&mut all);
+        all.append(&self.chains);
+        let (only, last) = match self.chains.is_empty() {
+            true => (self.default.as_ref(), None),
+            false => (None, self.default.as_ref()),
+        };
+        only.iter().for_each(|chain| all.encoded(listener::FILTER_CHAINS, *chain));
         rest(&mut all);
-        if self.default.is_some() && self.chains.len() > 0 {
-            all.body(field::DEFAULT_FILTER_CHAIN, default);
-        }
+        last.iter().for_each(|chain| all.encoded(listener::DEFAULT_FILTER_CHAIN, *chain));
         pool::LISTENERS.share(Resource::new(name, all.into_vec()))
     }
 }
@@ -197,18 +171,16 @@ impl Draft {
     pub(crate) fn encode(mut self) -> Resource {
         let name = std::mem::take(&mut self.listener.name);
         let address = self.listener.address.take();
-        let write_address = |all: &mut Pieces, field: u32| {
-            address.iter().for_each(|address| all.message(field, address));
+        let write_address = |all: &mut ProtoWriter<Listener>| {
+            address.iter().for_each(|address| all.message(listener::ADDRESS, address));
         };
-        self.chains.in_listener(&name, write_address, |all| all.fields(&*self.listener))
+        self.chains.in_listener(&name, write_address, |all| all.append_message(&self.listener))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use canopus_proto::Message;
-    use canopus_proto::envoy::config::core::v3::TransportSocket;
-    use canopus_proto::envoy::config::listener::v3 as message;
     use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 
     use super::*;
@@ -242,7 +214,7 @@ mod tests {
                 server_names: vec!["a.com", "b.com"],
             }),
             metadata: Some(names::config_metadata("sidecar", "ns", "name")),
-            socket: Some(TransportSocket { name: "tls".into(), ..Default::default() }.encode_to_vec().into()),
+            socket: Some(Encoded::new(&TransportSocket { name: "tls".into(), ..Default::default() })),
             handshake_timeout: Some(Duration::from_secs(15)),
         }
     }

@@ -1,9 +1,10 @@
 //! The chain of network filters, in Istio's order.
 
-use bytes::Bytes;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::service::{self, Service, ServiceKey};
+use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
+use canopus_proto::wire::Encoded;
 
 use super::{Filters, tcp};
 use crate::audience::{ListenerAudience, Shared};
@@ -28,7 +29,7 @@ pub(crate) struct Before<'a> {
 }
 
 /// What a connection passes that is not HTTP, before what handles its protocol; and what that logs.
-pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters, Bytes) {
+pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters, Encoded<TcpProxy>) {
     let mut place = Place {
         audience: env.connections().clone(),
         service: env.service.map(Service::key),
@@ -43,8 +44,7 @@ pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters
         place.port = before.port;
         preceding = env.ctx.get::<Preceding>(&place);
     }
-    let mut filters =
-        Filters::with_capacity(preceding.filters.as_slice().len() + preceding.logs.len() + USUAL);
+    let mut filters = Filters::with_capacity(preceding.filters.len() + preceding.logs.len() + USUAL);
     filters.append(&preceding.filters);
     before.resolver.iter().for_each(|resolver| filters.append(resolver));
     (filters, preceding.logs.clone())
@@ -105,7 +105,7 @@ impl Query for Preceding {
 #[derive(PartialEq)]
 struct Preceded {
     filters: Filters,
-    logs: Bytes,
+    logs: Encoded<TcpProxy>,
     /// Whether the filters may be others at another port.
     by_port: bool,
 }

@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 
-use bytes::Bytes;
 use canopus_api::node::NodeKind;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
@@ -17,13 +16,14 @@ use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy
 };
 use canopus_proto::envoy::r#type::v3::HashPolicy;
 use canopus_proto::envoy::r#type::v3::hash_policy::{PolicySpecifier, SourceIp};
+use canopus_proto::fields::tcp_proxy;
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::LbPolicy;
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::consistent_hash_lb::HashKey;
 use canopus_proto::istio::networking::v1alpha3::{
     Destination, LoadBalancerSettings, RouteDestination, TrafficPolicy,
 };
-use canopus_proto::{Message, Name};
+use canopus_proto::wire::Encoded;
 
 use super::{Filters, pipeline, protocols};
 use crate::audience::{ListenerAudience, Shared};
@@ -37,17 +37,10 @@ use crate::{dns_cache, durations};
 
 const NAME: &str = "envoy.filters.network.tcp_proxy";
 
-/// The fields of the filter that are written in place.
-mod field {
-    pub(super) const STAT_PREFIX: u32 = 1;
-    pub(super) const CLUSTER: u32 = 2;
-    pub(super) const WEIGHTED_CLUSTERS: u32 = 10;
-}
-
 /// Adds the filter that ends connections at once.
 pub(crate) fn black_hole(filters: &mut Filters) {
     let to = To::Cluster(names::BLACK_HOLE);
-    Proxy { stat_prefix: names::BLACK_HOLE, to, settings: None, logs: Bytes::new() }.add_to(filters);
+    Proxy { stat_prefix: names::BLACK_HOLE, to, settings: None, logs: Encoded::default() }.add_to(filters);
 }
 
 /// Adds the filter that sends connections to a cluster, which also names their statistics.
@@ -96,7 +89,7 @@ pub(super) struct Proxy<'a> {
     /// What else is said about them, which mostly is nothing.
     settings: Option<Box<TcpProxy>>,
     /// What is logged, encoded.
-    logs: Bytes,
+    logs: Encoded<TcpProxy>,
 }
 
 /// Where connections go.
@@ -118,23 +111,23 @@ impl Proxy<'_> {
 
     pub(super) fn add_to(&self, filters: &mut Filters) {
         let size = self.stat_prefix.len() + self.cluster().len() + self.logs.len();
-        filters.write_of(size, NAME, &TcpProxy::type_url(), &|fields| {
-            fields.text(field::STAT_PREFIX, self.stat_prefix);
+        filters.add_in_place(NAME, size, |fields| {
+            fields.string(tcp_proxy::STAT_PREFIX, self.stat_prefix);
             match &self.to {
-                To::Cluster(cluster) => fields.body(field::CLUSTER, cluster.as_bytes()),
+                To::Cluster(cluster) => fields.string(tcp_proxy::CLUSTER, cluster),
                 To::Weighted(clusters) => {
                     let clusters = WeightedCluster { clusters: clusters.clone() };
-                    fields.message(field::WEIGHTED_CLUSTERS, &clusters);
+                    fields.message(tcp_proxy::WEIGHTED_CLUSTERS, &clusters);
                 }
             }
-            self.settings.iter().for_each(|settings| fields.fields(&**settings));
+            self.settings.iter().for_each(|settings| fields.append_message(settings));
             fields.append(&self.logs);
         });
     }
 }
 
 /// What TCP proxies of a class log, as fields of their configuration.
-pub(super) fn logs(env: &Env<'_>, class: Class) -> Bytes {
+pub(super) fn logs(env: &Env<'_>, class: Class) -> Encoded<TcpProxy> {
     env.ctx.get::<Logs>(&(env.connections().clone(), env.service.map(Service::key), class)).as_ref().clone()
 }
 
@@ -145,14 +138,14 @@ impl Query for Logs {
     const NAME: &'static str = "tcp_proxy_logs";
     /// The service whose traffic is handled, where that makes a difference.
     type Key = (Shared<ListenerAudience>, Option<ServiceKey>, Class);
-    type Value = Bytes;
+    type Value = Encoded<TcpProxy>;
 
-    fn run(ctx: &Ctx<'_>, (audience, service, class): &Self::Key) -> Bytes {
+    fn run(ctx: &Ctx<'_>, (audience, service, class): &Self::Key) -> Encoded<TcpProxy> {
         let service = service.as_ref().and_then(|key| service::service(ctx, key));
         let env = Env::with_service(ctx, audience, service.as_deref());
         let mut proxy = TcpProxy { access_log: access_log::tcp(&env, *class), ..Default::default() };
         metrics::stock::connections(&env, *class, &mut proxy);
-        proxy.encode_to_vec().into()
+        Encoded::new(&proxy)
     }
 }
 

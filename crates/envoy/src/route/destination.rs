@@ -10,38 +10,23 @@ use canopus_proto::envoy::config::route::v3::route_action::{
     ClusterNotFoundResponseCode, HashPolicy, MaxStreamDuration, RequestMirrorPolicy,
 };
 use canopus_proto::envoy::config::route::v3::weighted_cluster::{ClusterWeight, cluster_weight};
-use canopus_proto::envoy::config::route::v3::{RouteAction, WeightedCluster};
+use canopus_proto::envoy::config::route::v3::{Route, RouteAction, WeightedCluster};
 use canopus_proto::envoy::r#type::matcher::v3::RegexMatchAndSubstitute;
 use canopus_proto::envoy::r#type::v3::FractionalPercent;
+use canopus_proto::fields::{route, route_action};
 use canopus_proto::google::protobuf::Duration;
 use canopus_proto::istio::networking::v1alpha3::load_balancer_settings::ConsistentHashLb;
 use canopus_proto::istio::networking::v1alpha3::{
     Destination, HttpRewrite, HttpRoute, HttpRouteDestination, Percent,
 };
+use canopus_proto::wire::ProtoWriter;
 use canopus_runtime::flags::DISABLE_SHADOW_HOST_SUFFIX;
 
 use super::headers::Operations;
 use super::matching::{Path, regex_matcher};
 use super::{Known, Site, USUAL_SIZE, fault, hash, retry};
 use crate::names;
-use crate::pieces::Pieces;
 use crate::route_config::headers::forwards_host;
-
-/// The fields of a route's action.
-mod field {
-    pub(super) const CLUSTER: u32 = 1;
-    pub(super) const WEIGHTED_CLUSTERS: u32 = 3;
-    pub(super) const PREFIX_REWRITE: u32 = 5;
-    pub(super) const HOST_REWRITE_LITERAL: u32 = 6;
-    pub(super) const TIMEOUT: u32 = 8;
-    pub(super) const HASH_POLICY: u32 = 15;
-    pub(super) const CLUSTER_NOT_FOUND_RESPONSE_CODE: u32 = 20;
-    pub(super) const MAX_GRPC_TIMEOUT: u32 = 23;
-    pub(super) const REQUEST_MIRROR_POLICIES: u32 = 30;
-    pub(super) const REGEX_REWRITE: u32 = 32;
-    pub(super) const MAX_STREAM_DURATION: u32 = 36;
-    pub(super) const APPEND_X_FORWARDED_HOST: u32 = 38;
-}
 
 /// The cluster of a destination that does not say where; no proxy has it.
 const UNKNOWN: &str = "UnknownService";
@@ -49,11 +34,11 @@ const UNKNOWN: &str = "UnknownService";
 /// What a route that forwards does: its action, encoded but for what depends on the path that is matched.
 pub(super) struct Forward {
     /// The fields before [`Self::rewrite`].
-    before: Pieces,
+    before: ProtoWriter<RouteAction>,
     /// Gives requests another path by a regular expression.
     rewrite: Option<RegexMatchAndSubstitute>,
     /// The fields after it.
-    after: Pieces,
+    after: ProtoWriter<RouteAction>,
     /// The cluster, if there is only one.
     pub(super) cluster: Option<String>,
     /// The services it leads to, as far as known.
@@ -68,38 +53,38 @@ impl Forward {
         http: &HttpRoute,
         operations: &mut Operations,
     ) -> Self {
-        let mut action = Pieces::with_capacity(USUAL_SIZE);
+        let mut action = ProtoWriter::with_capacity(USUAL_SIZE);
         let Choice { cluster, authority, hash, hashed, destinations } = match &http.route[..] {
             [only] => single(site, only, &mut action, operations),
             many => weighted(site, many, &mut action),
         };
         let rewrite = http.rewrite.as_ref();
         if let Some(rewrite) = rewrite.filter(|rewrite| rewrites_prefix(rewrite, source)) {
-            action.text(field::PREFIX_REWRITE, &rewrite.uri);
+            action.string(route_action::PREFIX_REWRITE, &rewrite.uri);
         }
         let rewritten = rewrite.map(|rewrite| &rewrite.authority).filter(|host| !host.is_empty());
         if let Some(host) = rewritten.or(operations.authority.as_ref()).or(authority.as_ref()) {
-            action.body(field::HOST_REWRITE_LITERAL, host.as_bytes());
+            action.string(route_action::HOST_REWRITE_LITERAL, host);
         }
         let (timeout, proxyless) = (http.timeout.unwrap_or_default(), site.audience.proxyless);
-        action.message(field::TIMEOUT, &timeout);
+        action.message(route_action::TIMEOUT, &timeout);
         retry::write(site.settings, http.retries.as_ref(), hashed, &mut action);
-        hash.iter().for_each(|policy| action.message(field::HASH_POLICY, policy));
+        hash.iter().for_each(|policy| action.message(route_action::HASH_POLICY, policy));
         if source.is_gateway_api() {
-            let code = ClusterNotFoundResponseCode::InternalServerError as u32;
-            action.value(field::CLUSTER_NOT_FOUND_RESPONSE_CODE, code);
+            let code = ClusterNotFoundResponseCode::InternalServerError;
+            action.enumeration(route_action::CLUSTER_NOT_FOUND_RESPONSE_CODE, code);
         }
         if !proxyless {
-            action.message(field::MAX_GRPC_TIMEOUT, &timeout);
+            action.message(route_action::MAX_GRPC_TIMEOUT, &timeout);
         }
         write_mirrors(site, http, &mut action);
 
-        let mut after = Pieces::default();
+        let mut after = ProtoWriter::default();
         if proxyless {
-            after.message(field::MAX_STREAM_DURATION, &max_stream_duration(timeout));
+            after.message(route_action::MAX_STREAM_DURATION, &max_stream_duration(timeout));
         }
         if rewrite.is_some() && forwards_host(&site.audience.config) {
-            after.flag(field::APPEND_X_FORWARDED_HOST);
+            after.bool(route_action::APPEND_X_FORWARDED_HOST, true);
         }
         let rewrite = rewrite.and_then(|rewrite| regex_rewrite(rewrite, source, None));
         Self { before: action, rewrite, after, cluster, destinations }
@@ -115,12 +100,12 @@ impl Forward {
         self.rewrite = regex_rewrite(rewrite, source, Some(matched));
     }
 
-    /// Writes the action as a field of a route.
-    pub(super) fn write(&self, field: u32, route: &mut Pieces) {
-        route.nested_of(self.before.len() + self.after.len(), field, |action| {
-            action.append(self.before.as_slice());
-            self.rewrite.iter().for_each(|rewrite| action.message(field::REGEX_REWRITE, rewrite));
-            action.append(self.after.as_slice());
+    /// Writes the action of a route.
+    pub(super) fn write(&self, route: &mut ProtoWriter<Route>) {
+        route.nested_of_about(route::ROUTE, self.before.len() + self.after.len(), |action| {
+            action.append(&self.before);
+            self.rewrite.iter().for_each(|rewrite| action.message(route_action::REGEX_REWRITE, rewrite));
+            action.append(&self.after);
         });
     }
 }
@@ -203,11 +188,11 @@ struct Choice {
 fn single(
     site: &Site<'_>,
     to: &HttpRouteDestination,
-    action: &mut Pieces,
+    action: &mut ProtoWriter<RouteAction>,
     operations: &mut Operations,
 ) -> Choice {
     let Target { cluster, known, hash } = Target::of(site, to.destination.as_ref());
-    action.text(field::CLUSTER, &cluster);
+    action.string(route_action::CLUSTER, &cluster);
     let mut own = Operations::of(to.headers.as_ref());
     let authority = own.authority.take();
     operations.extend(own);
@@ -222,7 +207,7 @@ fn single(
 }
 
 /// Several destinations; those of no weight get nothing.
-fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut Pieces) -> Choice {
+fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut ProtoWriter<RouteAction>) -> Choice {
     let mut choice =
         Choice { cluster: None, authority: None, hash: Vec::new(), hashed: false, destinations: Vec::new() };
     let mut clusters = Vec::new();
@@ -244,7 +229,7 @@ fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut Pieces) -
         choice.hash.extend(target.hash.as_ref().and_then(hash::policy));
         choice.destinations.push(target.known);
     }
-    action.message(field::WEIGHTED_CLUSTERS, &WeightedCluster { clusters, ..Default::default() });
+    action.message(route_action::WEIGHTED_CLUSTERS, &WeightedCluster { clusters, ..Default::default() });
     choice
 }
 
@@ -315,7 +300,7 @@ pub(crate) fn cluster_name(to: &Destination, known: Option<&Known>, listener_por
     names::outbound_cluster(alias.unwrap_or(&to.host), port, &to.subset)
 }
 
-fn write_mirrors(site: &Site<'_>, http: &HttpRoute, action: &mut Pieces) {
+fn write_mirrors(site: &Site<'_>, http: &HttpRoute, action: &mut ProtoWriter<RouteAction>) {
     let first = http.mirror.as_ref().zip(mirror_fraction(http));
     let others = http.mirrors.iter().filter_map(|mirror| {
         let fraction = mirror.percentage.as_ref().map_or_else(|| Some(everything()), positive)?;
@@ -334,7 +319,7 @@ fn write_mirrors(site: &Site<'_>, http: &HttpRoute, action: &mut Pieces) {
             disable_shadow_host_suffix_append: disable_suffix,
             ..Default::default()
         };
-        action.message(field::REQUEST_MIRROR_POLICIES, &policy);
+        action.message(route_action::REQUEST_MIRROR_POLICIES, &policy);
     }
 }
 

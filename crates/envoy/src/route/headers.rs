@@ -4,18 +4,11 @@ use std::collections::BTreeMap;
 
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
+use canopus_proto::envoy::config::route::v3::Route;
+use canopus_proto::fields::route;
 use canopus_proto::istio::networking::v1alpha3::Headers;
 use canopus_proto::istio::networking::v1alpha3::headers::HeaderOperations;
-
-use crate::pieces::Pieces;
-
-/// The fields of a route that are about headers.
-mod field {
-    pub(super) const REQUEST_HEADERS_TO_ADD: u32 = 9;
-    pub(super) const RESPONSE_HEADERS_TO_ADD: u32 = 10;
-    pub(super) const RESPONSE_HEADERS_TO_REMOVE: u32 = 11;
-    pub(super) const REQUEST_HEADERS_TO_REMOVE: u32 = 12;
-}
+use canopus_proto::wire::ProtoWriter;
 
 /// What is done to the headers of requests and responses.
 #[derive(Default)]
@@ -52,14 +45,14 @@ impl Operations {
     }
 
     /// Writes the fields of a route that say so.
-    pub(super) fn write(&self, route: &mut Pieces) {
-        self.request_add.iter().for_each(|header| route.message(field::REQUEST_HEADERS_TO_ADD, header));
-        self.response_add.iter().for_each(|header| route.message(field::RESPONSE_HEADERS_TO_ADD, header));
+    pub(super) fn write(&self, fields: &mut ProtoWriter<Route>) {
+        self.request_add.iter().for_each(|header| fields.message(route::REQUEST_HEADERS_TO_ADD, header));
+        self.response_add.iter().for_each(|header| fields.message(route::RESPONSE_HEADERS_TO_ADD, header));
         let mut remove = |field, names: &[String]| {
-            names.iter().for_each(|name| route.body(field, name.as_bytes()));
+            names.iter().for_each(|name| fields.string(field, name));
         };
-        remove(field::RESPONSE_HEADERS_TO_REMOVE, &self.response_remove);
-        remove(field::REQUEST_HEADERS_TO_REMOVE, &self.request_remove);
+        remove(route::RESPONSE_HEADERS_TO_REMOVE, &self.response_remove);
+        remove(route::REQUEST_HEADERS_TO_REMOVE, &self.request_remove);
     }
 }
 
@@ -96,8 +89,6 @@ fn authority(headers: &BTreeMap<String, String>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use canopus_proto::envoy::config::route::v3::Route;
-
     use super::*;
 
     #[test]
@@ -114,7 +105,7 @@ mod tests {
             response_remove: vec!["e".into()],
             authority: None,
         });
-        let mut written = Pieces::default();
+        let mut written = ProtoWriter::default();
         operations.write(&mut written);
         let message = Route {
             request_headers_to_add: vec![add("a"), add("b")],
@@ -123,7 +114,7 @@ mod tests {
             response_headers_to_remove: vec!["e".into()],
             ..Default::default()
         };
-        assert_eq!(written, Pieces::of(&message));
+        assert_eq!(written, ProtoWriter::of_message(&message));
     }
 
     #[test]

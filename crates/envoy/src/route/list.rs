@@ -1,15 +1,14 @@
 //! Encoded routes.
 
-use crate::pieces::Pieces;
-
-/// The field of a virtual host that its routes are in.
-const ROUTES: u32 = 3;
+use canopus_proto::envoy::config::route::v3::{Route, VirtualHost};
+use canopus_proto::fields::virtual_host;
+use canopus_proto::wire::{EncodedFields, ProtoWriter};
 
 /// Routes as a virtual host has them, one after the other. A route is a large message, so it is encoded as soon as it is
 /// made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RouteList {
-    entries: Pieces,
+    entries: ProtoWriter<VirtualHost>,
     /// Where the first route begins that takes every request.
     catch_all: Option<usize>,
 }
@@ -17,15 +16,20 @@ pub(crate) struct RouteList {
 impl RouteList {
     /// No routes yet, with room for so many bytes.
     pub(super) fn with_capacity(bytes: usize) -> Self {
-        Self { entries: Pieces::with_capacity(bytes), catch_all: None }
+        Self { entries: ProtoWriter::with_capacity(bytes), catch_all: None }
     }
 
     /// Adds a route of about so many bytes whose fields are written in place, given whether it takes every request.
-    pub(super) fn push(&mut self, takes_all: bool, expected: usize, write: impl FnOnce(&mut Pieces)) {
+    pub(super) fn push(
+        &mut self,
+        takes_all: bool,
+        expected: usize,
+        write: impl FnOnce(&mut ProtoWriter<Route>),
+    ) {
         if takes_all {
             self.catch_all.get_or_insert(self.entries.len());
         }
-        self.entries.nested_of(expected, ROUTES, write);
+        self.entries.nested_of_about(virtual_host::ROUTES, expected, write);
     }
 
     /// Adds the routes of another list.
@@ -33,21 +37,16 @@ impl RouteList {
         if let Some(at) = other.catch_all {
             self.catch_all.get_or_insert(self.entries.len() + at);
         }
-        self.entries.append(other.as_slice());
+        self.entries.append(other);
     }
 
     /// Whether there are no routes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.as_slice().is_empty()
+        self.entries.is_empty()
     }
 
-    /// All routes, as fields of a virtual host.
-    pub(crate) fn as_slice(&self) -> &[u8] {
-        self.entries.as_slice()
-    }
-
-    /// All routes, for a virtual host to add to.
-    pub(crate) fn into_pieces(self) -> Pieces {
+    /// A virtual host that has these routes and nothing else.
+    pub(crate) fn into_writer(self) -> ProtoWriter<VirtualHost> {
         self.entries
     }
 
@@ -58,16 +57,21 @@ impl RouteList {
     }
 }
 
+impl EncodedFields<VirtualHost> for RouteList {
+    fn as_slice(&self) -> &[u8] {
+        self.entries.as_slice()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use canopus_proto::Message;
-    use canopus_proto::envoy::config::route::v3::{Route, VirtualHost};
 
     use super::*;
 
-    fn route(name: &str) -> impl FnOnce(&mut Pieces) {
+    fn route(name: &str) -> impl FnOnce(&mut ProtoWriter<Route>) {
         let route = Route { name: name.to_owned(), ..Default::default() };
-        move |pieces| pieces.fields(&route)
+        move |fields| fields.append_message(&route)
     }
 
     fn names(routes: &[u8]) -> Vec<String> {

@@ -13,24 +13,13 @@ use canopus_proto::envoy::r#type::matcher::v3::{
     ListMatcher, MetadataMatcher, OrMatcher, RegexMatcher, StringMatcher, ValueMatcher, list_matcher,
     value_matcher,
 };
+use canopus_proto::fields::route_match;
 use canopus_proto::istio::networking::v1alpha3::string_match::MatchType;
 use canopus_proto::istio::networking::v1alpha3::{HttpMatchRequest, StringMatch};
+use canopus_proto::wire::ProtoWriter;
 
 use crate::acceptable;
 use crate::audience::Build;
-use crate::pieces::Pieces;
-
-/// The fields of a route's match that are not left to its message.
-mod field {
-    pub(super) const PREFIX: u32 = 1;
-    pub(super) const PATH: u32 = 2;
-    pub(super) const CASE_SENSITIVE: u32 = 4;
-    pub(super) const SAFE_REGEX: u32 = 10;
-    pub(super) const PATH_SEPARATED_PREFIX: u32 = 14;
-
-    /// Of a truth that may be left open.
-    pub(super) const VALUE: u32 = 1;
-}
 
 /// The filter that checks tokens, and the key under which it leaves their claims.
 const JWT_FILTER: &str = "envoy.filters.http.jwt_authn";
@@ -87,23 +76,18 @@ impl<'a> Match<'a> {
     }
 
     /// Writes the fields of the match.
-    pub(super) fn write(&self, matched: &mut Pieces) {
-        // The path may be empty, but it is always said which it is.
+    pub(super) fn write(&self, matched: &mut ProtoWriter<RouteMatch>) {
         match self.path {
-            Path::Exact(path) => matched.body(field::PATH, path.as_bytes()),
-            Path::Prefix(prefix) => matched.body(field::PREFIX, prefix.as_bytes()),
-            Path::Elements(prefix) => matched.body(field::PATH_SEPARATED_PREFIX, prefix.as_bytes()),
-            Path::Regex(regex) => matched.message(field::SAFE_REGEX, &regex_matcher(regex)),
+            Path::Exact(path) => matched.string(route_match::PATH, path),
+            Path::Prefix(prefix) => matched.string(route_match::PREFIX, prefix),
+            Path::Elements(prefix) => matched.string(route_match::PATH_SEPARATED_PREFIX, prefix),
+            Path::Regex(regex) => matched.message(route_match::SAFE_REGEX, &regex_matcher(regex)),
         }
         if let Some(case_sensitive) = self.case_sensitive {
-            matched.nested(field::CASE_SENSITIVE, |value| {
-                if case_sensitive {
-                    value.flag(field::VALUE);
-                }
-            });
+            matched.message(route_match::CASE_SENSITIVE, &case_sensitive.into());
         }
         if let Some(other) = &self.other {
-            matched.fields(&**other);
+            matched.append_message(other);
         }
     }
 }
@@ -240,7 +224,7 @@ mod tests {
             case_sensitive: condition.map(|condition| !condition.ignore_uri_case),
             other: condition.and_then(other_conditions).map(Box::new),
         };
-        let mut written = Pieces::default();
+        let mut written = ProtoWriter::default();
         matched.write(&mut written);
         (RouteMatch::decode(written.as_slice()).unwrap(), matched.is_catch_all())
     }

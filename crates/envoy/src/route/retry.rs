@@ -4,15 +4,15 @@ use std::sync::LazyLock;
 
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::Any;
-use canopus_proto::envoy::config::route::v3::RetryPolicy;
 use canopus_proto::envoy::config::route::v3::retry_policy::{
     RetryBackOff, RetryHostPredicate, RetryPriority, retry_host_predicate, retry_priority,
 };
+use canopus_proto::envoy::config::route::v3::{RetryPolicy, RouteAction};
 use canopus_proto::envoy::extensions::retry::host::previous_hosts::v3::PreviousHostsPredicate;
 use canopus_proto::envoy::extensions::retry::priority::previous_priorities::v3::PreviousPrioritiesConfig;
+use canopus_proto::fields::route_action;
 use canopus_proto::istio::networking::v1alpha3::HttpRetry;
-
-use crate::pieces::Pieces;
+use canopus_proto::wire::ProtoWriter;
 
 const RETRY_ON: &str = "connect-failure,refused-stream,unavailable,cancelled,retriable-status-codes";
 const RETRIABLE_CODES: &str = "retriable-status-codes";
@@ -23,24 +23,28 @@ const HOST_SELECTION_ATTEMPTS: i64 = 5;
 /// Priorities are tried this often before the next ones are.
 const PRIORITY_UPDATE_FREQUENCY: i32 = 2;
 
-/// The field of a route's action that says when it is tried again.
-const FIELD: u32 = 9;
-
 /// The retries of routes where neither they nor the mesh say anything, as a field of an action: those where a hash does not
 /// choose the host, and those where it does.
-static USUAL: LazyLock<[Pieces; 2]> = LazyLock::new(|| {
+static USUAL: LazyLock<[ProtoWriter<RouteAction>; 2]> = LazyLock::new(|| {
     [false, true].map(|hashed| {
-        let mut action = Pieces::default();
-        policy(None, hashed).iter().for_each(|policy| action.message(FIELD, policy));
+        let mut action = ProtoWriter::default();
+        policy(None, hashed).iter().for_each(|policy| action.message(route_action::RETRY_POLICY, policy));
         action
     })
 });
 
 /// Writes the retries of an outbound route: its own, else the mesh's.
-pub(super) fn write(settings: &MeshSettings, wanted: Option<&HttpRetry>, hashed: bool, action: &mut Pieces) {
+pub(super) fn write(
+    settings: &MeshSettings,
+    wanted: Option<&HttpRetry>,
+    hashed: bool,
+    action: &mut ProtoWriter<RouteAction>,
+) {
     match wanted.or(settings.mesh.default_http_retry_policy.as_ref()) {
-        None => action.append(USUAL[usize::from(hashed)].as_slice()),
-        wanted => policy(wanted, hashed).iter().for_each(|policy| action.message(FIELD, policy)),
+        None => action.append(&USUAL[usize::from(hashed)]),
+        wanted => policy(wanted, hashed)
+            .iter()
+            .for_each(|policy| action.message(route_action::RETRY_POLICY, policy)),
     }
 }
 

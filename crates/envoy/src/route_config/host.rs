@@ -2,22 +2,14 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use canopus_proto::Any;
+use canopus_proto::envoy::config::route::v3::RouteConfiguration;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_proto::envoy::config::route::v3::virtual_host::TlsRequirementType;
+use canopus_proto::fields::{route_configuration, virtual_host};
+use canopus_proto::wire::{Encoded, EncodedFields as _, ProtoWriter};
 
-use crate::pieces::{self, Pieces};
 use crate::route::{RouteList, session};
-
-/// The fields of a virtual host.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const DOMAINS: u32 = 2;
-    pub(super) const REQUIRE_TLS: u32 = 4;
-    pub(super) const INCLUDE_REQUEST_ATTEMPT_COUNT: u32 = 14;
-    pub(super) const TYPED_PER_FILTER_CONFIG: u32 = 15;
-}
 
 /// Room for traits that are not out of the ordinary.
 const ROOM: usize = 8;
@@ -30,7 +22,7 @@ pub(crate) struct Host {
     /// The hosts that requests to it name.
     pub(crate) domains: Vec<Arc<str>>,
     /// All other fields.
-    rest: Bytes,
+    rest: Encoded<VirtualHost>,
 }
 
 /// What a virtual host says besides its names and routes.
@@ -57,9 +49,9 @@ impl Host {
         routes: RouteList,
         traits: &Traits,
     ) -> Self {
-        let mut rest = routes.into_pieces();
+        let mut rest = routes.into_writer();
         traits.write(&mut rest);
-        Self { name, domains, rest: rest.into_vec().into() }
+        Self { name, domains, rest: rest.finish() }
     }
 
     /// The same, of routes in several parts.
@@ -70,43 +62,41 @@ impl Host {
         traits: &Traits,
     ) -> Self {
         let routes = routes.into_iter();
-        let mut rest = Pieces::with_capacity(routes.clone().map(<[u8]>::len).sum::<usize>() + ROOM);
-        routes.for_each(|part| rest.append(part));
+        let mut rest = ProtoWriter::with_capacity(routes.clone().map(<[u8]>::len).sum::<usize>() + ROOM);
+        routes.for_each(|part| rest.append_part(part));
         traits.write(&mut rest);
-        Self { name, domains, rest: rest.into_vec().into() }
+        Self { name, domains, rest: rest.finish() }
     }
 
     /// How many bytes its fields are.
     fn size(&self) -> usize {
-        let domains = self.domains.iter().map(|domain| pieces::field_size(domain.len())).sum::<usize>();
-        let name = if self.name.is_empty() { 0 } else { pieces::field_size(self.name.len()) };
-        name + domains + self.rest.len()
+        let domains = self.domains.iter().map(|domain| virtual_host::DOMAINS.text_size(domain.len()));
+        virtual_host::NAME.text_size(self.name.len()) + domains.sum::<usize>() + self.rest.len()
     }
 
     /// How many bytes it takes in a table.
     pub(super) fn size_in_table(&self) -> usize {
-        pieces::field_size(self.size())
+        route_configuration::VIRTUAL_HOSTS.size(self.size())
     }
 
-    /// Adds it to a table, as an entry of a field.
-    pub(super) fn write(&self, field: u32, table: &mut Pieces) {
-        table.header(field, self.size());
-        table.text(field::NAME, &self.name);
-        self.domains.iter().for_each(|domain| table.body(field::DOMAINS, domain.as_bytes()));
-        table.append(&self.rest);
+    /// Adds it to a table.
+    pub(super) fn write(&self, table: &mut ProtoWriter<RouteConfiguration>) {
+        table.nested_of_exactly(route_configuration::VIRTUAL_HOSTS, self.size(), |host| {
+            host.string(virtual_host::NAME, &self.name);
+            self.domains.iter().for_each(|domain| host.string(virtual_host::DOMAINS, domain));
+            host.append(&self.rest);
+        });
     }
 }
 
 impl Traits {
-    fn write(&self, host: &mut Pieces) {
+    fn write(&self, host: &mut ProtoWriter<VirtualHost>) {
         if self.requires_tls {
-            host.value(field::REQUIRE_TLS, TlsRequirementType::All as u32);
+            host.enumeration(virtual_host::REQUIRE_TLS, TlsRequirementType::All);
         }
-        if self.counts_attempts {
-            host.flag(field::INCLUDE_REQUEST_ATTEMPT_COUNT);
-        }
+        host.bool(virtual_host::INCLUDE_REQUEST_ATTEMPT_COUNT, self.counts_attempts);
         if let Some(session) = &self.session {
-            host.any_entry(field::TYPED_PER_FILTER_CONFIG, session::FILTER, session);
+            host.entry(virtual_host::TYPED_PER_FILTER_CONFIG, session::FILTER, session);
         }
     }
 }
@@ -117,7 +107,7 @@ impl From<VirtualHost> for Host {
         Self {
             name: name.into(),
             domains: domains.into_iter().map(Into::into).collect(),
-            rest: Pieces::of(&host).into_vec().into(),
+            rest: Encoded::new(&host),
         }
     }
 }

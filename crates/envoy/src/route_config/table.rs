@@ -2,20 +2,13 @@
 
 use std::sync::{Arc, LazyLock};
 
-use bytes::Bytes;
-use canopus_proto::Message;
 use canopus_proto::envoy::config::route::v3::RouteConfiguration;
+use canopus_proto::fields::route_configuration;
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 
 use super::Host;
-use crate::pieces::{self, Pieces};
 use crate::pool;
-
-/// The fields of a table that stand before all others.
-mod field {
-    pub(super) const NAME: u32 = 1;
-    pub(super) const VIRTUAL_HOSTS: u32 = 2;
-}
 
 /// A route table, of which some virtual hosts may be shared with other tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -27,28 +20,29 @@ pub(crate) struct Table {
     /// The other virtual hosts.
     own: Vec<Host>,
     /// All other fields.
-    settings: Bytes,
+    settings: Encoded<RouteConfiguration>,
 }
 
 impl Table {
     /// A table that shares nothing.
     pub(crate) fn new(name: &str, own: Vec<Host>, settings: RouteConfiguration) -> Self {
-        let settings = settings.encode_to_vec().into();
+        let settings = Encoded::new(&settings);
         Self { name: name.into(), shared: Arc::default(), own, settings }
     }
 
     /// The table of a port of an application.
     pub(super) fn of_application(name: &str, host: Host) -> Self {
-        static SETTINGS: LazyLock<Bytes> = LazyLock::new(|| {
+        static SETTINGS: LazyLock<Encoded<RouteConfiguration>> = LazyLock::new(|| {
             let settings = RouteConfiguration { validate_clusters: Some(false.into()), ..Default::default() };
-            settings.encode_to_vec().into()
+            Encoded::new(&settings)
         });
         Self { name: name.into(), shared: Arc::default(), own: vec![host], settings: SETTINGS.clone() }
     }
 
     /// A table of an outbound or a gateway's listener, with virtual hosts of others before its own.
     pub(crate) fn usual(name: &str, shared: Arc<Vec<Host>>, own: Vec<Host>) -> Self {
-        static SETTINGS: LazyLock<Bytes> = LazyLock::new(|| super::settings().encode_to_vec().into());
+        static SETTINGS: LazyLock<Encoded<RouteConfiguration>> =
+            LazyLock::new(|| Encoded::new(&super::settings()));
         Self { name: name.into(), shared, own, settings: SETTINGS.clone() }
     }
 
@@ -65,16 +59,16 @@ impl Table {
     /// The encoded table.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let size = self.hosts().map(Host::size_in_table).sum::<usize>();
-        let mut table =
-            Pieces::with_capacity(pieces::field_size(self.name.len()) + size + self.settings.len());
+        let name = route_configuration::NAME.text_size(self.name.len());
+        let mut table = ProtoWriter::with_capacity(name + size + self.settings.len());
         self.write(&mut table);
         table.into_vec()
     }
 
     /// Adds the fields of the table.
-    pub(crate) fn write(&self, table: &mut Pieces) {
-        table.text(field::NAME, &self.name);
-        self.hosts().for_each(|host| host.write(field::VIRTUAL_HOSTS, table));
+    pub(crate) fn write(&self, table: &mut ProtoWriter<RouteConfiguration>) {
+        table.string(route_configuration::NAME, &self.name);
+        self.hosts().for_each(|host| host.write(table));
         table.append(&self.settings);
     }
 
@@ -85,6 +79,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
+    use canopus_proto::Message;
     use canopus_proto::envoy::config::route::v3::VirtualHost;
 
     use super::*;

@@ -10,10 +10,10 @@ use canopus_mesh::telemetry::tracing::{self as telemetry, Traces};
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::Tracing;
 use canopus_proto::envoy::r#type::v3::Percent;
 use canopus_proto::google::protobuf::UInt32Value;
+use canopus_proto::wire::ProtoWriter;
 use canopus_runtime::flags::PILOT_TRACE_SAMPLING;
 
 use crate::env::{Class, Env};
-use crate::pieces::Pieces;
 use provider::Reporting;
 
 /// Room for what is usually said about tracing.
@@ -22,7 +22,7 @@ const USUAL_SIZE: usize = 1024;
 /// What a connection manager is told about tracing.
 pub(crate) struct Traced {
     /// Its tracing, encoded; `None` switches it off.
-    pub(crate) tracing: Option<Pieces>,
+    pub(crate) tracing: Option<ProtoWriter<Tracing>>,
     /// Whether the id of a request says if it is sampled.
     pub(crate) samples_by_request_id: bool,
 }
@@ -50,7 +50,7 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
     let Reporting { tracer, spawns_spans, max_tag_length, samples } = provider::reporting(env, provider)?;
     // A sampler decides by itself, so it must see everything.
     let share = if samples { 100.0 } else { traces.sampling.unwrap_or_else(|| sampling(env)) };
-    let mut tracing = Pieces::of(&Tracing {
+    let mut tracing = ProtoWriter::of_message(&Tracing {
         provider: Some(tracer),
         spawn_upstream_span: spawns_spans.then(|| true.into()),
         max_path_tag_length: max_path_tag_length(env, max_tag_length),
@@ -66,9 +66,9 @@ fn of_mesh(env: &Env<'_>) -> Traced {
     let config = env.audience.config.tracing.as_ref();
     let istio_tags = config.and_then(|tracing| tracing.enable_istio_tags).is_none_or(|wanted| wanted.value);
     let tracing = env.mesh().enable_tracing.then(|| {
-        let mut tracing = Pieces::with_capacity(USUAL_SIZE);
+        let mut tracing = ProtoWriter::with_capacity(USUAL_SIZE);
         let max_path_tag_length = max_path_tag_length(env, 0);
-        tracing.fields(&Tracing { max_path_tag_length, ..sampled(sampling(env)) });
+        tracing.append_message(&Tracing { max_path_tag_length, ..sampled(sampling(env)) });
         tags::write(&mut tracing, env, istio_tags, &BTreeMap::new());
         tracing
     });

@@ -12,41 +12,47 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes, BytesMut};
 use canopus_proto::Message;
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+use canopus_proto::fields::{delta_discovery_request as delta, discovery_request as sotw};
+use canopus_proto::wire::{Tag, next_field};
 use http_body::Body as _;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use crate::bounds::{self, Fields, field};
+use crate::bounds::{self, Fields};
 
 /// What precedes each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
 
 /// A request message of one of the protocol variants.
 pub(super) trait RequestMessage: Message + Default + Send + 'static {
-    /// Numbers of the fields that clients fill with resource names.
-    const NAME_FIELDS: &'static [u64];
-    /// Numbers of the fields for the node and for the error.
-    const NODE_AND_ERROR: (u64, u64);
-    /// Numbers of the fields for the type and for the nonce.
-    const TYPE_AND_NONCE: (u64, u64);
-    /// Numbers of the fields that may stand beside these in a mere acknowledgement.
-    const IGNORED_IN_ACK: &'static [u64];
+    /// The fields that clients fill with resource names.
+    const NAME_FIELDS: &'static [Tag];
+    /// The fields for the node and for the error.
+    const NODE_AND_ERROR: (Tag, Tag);
+    /// The fields for the type and for the nonce.
+    const TYPE_AND_NONCE: (Tag, Tag);
+    /// The fields that may stand beside these in a mere acknowledgement.
+    const IGNORED_IN_ACK: &'static [Tag];
 }
 
 impl RequestMessage for DiscoveryRequest {
-    const NAME_FIELDS: &'static [u64] = &[3, 7];
-    const NODE_AND_ERROR: (u64, u64) = (2, 6);
-    const TYPE_AND_NONCE: (u64, u64) = (4, 5);
-    // The version and the node.
-    const IGNORED_IN_ACK: &'static [u64] = &[1, 2];
+    const NAME_FIELDS: &'static [Tag] = &[sotw::RESOURCE_NAMES.tag(), sotw::RESOURCE_LOCATORS.tag()];
+    const NODE_AND_ERROR: (Tag, Tag) = (sotw::NODE.tag(), sotw::ERROR_DETAIL.tag());
+    const TYPE_AND_NONCE: (Tag, Tag) = (sotw::TYPE_URL.tag(), sotw::RESPONSE_NONCE.tag());
+    const IGNORED_IN_ACK: &'static [Tag] = &[sotw::VERSION_INFO.tag(), sotw::NODE.tag()];
 }
 
 impl RequestMessage for DeltaDiscoveryRequest {
-    const NAME_FIELDS: &'static [u64] = &[3, 4, 5, 8, 9];
-    const NODE_AND_ERROR: (u64, u64) = (1, 7);
-    const TYPE_AND_NONCE: (u64, u64) = (2, 6);
-    // The node.
-    const IGNORED_IN_ACK: &'static [u64] = &[1];
+    const NAME_FIELDS: &'static [Tag] = &[
+        delta::RESOURCE_NAMES_SUBSCRIBE.tag(),
+        delta::RESOURCE_NAMES_UNSUBSCRIBE.tag(),
+        delta::INITIAL_RESOURCE_VERSIONS.tag(),
+        delta::RESOURCE_LOCATORS_SUBSCRIBE.tag(),
+        delta::RESOURCE_LOCATORS_UNSUBSCRIBE.tag(),
+    ];
+    const NODE_AND_ERROR: (Tag, Tag) = (delta::NODE.tag(), delta::ERROR_DETAIL.tag());
+    const TYPE_AND_NONCE: (Tag, Tag) = (delta::TYPE_URL.tag(), delta::RESPONSE_NONCE.tag());
+    const IGNORED_IN_ACK: &'static [Tag] = &[delta::NODE.tag()];
 }
 
 /// What a client says next.
@@ -213,12 +219,12 @@ fn acknowledgement<M: RequestMessage>(mut bytes: &[u8]) -> Option<(&str, &str)> 
     let (type_field, nonce_field) = M::TYPE_AND_NONCE;
     let (mut type_url, mut nonce) = ("", "");
     while !bytes.is_empty() {
-        let (number, Some(value)) = field(&mut bytes)? else { return None };
-        if number == type_field {
+        let (tag, value) = next_field(&mut bytes).ok()?;
+        if tag == type_field {
             type_url = str::from_utf8(value).ok()?;
-        } else if number == nonce_field {
+        } else if tag == nonce_field {
             nonce = str::from_utf8(value).ok()?;
-        } else if !M::IGNORED_IN_ACK.contains(&number) {
+        } else if !M::IGNORED_IN_ACK.contains(&tag) {
             return None;
         }
     }
@@ -237,7 +243,7 @@ fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status
 
 /// How many names a request has. Counting stops where the request is malformed, which the decoder then reports.
 fn count_names<M: RequestMessage>(bytes: &[u8]) -> usize {
-    Fields(bytes).filter(|(number, _)| M::NAME_FIELDS.contains(number)).count()
+    Fields(bytes).filter(|(tag, _)| M::NAME_FIELDS.contains(tag)).count()
 }
 
 #[cfg(test)]

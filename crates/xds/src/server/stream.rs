@@ -21,9 +21,10 @@ use super::start::StartPermit;
 use crate::SessionEvent;
 use crate::interest::Interest;
 use crate::mailbox::{Mailbox, Wakeup};
-use crate::plane::{ControlPlane, Peer, Refusal, Source};
+use crate::plane::{ControlPlane, Peer};
 use crate::resource::ResourceSet;
 use crate::session::{Protocol, Request, Response, Session};
+use crate::source::{Refusal, Source};
 use crate::types::{Kind, Types};
 
 /// A stream that has been opened.

@@ -3,13 +3,13 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use canopus_base::protocol::Protocol;
 use canopus_mesh::peer_authentication::MutualTls;
 use canopus_mesh::scope;
-use canopus_proto::envoy::config::core::v3::CidrRange;
+use canopus_proto::envoy::config::core::v3::{CidrRange, TransportSocket};
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::Encoded;
 
 use super::matching::{self, Sort};
 use super::ports::{self, InboundPort};
@@ -156,7 +156,13 @@ impl Site {
     }
 
     /// Adds the chain for one sort of connection.
-    fn add_chain(&self, all: &mut Chains, env: &Env<'_>, sort: &Sort, socket: Option<Bytes>) {
+    fn add_chain(
+        &self,
+        all: &mut Chains,
+        env: &Env<'_>,
+        sort: &Sort,
+        socket: Option<Encoded<TransportSocket>>,
+    ) {
         let (protocols, transport) = (sort.protocols, sort.transport);
         let matched = Match { port: self.target, protocols, transport, ..Default::default() };
         self.add_matching(all, env, sort.http, matched, socket);
@@ -177,7 +183,7 @@ impl Site {
         env: &Env<'_>,
         is_http: bool,
         matched: Match<'_>,
-        socket: Option<Bytes>,
+        socket: Option<Encoded<TransportSocket>>,
     ) {
         let metadata = self.sidecar.as_ref();
         let metadata = metadata.map(|(name, namespace)| names::config_metadata("sidecar", namespace, name));

@@ -3,27 +3,20 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use canopus_mesh::peer_authentication::{PeerPolicy, WorkloadPolicy};
+use canopus_proto::envoy::config::core::v3::TransportSocket;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::tls_parameters::TlsProtocol;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{CommonTlsContext, DownstreamTlsContext};
+use canopus_proto::fields::{common_tls_context, downstream_tls_context};
 use canopus_proto::google::protobuf::BoolValue;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::TlsConfig;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::tls_config::TlsProtocol as MeshProtocol;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
-use canopus_proto::{Message, Name};
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_runtime::flags::{PILOT_DISABLE_MX_ALPN, PILOT_ENABLE_METADATA_EXCHANGE};
 
 use crate::env::Env;
-use crate::pieces::Pieces;
 use crate::tls::{self, ClientChecks, OwnCertificate};
-
-/// The fields of the context of a server, and of what it has in common with that of a client.
-mod field {
-    pub(super) const COMMON: u32 = 1;
-    pub(super) const REQUIRE_CLIENT_CERTIFICATE: u32 = 2;
-    pub(super) const ALPN_PROTOCOLS: u32 = 4;
-}
 
 /// Room for what is in a socket besides what all have in common.
 const USUAL_REST: usize = 192;
@@ -46,9 +39,9 @@ pub(super) struct Mutual<'a> {
     env: &'a Env<'a>,
     pub(super) policy: Arc<PeerPolicy>,
     /// What the sockets have in common.
-    common: OnceCell<Vec<u8>>,
-    of_requests: OnceCell<Bytes>,
-    of_connections: OnceCell<Bytes>,
+    common: OnceCell<Encoded<CommonTlsContext>>,
+    of_requests: OnceCell<Encoded<TransportSocket>>,
+    of_connections: OnceCell<Encoded<TransportSocket>>,
 }
 
 impl<'a> Mutual<'a> {
@@ -64,7 +57,7 @@ impl<'a> Mutual<'a> {
     }
 
     /// The socket of chains for requests, or of those for streams of bytes.
-    pub(super) fn socket(&self, http: bool) -> Bytes {
+    pub(super) fn socket(&self, http: bool) -> Encoded<TransportSocket> {
         let made = if http { &self.of_requests } else { &self.of_connections };
         made.get_or_init(|| self.offering(self.offered(http))).clone()
     }
@@ -75,17 +68,19 @@ impl<'a> Mutual<'a> {
         if !http && exchanges { TCP } else { HTTP }
     }
 
-    fn offering(&self, protocols: &[&str]) -> Bytes {
-        let common = self.common.get_or_init(|| common_context(self.env).encode_to_vec());
-        let mut socket = Pieces::with_capacity(common.len() + USUAL_REST);
-        tls::write_socket(&mut socket, tls::SOCKET, &DownstreamTlsContext::type_url(), |context| {
-            context.nested(field::COMMON, |fields| {
+    fn offering(&self, protocols: &[&str]) -> Encoded<TransportSocket> {
+        let common = self.common.get_or_init(|| Encoded::new(&common_context(self.env)));
+        let mut socket = ProtoWriter::with_capacity(common.len() + USUAL_REST);
+        let write = |context: &mut ProtoWriter<DownstreamTlsContext>| {
+            context.nested(downstream_tls_context::COMMON_TLS_CONTEXT, |fields| {
                 fields.append(common);
-                protocols.iter().for_each(|name| fields.body(field::ALPN_PROTOCOLS, name.as_bytes()));
+                protocols.iter().for_each(|name| fields.string(common_tls_context::ALPN_PROTOCOLS, name));
             });
-            context.message(field::REQUIRE_CLIENT_CERTIFICATE, &BoolValue::from(true));
-        });
-        socket.into_vec().into()
+            let required = BoolValue::from(true);
+            context.message(downstream_tls_context::REQUIRE_CLIENT_CERTIFICATE, &required);
+        };
+        tls::write_socket(&mut socket, tls::SOCKET, write);
+        socket.finish()
     }
 }
 
@@ -109,6 +104,6 @@ fn common_context(env: &Env<'_>) -> CommonTlsContext {
 }
 
 /// The socket at which TLS of any clients ends, because a Sidecar says so.
-pub(super) fn of_sidecar(env: &Env<'_>, settings: &ServerTlsSettings) -> Bytes {
-    tls::socket(tls::SOCKET, &tls::terminating(env, settings, HTTP, true)).encode_to_vec().into()
+pub(super) fn of_sidecar(env: &Env<'_>, settings: &ServerTlsSettings) -> Encoded<TransportSocket> {
+    Encoded::new(&tls::socket(tls::SOCKET, &tls::terminating(env, settings, HTTP, true)))
 }

@@ -4,15 +4,16 @@ use std::sync::LazyLock;
 
 use canopus_mesh::destination_rule::{self, RuleId};
 use canopus_mesh::service::Port;
-use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::TrafficDirection;
 use canopus_proto::envoy::config::listener::v3::Listener;
 use canopus_proto::envoy::config::listener::v3::listener::ConnectionBalanceConfig;
 use canopus_proto::envoy::config::listener::v3::listener::connection_balance_config::{
     BalanceType, ExactBalance,
 };
+use canopus_proto::fields;
 use canopus_proto::google::protobuf::{Duration, UInt32Value};
 use canopus_proto::resource::Resource;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_runtime::flags::{
     MAX_CONNECTIONS_PER_SOCKET_EVENT_LOOP, PILOT_GATEWAY_TRANSPORT_SOCKET_CONNECT_TIMEOUT,
     PILOT_SIDECAR_USE_REMOTE_ADDRESS,
@@ -29,7 +30,6 @@ use crate::listener::draft::{FilterChain, FilterChains, Match};
 use crate::listener::{address, catch_all, inspect};
 use crate::names;
 use crate::network::{Filters, tcp};
-use crate::pieces::Pieces;
 
 /// Builds a planned listener, given the rules for the services that its chains lead to.
 pub(crate) fn listener(env: &Env<'_>, entry: &Entry, rules: &[Option<RuleId>]) -> Resource {
@@ -69,14 +69,15 @@ pub(crate) fn listener(env: &Env<'_>, entry: &Entry, rules: &[Option<RuleId>]) -
         let rest = FilterChain { name: "PassthroughFilterChain", matched, ..Default::default() };
         chains.set_default(&rest, &catch_all::filters(env));
     }
-    let write_address = |all: &mut Pieces, field| address::write(all, field, address, port);
+    let write_address =
+        |all: &mut ProtoWriter<Listener>| address::write(all, fields::listener::ADDRESS, address, port);
     chains.in_listener(&name, write_address, |all| write_rest(env, entry, all))
 }
 
 /// Adds what an outbound listener says besides its name, its address and its chains.
-fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut Pieces) {
-    static USUAL: LazyLock<Vec<u8>> =
-        LazyLock::new(|| Listener { bind_to_port: Some(false.into()), ..every_listener() }.encode_to_vec());
+fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut ProtoWriter<Listener>) {
+    static USUAL: LazyLock<Encoded<Listener>> =
+        LazyLock::new(|| Encoded::new(&Listener { bind_to_port: Some(false.into()), ..every_listener() }));
     let inspections = Inspections::of(env, entry);
     let is_balanced = env.audience.sockets.balances_outbound;
     let is_usual = !is_balanced
@@ -84,7 +85,7 @@ fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut Pieces) {
         && entry.binding.extra().is_empty()
         && inspections == Inspections::default();
     if is_usual {
-        return all.append(&USUAL);
+        return all.append(&*USUAL);
     }
     let mut listener = every_listener();
     listener.additional_addresses = address::additional(entry.binding.extra(), entry.port.number);
@@ -103,7 +104,7 @@ fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut Pieces) {
         listener.listener_filters.push(inspect::http_inspector());
         listener.listener_filters_timeout = env.mesh().protocol_detection_timeout;
     }
-    all.fields(&listener);
+    all.append_message(&listener);
 }
 
 /// What all outbound listeners say.

@@ -5,28 +5,21 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use canopus_api::node::NodeKind;
-use canopus_proto::Message;
 use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
 use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind, metadata_kind};
 use canopus_proto::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
 use canopus_proto::istio::mesh::v1alpha1::tracing::custom_tag::Type as OfProxy;
 use canopus_proto::istio::telemetry::v1alpha1::tracing::CustomTag as OfTelemetry;
 use canopus_proto::istio::telemetry::v1alpha1::tracing::custom_tag::Type as Written;
+use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::Tracing;
+use canopus_proto::fields;
+use canopus_proto::wire::{Encoded, ProtoWriter};
 
 use crate::audience::WorkloadTags;
 use crate::env::Env;
-use crate::pieces::Pieces;
 
 /// Tags that a span usually has.
 const USUAL_COUNT: usize = 16;
-
-/// The field of tracing that lists tags, and the fields of a tag that is a literal.
-mod field {
-    pub(super) const CUSTOM_TAGS: u32 = 8;
-    pub(super) const TAG: u32 = 1;
-    pub(super) const LITERAL: u32 = 2;
-    pub(super) const VALUE: u32 = 1;
-}
 
 /// The parts of a peer's description, with what tags call them.
 const PEER_FIELDS: [(&str, &str); 9] = [
@@ -45,19 +38,19 @@ const PEER_FIELDS: [(&str, &str); 9] = [
 #[derive(Clone)]
 struct Tag {
     name: Cow<'static, str>,
-    body: Vec<u8>,
+    body: Encoded<CustomTag>,
 }
 
 impl From<CustomTag> for Tag {
     fn from(tag: CustomTag) -> Self {
-        Self { body: tag.encode_to_vec(), name: tag.tag.into() }
+        Self { body: Encoded::new(&tag), name: tag.tag.into() }
     }
 }
 
 /// Adds the tags of spans to what is said about tracing, sorted by name. Those of Telemetry objects take the place of those
 /// of the proxy's configuration.
 pub(super) fn write(
-    tracing: &mut Pieces,
+    tracing: &mut ProtoWriter<Tracing>,
     env: &Env<'_>,
     istio_tags: bool,
     of_telemetry: &BTreeMap<String, OfTelemetry>,
@@ -79,7 +72,7 @@ pub(super) fn write(
         tags.extend(written.map(Tag::from));
     }
     tags.sort_by(|a, b| a.name.cmp(&b.name));
-    tags.iter().for_each(|tag| tracing.body(field::CUSTOM_TAGS, &tag.body));
+    tags.iter().for_each(|tag| tracing.encoded(fields::tracing::CUSTOM_TAGS, &tag.body));
 }
 
 /// A tag of a Telemetry object; `None` if the proxy would refuse it.
@@ -152,10 +145,10 @@ fn workload_tags(tags: &WorkloadTags) -> [Tag; 5] {
 }
 
 fn literal(name: &'static str, value: &str) -> Tag {
-    let mut body = Pieces::with_capacity(name.len() + value.len() + 8);
-    body.text(field::TAG, name);
-    body.nested(field::LITERAL, |literal| literal.text(field::VALUE, value));
-    Tag { name: name.into(), body: body.into_vec() }
+    let mut body = ProtoWriter::with_capacity(name.len() + value.len() + 8);
+    body.string(fields::custom_tag::TAG, name);
+    body.nested(fields::custom_tag::LITERAL, |literal| literal.string(fields::literal_tag::VALUE, value));
+    Tag { name: name.into(), body: body.finish() }
 }
 
 /// What authorization policies that are only tried out would have done.
@@ -190,7 +183,7 @@ mod tests {
     fn literal_is_written_as_the_message_it_stands_for() {
         for value in ["", "v1", &"x".repeat(200)] {
             let message = custom_tag::Type::Literal(custom_tag::Literal { value: value.to_owned() });
-            assert_eq!(literal("istio.mesh_id", value).body, tag("istio.mesh_id", message).encode_to_vec());
+            assert_eq!(literal("istio.mesh_id", value).body, Encoded::new(&tag("istio.mesh_id", message)));
         }
     }
 }

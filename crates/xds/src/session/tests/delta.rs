@@ -3,9 +3,9 @@
 use super::world::{Stream, World, change, in_short, request, told, told_and_removed};
 use crate::interest::Interest;
 use crate::names::Names;
-use crate::plane::Code;
 use crate::resource::Resource;
 use crate::session::SessionEvent;
+use crate::source::Code;
 use crate::types::{ADDRESS, AUTHORIZATION, CLUSTER, ENDPOINT, EXTENSION, HEALTH, LISTENER, ROUTE, SECRET};
 
 #[test]

@@ -18,9 +18,9 @@ use super::world::World;
 use crate::client::{Follower, Update};
 use crate::interest::Interest;
 use crate::names::Names;
-use crate::plane::Source;
 use crate::resource::Resource;
 use crate::session::{Limits, Protocol, Request, Response, Session, Wish};
+use crate::source::Source;
 use crate::types::{CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET, Types};
 use crate::wire;
 

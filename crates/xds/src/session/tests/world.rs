@@ -6,9 +6,9 @@ use std::sync::Arc;
 use canopus_proto::google::rpc::Status;
 
 use crate::interest::Interest;
-use crate::plane::{Code, Refusal, Source};
 use crate::resource::{Resource, ResourceSet};
 use crate::session::{Limits, Protocol, Request, Response, Session, SessionEvent, Wish};
+use crate::source::{Code, Refusal, Source};
 use crate::types::Types;
 
 /// Resources by type and name.

@@ -1,6 +1,8 @@
 //! Generates the wire types from the descriptor set in `schema/` and our own files in `protos/`, without network or
 //! external compiler, and leaves the complete descriptor set beside them for reflection.
 
+mod fields;
+
 use std::error::Error;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +18,7 @@ const PROTOS: &str = "protos";
 const PROXY_CONFIG: &str = "mesh/v1alpha1/proxy.proto";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-changed=build");
     println!("cargo::rerun-if-changed={SCHEMA}");
     println!("cargo::rerun-if-changed={PROTOS}");
     #[expect(clippy::disallowed_methods, reason = "cargo's way to say where generated files go")]
@@ -25,6 +27,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let set = with_own_files(published()?)?;
     write_compressed(&out.join("descriptors.binpb.gz"), &set)?;
     std::fs::write(out.join("proxy_config.binpb"), closure(&set, PROXY_CONFIG)?.encode_to_vec())?;
+    std::fs::write(out.join("fields.rs"), fields::generate(&set)?)?;
     generate(set)
 }
 
@@ -97,7 +100,7 @@ fn generate(set: FileDescriptorSet) -> Result<(), Box<dyn Error>> {
         .compile_well_known_types()
         .enable_type_names()
         .type_name_domain(["."], "type.googleapis.com")
-        .include_file("wire.rs");
+        .include_file("generated.rs");
     tonic_prost_build::configure().build_transport(false).compile_fds_with_config(set, config)?;
     Ok(())
 }
