@@ -25,6 +25,7 @@ mod list;
 mod source;
 mod spec;
 mod table;
+mod unread;
 mod warning;
 
 pub use kind::{FlagType, Kind, Value, types};
@@ -179,6 +180,7 @@ fn row(area: Area, spec: &Spec, resolved: &Resolved) -> Row {
         default: resolved.default.to_string(),
         value: if hidden { "(hidden)".to_owned() } else { resolved.value.to_string() },
         changed,
+        read: !unread::UNREAD.contains(&spec.name),
         description: spec.description,
     }
 }

@@ -23,6 +23,8 @@ pub struct Row {
     pub value: String,
     /// Whether the value is another than the default.
     pub changed: bool,
+    /// Whether anything reads it.
+    pub read: bool,
     /// What it is for.
     pub description: &'static str,
 }
@@ -56,7 +58,11 @@ fn table(rows: &[Row]) -> String {
     line(["NAME", "TYPE", "DEFAULT", "VALUE", "CHANGED", "DESCRIPTION"]);
     for row in rows {
         let changed = if row.changed { "yes" } else { "" };
-        line([row.name, row.kind, &row.default, &row.value, changed, row.description]);
+        let description = match row.read {
+            true => row.description.to_owned(),
+            false => format!("(without effect yet) {}", row.description),
+        };
+        line([row.name, row.kind, &row.default, &row.value, changed, &description]);
     }
     let text = table.into_inner().expect("writing to memory cannot fail");
     String::from_utf8(text).expect("rows are text")

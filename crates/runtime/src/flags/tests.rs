@@ -176,12 +176,23 @@ fn renders_for_people_and_machines() {
         "default": "100ms",
         "value": "1s",
         "changed": true,
+        "read": true,
         "description": description,
     }]);
     let parsed: serde_json::Value = serde_json::from_str(&render(&rows, Format::Json)).unwrap();
     assert_eq!(parsed, expected);
     let printed = yaml::parse_one(render(&rows, Format::Yaml), &yaml::Limits::default()).unwrap();
     assert_eq!(printed.to_json(), expected);
+}
+
+#[test]
+fn flag_that_nothing_reads_is_listed_as_such() {
+    let listed: Vec<_> = Flags::defaults().list().into_iter().filter(|row| !row.read).collect();
+    assert!(listed.iter().map(|row| row.name).eq(unread::UNREAD.iter().copied()), "unknown or out of order");
+    if let Some(row) = listed.first() {
+        let text = render(std::slice::from_ref(row), Format::Table);
+        assert!(text.contains(&format!("(without effect yet) {}", row.description)), "{text}");
+    }
 }
 
 #[test]
