@@ -8,7 +8,7 @@ pub(crate) mod path;
 use canopus_proto::json;
 
 pub use error::{DecodeError, Identity, Reason};
-pub use part::{Part, Place};
+pub use part::{Part, PartPosition};
 pub(crate) use part::{complete, proto, slim};
 
 use canopus_base::tree::Pos;

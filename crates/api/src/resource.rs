@@ -2,7 +2,7 @@
 
 use canopus_base::tree::{Map, Node, Value};
 
-use crate::decode::{Decoded, Options, Part, Place, Problem, Unknown};
+use crate::decode::{Decoded, Options, Part, PartPosition, Problem, Unknown};
 use crate::meta::Meta;
 use crate::registry::Info;
 
@@ -30,9 +30,9 @@ impl<S: Part, T: Part> Resource<S, T> {
         let field = |name| node.get(name).unwrap_or(&null);
         let mut problems = Problems::default();
         let meta = problems.take(Meta::read(field("metadata"), options).map(Decoded::whole), "metadata");
-        let spec = match S::PLACE {
-            Place::Own => problems.take(S::read(field("spec"), options), "spec"),
-            Place::Root => problems.take(S::read(node, options), ""),
+        let spec = match S::POSITION {
+            PartPosition::Own => problems.take(S::read(field("spec"), options), "spec"),
+            PartPosition::Root => problems.take(S::read(node, options), ""),
         };
         let status = problems.take_status(T::read(field("status"), options), options);
         match (meta, spec) {
@@ -49,17 +49,17 @@ impl<S: Part, T: Part> Resource<S, T> {
         object.insert("kind", Value::from(info.kind).into());
         object.insert("metadata", self.meta.write());
         let spec = self.spec.write();
-        match (S::PLACE, spec.value) {
-            (Place::Own, Value::Null) => {}
-            (Place::Own, spec) => {
+        match (S::POSITION, spec.value) {
+            (PartPosition::Own, Value::Null) => {}
+            (PartPosition::Own, spec) => {
                 object.insert("spec", spec.into());
             }
-            (Place::Root, Value::Map(fields)) => {
+            (PartPosition::Root, Value::Map(fields)) => {
                 for entry in fields.into_entries() {
                     object.insert(entry.key, entry.node);
                 }
             }
-            (Place::Root, _) => {}
+            (PartPosition::Root, _) => {}
         }
         let status = self.status.write();
         if !status.is_null() && self.status != T::default() {

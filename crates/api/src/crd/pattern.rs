@@ -44,7 +44,7 @@ fn translate(source: &str) -> String {
     let mut translator = Translator { rest: source, out: String::with_capacity(source.len() + 16) };
     while let Some(c) = translator.take() {
         match c {
-            '\\' => translator.escape(Place::Outside),
+            '\\' => translator.escape(EscapeContext::Outside),
             '[' => translator.class(),
             // Go takes a count without a minimum as text.
             '{' if translator.rest.starts_with(',') => translator.out.push_str("\\{"),
@@ -60,7 +60,7 @@ struct Translator<'a> {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum EscapeContext {
     Outside,
     InClass,
 }
@@ -73,7 +73,7 @@ impl Translator<'_> {
     }
 
     /// What follows a backslash.
-    fn escape(&mut self, place: Place) {
+    fn escape(&mut self, place: EscapeContext) {
         let Some(c) = self.take() else { return };
         let class = match c {
             'd' => Some(("0-9", false)),
@@ -86,7 +86,7 @@ impl Translator<'_> {
         };
         match (c, class) {
             (_, Some((members, true))) => self.write(format_args!("[^{members}]")),
-            (_, Some((members, false))) if place == Place::InClass => self.out.push_str(members),
+            (_, Some((members, false))) if place == EscapeContext::InClass => self.out.push_str(members),
             (_, Some((members, false))) => self.write(format_args!("[{members}]")),
             ('b' | 'B', _) => self.write(format_args!("(?-u:\\{c})")),
             ('Q', _) => self.quotation(),
@@ -148,7 +148,7 @@ impl Translator<'_> {
 
     fn member(&mut self, c: char) {
         match c {
-            '\\' => self.escape(Place::InClass),
+            '\\' => self.escape(EscapeContext::InClass),
             // These have a meaning within a class of the other engine only, or only in some places.
             '[' | ']' | '&' | '~' | '-' | '^' => self.out.extend(['\\', c]),
             _ => self.out.push(c),

@@ -108,13 +108,13 @@ impl fmt::Display for DecodeError {
             Reason::Syntax(message) => write!(f, "{}: {message}", self.at),
             Reason::NotAnObject(problem) => problem.fmt(f),
             Reason::UnknownKind => {
-                write!(f, "{}{}: the mesh does not read this kind", self.object, Place(self.at))
+                write!(f, "{}{}: the mesh does not read this kind", self.object, AtPosition(self.at))
             }
             Reason::UnknownVersion { served } => write!(
                 f,
                 "{}{}: this version is not served; use {}",
                 self.object,
-                Place(self.at),
+                AtPosition(self.at),
                 served.join(" or ")
             ),
             Reason::Invalid(problems) => {
@@ -132,9 +132,9 @@ impl fmt::Display for DecodeError {
 impl std::error::Error for DecodeError {}
 
 /// ` at line 3, column 1`, or nothing for a tree built in memory.
-struct Place(Pos);
+struct AtPosition(Pos);
 
-impl fmt::Display for Place {
+impl fmt::Display for AtPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_known() {
             write!(f, " at {}", self.0)?;

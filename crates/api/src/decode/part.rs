@@ -9,7 +9,7 @@ use super::{Decoded, Options, Problem, Unknown, lenient};
 
 /// Where in the object a part stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PartPosition {
     /// Under its own key, `spec` or `status`.
     Own,
     /// Beside `metadata`, as the `data` of a Secret.
@@ -19,7 +19,7 @@ pub enum Place {
 /// A spec or a status: a type that can be read from a document and written back.
 pub trait Part: Default + Clone + PartialEq + Send + Sync + 'static {
     /// Where it stands when it is the spec.
-    const PLACE: Place = Place::Own;
+    const POSITION: PartPosition = PartPosition::Own;
 
     /// Reads the part. Everything wrong is reported, not only the first.
     fn read(node: &Node, options: Options) -> Result<Decoded<Self>, Vec<Problem>>;
@@ -108,7 +108,7 @@ macro_rules! proto {
 macro_rules! slim {
     ($($part:ident $(in $place:ident)?),+ $(,)?) => {$(
         impl $crate::decode::Part for $part {
-            $(const PLACE: $crate::decode::Place = $crate::decode::Place::$place;)?
+            $(const POSITION: $crate::decode::PartPosition = $crate::decode::PartPosition::$place;)?
 
             fn read(
                 node: &canopus_base::tree::Node,

@@ -21,14 +21,14 @@ const SIMPLE_KEY_MAX: usize = 128;
 pub(super) fn emit(node: &Node) -> String {
     let mut emitter =
         Emitter { out: String::new(), column: 0, indent: None, whitespace: true, indention: true };
-    emitter.node(node, Place::Root);
+    emitter.node(node, NodePosition::Root);
     emitter.new_line();
     emitter.out
 }
 
 /// Where a node stands.
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum NodePosition {
     Root,
     Item,
     /// A key on the line of its colon.
@@ -48,7 +48,7 @@ struct Emitter {
 }
 
 impl Emitter {
-    fn node(&mut self, node: &Node, place: Place) {
+    fn node(&mut self, node: &Node, place: NodePosition) {
         match &node.value {
             Value::Null => self.word("null"),
             Value::Bool(truth) => self.word(if *truth { "true" } else { "false" }),
@@ -65,9 +65,9 @@ impl Emitter {
         }
     }
 
-    fn list(&mut self, items: &[Node], place: Place) {
+    fn list(&mut self, items: &[Node], place: NodePosition) {
         // A list under a key stands in the key's own column.
-        let hangs = matches!(place, Place::Value | Place::LongKey) && !self.indention;
+        let hangs = matches!(place, NodePosition::Value | NodePosition::LongKey) && !self.indention;
         let outer = self.indent;
         self.indent = Some(match outer {
             None => 0,
@@ -77,7 +77,7 @@ impl Emitter {
         for item in items {
             self.new_line();
             self.marker("-");
-            self.node(item, Place::Item);
+            self.node(item, NodePosition::Item);
         }
         self.indent = outer;
     }
@@ -88,15 +88,15 @@ impl Emitter {
         for entry in entries {
             self.new_line();
             if entry.key.len() <= SIMPLE_KEY_MAX && !entry.key.contains(scalar::is_break) {
-                self.string(&entry.key, Place::SimpleKey);
+                self.string(&entry.key, NodePosition::SimpleKey);
                 self.indicator(":", false);
             } else {
                 self.marker("?");
-                self.string(&entry.key, Place::LongKey);
+                self.string(&entry.key, NodePosition::LongKey);
                 self.new_line();
                 self.marker(":");
             }
-            self.node(&entry.node, Place::Value);
+            self.node(&entry.node, NodePosition::Value);
         }
         self.indent = outer;
     }

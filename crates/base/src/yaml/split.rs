@@ -9,7 +9,7 @@ use crate::tree::clamp;
 
 /// A part of the stream that holds at most one document.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Part {
+pub(super) struct DocumentRange {
     /// Which bytes.
     pub(super) range: Range<usize>,
     /// The line it starts on, from 1.
@@ -19,9 +19,9 @@ pub(super) struct Part {
 }
 
 /// Cuts a stream into its documents, empty ones between two markers included.
-pub(super) fn split(stream: &[u8]) -> Vec<Part> {
+pub(super) fn split(stream: &[u8]) -> Vec<DocumentRange> {
     let mut parts = Vec::new();
-    let mut part = Part { range: 0..0, line: 1, has_content: false };
+    let mut part = DocumentRange { range: 0..0, line: 1, has_content: false };
     // Whether the part has begun in earnest: text before the first marker may be but comments.
     let mut open = false;
     let mut at = 0;
@@ -33,7 +33,7 @@ pub(super) fn split(stream: &[u8]) -> Vec<Part> {
             Line::Start { content } => {
                 if open || part.has_content {
                     part.range.end = at;
-                    parts.push(std::mem::replace(&mut part, Part::at(at, number)));
+                    parts.push(std::mem::replace(&mut part, DocumentRange::at(at, number)));
                 }
                 open = true;
                 part.has_content = content;
@@ -41,7 +41,7 @@ pub(super) fn split(stream: &[u8]) -> Vec<Part> {
             Line::End => {
                 if open || part.has_content {
                     part.range.end = next;
-                    parts.push(std::mem::replace(&mut part, Part::at(next, number + 1)));
+                    parts.push(std::mem::replace(&mut part, DocumentRange::at(next, number + 1)));
                 }
                 open = false;
             }
@@ -71,7 +71,7 @@ fn lines(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-impl Part {
+impl DocumentRange {
     fn at(start: usize, line: usize) -> Self {
         Self { range: start..start, line: clamp(line), has_content: false }
     }

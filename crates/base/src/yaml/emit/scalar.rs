@@ -1,6 +1,6 @@
 //! Strings: which of the five notations suits one, and writing it in that.
 
-use super::{Emitter, INDENT, Place, WIDTH};
+use super::{Emitter, INDENT, NodePosition, WIDTH};
 use crate::yaml::resolve::{self, Resolved};
 use crate::yaml::timestamp::is_timestamp;
 
@@ -47,12 +47,12 @@ fn is_blank(c: char) -> bool {
 }
 
 impl Emitter {
-    pub(super) fn string(&mut self, text: &str, place: Place) {
+    pub(super) fn string(&mut self, text: &str, place: NodePosition) {
         let style = style_of(text, place);
         // Continuation lines are indented further than what they belong to.
         let outer = self.indent;
         self.indent = Some(outer.map_or(INDENT, |indent| indent + INDENT));
-        let foldable = place != Place::SimpleKey;
+        let foldable = place != NodePosition::SimpleKey;
         match style {
             Style::Plain => self.plain(text, foldable),
             Style::Single => self.single_quoted(text, foldable),
@@ -187,9 +187,9 @@ impl Emitter {
     }
 }
 
-fn style_of(text: &str, place: Place) -> Style {
-    let simple_key = place == Place::SimpleKey;
-    let merge_key = text == "<<" && matches!(place, Place::SimpleKey | Place::LongKey);
+fn style_of(text: &str, place: NodePosition) -> Style {
+    let simple_key = place == NodePosition::SimpleKey;
+    let merge_key = text == "<<" && matches!(place, NodePosition::SimpleKey | NodePosition::LongKey);
     if text.is_empty() || reads_as_other_type(text) || merge_key {
         // Such texts have neither breaks nor anything that wants another style.
         return Style::Double;
