@@ -1,0 +1,30 @@
+//! What is fetched from elsewhere and kept up to date.
+
+use std::sync::Arc;
+
+use super::DiscoveryArgs;
+use super::process::Process;
+use super::push_path::PushPath;
+use crate::envoy_filters;
+use crate::injection::{Injection, InjectionKeeper};
+use crate::jwks::KeyKeeper;
+use crate::push::Reason;
+use crate::trust_anchors::BundleKeeper;
+
+/// Starts what keeps keys, trust bundles and the injector's configuration; the injector, if there is to be one.
+pub(super) fn start(process: &Process, push: &PushPath, args: &DiscoveryArgs) -> Option<Arc<Injection>> {
+    let Process { flags, tasks, registry, .. } = process;
+    let engine = push.dispatcher.engine();
+    let revision = || push.revision.clone();
+    let fetched = || push.store(Reason::DependentResource);
+    let keys = KeyKeeper::new(engine.clone(), revision(), flags, registry, fetched());
+    tasks.spawn("jwks", keys.run());
+    let bundles = BundleKeeper::new(engine.clone(), revision(), flags, fetched());
+    tasks.spawn("SPIFFE bundles", bundles.run());
+    envoy_filters::register(registry, flags, &push.dispatcher);
+    let injection = Injection::new(engine.clone(), process.readiness.clone(), flags)?;
+    let directory = args.injection_directory.clone();
+    let keeper = InjectionKeeper::new(Arc::clone(&injection), directory, revision(), flags);
+    tasks.spawn("injector configuration", keeper.run());
+    Some(injection)
+}

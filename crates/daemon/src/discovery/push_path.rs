@@ -1,0 +1,107 @@
+//! From changes to proxies: the engine, the dispatcher, those who observe it, and the apply loop that feeds it.
+
+use std::sync::Arc;
+
+use canopus_engine::{Batch, Engine};
+use canopus_mesh::world::{MeshSettings, Settings};
+use canopus_runtime::flags::CANOPUS_QUARANTINE;
+use canopus_runtime::shutdown::Phase;
+use canopus_sources::kubernetes::Cluster;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, watch};
+
+use super::DiscoveryArgs;
+use super::process::Process;
+use crate::apply::Applier;
+use crate::metrics::{Metrics, collect_model};
+use crate::pace::Pace;
+use crate::push::{Cause, Dispatcher, Observer, Reason, Revisions, Stamp};
+use crate::quarantine::{Quarantine, QuarantineController};
+use crate::secret_access::{self, AccessKeeper, Wish};
+use crate::settings::SettingsKeeper;
+use crate::source_statuses::SourceStatuses;
+use crate::sources::Opened;
+
+/// The dispatcher and those who observe it.
+pub(super) struct PushPath {
+    pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) quarantine: Arc<Quarantine>,
+    pub(super) source_statuses: Arc<SourceStatuses>,
+    /// The revision of the world.
+    pub(super) revision: watch::Receiver<u64>,
+    metrics: Arc<Metrics>,
+    /// Whose access to secrets somebody wants to know; taken by who finds it out.
+    wishes: Mutex<Option<mpsc::UnboundedReceiver<Wish>>>,
+}
+
+impl PushPath {
+    /// An engine that knows the settings and nothing else.
+    pub(super) fn start(process: &Process, args: &DiscoveryArgs, settings: &MeshSettings) -> Self {
+        let engine = Engine::new();
+        let mut batch = Batch::new();
+        batch.set::<Settings>((), settings.clone());
+        engine.apply(batch);
+        let metrics = Arc::new(Metrics::new(&process.registry));
+        let (wished, wishes) = secret_access::channel();
+        let (revisions, revision) = Revisions::new(engine.revision().number());
+        let enabled = args.quarantine.unwrap_or_else(|| process.flags.get(CANOPUS_QUARANTINE));
+        let quarantine = Quarantine::new(enabled);
+        let observers: Vec<Arc<dyn Observer>> = vec![
+            quarantine.clone(),
+            metrics.clone(),
+            Arc::new(revisions),
+            Arc::new(wished),
+            process.tracer.clone(),
+        ];
+        let dispatcher = Dispatcher::new(engine, observers);
+        collect_model(&process.registry, &dispatcher, quarantine.clone());
+        Self {
+            dispatcher,
+            quarantine,
+            source_statuses: Arc::default(),
+            revision,
+            metrics,
+            wishes: Mutex::new(Some(wishes)),
+        }
+    }
+
+    /// Applies batches that are no objects, such as what was fetched, for this reason.
+    pub(super) fn store(&self, reason: Reason) -> impl Fn(Batch) + Send + Sync + 'static + use<> {
+        let dispatcher = Arc::clone(&self.dispatcher);
+        move |batch| {
+            tokio::task::block_in_place(|| dispatcher.apply(batch, Cause::reason(reason)));
+        }
+    }
+
+    /// Finds out which service accounts may read secrets, for as long as the process runs.
+    pub(super) fn follow_secret_access(
+        &self,
+        process: &Process,
+        settings: &MeshSettings,
+        cluster: Option<Cluster>,
+    ) {
+        let Some(wishes) = self.wishes.lock().take() else { return };
+        let own = Arc::clone(&settings.cluster);
+        let access = AccessKeeper::new(own, cluster, wishes, self.store(Reason::Secret));
+        process.tasks.spawn("secret access", access.run());
+    }
+
+    /// Applies what was restored, and from now on what sources say.
+    pub(super) fn start_applying(&self, process: &Process, settings: SettingsKeeper, sources: Opened) {
+        let mut applier = Applier {
+            dispatcher: Arc::clone(&self.dispatcher),
+            intake: sources.intake,
+            metrics: Arc::clone(&self.metrics),
+            pace: Pace::new(&process.flags),
+            settings,
+            quarantine: QuarantineController::new(Arc::clone(&self.dispatcher), self.quarantine.clone()),
+            sources: self.source_statuses.clone(),
+            keeper: sources.keeper,
+            guards: sources.guards,
+        };
+        for update in sources.restored {
+            applier.apply(update, Stamp::now());
+        }
+        process.tasks.spawn("apply", applier.run(process.shutdown.register(Phase::Last, "apply")));
+    }
+}
