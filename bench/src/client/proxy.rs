@@ -360,7 +360,7 @@ fn texts(ids: &[NameId], names: &Names) -> Vec<String> {
 fn acknowledgement(type_url: &str, nonce: &str) -> Bytes {
     let fields =
         [(delta_discovery_request::TYPE_URL, type_url), (delta_discovery_request::RESPONSE_NONCE, nonce)];
-    let length = fields.iter().map(|(field, text)| field.text_size(text.len())).sum();
+    let length: usize = fields.iter().map(|(field, text)| field.text_size(text.len())).sum();
     let mut bytes = BytesMut::with_capacity(5 + length);
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(length).unwrap_or(u32::MAX));

@@ -24,8 +24,8 @@ pub(crate) fn selecting_policy_names(ctx: &Ctx<'_>, namespace: &str, labels: &La
     let settings = settings(ctx);
     let mut names = BTreeSet::new();
     for namespace in BTreeSet::from([settings.root_namespace(), namespace]) {
-        let shelf = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
-        for (origin, policy) in indexed_objects::<AuthorizationPolicy>(ctx, &shelf) {
+        let index = ObjectIndex::Namespace(Kind::AuthorizationPolicy, namespace.into());
+        for (origin, policy) in indexed_objects::<AuthorizationPolicy>(ctx, &index) {
             let selector = policy.spec.selector.iter().flat_map(|selector| &selector.match_labels);
             let selector: Labels = selector.map(|(key, value)| (key.as_str(), value.as_str())).collect();
             // Parity: every policy with a selector applies to a workload without labels.

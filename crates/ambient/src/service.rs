@@ -81,8 +81,8 @@ impl Query for ServiceInfosIn {
     fn run(ctx: &Ctx<'_>, (cluster, namespace): &Self::Key) -> Self::Value {
         let mut by_host: BTreeMap<String, Arc<ServiceInfo>> = BTreeMap::new();
         for kind in [Kind::Service, Kind::ServiceEntry] {
-            let shelf = ObjectIndex::InCluster(kind, cluster.clone(), namespace.as_ref().into());
-            for origin in ctx.members::<Objects>(&shelf).iter() {
+            let index = ObjectIndex::InCluster(kind, cluster.clone(), namespace.as_ref().into());
+            for origin in ctx.members::<Objects>(&index).iter() {
                 for info in ctx.get::<ServiceInfosOf>(origin).iter() {
                     let present = by_host.get(&info.service.hostname);
                     let wins =

@@ -19,6 +19,7 @@ use crate::pace::{Applied, Pace};
 use crate::push::{Cause, Dispatcher, Reason, Stamp};
 use crate::quarantine::QuarantineController;
 use crate::settings::SettingsKeeper;
+use crate::source_statuses::SourceStatuses;
 
 /// How long what a snapshot says is held back for sources to answer: better the truth a little later than the past first.
 const GRACE: Duration = Duration::from_millis(500);
@@ -34,6 +35,7 @@ pub(crate) struct Applier {
     pub(crate) pace: Pace,
     pub(crate) settings: SettingsKeeper,
     pub(crate) quarantine: QuarantineController,
+    pub(crate) sources: Arc<SourceStatuses>,
     pub(crate) keeper: Option<Keeper>,
     /// What the process is not ready without, by source.
     pub(crate) guards: BTreeMap<Box<str>, ReadyGuard>,
@@ -57,8 +59,8 @@ impl Applier {
                     tokio::task::block_in_place(|| self.apply(update, seen));
                     if status {
                         let sources = self.intake.world().status();
-                        self.metrics.followed(&self.dispatcher.sources(), &sources);
-                        self.dispatcher.set_sources(sources);
+                        self.metrics.followed(&self.sources.current(), &sources);
+                        self.sources.set(sources);
                         self.release(grace_is_over);
                     }
                 }

@@ -4,6 +4,7 @@
 //! nothing. Tokens are never logged, and never kept but as digests.
 
 mod bearer;
+mod caller;
 mod forwarded;
 mod join;
 mod jwt;
@@ -26,6 +27,7 @@ use canopus_sources::kubernetes::{Cluster, TokenOwner};
 use tracing::{info, warn};
 
 pub use self::bearer::Door;
+pub use self::caller::Caller;
 use self::forwarded::Gateways;
 use self::join::JoinTokens;
 use self::kubernetes::KubernetesTokens;

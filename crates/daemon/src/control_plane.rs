@@ -8,7 +8,9 @@
 //! Invariant: between two revisions that a session is told of, it gets the same [`ResourceSet`] for the same question, and
 //! proxies that get the same are given one allocation.
 
+mod admission_rate;
 mod client;
+mod peer_allowance;
 mod shared_subscription;
 
 use std::net::SocketAddr;
@@ -29,15 +31,14 @@ use canopus_runtime::ready::Readiness;
 use canopus_xds::{Code, ControlPlane, Interest, Peer, Refusal, ResourceSet, SessionEvent, types};
 use tracing::{info, warn};
 
+use self::admission_rate::AdmissionRate;
 pub use self::client::Client;
+use self::peer_allowance::PeerAllowance;
 use self::shared_subscription::SharedSubscriptions;
-use crate::authentication::{Authenticators, Door, Presented};
+use crate::authentication::{Authenticators, Caller, Door, Presented};
 use crate::debug::Debug;
 use crate::family::Family;
-use crate::forecast::Forecast;
 use crate::push::Dispatcher;
-use crate::serve::grpc::Caller;
-use crate::serve::{AdmissionRate, PeerAllowance};
 use crate::served_config;
 use crate::spans::{Attribute, Tracer, Within};
 
@@ -49,7 +50,7 @@ pub struct Proven(pub Vec<String>);
 pub struct Mesh {
     dispatcher: Arc<Dispatcher>,
     subscriptions: SharedSubscriptions,
-    debug: Debug,
+    debug: Arc<Debug>,
     authenticators: Arc<Authenticators>,
     tracer: Arc<Tracer>,
     admission_rate: AdmissionRate,
@@ -62,7 +63,7 @@ impl Mesh {
     /// Serves what the dispatcher's engine knows, to whoever has a certificate where that is asked for.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
         Self {
-            debug: Debug::new(Arc::clone(&dispatcher)),
+            debug: Arc::new(Debug::new(Arc::clone(&dispatcher))),
             authenticators: Arc::new(Authenticators::certificates(dispatcher.engine().clone())),
             tracer: Arc::new(Tracer::off()),
             dispatcher,
@@ -91,10 +92,10 @@ impl Mesh {
         Self { authenticators, ..self }
     }
 
-    /// The same, with answers about certificates to those who ask over xDS.
+    /// The same, with these answers to those who ask debug questions over xDS.
     #[must_use]
-    pub fn forecasting(self, forecast: Arc<Forecast>) -> Self {
-        Self { debug: self.debug.with_forecast(forecast), ..self }
+    pub fn answering(self, debug: Arc<Debug>) -> Self {
+        Self { debug, ..self }
     }
 
     /// The same, with spans of what is generated.

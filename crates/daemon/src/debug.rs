@@ -17,13 +17,12 @@ mod quarantine;
 mod query;
 mod redact;
 mod registry;
-pub(crate) mod resources;
 mod scope;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod waste;
-pub(crate) mod why;
+mod why;
 mod xds;
 
 use std::sync::Arc;
@@ -39,10 +38,14 @@ pub use query::Parameters;
 
 use crate::forecast::Forecast;
 use crate::push::{Connection, Dispatcher};
+use crate::quarantine::Quarantine;
+use crate::source_statuses::SourceStatuses;
 
 /// Answers questions about the mesh and the clients that are connected.
 pub struct Debug {
     dispatcher: Arc<Dispatcher>,
+    quarantine: Arc<Quarantine>,
+    sources: Arc<SourceStatuses>,
     /// When certificates expire, where somebody can tell.
     forecast: Option<Arc<Forecast>>,
 }
@@ -151,10 +154,22 @@ const ENDPOINTS: &[Endpoint] = &[
 impl Debug {
     /// Answers about what this dispatcher pushes, and to whom.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
-        Self { dispatcher, forecast: None }
+        Self { dispatcher, quarantine: Arc::default(), sources: Arc::default(), forecast: None }
     }
 
-    /// Answers about certificates as well.
+    /// Tells what is held back because proxies reject it.
+    #[must_use]
+    pub fn with_quarantine(self, quarantine: Arc<Quarantine>) -> Self {
+        Self { quarantine, ..self }
+    }
+
+    /// Tells how sources are doing.
+    #[must_use]
+    pub fn with_sources(self, sources: Arc<SourceStatuses>) -> Self {
+        Self { sources, ..self }
+    }
+
+    /// Tells when certificates expire.
     #[must_use]
     pub fn with_forecast(self, forecast: Arc<Forecast>) -> Self {
         Self { forecast: Some(forecast), ..self }

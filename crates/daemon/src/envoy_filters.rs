@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use canopus_envoy::envoy_filter::{Outcome, Report};
+use canopus_envoy::patch_report::{Outcome, Report};
 use canopus_runtime::flags::{Flags, PILOT_ENVOY_FILTER_STATS};
 use canopus_runtime::metrics::{Registry, catalogue};
 

@@ -1,5 +1,7 @@
 //! The plain HTTP ports: one to administer the process, one to watch it.
 
+pub mod identity_documents;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use canopus_runtime::version::BuildInfo;
 use tokio::sync::Semaphore;
 
 use crate::debug::{self, Authenticator, Debug};
-use crate::serve::identity_documents::{self, IdentityDocuments};
+use identity_documents::IdentityDocuments;
 
 /// How many expositions are written at once.
 static SCRAPES: Semaphore = Semaphore::const_new(2);

@@ -21,6 +21,7 @@ pub mod injection;
 mod jwks;
 pub mod metrics;
 mod pace;
+mod provenance;
 pub mod push;
 pub mod quarantine;
 mod secret_access;
@@ -29,6 +30,7 @@ mod served_config;
 mod settings;
 #[cfg(test)]
 mod simulation;
+pub mod source_statuses;
 mod sources;
 pub mod spans;
 mod timer;

@@ -1,14 +1,19 @@
-//! What a client gets, computed on the spot.
+//! What a client gets and what that was made from, evaluated on a snapshot of the world.
+//!
+//! Debug endpoints show it and quarantine decides by it. Both follow the queries of `family` and the engine's record of reads:
+//! no list of what contributes to a resource is kept anywhere.
 
-use canopus_engine::{QueryError, Snapshot};
+use canopus_engine::{QueryError, Read, Snapshot};
 use canopus_envoy::audience::AudiencesOf;
+use canopus_mesh::proxy::Proxy;
 use canopus_proto::resource::Resource;
+use canopus_xds::{Interest, Names};
 
-use crate::family::Selection;
+use crate::family::{Family, Selection};
 use crate::push::Connection;
 
 /// What a client gets of one type it watches; nothing if it does not watch it.
-pub(crate) fn of_client(
+pub(crate) fn resources(
     world: &Snapshot,
     client: &Connection,
     type_url: &str,
@@ -18,4 +23,30 @@ pub(crate) fn of_client(
     let audiences = world.get::<AudiencesOf>(&client.proxy)?;
     let selection = Selection::new(type_url, &client.proxy, &audiences, &interest);
     selection.map_or_else(|| Ok(Vec::new()), |selection| selection.resources(world))
+}
+
+/// What a resource was made from, for quarantine: nothing where it does not look for objects behind resources.
+pub(crate) fn quarantined_reads(
+    world: &Snapshot,
+    proxy: &Proxy,
+    type_url: &str,
+    name: &str,
+) -> Result<Vec<Read>, QueryError> {
+    if Family::find(type_url).is_some_and(|family| family.is_quarantined) {
+        return reads(world, proxy, type_url, name);
+    }
+    Ok(Vec::new())
+}
+
+/// What a resource of a proxy was made from.
+pub(crate) fn reads(
+    world: &Snapshot,
+    proxy: &Proxy,
+    type_url: &str,
+    name: &str,
+) -> Result<Vec<Read>, QueryError> {
+    let audiences = world.get::<AudiencesOf>(proxy)?;
+    let interest = Interest::Names(Names::new([name]));
+    let selection = Selection::new(type_url, proxy, &audiences, &interest);
+    Ok(selection.map(|selection| selection.reads(world, name)).unwrap_or_default())
 }

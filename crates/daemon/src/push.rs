@@ -9,7 +9,7 @@
 //! The [`Dispatcher`] applies a batch, raises the [`ChangeSignal`]s of the results that changed, and wakes the sessions that
 //! subscribed to one of them. A session then compares what its proxy has with what it should have; it is not told what to
 //! send. The [`Ledger`] keeps each push with its cause, its recipients and their acknowledgements, [`Connections`] keeps each
-//! proxy with what it was sent and what it accepted. Metrics and spans are told as it happens ([`Observer`]).
+//! proxy with what it was sent and what it accepted. Quarantine, metrics and spans are told as it happens ([`Observer`]).
 //!
 //! Invariants: a push is in the ledger before its sessions are woken, since they may settle it at once; pushes are recorded
 //! in the order of their revisions; a batch that changes no input is no push.

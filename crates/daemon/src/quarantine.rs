@@ -33,7 +33,7 @@ use tokio::time::Instant;
 pub(crate) use controller::QuarantineController;
 pub use nack::{Contested, Nack};
 
-use crate::push::{Connection, ConnectionId, Stamp};
+use crate::push::{Connection, ConnectionId, Observer, Stamp};
 
 /// Rejections that are kept to be shown.
 const SHOWN: usize = 64;
@@ -166,7 +166,18 @@ pub struct Grounds {
     pub proxies: BTreeSet<String>,
 }
 
+impl Observer for Quarantine {
+    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+        self.note(connection, event);
+    }
+}
+
 impl Quarantine {
+    /// A record in which nothing is held yet. Nothing ever will be unless it is enabled.
+    pub fn new(enabled: bool) -> Arc<Self> {
+        Arc::new(Self { enabled: enabled.into(), ..Self::default() })
+    }
+
     /// Whether objects are held at all.
     pub fn is_enabled(&self) -> bool {
         self.enabled.load(Ordering::Relaxed)
@@ -278,8 +289,7 @@ impl Quarantine {
         self.state.lock().cleared.has(type_url, one)
     }
 
-    /// Takes note of what happened in a session; the connection knows of it already.
-    pub(crate) fn note(&self, connection: &Connection, event: &SessionEvent) {
+    fn note(&self, connection: &Connection, event: &SessionEvent) {
         match event {
             SessionEvent::Nacked { type_url, nonce, code, message, accepted, refused } => {
                 let status = connection.status(type_url).unwrap_or_default();

@@ -39,7 +39,7 @@ use crate::control_plane::Mesh;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
 use crate::push::{Dispatcher, Stamp};
-use crate::quarantine::QuarantineController;
+use crate::quarantine::{Quarantine, QuarantineController};
 use crate::settings::SettingsKeeper;
 
 /// Seeds that every test run plays.
@@ -71,7 +71,8 @@ impl Plane {
         batch.set::<Settings>((), settings.settings().clone());
         batch.set::<SecretAccess>(account, true);
         engine.apply(batch);
-        let dispatcher = Dispatcher::new(engine, Vec::new());
+        let quarantine = Quarantine::new(quarantine);
+        let dispatcher = Dispatcher::new(engine, vec![quarantine.clone()]);
         let applier = Applier {
             dispatcher: Arc::clone(&dispatcher),
             intake: Intake::new(),
@@ -79,6 +80,7 @@ impl Plane {
             pace: Pace::new(&Flags::defaults()),
             settings,
             quarantine: QuarantineController::new(Arc::clone(&dispatcher), quarantine),
+            sources: Arc::default(),
             keeper: None,
             guards: BTreeMap::new(),
         };
@@ -221,7 +223,7 @@ impl Simulation {
 
     /// Holds concern what may be held, for identities that were proved.
     fn check_holds(&self) {
-        for (origin, hold) in self.plane.dispatcher().quarantine().holds() {
+        for (origin, hold) in self.plane.applier.quarantine.quarantine().holds() {
             let kind = origin.key.kind;
             let is_security = matches!(
                 kind,

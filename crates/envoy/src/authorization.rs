@@ -27,8 +27,7 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use canopus_runtime::flags::ENABLE_LAYERED_WAYPOINT_AUTHORIZATION_POLICIES;
 
 use crate::env::{Class, Env};
-use crate::http::filters as http;
-use crate::network;
+use crate::filter::{Filters, packed_http_filter};
 
 /// Which policies a filter enforces; the two kinds stand at different places of a filter chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -129,12 +128,12 @@ pub(crate) fn on_tunnels(env: &Env<'_>) -> Vec<HttpFilter> {
 }
 
 fn on_layer_of_requests(env: &Env<'_>, guard: Guard) -> Vec<HttpFilter> {
-    filters(env, &guard).iter().map(|built| http::typed(built.name, built.config.clone())).collect()
+    filters(env, &guard).iter().map(|built| packed_http_filter(built.name, built.config.clone())).collect()
 }
 
 /// Adds the filters on connections. Where they are sent, policies are enforced only for a `service` of their own.
 pub(crate) fn on_connections(
-    all: &mut network::Filters,
+    all: &mut Filters,
     env: &Env<'_>,
     (class, tunnelled): (Class, bool),
     stage: Stage,

@@ -15,9 +15,9 @@ use canopus_runtime::flags::{
     PILOT_ALLOW_ANY_DYNAMIC_DNS_MAX_HOSTS,
 };
 
+use crate::address::socket_address;
 use crate::audience::Resolver;
 use crate::env::Class;
-use crate::listener::address::socket_address;
 
 /// The cache for hosts that no service has.
 const UNKNOWN_HOSTS: &str = "allow_any_dfp_dns_cache";

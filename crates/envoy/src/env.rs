@@ -18,7 +18,7 @@ use canopus_proto::istio::mesh::v1alpha1::MeshConfig;
 use canopus_runtime::flags::{Flag, FlagType, ISTIO_DUAL_STACK};
 
 use crate::audience::{ListenerAudience, Shared};
-use crate::cluster::hbone;
+use crate::tunnel;
 
 /// All that a generator may look at: an audience and the world around it.
 pub(crate) struct Inputs<'a, A> {
@@ -117,7 +117,7 @@ impl<'a> Env<'a> {
 
     /// Whether the proxy reaches what is in other networks through tunnels within tunnels.
     pub(crate) fn crosses_networks(&self) -> bool {
-        hbone::crosses_networks(&self.settings.flags, self.audience.role, self.audience.tunnels)
+        tunnel::crosses_networks(&self.settings.flags, self.audience.role, self.audience.tunnels)
     }
 
     /// What the Gateways of the proxy add up to; nothing if it runs none.

@@ -5,16 +5,15 @@
 
 mod cluster;
 mod compile;
-mod effect;
 mod extension;
 mod filter_chain;
 mod list;
 mod listener;
 mod merge;
 mod network_filter;
-mod report;
 mod route;
 mod sound;
+mod tally;
 mod virtual_host;
 
 use std::sync::Arc;
@@ -25,14 +24,14 @@ use canopus_proto::resource::Resource;
 
 pub use crate::audience::PatchId;
 pub(crate) use cluster::{clusters, shared_clusters};
-pub use effect::{Count, Effects};
+pub(crate) use compile::problem;
 pub(crate) use extension::extension;
 pub(crate) use listener::listeners;
-pub use report::{Outcome, PatchReport, Report};
 pub(crate) use route::table;
+pub use tally::Count;
+pub(crate) use tally::Tally;
 
 use canopus_proto::istio::networking::v1alpha3::envoy_filter::PatchContext;
-use effect::Tally;
 
 use crate::audience::PatchSet;
 

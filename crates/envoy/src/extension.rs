@@ -29,7 +29,8 @@ use canopus_proto::{Any, Name};
 
 use crate::audience::{Build, ExtensionAudience, Shared};
 use crate::env::{Class, Env};
-use crate::{envoy_filter, http, names, network, telemetry};
+use crate::filter::{Filters, http_filter};
+use crate::{envoy_filter, names, telemetry};
 
 /// What the names of extensions begin with.
 const PREFIX: &str = "extensions.istio.io/trafficextension/";
@@ -108,11 +109,11 @@ impl Placed {
 
     /// The HTTP filters of these phases.
     pub(crate) fn http_filters(&self, phases: &[Phase]) -> Vec<HttpFilter> {
-        self.of(phases).map(|extension| http_filter(extension)).collect()
+        self.of(phases).map(|extension| filter_of_requests(extension)).collect()
     }
 
     /// Adds the network filters of these phases.
-    pub(crate) fn on_connections(&self, filters: &mut network::Filters, phases: &[Phase]) {
+    pub(crate) fn on_connections(&self, filters: &mut Filters, phases: &[Phase]) {
         for extension in self.of(phases) {
             let types = [NetworkWasm::type_url(), NetworkRbac::type_url()];
             filters.push(&Filter {
@@ -123,8 +124,8 @@ impl Placed {
     }
 
     /// The network filters of all phases, where nothing stands between them.
-    pub(crate) fn all_on_connections(&self) -> network::Filters {
-        let mut filters = network::Filters::default();
+    pub(crate) fn all_on_connections(&self) -> Filters {
+        let mut filters = Filters::default();
         self.on_connections(&mut filters, &PHASES);
         filters
     }
@@ -139,7 +140,7 @@ fn can_run(build: &Build, extension: &Extension) -> bool {
     })
 }
 
-fn http_filter(extension: &Extension) -> HttpFilter {
+fn filter_of_requests(extension: &Extension) -> HttpFilter {
     let name = resource_name(extension);
     match extension.script() {
         Some(script) => {
@@ -147,7 +148,7 @@ fn http_filter(extension: &Extension) -> HttpFilter {
                 specifier: Some(Specifier::InlineString(script.to_owned())),
                 ..Default::default()
             };
-            http::filters::filter(&name, &Lua { default_source_code: Some(source), ..Default::default() })
+            http_filter(&name, &Lua { default_source_code: Some(source), ..Default::default() })
         }
         None => HttpFilter {
             name,

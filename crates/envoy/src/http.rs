@@ -19,8 +19,8 @@ use canopus_proto::wire::{Encoded, ProtoWriter};
 use canopus_runtime::flags::PILOT_HTTP10;
 
 use crate::env::{Class, Env};
+use crate::filter::Filters;
 use crate::names;
-use crate::network::Filters;
 use crate::route_config::Table;
 use headers::CertDetails;
 use shared::SharedPart;

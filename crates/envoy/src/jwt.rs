@@ -1,5 +1,8 @@
 //! Which tokens are accepted: RequestAuthentications as Envoy's filter for JSON web tokens.
 
+mod key_set;
+mod readable;
+
 use canopus_api::node::NodeKind;
 use canopus_api::security::jwks::JwksServer;
 use canopus_engine::{Ctx, Query};
@@ -24,8 +27,8 @@ use canopus_proto::google::protobuf::{Duration, Empty};
 use canopus_proto::istio::security::v1beta1::JwtRule;
 
 use crate::env::{Class, Env};
-use crate::http::filters::typed;
-use crate::{acceptable, names, provider};
+use crate::filter::packed_http_filter;
+use crate::{names, provider};
 
 /// The name of the filter, under which it also notes what it found.
 pub(crate) const NAME: &str = "envoy.filters.http.jwt_authn";
@@ -53,7 +56,10 @@ pub(crate) fn filter(env: &Env<'_>, class: Class) -> Option<HttpFilter> {
     // Routes of gateways may depend on claims; a sidecar has but one.
     let reroutes = env.audience.role.kind != NodeKind::Sidecar;
     let config = env.ctx.get::<TokenFilter>(&(protected, reroutes));
-    config.as_ref().clone().map(|config| typed(NAME, acceptable::readable_keys(&env.audience.build, config)))
+    config
+        .as_ref()
+        .clone()
+        .map(|config| packed_http_filter(NAME, readable::readable_keys(&env.audience.build, config)))
 }
 
 /// The configuration of the filter for the tokens of a workload; `None` if it has no rules about any.

@@ -7,6 +7,7 @@
 //! out where it stands.
 
 mod acceptable;
+mod address;
 pub mod audience;
 pub mod authorization;
 pub mod bundle;
@@ -18,16 +19,18 @@ pub mod endpoint;
 mod env;
 pub mod envoy_filter;
 pub mod extension;
-mod gateway;
+mod filter;
 mod http;
 mod jwt;
 pub mod listener;
+pub mod lost_servers;
 mod metadata;
 pub mod name_table;
 pub mod names;
 mod network;
+pub mod patch_report;
 pub mod pool;
-pub mod provider;
+mod provider;
 mod proximity;
 pub mod proxyless;
 pub mod resources;
@@ -38,3 +41,4 @@ pub mod simulate;
 pub mod stat_name;
 mod telemetry;
 mod tls;
+mod tunnel;

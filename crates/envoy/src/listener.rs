@@ -1,10 +1,11 @@
 //! Listeners (LDS).
 
-pub(crate) mod address;
 mod catch_all;
 mod chain;
 pub(crate) mod connect;
+pub(crate) mod distinct_chains;
 pub(crate) mod draft;
+mod gateway;
 mod http_proxy;
 mod inbound;
 pub(crate) mod inspect;

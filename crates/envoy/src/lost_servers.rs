@@ -10,9 +10,9 @@ use canopus_proto::istio::mesh::v1alpha1::mesh_config::ExtensionProvider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::Provider;
 use canopus_proto::istio::mesh::v1alpha1::mesh_config::extension_provider::open_telemetry_tracing_provider::Sampling;
 
-use super::upstream;
 use crate::audience::{ListenerAudience, Shared};
 use crate::env::Env;
+use crate::provider::upstream;
 use crate::telemetry;
 
 /// What the proxies of an audience cannot reach, in Istio's words for what the servers are there for.

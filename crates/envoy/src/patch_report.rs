@@ -1,14 +1,19 @@
 //! What became of every patch that is for a proxy's workload, for users to see.
 
+use std::collections::BTreeMap;
+
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::audience::View;
 use canopus_mesh::audience::{SelectingKind, policy_target};
 use canopus_mesh::envoy_filter::EnvoyFilters;
 use canopus_mesh::proxy::Proxy;
 
-use super::compile;
-use super::effect::{Count, Effects};
-use crate::audience::{PatchId, patch_is_for};
+use crate::audience::{AudiencesOf, PatchId, patch_is_for};
+use crate::bundle::References;
+use crate::cluster::{self, Clusters};
+use crate::envoy_filter::{self, Count, Tally};
+use crate::listener::{self, Listeners};
+use crate::route_config::PatchedTables;
 
 /// One patch, and what became of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -82,7 +87,7 @@ impl Query for Report {
             for (index, written) in filter.spec.config_patches.iter().enumerate() {
                 let patch = PatchId { filter: origin.clone(), index };
                 let count = effects.get(&patch).copied().unwrap_or_default();
-                let outcome = match compile::problem(written) {
+                let outcome = match envoy_filter::problem(written) {
                     Some(problem) => Outcome::Unreadable(problem),
                     None if !patch_is_for(written, proxy) => Outcome::OtherProxies,
                     None if count.refused > 0 => Outcome::Refused,
@@ -101,5 +106,28 @@ impl Query for Report {
             }
         }
         reports
+    }
+}
+
+/// What became of the patches that are for a proxy: one that applied to nothing is probably a mistake.
+struct Effects;
+
+impl Query for Effects {
+    const NAME: &'static str = "envoy_filter_effects";
+    type Key = Proxy;
+    type Value = BTreeMap<PatchId, Count>;
+
+    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
+        let mut tally = Tally::default();
+        for part in cluster::patched(ctx, proxy).iter().chain(&listener::patched(ctx, proxy)) {
+            tally.add(&part.tally);
+        }
+        let routes = ctx.get::<AudiencesOf>(proxy).routes.clone();
+        let clusters: Vec<_> = ctx.get::<Clusters>(proxy).iter().cloned().collect();
+        let listeners: Vec<_> = ctx.get::<Listeners>(proxy).iter().cloned().collect();
+        for name in References::of(&clusters, &listeners).routes {
+            tally.add(&ctx.get::<PatchedTables>(&(routes.clone(), name)).tally);
+        }
+        tally.into_counts()
     }
 }

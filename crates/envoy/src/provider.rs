@@ -1,13 +1,9 @@
 //! The servers that extension providers name.
 
-mod lost;
-
 use std::sync::Arc;
 
 use canopus_engine::Ctx;
 use canopus_mesh::service::ServicesByHost;
-
-pub use lost::LostServers;
 
 use crate::names;
 

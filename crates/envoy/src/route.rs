@@ -11,6 +11,7 @@ mod matching;
 mod redirect;
 mod retry;
 pub(crate) mod session;
+pub(crate) mod upstream_headers;
 
 use std::sync::Arc;
 

@@ -2,7 +2,7 @@
 
 pub(crate) mod catch_all;
 pub(crate) mod domains;
-pub(crate) mod headers;
+mod gateway;
 mod host;
 pub(crate) mod inbound;
 mod sidecar;
@@ -18,7 +18,6 @@ use canopus_proto::resource::Resource;
 
 use crate::audience::{PatchSet, RouteAudience, Shared, TableAudience};
 use crate::envoy_filter::{self, Patched};
-use crate::gateway;
 pub(crate) use host::{Host, Traits};
 pub(crate) use sidecar::{duplicates, virtual_hosts as sidecar_virtual_hosts};
 pub(crate) use table::Table;
@@ -90,7 +89,7 @@ fn has_tables(audience: &RouteAudience) -> bool {
 /// A table by its name; `None` if nobody uses it.
 fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<Table> {
     match audience.role.kind {
-        NodeKind::Router => gateway::route_table(ctx, audience, name),
+        NodeKind::Router => gateway::table(ctx, audience, name),
         _ => sidecar::table(ctx, audience, name),
     }
 }
@@ -98,7 +97,7 @@ fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str) -> Option<
 /// Whether somebody uses a table of this name.
 fn is_used(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> bool {
     match audience.role.kind {
-        NodeKind::Router => gateway::has_route_table(ctx, audience, name),
+        NodeKind::Router => gateway::has_table(ctx, audience, name),
         _ => sidecar::has_table(name),
     }
 }

@@ -47,8 +47,8 @@ impl Nodes {
     }
 
     fn runs_on(&self, node: &str, identity: &Identity) -> bool {
-        let shelf = ObjectIndex::InCluster(Kind::Pod, Arc::clone(&self.cluster), identity.namespace.clone());
-        let pods = self.engine.members::<Objects>(&shelf);
+        let index = ObjectIndex::InCluster(Kind::Pod, Arc::clone(&self.cluster), identity.namespace.clone());
+        let pods = self.engine.members::<Objects>(&index);
         pods.iter().filter_map(|origin| self.pod(origin)).any(|object| {
             as_pod(&object).is_some_and(|pod| {
                 *pod.spec.node_name == *node && pod.spec.service_account_name == identity.service_account

@@ -16,8 +16,9 @@ use canopus_proto::{Any, descriptors, json};
 use canopus_xds::types;
 use serde_json::{Map, Value};
 
-use super::{Answer, Debug, Question, redact, resources};
+use super::{Answer, Debug, Question, redact};
 use crate::family::Family;
+use crate::provenance;
 use crate::push::Connection;
 
 impl Debug {
@@ -73,7 +74,7 @@ impl Debug {
 
 /// What a client gets of a type it watches, by name, without what is secret.
 fn shown(world: &Snapshot, client: &Connection, type_url: &str) -> Result<Vec<(String, Any)>, QueryError> {
-    let all = resources::of_client(world, client, type_url)?;
+    let all = provenance::resources(world, client, type_url)?;
     let shown = all.iter().filter_map(|one| Some((one.name.to_string(), redact::shown(type_url, one)?)));
     Ok(shown.collect())
 }

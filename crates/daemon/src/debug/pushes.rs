@@ -1,7 +1,7 @@
 //! What was pushed, why, to whom, and what became of it.
 
 use canopus_engine::QueryError;
-use canopus_envoy::envoy_filter::{Outcome, Report};
+use canopus_envoy::patch_report::{Outcome, Report};
 use canopus_mesh::world::Origin;
 use serde_json::{Map, Value, json};
 
@@ -49,7 +49,7 @@ impl Debug {
                 })
             })
             .collect();
-        let held = self.dispatcher.quarantine().holds();
+        let held = self.quarantine.holds();
         let all = json!({
             "revision": self.engine().revision().number(),
             "converged": open.is_empty() && held.is_empty(),

@@ -20,7 +20,7 @@ const REMEDY: &str = "Correct the object, or the proxies: every change of it is 
 impl Debug {
     /// The objects that are held, and the latest rejections; `object` (`Kind/namespace/name`) shows one with both its values.
     pub(super) fn quarantine(&self, question: &Question) -> Result<Answer, QueryError> {
-        let quarantine = self.dispatcher.quarantine();
+        let quarantine = &self.quarantine;
         let wanted = question.parameters.get("object").filter(|name| !name.is_empty());
         let holds = quarantine.holds();
         let shown = holds.iter().filter(|(origin, _)| wanted.is_none_or(|name| name_of(origin) == name));
@@ -39,7 +39,7 @@ impl Debug {
 
     /// What is wrong with the objects that are held, by proxies' own account.
     pub(super) fn held(&self) -> Vec<Diagnostic> {
-        let holds = self.dispatcher.quarantine().holds();
+        let holds = self.quarantine.holds();
         holds.iter().filter(|(_, hold)| hold.is_guilty).map(|(origin, hold)| diagnose(origin, hold)).collect()
     }
 }

@@ -31,7 +31,7 @@ impl Debug {
         let others: BTreeSet<_> =
             keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
         let all = std::iter::once(&own).chain(others);
-        let sources = self.dispatcher.sources();
+        let sources = self.sources.current();
         let all = all.map(|name| {
             let own: Vec<_> = sources.iter().filter(|status| *status.source.cluster == **name).collect();
             cluster_json(name, &own)

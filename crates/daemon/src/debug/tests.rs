@@ -311,7 +311,7 @@ async fn clusters_are_told_by_how_far_they_can_be_trusted() {
         let parts =
             phases.iter().map(|phase| PartStatus { part: Part::Whole, phase: phase.clone() }).collect();
         let source = Arc::new(SourceInfo::new("kubernetes:Kubernetes", "Kubernetes", 0));
-        lab.dispatcher.set_sources(vec![SourceStatus { source, parts, problems: Vec::new() }]);
+        lab.debug.sources.set(vec![SourceStatus { source, parts, problems: Vec::new() }]);
     };
     let synced = json!([{"id": "Kubernetes", "secretName": "", "syncStatus": "synced"}]);
     assert_eq!(lab.json("clusterz").await, synced);

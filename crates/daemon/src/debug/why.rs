@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 
 use axum::http::StatusCode;
 use canopus_engine::{QueryError, Read, ReadKind, Snapshot};
-use canopus_envoy::audience::AudiencesOf;
-use canopus_envoy::envoy_filter::{Outcome, Report};
+use canopus_envoy::patch_report::{Outcome, Report};
 use canopus_mesh::proxy::Proxy;
 use canopus_mesh::world::{Objects, Settings};
-use canopus_xds::{Interest, Names, types};
+use canopus_xds::types;
 use serde_json::{Value, json};
 
 use super::pushes::name_of;
-use super::{Answer, Debug, Question, resources};
-use crate::family::{Family, Selection};
+use super::{Answer, Debug, Question};
+use crate::family::Family;
+use crate::provenance;
 use crate::push::Connection;
 
 impl Debug {
@@ -35,7 +35,7 @@ impl Debug {
             let text = format!("{} has no resource {name}\n", client.proxy.id.id);
             return Ok(Answer::text(StatusCode::NOT_FOUND, text));
         };
-        let reads = reads(&world, &client.proxy, &type_url, name)?;
+        let reads = provenance::reads(&world, &client.proxy, &type_url, name)?;
         let mut answer = answer(&client, &type_url, name, &reads);
         answer["envoyFilters"] = patches(&world, &client.proxy, &type_url)?;
         Ok(Answer::json(question, &answer))
@@ -52,31 +52,11 @@ fn find(
     for type_url in
         client.types().keys().filter(|type_url| wanted.is_none_or(|wanted| wanted == &***type_url))
     {
-        if resources::of_client(world, client, type_url)?.iter().any(|resource| resource.answers(name)) {
+        if provenance::resources(world, client, type_url)?.iter().any(|resource| resource.answers(name)) {
             return Ok(Some(type_url.to_string()));
         }
     }
     Ok(None)
-}
-
-/// What a resource was made from, for quarantine: nothing where it does not look for objects behind resources.
-pub(crate) fn reads_of(
-    world: &Snapshot,
-    proxy: &Proxy,
-    type_url: &str,
-    name: &str,
-) -> Result<Vec<Read>, QueryError> {
-    if Family::find(type_url).is_some_and(|family| family.is_quarantined) {
-        return reads(world, proxy, type_url, name);
-    }
-    Ok(Vec::new())
-}
-
-fn reads(world: &Snapshot, proxy: &Proxy, type_url: &str, name: &str) -> Result<Vec<Read>, QueryError> {
-    let audiences = world.get::<AudiencesOf>(proxy)?;
-    let interest = Interest::Names(Names::new([name]));
-    let selection = Selection::new(type_url, proxy, &audiences, &interest);
-    Ok(selection.map(|selection| selection.reads(world, name)).unwrap_or_default())
 }
 
 /// The patches of EnvoyFilters that applied to something of this type at a proxy.

@@ -10,7 +10,7 @@ use canopus_api::credential::{Credential, Source};
 use canopus_api::node::NodeKind;
 use canopus_engine::{Ctx, Query, QueryError, Snapshot};
 use canopus_envoy::audience::{Audiences, AudiencesOf};
-use canopus_envoy::provider::LostServers;
+use canopus_envoy::lost_servers::LostServers;
 use canopus_envoy::secret::Secrets;
 use canopus_mesh::credential::{SecretAccess, account};
 use canopus_mesh::gateway::MergedGateways;

@@ -26,21 +26,27 @@ use super::clients;
 use super::events::pods_behind;
 use super::mishaps::Mishaps;
 use crate::push::Dispatcher;
+use crate::quarantine::Quarantine;
 
 /// Has the registry look at the mesh behind a dispatcher at each scrape.
-pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>) {
+pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>, quarantine: Arc<Quarantine>) {
     let dispatcher: Weak<Dispatcher> = Arc::downgrade(dispatcher);
     let pending_before = AtomicBool::new(false);
     let mishaps = Mishaps::new(registry);
     registry.collect(move |collected| {
         if let Some(dispatcher) = dispatcher.upgrade() {
-            collect(collected, &dispatcher, &pending_before);
+            collect(collected, &dispatcher, &quarantine, &pending_before);
             mishaps.look(&dispatcher.engine().snapshot(), &dispatcher.connections().all());
         }
     });
 }
 
-fn collect(collected: &mut Collected, dispatcher: &Dispatcher, pending_before: &AtomicBool) {
+fn collect(
+    collected: &mut Collected,
+    dispatcher: &Dispatcher,
+    quarantine: &Quarantine,
+    pending_before: &AtomicBool,
+) {
     let world = dispatcher.engine().snapshot();
     let counts = world.get::<Counts>(&()).map(|counts| counts.as_ref().clone()).unwrap_or_default();
     collected.push(PILOT_SERVICES, [], counts.services as f64);
@@ -59,8 +65,8 @@ fn collect(collected: &mut Collected, dispatcher: &Dispatcher, pending_before: &
     let behind = connections.iter().filter(|one| !one.outstanding().is_empty()).count();
     collected.push(CANOPUS_CLIENTS_BEHIND, [], behind as f64);
     collected.push(CANOPUS_OBJECTS_NOT_CONVERGED, [], dispatcher.ledger().unconverged().len() as f64);
-    collected.push(CANOPUS_QUARANTINED_OBJECTS, [], dispatcher.quarantine().len() as f64);
-    collected.push(CANOPUS_QUARANTINE_TOTAL, [], dispatcher.quarantine().total() as f64);
+    collected.push(CANOPUS_QUARANTINED_OBJECTS, [], quarantine.len() as f64);
+    collected.push(CANOPUS_QUARANTINE_TOTAL, [], quarantine.total() as f64);
     for (task, panics) in tasks::panics() {
         collected.push(CANOPUS_TASK_PANICS_TOTAL, [&*task], panics as f64);
     }

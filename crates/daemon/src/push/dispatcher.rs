@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use canopus_engine::{Batch, Engine, RootId};
 use canopus_mesh::proxy::Proxy;
-use canopus_sources::status::SourceStatus;
 use canopus_xds::{Peer, SessionEvent};
 use parking_lot::Mutex;
 
@@ -16,7 +15,6 @@ use super::connections::{Connection, ConnectionId, Connections};
 use super::ledger::{Fate, KEPT, Ledger, Push, TypeTotal};
 use super::observer::Observer;
 use super::stamp::Stamp;
-use crate::quarantine::Quarantine;
 
 /// The way from a batch of changes to the sessions, with the record of it.
 pub struct Dispatcher {
@@ -24,9 +22,7 @@ pub struct Dispatcher {
     signals: ChangeSignals,
     ledger: Ledger,
     connections: Connections,
-    quarantine: Quarantine,
     observers: Vec<Arc<dyn Observer>>,
-    sources: Mutex<Arc<[SourceStatus]>>,
     /// Pushes are written down in the order of their revisions.
     writing: Mutex<()>,
 }
@@ -39,9 +35,7 @@ impl Dispatcher {
             signals: ChangeSignals::default(),
             ledger: Ledger::default(),
             connections: Connections::default(),
-            quarantine: Quarantine::default(),
             observers,
-            sources: Mutex::default(),
             writing: Mutex::new(()),
         })
     }
@@ -59,11 +53,6 @@ impl Dispatcher {
     /// Who is connected.
     pub fn connections(&self) -> &Connections {
         &self.connections
-    }
-
-    /// What proxies reject, and what is held back for that.
-    pub fn quarantine(&self) -> &Quarantine {
-        &self.quarantine
     }
 
     /// Applies a batch and wakes the sessions it concerns; the revision it led to.
@@ -136,7 +125,6 @@ impl Dispatcher {
             }
             _ => {}
         }
-        self.quarantine.note(connection, event);
         self.observe(|observer| observer.happened(connection, event));
     }
 
@@ -153,16 +141,6 @@ impl Dispatcher {
     /// Tells observers that something could not be generated.
     pub(crate) fn failed(&self) {
         self.observe(|observer| observer.failed());
-    }
-
-    /// How the sources of the world are doing.
-    pub fn sources(&self) -> Arc<[SourceStatus]> {
-        Arc::clone(&self.sources.lock())
-    }
-
-    /// Has it known how the sources are doing.
-    pub(crate) fn set_sources(&self, status: Vec<SourceStatus>) {
-        *self.sources.lock() = status.into();
     }
 
     /// Raises `signal` when one of these results changes, from now on.

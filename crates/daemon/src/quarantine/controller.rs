@@ -8,7 +8,6 @@ mod tests;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use canopus_api::Object;
@@ -37,6 +36,7 @@ const REST: u32 = 10;
 /// Looks into rejections and holds what is guilty of them.
 pub(crate) struct QuarantineController {
     dispatcher: Arc<Dispatcher>,
+    quarantine: Arc<Quarantine>,
     history: History,
     /// What the changes that are about to be applied replace.
     replaced: Vec<(Origin, Option<Arc<Object>>)>,
@@ -69,11 +69,11 @@ enum Look {
 }
 
 impl QuarantineController {
-    /// Holds objects, or never does.
-    pub(crate) fn new(dispatcher: Arc<Dispatcher>, enabled: bool) -> Self {
-        dispatcher.quarantine().enabled.store(enabled, Ordering::Relaxed);
+    /// Decides by what `quarantine` was told as an observer of the dispatcher.
+    pub(crate) fn new(dispatcher: Arc<Dispatcher>, quarantine: Arc<Quarantine>) -> Self {
         Self {
             dispatcher,
+            quarantine,
             history: History::default(),
             replaced: Vec::new(),
             case: None,
@@ -87,8 +87,9 @@ impl QuarantineController {
         }
     }
 
-    fn quarantine(&self) -> &Quarantine {
-        self.dispatcher.quarantine()
+    /// What is rejected, and what is held for it.
+    pub(crate) fn quarantine(&self) -> &Quarantine {
+        &self.quarantine
     }
 
     /// Waits until there may be something to decide.
@@ -210,10 +211,10 @@ impl QuarantineController {
                 if now < case.deadline {
                     break;
                 }
-                self.dispatcher.quarantine().clear(&case.grounds);
+                self.quarantine.clear(&case.grounds);
                 self.close();
             } else {
-                match case.verdict(&self.dispatcher, &self.history, &judges) {
+                match case.verdict(&self.dispatcher, &self.quarantine, &self.history, &judges) {
                     Verdict::Disturbed(_) if case.disturbed >= MOST_DISTURBED => self.close(),
                     Verdict::Disturbed(newcomers) => {
                         case.take_in(newcomers);
@@ -231,7 +232,7 @@ impl QuarantineController {
         let Some(case) = &mut self.case else { return };
         case.grounds.nack.conclude(reason);
         case.trial.dismiss();
-        self.dispatcher.quarantine().clear(&case.grounds);
+        self.quarantine.clear(&case.grounds);
         self.arrange(now);
     }
 
@@ -241,7 +242,7 @@ impl QuarantineController {
         case.trial.answer(accepted);
         if case.trial.is_over() && case.trial.held().is_empty() {
             // They will be rejected again, and nothing else will come of it.
-            self.dispatcher.quarantine().clear(&case.grounds);
+            self.quarantine.clear(&case.grounds);
         }
         self.arrange(now);
     }
@@ -287,6 +288,7 @@ impl QuarantineController {
         }
         let question = |resources| Question {
             dispatcher: &self.dispatcher,
+            quarantine: &self.quarantine,
             client: &client,
             type_url: &nack.type_url,
             resources,
@@ -440,7 +442,7 @@ impl QuarantineController {
         let released: Vec<Origin> = released.cloned().collect();
         let cause = Cause::quarantine(case.suspects.keys().cloned());
         // Written down first: whoever accepts what is served must find it.
-        self.dispatcher.quarantine().write(holds, !is_over);
+        self.quarantine.write(holds, !is_over);
         let revision = self.release(batch, released, cause);
         if let Some(case) = &mut self.case {
             (case.revision, case.deadline) = (revision, now + PATIENCE);

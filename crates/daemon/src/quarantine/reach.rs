@@ -13,8 +13,8 @@ use canopus_envoy::audience::{Audiences, AudiencesOf};
 use canopus_proto::resource::Resource;
 use canopus_xds::{Interest, types};
 
-use crate::debug::resources;
 use crate::family::Selection;
+use crate::provenance;
 use crate::push::{Connection, ConnectionId, Dispatcher};
 
 /// Audiences that are compared; if there are more, the rest counts as reached.
@@ -48,10 +48,10 @@ pub(super) fn of(
     belongs: impl Fn(&Connection, &Differences) -> bool,
 ) -> Reach {
     let engine = dispatcher.engine();
-    let sketch = engine.fork_unwatched();
+    let fork = engine.fork_unwatched();
     let now = engine.snapshot();
-    sketch.apply(change);
-    let worlds = Worlds { now: &now, then: &sketch.snapshot() };
+    fork.apply(change);
+    let worlds = Worlds { now: &now, then: &fork.snapshot() };
     let revision = now.revision().number();
     let mut known: Vec<(Group, Arc<Differences>)> = Vec::new();
     let mut reach = Reach::default();
@@ -127,7 +127,7 @@ fn sent(world: &Snapshot, client: &Connection, type_url: &str) -> Result<Vec<Res
     match type_url {
         types::ADDRESS => Selection::Addresses.resources(world),
         types::WORKLOAD => Selection::Workloads.resources(world),
-        _ => resources::of_client(world, client, type_url),
+        _ => provenance::resources(world, client, type_url),
     }
 }
 

@@ -8,9 +8,10 @@ use canopus_base::hash::ContentHash;
 use canopus_engine::{Batch, Engine, Snapshot};
 use canopus_mesh::world::{Objects, Origin};
 
+use super::Quarantine;
 use super::history::may_be_held;
 use super::nack::Contested;
-use crate::debug::{resources, why};
+use crate::provenance;
 use crate::push::{Connection, Dispatcher};
 
 /// Objects that are tried out for one rejection.
@@ -25,6 +26,7 @@ pub(super) type Served = Option<Arc<Object>>;
 /// A rejection to be explained.
 pub(super) struct Question<'a> {
     pub(super) dispatcher: &'a Dispatcher,
+    pub(super) quarantine: &'a Quarantine,
     pub(super) client: &'a Connection,
     pub(super) type_url: &'a str,
     pub(super) resources: &'a [Contested],
@@ -109,7 +111,7 @@ impl Question<'_> {
         let world = self.engine().snapshot();
         let mut origins = BTreeSet::new();
         for one in self.resources {
-            let reads = why::reads_of(&world, &self.client.proxy, self.type_url, &one.name);
+            let reads = provenance::quarantined_reads(&world, &self.client.proxy, self.type_url, &one.name);
             for read in reads.unwrap_or_default() {
                 if let Some(origin) = read.subject.input::<Objects>()
                     && may_be_held(origin.key.kind)
@@ -119,13 +121,13 @@ impl Question<'_> {
                 }
             }
         }
-        origins.retain(|origin| self.dispatcher.quarantine().hold(origin).is_none());
+        origins.retain(|origin| self.quarantine.hold(origin).is_none());
         origins
     }
 
     /// What becomes of the resources if these objects have these values.
     fn effect<'b>(&self, values: impl IntoIterator<Item = (&'b Origin, &'b Served)>) -> Effect {
-        let sketch = self.engine().fork_unwatched();
+        let fork = self.engine().fork_unwatched();
         let mut batch = Batch::new();
         for (origin, served) in values {
             match served {
@@ -133,8 +135,8 @@ impl Question<'_> {
                 None => batch.remove::<Objects>(origin),
             };
         }
-        sketch.apply(batch);
-        let versions = self.versions(&sketch.snapshot());
+        fork.apply(batch);
+        let versions = self.versions(&fork.snapshot());
         let of = |one: &Contested| versions.get(&one.name).copied();
         Effect {
             changes: self.resources.iter().any(|one| of(one) != Some(one.rejected)),
@@ -146,7 +148,7 @@ impl Question<'_> {
     /// The versions the contested resources have in a world.
     fn versions(&self, world: &Snapshot) -> BTreeMap<Arc<str>, ContentHash> {
         let names: BTreeSet<&str> = self.resources.iter().map(|one| &*one.name).collect();
-        let all = resources::of_client(world, self.client, self.type_url).unwrap_or_default();
+        let all = provenance::resources(world, self.client, self.type_url).unwrap_or_default();
         let contested = all.into_iter().filter(|resource| names.contains(&*resource.name));
         contested.map(|resource| (resource.name, resource.version)).collect()
     }

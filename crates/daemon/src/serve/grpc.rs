@@ -1,7 +1,6 @@
 //! The gRPC ports.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -24,15 +23,6 @@ use super::reflection;
 use super::tls::{self, Acceptor};
 use crate::control_plane::Mesh;
 use crate::metrics::CallMetrics;
-
-/// Who is at the far end of a connection, as the transport knows it; one of the extensions of each request.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// Where it connected from.
-    pub address: Option<SocketAddr>,
-    /// The SPIFFE identities of its certificate; `None` on a connection without TLS.
-    pub identities: Option<Vec<String>>,
-}
 
 /// The services of the gRPC ports.
 #[derive(Clone)]

@@ -14,7 +14,7 @@ use tonic::{Response as Answer, Status};
 use tower_service::Service as _;
 use tracing::warn;
 
-use super::grpc::Caller;
+use crate::authentication::Caller;
 use crate::authentication::{Authenticators, Door, Presented};
 use crate::certificate_authority::{IssuedCertificates, Signers};
 

@@ -11,7 +11,7 @@ use canopus_proto::envoy::r#type::matcher::v3::{PathMatcher, path_matcher};
 use super::matcher;
 use super::rule::{Attribute, Site, Terms, Unsupported};
 use super::term::Term;
-use crate::listener::address;
+use crate::address;
 
 /// What policies can ask about the operation.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -10,7 +10,7 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use super::rbac::{RuleSet, Rules};
 use super::rule::{self, Site};
 use super::{Layer, Peer, rbac};
-use crate::http::filters::typed;
+use crate::filter::packed_http_filter;
 
 /// Libraries want every filter to have a name of its own.
 const DENY: &str = "envoy.filters.http.rbac.DENY";
@@ -24,7 +24,7 @@ pub(crate) fn filters(ctx: &Ctx<'_>, protected: &PolicyTarget) -> Vec<HttpFilter
         .filter(|(_, rules)| !rules.policies.is_empty())
         .map(|(name, enforced)| {
             let rules = Rules { enforced: Some(enforced), watched: None };
-            typed(name, rbac::filter(Layer::Http, &rules, "").config)
+            packed_http_filter(name, rbac::filter(Layer::Http, &rules, "").config)
         })
         .collect()
 }

@@ -14,7 +14,7 @@ use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_SIDECAR_
 use super::traits::ClientTraits;
 use super::{Env, dns, fixed, hbone, waypoint};
 use crate::audience::{Certificates, Resolver};
-use crate::dns_cache;
+use crate::{dns_cache, tunnel};
 
 /// A cluster, or two that belong together, with all that it depends on of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -52,10 +52,10 @@ pub(super) fn clusters(env: &Env<'_>, traits: &ClientTraits) -> Vec<Constant> {
         NodeKind::Waypoint => of_waypoint(env),
         _ => vec![Constant::BlackHole],
     };
-    if hbone::opens_tunnels(flags, audience.tunnels) && kind != NodeKind::Waypoint {
+    if tunnel::opens_tunnels(flags, audience.tunnels) && kind != NodeKind::Waypoint {
         clusters.push(Constant::Originate(audience.certificates.clone(), None));
     }
-    if hbone::crosses_networks(flags, audience.role, audience.tunnels) {
+    if tunnel::crosses_networks(flags, audience.role, audience.tunnels) {
         clusters.push(Constant::OriginateDouble(audience.certificates.clone()));
     }
     if traits.credential_socket {

@@ -25,7 +25,7 @@ use canopus_runtime::flags::{PILOT_ENABLE_METADATA_EXCHANGE, PILOT_MX_ADDITIONAL
 use super::connection_pool;
 use super::draft::{Draft, case_keeping, explicit, following, write_http_options};
 use super::traits::ClientTraits;
-use crate::listener::address;
+use crate::address;
 use crate::names::{BLACK_HOLE, INBOUND_PASSTHROUGH, PASSTHROUGH};
 use crate::telemetry::peer_metadata;
 use crate::tls;

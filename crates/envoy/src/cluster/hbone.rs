@@ -2,7 +2,6 @@
 
 use std::sync::LazyLock;
 
-use canopus_mesh::audience::Role;
 use canopus_mesh::network::HBONE_PORT;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::envoy::config::cluster::v3::Cluster;
@@ -37,33 +36,21 @@ use canopus_proto::istio::networking::v1alpha3::client_tls_settings::TlSmode as 
 use canopus_proto::resource::Resource;
 use canopus_proto::wire::Encoded;
 use canopus_runtime::flags::{
-    AMBIENT_ENABLE_BAGGAGE, AMBIENT_ENABLE_MULTI_NETWORK, AMBIENT_ENABLE_MULTI_NETWORK_INGRESS,
-    AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT, Flags, PILOT_ENABLE_SENDING_HBONE,
-    PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE, PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
+    AMBIENT_ENABLE_BAGGAGE, Flags, PILOT_HBONE_INITIAL_CONNECTION_WINDOW_SIZE,
+    PILOT_HBONE_INITIAL_STREAM_WINDOW_SIZE,
 };
 
 use super::connection_pool::Limits;
 use super::draft::{Draft, explicit};
 use super::fixed;
 use super::transport::{if_mutual, otherwise_plain};
-use crate::audience::{Certificates, Tunnels};
+use crate::audience::Certificates;
 use crate::telemetry::peer_metadata;
 use crate::tls::{self, ClientChecks, OwnCertificate, alpn};
+use crate::tunnel::{
+    CONNECT_ORIGINATE, ENCAPSULATE, FORWARD_INNER, INNER_ORIGINATE, MAIN_INTERNAL, OUTER_ORIGINATE,
+};
 
-/// The cluster, and the internal listener, that opens tunnels.
-pub(crate) const CONNECT_ORIGINATE: &str = "connect_originate";
-
-/// The cluster, and the internal listener, that takes what came out of a tunnel.
-pub(crate) const MAIN_INTERNAL: &str = "main_internal";
-
-/// The cluster through which waypoints reach workloads by their own addresses.
-pub(crate) const ENCAPSULATE: &str = "encap";
-/// The cluster, and the internal listener, that passes inner tunnels on.
-pub(crate) const FORWARD_INNER: &str = "forward_inner_connect";
-/// The cluster, and the internal listener, that opens the inner of two tunnels.
-pub(crate) const INNER_ORIGINATE: &str = "inner_connect_originate";
-/// The cluster, and the internal listener, that opens the outer of two tunnels.
-pub(crate) const OUTER_ORIGINATE: &str = "outer_connect_originate";
 const ORIGINAL_DESTINATION: &str = "envoy.filters.listener.original_dst";
 const ISTIO: &str = "istio";
 const PEER_METADATA: &str = "istio.peer_metadata";
@@ -213,19 +200,6 @@ pub(super) fn originate_double(settings: &MeshSettings, files: &Certificates) ->
     *outer.http() = tunnel_options(settings, false);
     outer.rest().lb_config = Some(to_tunnel_port(None));
     [inner.encode(), outer.encode()]
-}
-
-/// Whether a proxy opens tunnels to what it calls.
-pub(super) fn opens_tunnels(flags: &Flags, tunnels: Tunnels) -> bool {
-    flags.get(PILOT_ENABLE_SENDING_HBONE) && tunnels.may_open
-}
-
-/// Whether a proxy reaches what is in other networks through tunnels within tunnels.
-pub(crate) fn crosses_networks(flags: &Flags, role: Role, tunnels: Tunnels) -> bool {
-    let crosses_at_ingress =
-        flags.get(AMBIENT_ENABLE_MULTI_NETWORK) && flags.get(AMBIENT_ENABLE_MULTI_NETWORK_INGRESS);
-    (role.is_ingress && crosses_at_ingress && opens_tunnels(flags, tunnels))
-        || (role.is_managed_waypoint && flags.get(AMBIENT_ENABLE_MULTI_NETWORK_WAYPOINT))
 }
 
 /// A cluster that goes to the tunnel port of wherever it is told to go.

@@ -31,8 +31,8 @@ use super::fixed::Sources;
 use super::outbound::{for_port, set_protocol, with_mesh_defaults};
 use super::traits::ClientTraits;
 use super::{connection_pool, fixed, stat_name};
+use crate::address::{UNIX_PREFIX, loopbacks};
 use crate::audience::{InboundClusterAudience, Interception, Shared};
-use crate::listener::address::{UNIX_PREFIX, loopbacks};
 use crate::names;
 use std::hash::{Hash, Hasher};
 

@@ -26,7 +26,7 @@ use super::group::{Group, Member};
 use super::lb_endpoint::{
     ORIGINAL_DESTINATION, TRANSPORT_SOCKET_MATCH, address, description, field, internal, join,
 };
-use crate::cluster::hbone::INNER_ORIGINATE;
+use crate::tunnel::INNER_ORIGINATE;
 
 /// Puts gateways in the place of endpoints that the proxy cannot reach directly.
 pub(super) fn through_gateways(

@@ -22,8 +22,8 @@ use canopus_runtime::flags::{
 
 use super::Env;
 use super::{Destination, visible};
-use crate::cluster::hbone::{CONNECT_ORIGINATE, FORWARD_INNER};
 use crate::names;
+use crate::tunnel::{CONNECT_ORIGINATE, FORWARD_INNER};
 
 /// Where transport sockets are chosen by.
 pub(super) const TRANSPORT_SOCKET_MATCH: &str = "envoy.transport_socket_match";

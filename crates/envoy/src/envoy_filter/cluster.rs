@@ -13,7 +13,7 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::patch::Operation;
 use canopus_proto::resource::Resource;
 
 use super::compile::{Patch, Patches};
-use super::effect::Tally;
+use super::tally::Tally;
 use super::{Patched, Side, merge, patches};
 use crate::audience::PatchSet;
 use crate::names::{ClusterName, INBOUND_PASSTHROUGH};

@@ -211,7 +211,7 @@ fn read<M: Message + Name + Default>(value: &Struct) -> Option<M> {
 }
 
 /// Why the value of a patch cannot be read as what it applies to; `None` if it can.
-pub(super) fn problem(written: &EnvoyConfigObjectPatch) -> Option<String> {
+pub(crate) fn problem(written: &EnvoyConfigObjectPatch) -> Option<String> {
     fn of<M: Message + Name + Default>(value: &Struct) -> Option<String> {
         let read = json::read::<M>(&json::write(value), Unknown::Report);
         read.err().map(|error| format!("not a {}: {error}", M::full_name()))

@@ -13,7 +13,7 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::patch::Operation;
 use canopus_proto::resource::Resource;
 
 use super::compile::{Patch, Patches};
-use super::effect::Tally;
+use super::tally::Tally;
 use super::{Patched, Side, filter_chain, list, merge, patches, route, sound};
 use crate::audience::{Build, PatchSet};
 use crate::pool;

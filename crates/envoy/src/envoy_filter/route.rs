@@ -15,8 +15,8 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::RouteConfiguration
 use canopus_proto::resource::Resource;
 
 use super::compile::{Patch, Patches};
-use super::effect::Tally;
 use super::listener::Patching;
+use super::tally::Tally;
 use super::{Patched, Side, merge, patches, virtual_host};
 use crate::audience::{PatchSet, RouteAudience};
 use crate::names::ClusterName;

@@ -1,15 +1,8 @@
-//! What became of each patch.
+//! How often each patch applied.
 
 use std::collections::BTreeMap;
 
-use canopus_engine::{Ctx, Query};
-use canopus_mesh::proxy::Proxy;
-
-use crate::audience::{AudiencesOf, PatchId};
-use crate::bundle::References;
-use crate::cluster::{self, Clusters};
-use crate::listener::{self, Listeners};
-use crate::route_config::PatchedTables;
+use crate::audience::PatchId;
 
 /// How many of the objects a patch was held against it applied to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,7 +34,7 @@ impl Tally {
         self.0.entry(patch.clone()).or_default().refused += 1;
     }
 
-    pub(super) fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         for (patch, count) in &other.0 {
             let sum = self.0.entry(patch.clone()).or_default();
             sum.applied += count.applied;
@@ -49,27 +42,9 @@ impl Tally {
             sum.refused += count.refused;
         }
     }
-}
 
-/// What became of the patches that are for a proxy: one that applied to nothing is probably a mistake.
-pub struct Effects;
-
-impl Query for Effects {
-    const NAME: &'static str = "envoy_filter_effects";
-    type Key = Proxy;
-    type Value = BTreeMap<PatchId, Count>;
-
-    fn run(ctx: &Ctx<'_>, proxy: &Proxy) -> Self::Value {
-        let mut tally = Tally::default();
-        for part in cluster::patched(ctx, proxy).iter().chain(&listener::patched(ctx, proxy)) {
-            tally.add(&part.tally);
-        }
-        let routes = ctx.get::<AudiencesOf>(proxy).routes.clone();
-        let clusters: Vec<_> = ctx.get::<Clusters>(proxy).iter().cloned().collect();
-        let listeners: Vec<_> = ctx.get::<Listeners>(proxy).iter().cloned().collect();
-        for name in References::of(&clusters, &listeners).routes {
-            tally.add(&ctx.get::<PatchedTables>(&(routes.clone(), name)).tally);
-        }
-        tally.0
+    /// The counts, by patch.
+    pub(crate) fn into_counts(self) -> BTreeMap<PatchId, Count> {
+        self.0
     }
 }

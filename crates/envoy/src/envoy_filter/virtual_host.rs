@@ -10,8 +10,8 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::route_configuratio
 };
 
 use super::compile::{Patch, Patches};
-use super::effect::Tally;
 use super::route::{Place, is_meant};
+use super::tally::Tally;
 use super::{list, merge};
 
 /// Patches the virtual hosts of a table and adds some.

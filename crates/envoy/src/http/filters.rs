@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use canopus_api::node::NodeKind;
+use canopus_proto::Name;
 use canopus_proto::envoy::config::common::mutation_rules::v3::{HeaderMutation as Mutation, header_mutation};
 use canopus_proto::envoy::config::core::v3::header_value_option::HeaderAppendAction;
 use canopus_proto::envoy::config::core::v3::{HeaderValue, HeaderValueOption};
@@ -20,7 +21,7 @@ use canopus_proto::envoy::extensions::filters::http::header_mutation::v3::{Heade
 use canopus_proto::envoy::extensions::filters::http::router::v3::Router;
 use canopus_proto::envoy::extensions::filters::http::stateful_session::v3::StatefulSession;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::{
-    HttpConnectionManager, HttpFilter, http_filter::ConfigType,
+    HttpConnectionManager, HttpFilter,
 };
 use canopus_proto::fields::http_connection_manager;
 use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::FilterConfig as Alpn;
@@ -29,7 +30,6 @@ use canopus_proto::istio::envoy::config::filter::http::alpn::v2alpha1::filter_co
 };
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 use canopus_proto::wire::{Encoded, ProtoWriter};
-use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::{PILOT_ENABLE_ALPN_FILTER, PILOT_ENABLE_PERSISTENT_SESSION_FILTER};
 
 use super::shared::Traits;
@@ -37,22 +37,24 @@ use crate::audience::ListenerAudience;
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
+use crate::filter::http_filter;
 use crate::telemetry::{metrics, peer_metadata};
 use crate::{dns_cache, jwt};
 
 /// A filter that never differs, as a field of the connection manager.
 type Fixed = LazyLock<Encoded<HttpConnectionManager>>;
 
-static CORS: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.cors", &Cors::default())));
-static FAULT: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.fault", &HttpFault::default())));
+static CORS: Fixed = Fixed::new(|| entry(&http_filter("envoy.filters.http.cors", &Cors::default())));
+static FAULT: Fixed = Fixed::new(|| entry(&http_filter("envoy.filters.http.fault", &HttpFault::default())));
 static GRPC_STATS: Fixed = Fixed::new(|| entry(&grpc_stats()));
-static GRPC_WEB: Fixed = Fixed::new(|| entry(&filter("envoy.filters.http.grpc_web", &GrpcWeb::default())));
+static GRPC_WEB: Fixed =
+    Fixed::new(|| entry(&http_filter("envoy.filters.http.grpc_web", &GrpcWeb::default())));
 static ISTIO_ALPN: Fixed = Fixed::new(|| entry(&alpn()));
 static QUIET_ROUTER: Fixed = Fixed::new(|| entry(&router(true)));
 static ROUTER: Fixed = Fixed::new(|| entry(&router(false)));
 /// Empty: routes of services with sessions say more.
 static SESSIONS: Fixed =
-    Fixed::new(|| entry(&filter("envoy.filters.http.stateful_session", &StatefulSession::default())));
+    Fixed::new(|| entry(&http_filter("envoy.filters.http.stateful_session", &StatefulSession::default())));
 
 fn entry(filter: &HttpFilter) -> Encoded<HttpConnectionManager> {
     let mut manager = ProtoWriter::default();
@@ -150,17 +152,7 @@ fn client_identity(env: &Env<'_>) -> Option<HttpFilter> {
     let mutation = Mutation { action: Some(header_mutation::Action::Append(header)) };
     let mutations = Mutations { request_mutations: vec![mutation], ..Default::default() };
     let config = HeaderMutation { mutations: Some(mutations), ..Default::default() };
-    tells_client_identity(env).then(|| filter("istio.waypoint.xfcc_client_identity", &config))
-}
-
-/// A filter under its well-known name.
-pub(crate) fn filter<M: Message + Name>(name: &str, config: &M) -> HttpFilter {
-    typed(name, Any::pack(config))
-}
-
-/// A filter whose configuration is packed already.
-pub(crate) fn typed(name: &str, config: Any) -> HttpFilter {
-    HttpFilter { name: name.into(), config_type: Some(ConfigType::TypedConfig(config)), ..Default::default() }
+    tells_client_identity(env).then(|| http_filter("istio.waypoint.xfcc_client_identity", &config))
 }
 
 /// Notes the status of gRPC calls for telemetry.
@@ -170,12 +162,12 @@ pub(crate) fn grpc_stats() -> HttpFilter {
         per_method_stat_specifier: Some(PerMethodStatSpecifier::StatsForAllMethods(false.into())),
         ..Default::default()
     };
-    filter("envoy.filters.http.grpc_stats", &config)
+    http_filter("envoy.filters.http.grpc_stats", &config)
 }
 
 /// Sends requests on; last of all filters.
 pub(crate) fn router(suppress_envoy_headers: bool) -> HttpFilter {
-    filter("envoy.filters.http.router", &Router { suppress_envoy_headers, ..Default::default() })
+    http_filter("envoy.filters.http.router", &Router { suppress_envoy_headers, ..Default::default() })
 }
 
 /// Whether a proxy offers Istio's ALPN names: Istio's own does.
@@ -196,7 +188,7 @@ fn alpn() -> HttpFilter {
             overriding(Upstream::Http2, ["istio-h2", "istio", "h2"]),
         ],
     };
-    filter("istio.alpn", &config)
+    http_filter("istio.alpn", &config)
 }
 
 /// Filters that resolve the host of a request themselves.
@@ -218,5 +210,5 @@ fn dynamic_forward_proxy(cache: DnsCacheConfig) -> HttpFilter {
         implementation_specifier: Some(ImplementationSpecifier::DnsCacheConfig(cache)),
         ..Default::default()
     };
-    filter("envoy.filters.http.dynamic_forward_proxy", &config)
+    http_filter("envoy.filters.http.dynamic_forward_proxy", &config)
 }

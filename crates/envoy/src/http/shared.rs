@@ -28,9 +28,9 @@ use canopus_proto::Any;
 use canopus_runtime::flags::{ENABLE_100_CONTINUE_HEADERS, ENABLE_HCM_INTERNAL_NETWORKS};
 
 use super::{Manager, Particulars, filters, headers, settings};
+use crate::address;
 use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
-use crate::listener::address;
 use crate::telemetry::{access_log, metrics, tracing};
 use crate::{dns_cache, durations};
 

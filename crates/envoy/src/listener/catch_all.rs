@@ -11,13 +11,15 @@ use canopus_runtime::flags::{
 };
 
 use super::draft::{Draft, FilterChain, Match};
+use super::inspect;
 use super::outbound::{connections_per_event, plain_http};
-use super::{address, inspect};
+use crate::address;
 use crate::audience::Interception;
 use crate::env::{Class, Env};
+use crate::filter::Filters;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, http10};
-use crate::network::{Filters, tcp};
+use crate::network::tcp;
 use crate::route::destination::cluster_name;
 use crate::route_config::{self, Table};
 use crate::telemetry::{access_log, metrics};

@@ -10,8 +10,8 @@ use canopus_mesh::world::Origin;
 use canopus_proto::istio::networking::v1alpha3::RouteDestination;
 use std::sync::Arc;
 
-use super::address;
 use super::draft::Match;
+use crate::address;
 
 /// Set by the TLS inspector.
 pub(crate) const TLS: &str = "tls";

@@ -42,19 +42,20 @@ use canopus_runtime::flags::{
 };
 
 use super::draft::{Draft, FilterChain};
+use super::inspect;
 use super::outbound::exact_balance;
-use super::{address, inspect};
+use crate::address;
 use crate::audience::{ListenerAudience, Shared};
 use crate::authorization;
-use crate::cluster::hbone::{
-    CONNECT_ORIGINATE, FORWARD_INNER, INNER_ORIGINATE, MAIN_INTERNAL, OUTER_ORIGINATE, tunnel_context,
-};
+use crate::cluster::hbone::tunnel_context;
 use crate::env::{Class, Env};
+use crate::filter::{Filters, http_filter};
 use crate::http::filters;
 use crate::http::headers::ProxyHeaders;
-use crate::network::{self, Filters, tcp};
+use crate::network::{self, tcp};
 use crate::telemetry::{access_log, peer_metadata};
 use crate::tls;
+use crate::tunnel::{CONNECT_ORIGINATE, FORWARD_INNER, INNER_ORIGINATE, MAIN_INTERNAL, OUTER_ORIGINATE};
 
 /// The port tunnels come in on.
 const PORT: u32 = 15008;
@@ -338,7 +339,7 @@ fn connect_authority(env: &Env<'_>) -> HttpFilter {
         ],
         ..Default::default()
     };
-    filters::filter("connect_authority", &config)
+    http_filter("connect_authority", &config)
 }
 
 /// Notes what sort of proxy opened a tunnel; for gateways between networks.
@@ -346,7 +347,7 @@ fn request_source(env: &Env<'_>) -> Option<HttpFilter> {
     let wanted = env.flag(AMBIENT_ENABLE_MULTI_NETWORK) && env.audience.role.is_east_west_gateway;
     let source = noted(REQUEST_SOURCE, "%REQ(x-istio-source)%", network::hashable_string(env.audience));
     let config = SetFilterState { on_request_headers: vec![source], ..Default::default() };
-    wanted.then(|| filters::filter("request_source", &config))
+    wanted.then(|| http_filter("request_source", &config))
 }
 
 /// A text in filter state, for what is next on the way of a connection.

@@ -7,7 +7,7 @@ use canopus_proto::google::protobuf::{Duration, UInt32Value};
 use canopus_proto::resource::Resource;
 use canopus_proto::wire::{Encoded, ProtoWriter};
 
-use crate::network::Filters;
+use crate::filter::Filters;
 use crate::pool;
 
 /// Room for what a listener says besides its chains.
@@ -182,9 +182,10 @@ impl Draft {
 mod tests {
     use canopus_proto::Message;
     use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
+    use canopus_proto::wire::EncodedFields as _;
 
     use super::*;
-    use crate::listener::address;
+    use crate::address;
     use crate::names;
 
     fn listener() -> Listener {

@@ -1,10 +1,9 @@
-//! Gateways: the listeners and route tables of proxies at the edges of the mesh, as Gateway objects describe them.
+//! The listeners of proxies at the edges of the mesh, as Gateway objects describe them.
 
 mod chain;
 mod listener;
 mod manager;
 mod passthrough;
-mod routes;
 mod tcp;
 #[cfg(test)]
 mod tests;
@@ -23,8 +22,6 @@ use crate::env::Env;
 use crate::listener::connect::originate_double;
 use chain::Site;
 use listener::{Draft, Transport};
-
-pub(crate) use routes::{has_table as has_route_table, table as route_table};
 
 /// The first port that needs no privilege to be opened.
 const UNPRIVILEGED: u32 = 1024;

@@ -4,9 +4,9 @@ use canopus_base::protocol::Protocol;
 use canopus_mesh::service::Port;
 use canopus_proto::resource::Resource;
 
-use super::address;
 use super::chain::{Chain, Content, Http};
 use super::outbound::{Binding, Entry, build};
+use crate::address;
 use crate::env::Env;
 
 /// The port to listen on, if the mesh or the proxy wants a forward proxy.

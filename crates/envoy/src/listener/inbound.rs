@@ -19,8 +19,9 @@ use canopus_proto::resource::Resource;
 
 use self::chains::Chains;
 use self::tls::Mutual;
+use super::inspect;
 use super::outbound::{connections_per_event, exact_balance};
-use super::{address, inspect};
+use crate::address;
 use crate::audience::Interception;
 use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};

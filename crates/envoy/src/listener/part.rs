@@ -6,12 +6,12 @@ use canopus_engine::{Ctx, Query};
 use canopus_proto::resource::Resource;
 
 use super::connect::Originated;
+use super::gateway::GatewayListeners;
 use super::sidecar::OtherOutbound;
 use super::waypoint::WaypointListeners;
 use super::{inbound, outbound};
 use crate::audience::{ListenerAudience, PatchSet, Shared};
 use crate::envoy_filter::{self, Patched, Side};
-use crate::gateway::GatewayListeners;
 
 /// Listeners that are generated together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

@@ -24,13 +24,14 @@ use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, ENABLE_WILDCARD_HOST_
 
 use self::ports::Spoken;
 use super::draft::{Draft, FilterChain};
-use super::{connect, inspect};
+use super::{connect, gateway, inspect};
 use crate::audience::{ListenerAudience, Shared};
-use crate::cluster::hbone::MAIN_INTERNAL;
 use crate::env::{Class, Env};
-use crate::network::{Filters, tcp};
+use crate::filter::Filters;
+use crate::names;
+use crate::network::tcp;
 use crate::telemetry::access_log;
-use crate::{gateway, names};
+use crate::tunnel::MAIN_INTERNAL;
 
 /// The listeners of a waypoint, or of a gateway between networks.
 pub(super) struct WaypointListeners;

@@ -6,11 +6,12 @@ use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::TcpProxy;
 use canopus_proto::istio::extensions::v1alpha1::traffic_extension::ExecutionPhase as Phase;
 use canopus_proto::wire::Encoded;
 
-use super::{Filters, tcp};
+use super::tcp;
 use crate::audience::{ListenerAudience, Shared};
 use crate::authorization::{self, Stage};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
+use crate::filter::Filters;
 use crate::telemetry::{metrics, peer_metadata};
 
 /// What stands before the filters that handle the protocol, besides policies and metrics.

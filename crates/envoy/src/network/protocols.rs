@@ -16,10 +16,10 @@ use canopus_runtime::flags::{
     PILOT_ENABLE_MONGO_FILTER, PILOT_ENABLE_MYSQL_FILTER, PILOT_ENABLE_REDIS_FILTER,
 };
 
-use super::Filters;
 use super::tcp::Proxy;
 use crate::dns_cache;
 use crate::env::Env;
+use crate::filter::Filters;
 
 const REDIS_TIMEOUT_SECONDS: i64 = 5;
 

@@ -25,9 +25,10 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 use canopus_proto::wire::Encoded;
 
-use super::{Filters, pipeline, protocols};
+use super::{pipeline, protocols};
 use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
+use crate::filter::Filters;
 use crate::names;
 use crate::route::Known;
 use crate::route::destination::cluster_name;

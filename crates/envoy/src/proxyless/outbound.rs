@@ -13,6 +13,7 @@ use canopus_proto::envoy::extensions::filters::network::http_connection_manager:
 use super::{ads, further_addresses};
 use crate::audience::{AudiencesOf, RouteAudience};
 use crate::endpoint::address;
+use crate::filter::http_filter;
 use crate::http::filters;
 use crate::names;
 use canopus_mesh::audience::Addressing;
@@ -56,7 +57,7 @@ fn listener(
 ) -> Listener {
     let manager = HttpConnectionManager {
         http_filters: vec![
-            filters::filter("envoy.filters.http.fault", &HttpFault::default()),
+            http_filter("envoy.filters.http.fault", &HttpFault::default()),
             filters::router(false),
         ],
         route_specifier: Some(RouteSpecifier::Rds(Rds {

@@ -24,9 +24,9 @@ use canopus_runtime::flags::DISABLE_SHADOW_HOST_SUFFIX;
 
 use super::headers::Operations;
 use super::matching::{Path, regex_matcher};
+use super::upstream_headers::forwards_host;
 use super::{Known, Site, USUAL_SIZE, fault, hash, retry};
 use crate::names;
-use crate::route_config::headers::forwards_host;
 
 /// The cluster of a destination that does not say where; no proxy has it.
 const UNKNOWN: &str = "UnknownService";

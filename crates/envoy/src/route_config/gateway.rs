@@ -16,10 +16,10 @@ use canopus_proto::Any;
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 use canopus_runtime::flags::PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION;
 
+use super::{Host, Table, Traits};
 use crate::audience::RouteAudience;
 use crate::names;
-use crate::route::{self, Known, RouteList, Site, session};
-use crate::route_config::{Host, Table, Traits, headers};
+use crate::route::{self, Known, RouteList, Site, session, upstream_headers};
 
 /// Whether a server has a table of this name.
 pub(crate) fn has_table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> bool {
@@ -197,7 +197,7 @@ impl<'a> Hosts<'a> {
         }
         let collapses = self.place.settings.flags.get(PILOT_ENABLE_ROUTE_COLLAPSE_OPTIMIZATION);
         let drafts = if collapses { collapse::collapse(self.drafts) } else { self.drafts };
-        let counts_attempts = headers::counts_attempts(&self.place.audience.config);
+        let counts_attempts = upstream_headers::counts_attempts(&self.place.audience.config);
         let build = |draft: Draft<'_>| draft.build(&self.sources, counts_attempts);
         let mut hosts: Vec<_> = drafts.into_iter().map(build).collect();
         hosts.sort_by(|a, b| a.name.cmp(&b.name));

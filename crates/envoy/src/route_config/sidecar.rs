@@ -12,8 +12,9 @@ use canopus_mesh::scope::{Scope, scope, scope_settings};
 use canopus_mesh::world::{MeshSettings, settings};
 use canopus_proto::envoy::config::route::v3::VirtualHost;
 
-use super::{Host, Table, catch_all, headers};
+use super::{Host, Table, catch_all};
 use crate::audience::{RouteAudience, Shared};
+use crate::route::upstream_headers;
 use groups::{Candidates, Groups};
 
 /// The table of the listener that is an HTTP proxy for everything.
@@ -61,10 +62,10 @@ pub(super) fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str)
 
 fn last(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>) -> Host {
     let host = VirtualHost {
-        include_request_attempt_count: headers::counts_attempts(&audience.config),
+        include_request_attempt_count: upstream_headers::counts_attempts(&audience.config),
         ..catch_all::virtual_host(
             &scope_settings(ctx, &audience.caller.scope).outbound_policy,
-            headers::forwards_host(&audience.config),
+            upstream_headers::forwards_host(&audience.config),
         )
     };
     host.into()

@@ -16,18 +16,17 @@ use canopus_proto::{Any, Name};
 
 use crate::audience::{ListenerAudience, Shared};
 use crate::env::{Class, Env};
-use crate::http::filters;
-use crate::network;
+use crate::filter::{Filters, packed_http_filter};
 
 const NAME: &str = "istio.stats";
 
 /// The filters that count requests.
 pub(crate) fn http(env: &Env<'_>, class: Class) -> Vec<HttpFilter> {
-    configurations(env, class).iter().map(|config| filters::typed(NAME, config.clone())).collect()
+    configurations(env, class).iter().map(|config| packed_http_filter(NAME, config.clone())).collect()
 }
 
 /// Adds the filters that count connections.
-pub(crate) fn on_connections(filters: &mut network::Filters, env: &Env<'_>, class: Class) {
+pub(crate) fn on_connections(filters: &mut Filters, env: &Env<'_>, class: Class) {
     configurations(env, class).iter().for_each(|config| filters.add_packed(NAME, config));
 }
 

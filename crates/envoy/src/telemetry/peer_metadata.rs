@@ -19,8 +19,7 @@ use canopus_runtime::flags::{
 
 use crate::audience::Build;
 use crate::env::{Class, Env};
-use crate::http::filters;
-use crate::network;
+use crate::filter::{Filters, packed_http_filter};
 
 const NAME: &str = "istio.metadata_exchange";
 const PEER_METADATA: &str = "io.istio.http.peer_metadata.Config";
@@ -80,7 +79,7 @@ fn exchange(end: End, labels: &[String]) -> HttpFilter {
             [("upstream_discovery", discovery), ("upstream_propagation", propagation)]
         }
     };
-    filters::typed(NAME, typed_struct(labels, PEER_METADATA, fields))
+    packed_http_filter(NAME, typed_struct(labels, PEER_METADATA, fields))
 }
 
 /// Whether a proxy can exchange metadata on connections.
@@ -103,7 +102,7 @@ pub(crate) fn tunnelled(env: &Env<'_>) -> Option<HttpFilter> {
         let discovery = list([method("workload_discovery")]);
         plain_struct(PEER_METADATA, [("downstream_discovery", discovery), shared])
     };
-    Some(filters::typed("waypoint_downstream_peer_metadata", config))
+    Some(packed_http_filter("waypoint_downstream_peer_metadata", config))
 }
 
 /// Learns about the server that a waypoint sends a request to.
@@ -118,11 +117,11 @@ pub(crate) fn waypoint_upstream(env: &Env<'_>) -> Option<HttpFilter> {
     });
     let discovery = list(std::iter::once(by_address).chain(baggage));
     let config = plain_struct(PEER_METADATA, [("upstream_discovery", discovery)]);
-    Some(filters::typed("waypoint_upstream_peer_metadata", config))
+    Some(packed_http_filter("waypoint_upstream_peer_metadata", config))
 }
 
 /// Notes what the answer to an opened tunnel says about the server, where that is asked for.
-pub(crate) fn answered_baggage(filters: &mut network::Filters, env: &Env<'_>) {
+pub(crate) fn answered_baggage(filters: &mut Filters, env: &Env<'_>) {
     if env.flag(AMBIENT_ENABLE_BAGGAGE) && is_known(&env.audience.build) {
         let config = plain_struct(TUNNEL_BAGGAGE, [("baggage_key", "io.istio.baggage".into())]);
         filters.add_packed("upstream_hbone_peer_metadata", &config);
@@ -130,7 +129,7 @@ pub(crate) fn answered_baggage(filters: &mut network::Filters, env: &Env<'_>) {
 }
 
 /// Exchanges metadata with the client on the connection itself.
-pub(crate) fn on_connections(filters: &mut network::Filters, env: &Env<'_>) {
+pub(crate) fn on_connections(filters: &mut Filters, env: &Env<'_>) {
     if !is_exchanged_by(&env.audience.build) {
         return;
     }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use canopus_base::spiffe::Identity;
+use canopus_daemon::authentication::Caller;
 use canopus_daemon::control_plane::Mesh;
-use canopus_daemon::serve::grpc::Caller;
 use canopus_proto::Any;
 use canopus_proto::Message as _;
 use canopus_proto::envoy::config::core::v3::Node;

@@ -14,10 +14,10 @@ use canopus_api::{Object, ObjectKey, mesh_config};
 use canopus_base::spiffe;
 use canopus_daemon::control_plane::Mesh;
 use canopus_daemon::debug::{Authenticator, Debug};
+use canopus_daemon::http::identity_documents::IdentityDocuments;
 use canopus_daemon::http::{self, Served};
 use canopus_daemon::metrics::{AdmissionMetrics, Metrics, collect_model};
 use canopus_daemon::push::{Cause, Dispatcher, Stamp};
-use canopus_daemon::serve::identity_documents::IdentityDocuments;
 use canopus_daemon::serve::webhook::{self, Admission};
 use canopus_daemon::spans::Tracer;
 use canopus_engine::{Batch, Engine};
@@ -95,7 +95,7 @@ impl Plane {
         let engine = Engine::new();
         engine.apply(batch);
         let dispatcher = Dispatcher::new(engine, vec![counts.clone()]);
-        collect_model(&metrics, &dispatcher);
+        collect_model(&metrics, &dispatcher, Arc::default());
         let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)));
         let served = Served {
             readiness: Readiness::new(),

@@ -12,7 +12,7 @@ use super::super::history::{History, may_be_held};
 use super::super::reach;
 use super::super::suspects::{Question, Served};
 use super::super::trial::Trial;
-use super::super::{Grounds, MOST_HELD, Members};
+use super::super::{Grounds, MOST_HELD, Members, Quarantine};
 use super::serve;
 use crate::push::{Connection, Dispatcher};
 
@@ -82,10 +82,11 @@ impl Case {
     pub(super) fn verdict(
         &self,
         dispatcher: &Dispatcher,
+        quarantine: &Quarantine,
         history: &History,
         judges: &[Arc<Connection>],
     ) -> Verdict {
-        let rejecting: Vec<_> = judges.iter().filter(|judge| self.rejects(dispatcher, judge)).collect();
+        let rejecting: Vec<_> = judges.iter().filter(|judge| self.rejects(quarantine, judge)).collect();
         if rejecting.is_empty() {
             return Verdict::Of(true);
         }
@@ -94,9 +95,9 @@ impl Case {
         }
         let mut newcomers = BTreeMap::new();
         for judge in rejecting {
-            newcomers.extend(self.newcomers(dispatcher, history, judge));
+            newcomers.extend(self.newcomers(dispatcher, quarantine, history, judge));
         }
-        let all = dispatcher.quarantine().len() + newcomers.len();
+        let all = quarantine.len() + newcomers.len();
         if newcomers.is_empty() || all > MOST_HELD {
             Verdict::Of(false)
         } else {
@@ -106,9 +107,9 @@ impl Case {
 
     /// Whether a judge rejects what the case is about. One that names other resources has taken these; the others are a case
     /// of their own.
-    fn rejects(&self, dispatcher: &Dispatcher, judge: &Connection) -> bool {
+    fn rejects(&self, quarantine: &Quarantine, judge: &Connection) -> bool {
         let Grounds { nack, resources, .. } = &*self.grounds;
-        let last = dispatcher.quarantine().rejection(judge.id, &nack.type_url);
+        let last = quarantine.rejection(judge.id, &nack.type_url);
         let is_own = |name: &Arc<str>| resources.iter().any(|own| own.name == *name);
         last.is_some_and(|last| {
             judge.id != nack.connection || last.resources.iter().any(|one| is_own(&one.name))
@@ -119,16 +120,17 @@ impl Case {
     fn newcomers(
         &self,
         dispatcher: &Dispatcher,
+        quarantine: &Quarantine,
         history: &History,
         judge: &Connection,
     ) -> BTreeMap<Origin, Suspect> {
         let type_url = &*self.grounds.nack.type_url;
-        let Some(last) = dispatcher.quarantine().rejection(judge.id, type_url) else {
+        let Some(last) = quarantine.rejection(judge.id, type_url) else {
             return BTreeMap::new();
         };
         let mut later = history.since(self.opened);
         later.retain(|origin, _| may_be_held(origin.key.kind) && !self.suspects.contains_key(origin));
-        let question = |resources| Question { dispatcher, client: judge, type_url, resources };
+        let question = |resources| Question { dispatcher, quarantine, client: judge, type_url, resources };
         let rejected = question(&last.resources).as_they_are();
         let found = question(&rejected).among(later).into_iter().filter_map(|(origin, served)| {
             let wanted = dispatcher.engine().read::<Objects>(&origin)?;

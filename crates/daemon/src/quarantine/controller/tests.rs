@@ -11,7 +11,7 @@ use canopus_xds::types::{self, Types};
 use canopus_xds::{Code, Interest, Peer, ResourceSet, SessionEvent};
 
 use super::*;
-use crate::debug::resources;
+use crate::provenance;
 use crate::push::{ChangeSignal, Connection, Subscription};
 
 const SERVICE: &str = "
@@ -70,11 +70,12 @@ struct Proxy {
 
 impl Mesh {
     fn new(enabled: bool) -> Self {
-        let dispatcher = Dispatcher::new(Engine::new(), Vec::new());
+        let quarantine = Quarantine::new(enabled);
+        let dispatcher = Dispatcher::new(Engine::new(), vec![quarantine.clone()]);
         let mut batch = Batch::new();
         batch.set::<Settings>((), MeshSettings::default());
         dispatcher.apply(batch, Cause::quarantine([]));
-        let controller = QuarantineController::new(Arc::clone(&dispatcher), enabled);
+        let controller = QuarantineController::new(Arc::clone(&dispatcher), quarantine);
         Self { dispatcher, controller, clock: Instant::now(), proxies: Vec::new() }
     }
 
@@ -141,7 +142,7 @@ impl Mesh {
     }
 
     fn held(&self) -> Vec<String> {
-        let holds = self.dispatcher.quarantine().holds();
+        let holds = self.controller.quarantine().holds();
         assert!(holds.iter().all(|(_, hold)| hold.is_guilty));
         holds.iter().map(|(origin, _)| origin.key.to_string()).collect()
     }
@@ -160,7 +161,7 @@ impl Proxy {
         let revision = world.revision().number();
         assert!(self.root.value().is_ok());
         let now: ResourceSet =
-            resources::of_client(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
+            provenance::resources(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
         let is_new = now != self.last || self.messages == 0;
         if is_new {
             self.messages += 1;
@@ -219,8 +220,8 @@ fn guilty_object_is_held_and_what_changed_with_it_is_served() {
     assert_eq!(mesh.held(), [FILTER]);
     assert!(mesh.serves(0, "good") && !mesh.serves(0, "poison"));
     assert_ne!(mesh.proxies[0].last, before, "the rule has an effect");
-    assert_eq!(mesh.dispatcher.quarantine().total(), 1);
-    let holds = mesh.dispatcher.quarantine().holds();
+    assert_eq!(mesh.controller.quarantine().total(), 1);
+    let holds = mesh.controller.quarantine().holds();
     let hold = &holds[0].1;
     assert!(hold.served.is_some() && hold.grounds.proxies.contains("a.default"));
     assert_eq!(&*hold.grounds.resources[0].name, "outbound|80||cart.default.svc.cluster.local");
@@ -266,7 +267,7 @@ fn new_object_is_held_absent() {
     mesh.write(&[filter("poison"), rule(8)].join("---"));
     mesh.settle();
     assert_eq!(mesh.held(), [FILTER]);
-    let holds = mesh.dispatcher.quarantine().holds();
+    let holds = mesh.controller.quarantine().holds();
     assert!(holds[0].1.served.is_none());
 }
 
@@ -278,7 +279,7 @@ fn deletion_ends_the_hold() {
     mesh.settle();
     mesh.write(&filter("poison"));
     mesh.settle();
-    let origin = mesh.dispatcher.quarantine().holds()[0].0.clone();
+    let origin = mesh.controller.quarantine().holds()[0].0.clone();
     assert!(mesh.controller.admit(&origin, None));
     assert!(mesh.held().is_empty());
 }
@@ -294,7 +295,7 @@ fn nothing_is_held_for_what_another_proxy_accepts() {
     mesh.settle();
     assert!(mesh.held().is_empty());
     assert!(mesh.serves(1, "poison"));
-    assert_eq!(mesh.dispatcher.quarantine().nacks().len(), 1);
+    assert_eq!(mesh.controller.quarantine().nacks().len(), 1);
 }
 
 #[test]
@@ -315,7 +316,7 @@ fn nothing_is_held_before_all_whom_it_concerns_have_answered() {
     mesh.proxies.push(slow);
     mesh.settle();
     assert_eq!(mesh.held(), [FILTER], "both reject it");
-    let holds = mesh.dispatcher.quarantine().holds();
+    let holds = mesh.controller.quarantine().holds();
     assert_eq!(holds[0].1.members.identities.len(), 2);
 }
 
@@ -362,7 +363,7 @@ fn rejection_is_recorded_and_nothing_held_when_quarantine_is_off() {
     mesh.write(&filter("poison"));
     mesh.settle();
     assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
-    let nacks = mesh.dispatcher.quarantine().nacks();
+    let nacks = mesh.controller.quarantine().nacks();
     assert_eq!((nacks.len(), &*nacks[0].proxy), (1, "a.default"));
     assert!(nacks[0].resources[0].accepted.is_some());
 }
@@ -469,7 +470,7 @@ fn applying_goes_on_when_a_decision_panics() {
     mesh.controller.is_broken = true;
     mesh.controller.act(mesh.clock);
     assert!(mesh.controller.case.is_none() && mesh.held().is_empty(), "what was only suspected is served");
-    assert_eq!(mesh.dispatcher.quarantine().panics(), 1);
+    assert_eq!(mesh.controller.quarantine().panics(), 1);
     mesh.send();
     assert!(mesh.serves(0, "poison"), "as its owner wants it");
 
@@ -491,9 +492,9 @@ fn no_words_of_a_proxy_end_the_process() {
     mesh.write(&filter("poison"));
     mesh.settle();
     assert_eq!(mesh.held(), [FILTER]);
-    let holds = mesh.dispatcher.quarantine().holds();
+    let holds = mesh.controller.quarantine().holds();
     assert_eq!(holds[0].1.grounds.nack.field().as_deref(), Some("Cluster.Name > ."));
-    assert_eq!(mesh.dispatcher.quarantine().panics(), 0);
+    assert_eq!(mesh.controller.quarantine().panics(), 0);
 }
 
 /// Lets time pass with proxies that answer and a controller that looks.
@@ -515,7 +516,7 @@ fn anonymous_proxy_never_causes_a_hold() {
     mesh.write(&filter("poison"));
     mesh.settle();
     assert!(mesh.held().is_empty());
-    let nacks = mesh.dispatcher.quarantine().nacks();
+    let nacks = mesh.controller.quarantine().nacks();
     assert!(nacks[0].outcome().is_some_and(|outcome| outcome.contains("proved no identity")));
 }
 
@@ -530,7 +531,7 @@ fn proxy_whose_bytes_are_its_own_is_alone_when_the_object_concerns_others() {
     mesh.write(&[filter("poison"), rule(8)].join("---"));
     mesh.settle();
     assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
-    let nacks = mesh.dispatcher.quarantine().nacks();
+    let nacks = mesh.controller.quarantine().nacks();
     let outcome = nacks[0].outcome().unwrap_or_default().to_owned();
     assert!(outcome.contains("alone"), "{outcome}");
 }
@@ -566,7 +567,7 @@ fn hold_is_tried_again_now_and_then_less_and_less_often() {
     wait(&mut mesh, 20);
     let second = rejections(&mesh);
     assert!(second > first && mesh.held() == [FILTER], "tried once, rejected, and held again");
-    assert_eq!(mesh.dispatcher.quarantine().holds()[0].1.tries, 1);
+    assert_eq!(mesh.controller.quarantine().holds()[0].1.tries, 1);
     wait(&mut mesh, 100);
     assert_eq!(rejections(&mesh), second, "the second pause is twice as long");
     mesh.proxies[0].rejects_poison = false;
@@ -619,10 +620,10 @@ fn rejection_of_another_message_than_the_last_counts_for_nothing() {
     for nonce in ["", "0", "1", "made up"] {
         mesh.dispatcher.note(&mesh.proxies[0].connection, &nack(nonce));
     }
-    assert!(mesh.dispatcher.quarantine().nacks().is_empty());
+    assert!(mesh.controller.quarantine().nacks().is_empty());
     for _ in 0..1000 {
         mesh.dispatcher.note(&mesh.proxies[0].connection, &nack("2"));
     }
-    assert_eq!(mesh.dispatcher.quarantine().nacks().len(), 1, "a flood is one rejection");
-    assert_eq!(mesh.dispatcher.quarantine().take_waiting().len(), 1);
+    assert_eq!(mesh.controller.quarantine().nacks().len(), 1, "a flood is one rejection");
+    assert_eq!(mesh.controller.quarantine().take_waiting().len(), 1);
 }

@@ -17,8 +17,9 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 use tracing::{debug, warn};
 
-use super::super::grpc::{Caller, prompt};
+use super::super::grpc::prompt;
 use super::{Acceptor, verifier};
+use crate::authentication::Caller;
 
 /// How long a handshake may take.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -12,7 +12,7 @@ use super::tls::{Termination, Terminations};
 use super::{manager, passthrough, tcp};
 use crate::env::{Class, Env};
 use crate::extension::Placed;
-use crate::network::Filters;
+use crate::filter::Filters;
 
 /// A filter chain in the making.
 #[derive(Default)]

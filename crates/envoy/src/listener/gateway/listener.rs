@@ -22,11 +22,12 @@ use canopus_runtime::flags::{
 };
 
 use super::chain::Chain;
-use crate::acceptable::DistinctChains;
+use crate::address;
 use crate::env::{Class, Env};
 use crate::http::settings;
+use crate::listener::distinct_chains::DistinctChains;
 use crate::listener::draft::{self as listener, FilterChain, Match};
-use crate::listener::{address, inspect};
+use crate::listener::inspect;
 use crate::telemetry::access_log;
 
 /// What carries the bytes.

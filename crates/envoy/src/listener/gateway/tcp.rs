@@ -12,8 +12,9 @@ use canopus_proto::istio::networking::v1alpha3::{L4MatchAttributes, RouteDestina
 
 use super::chain::Chain;
 use crate::env::Env;
+use crate::filter::Filters;
 use crate::network::pipeline::Before;
-use crate::network::{Filters, tcp};
+use crate::network::tcp;
 
 /// The filters of a server with its port alone, as the first route for it says; none if there is no route.
 pub(super) fn filters(env: &Env<'_>, server: &BoundServer) -> Filters {

@@ -13,9 +13,9 @@ use canopus_runtime::flags::{
 };
 
 use super::Audience;
+use crate::address;
 use crate::audience::Interception;
 use crate::env::Env;
-use crate::listener::address;
 use crate::listener::outbound::Binding;
 use crate::listener::port::Wanted;
 

@@ -8,10 +8,11 @@ use canopus_runtime::flags::PILOT_ENABLE_SIDECAR_LISTENING_HBONE;
 use super::Audience;
 use super::chains::{Chains, Site};
 use super::ports::InboundPort;
-use crate::cluster::hbone::MAIN_INTERNAL;
+use crate::address;
 use crate::env::{Class, Env};
-use crate::listener::{address, connect, inspect};
+use crate::listener::{connect, inspect};
 use crate::telemetry::access_log;
+use crate::tunnel::MAIN_INTERNAL;
 
 /// Whether tunnels end at the sidecar.
 pub(in crate::listener) fn is_wanted(env: &Env<'_>) -> bool {

@@ -20,16 +20,18 @@ use canopus_runtime::flags::{
 };
 
 use super::plan::Entry;
+use crate::address;
 use crate::dns_cache;
 use crate::env::{Class, Env};
 use crate::extension::Placed;
+use crate::filter::Filters;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Http1, Manager, Routes, http10};
 use crate::listener::chain::{Chain, Content, Http};
 use crate::listener::draft::{FilterChain, FilterChains, Match};
-use crate::listener::{address, catch_all, inspect};
+use crate::listener::{catch_all, inspect};
 use crate::names;
-use crate::network::{Filters, tcp};
+use crate::network::tcp;
 
 /// Builds a planned listener, given the rules for the services that its chains lead to.
 pub(crate) fn listener(env: &Env<'_>, entry: &Entry, rules: &[Option<RuleId>]) -> Resource {

@@ -21,9 +21,9 @@ use canopus_proto::istio::networking::v1alpha3::{CaptureMode, SidecarPort};
 use canopus_runtime::flags::PILOT_ENABLE_HEADLESS_FILTER_CHAIN_LISTENER;
 
 use super::tcp;
+use crate::address::{self, UNIX_PREFIX};
 use crate::audience::Interception;
 use crate::env::Env;
-use crate::listener::address::{self, UNIX_PREFIX};
 use crate::listener::chain::{Chain, Content, Http, Taken};
 use crate::listener::port::{Handling, Wanted};
 

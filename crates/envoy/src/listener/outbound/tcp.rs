@@ -11,8 +11,8 @@ use canopus_proto::istio::networking::v1alpha3::{L4MatchAttributes, RouteDestina
 use canopus_runtime::flags::PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN;
 
 use super::plan::Request;
+use crate::address;
 use crate::env::Env;
-use crate::listener::address;
 use crate::listener::chain::{Chain, Content, Routed, ToService};
 use crate::route_config::domains::{self, Ports};
 

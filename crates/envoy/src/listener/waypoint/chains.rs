@@ -10,17 +10,18 @@ use canopus_proto::envoy::extensions::filters::network::tcp_proxy::v3::tcp_proxy
 use canopus_proto::istio::networking::v1alpha3::{Destination, RouteDestination};
 
 use super::resolves_names;
-use crate::cluster::hbone::ENCAPSULATE;
 use crate::env::{Class, Env};
+use crate::filter::Filters;
 use crate::http::headers::ProxyHeaders;
 use crate::http::{Manager, Routes, filters, http10};
 use crate::listener::connect;
 use crate::names;
-use crate::network::{Filters, protocols, tcp};
+use crate::network::{protocols, tcp};
 use crate::route::Known;
 use crate::route::destination::fronted_cluster_name;
 use crate::route_config::{Table, waypoint as routes};
 use crate::stat_name::Placeholders;
+use crate::tunnel::ENCAPSULATE;
 
 /// The chain for connections to workloads by their own addresses.
 pub(super) const DIRECT_TCP: &str = "direct-tcp";

@@ -14,8 +14,8 @@ use canopus_proto::xds::r#type::matcher::v3::{IpMatcher, Matcher};
 use canopus_proto::{Any, Message, Name};
 use canopus_runtime::flags::PILOT_HTTP10;
 
+use crate::address;
 use crate::env::Env;
-use crate::listener::address;
 use crate::listener::connect::{AUTHORITY, REQUEST_SOURCE};
 
 /// The filter chain of this name.

@@ -10,10 +10,11 @@ use canopus_mesh::service::{NO_ADDRESS, Resolution, Service, known_address, know
 use canopus_runtime::flags::PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN;
 
 use super::super::domains::{Forms, Ports};
-use super::super::{Host, Traits, headers};
+use super::super::{Host, Traits};
 use super::groups::{Candidate, Group, Groups};
 use super::{Place, lower_case};
 use crate::names;
+use crate::route::upstream_headers;
 use crate::route::{RouteList, default, hash, session};
 
 const HTTP_PORT: u32 = 80;
@@ -75,7 +76,7 @@ impl<'a> Assembly<'a> {
         let mut assembly = Self {
             place,
             port,
-            counts_attempts: headers::counts_attempts(&place.audience.config),
+            counts_attempts: upstream_headers::counts_attempts(&place.audience.config),
             default: default::Outbound::new(place.settings),
             forms: Forms::new(&place.audience.domain, absolute_names),
             wanted: Vec::new(),

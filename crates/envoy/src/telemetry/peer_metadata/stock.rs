@@ -23,7 +23,7 @@ use canopus_proto::{Message as _, Name as _};
 
 use crate::audience::Reporter;
 use crate::env::{Class, Env};
-use crate::http::filters::filter;
+use crate::filter::http_filter;
 
 const HEADER: &str = "x-envoy-peer-metadata";
 const ID_HEADER: &str = "x-envoy-peer-metadata-id";
@@ -80,7 +80,7 @@ fn learn() -> HttpFilter {
         ],
         ..Default::default()
     };
-    filter("envoy.filters.http.header_to_metadata", &config)
+    http_filter("envoy.filters.http.header_to_metadata", &config)
 }
 
 /// Adds the description of the own workload to requests.
@@ -100,7 +100,7 @@ fn tell(reporter: &Reporter) -> HttpFilter {
         request_mutations: vec![set(HEADER, described), set(ID_HEADER, id)],
         ..Default::default()
     };
-    filter(
+    http_filter(
         "envoy.filters.http.header_mutation",
         &HeaderMutation { mutations: Some(mutations), ..Default::default() },
     )

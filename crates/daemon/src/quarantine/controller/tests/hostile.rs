@@ -40,7 +40,7 @@ impl Proxy {
         let world = dispatcher.engine().snapshot();
         let revision = world.revision().number();
         let now: ResourceSet =
-            resources::of_client(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
+            provenance::resources(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
         // Messages that nobody sent are answered too.
         let is_new = now != self.last || dice.roll(4) == 0;
         if is_new {
