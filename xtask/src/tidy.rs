@@ -1,5 +1,6 @@
 //! The laws of the source tree that no compiler checks. Each checker is a pure function over [`Tree`].
 
+mod flags;
 mod imports;
 mod layers;
 mod manifests;
@@ -19,7 +20,7 @@ use tree::Tree;
 /// Checks the laws of the source tree.
 ///
 /// Layering of the crates, top modules without cycles, imports that only some crates may have, one codec of
-/// protobuf, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
+/// protobuf, flags without effect, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
@@ -37,9 +38,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 8] = [
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 9] = [
         layers::check,
         modules::check,
+        flags::check,
         imports::check,
         manifests::check,
         sources::check,
