@@ -9,12 +9,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use crate::draft::Draft;
+use crate::evaluation::{Job, Stage};
 use crate::graph::Node;
+use crate::ids::NodeId;
 use crate::idset::IdSet;
-use crate::intern::NodeId;
-use crate::job::Job;
-use crate::stage::Stage;
-use crate::value::Outcome;
+use crate::node::Outcome;
 use crate::{Subject, SubjectKind};
 
 /// Records in a draft those results of a stage that hold there too.

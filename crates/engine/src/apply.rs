@@ -18,9 +18,9 @@ use rustc_hash::FxHashSet;
 
 use crate::core::Core;
 use crate::draft::Draft;
+use crate::evaluation::Job;
 use crate::graph::Graph;
-use crate::intern::NodeId;
-use crate::job::Job;
+use crate::ids::NodeId;
 use crate::marks::Marks;
 use crate::{Applied, Batch, RootId, Subject};
 

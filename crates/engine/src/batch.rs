@@ -9,9 +9,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::draft::Draft;
 use crate::graph::SortedKeys;
-use crate::intern::{Interner, NodeId};
-use crate::subject::{AllKeysNode, BucketNode, InputNode};
-use crate::value::{Erased, downcast};
+use crate::ids::NodeId;
+use crate::node::{AllKeysNode, BucketNode, Erased, InputNode, Interner, downcast};
 use crate::{Input, Key, Subject};
 
 /// Changes to inputs that take effect together. The last change to a key wins.

@@ -13,14 +13,12 @@ use parking_lot::{Mutex, RwLock};
 
 use crate::adopt::Adoption;
 use crate::draft::Draft;
+use crate::evaluation::{Jobs, Stage, WorkerPool};
 use crate::evict::IdleMemos;
 use crate::graph::Graph;
-use crate::intern::Interner;
-use crate::job::Jobs;
 use crate::marks::Marks;
-use crate::stage::Stage;
+use crate::node::Interner;
 use crate::stats::Counters;
-use crate::workers::WorkerPool;
 use crate::{Options, Subject};
 
 /// Once this many guards were dropped, the next drop takes them off their memos.

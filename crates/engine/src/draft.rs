@@ -9,9 +9,9 @@ use std::sync::Arc;
 
 use crate::graph::{Bucket, Content, Graph, Memo, Node, Watch};
 use crate::idmap::IdMap;
+use crate::ids::NodeId;
 use crate::idset::IdSet;
-use crate::intern::NodeId;
-use crate::value::{Erased, Outcome};
+use crate::node::{Erased, Outcome};
 use crate::{RootId, Subject, SubjectKind};
 
 /// Memory of an edge: one id among the reads of a memo, and one among the readers of the node it read.

@@ -2,29 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::thread;
 
 use crate::core::Core;
+use crate::evaluation::{QueryNode, Stage};
 use crate::evict::IdleMemos;
 use crate::graph::Graph;
-use crate::stage::Stage;
-use crate::subject::QueryNode;
-use crate::{Batch, Dependent, Input, Query, QueryError, Read, Root, RootId, Stats};
-
-/// Counts the batches that changed something.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Revision(u64);
-
-impl Revision {
-    /// The number of batches so far that changed something.
-    pub fn number(self) -> u64 {
-        self.0
-    }
-
-    pub(crate) fn next(self) -> Self {
-        Self(self.0 + 1)
-    }
-}
+use crate::options::Options;
+use crate::provenance;
+use crate::{Batch, Dependent, Input, Query, QueryError, Read, Revision, Root, RootId, Stats};
 
 /// The result of applying a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,22 +18,6 @@ pub struct Applied {
     pub revision: Revision,
     /// Exactly the watched roots that have a new value, ascending.
     pub changed: Vec<RootId>,
-}
-
-/// How much of the machine an engine uses.
-#[derive(Clone, Copy, Debug)]
-pub struct Options {
-    /// Threads that evaluate at once, including the caller's.
-    pub threads: usize,
-    /// Memos to keep that nobody watches, in case they are asked for again.
-    pub idle: usize,
-}
-
-impl Default for Options {
-    /// As many threads as the machine runs at once, and a thousand idle memos.
-    fn default() -> Self {
-        Self { threads: thread::available_parallelism().map_or(1, usize::from), idle: 1000 }
-    }
 }
 
 /// Inputs, and the queries derived from them.
@@ -204,6 +173,22 @@ impl Snapshot {
         self.stage.counters.add_hits(hits as u64);
         self.core.clean_up_if_many_finished(&self.stage);
         resolved.into_iter().map(|resolved| resolved.outcome.into_result()).collect()
+    }
+
+    /// Everything that the value of a query depends on: its own reads and those of the queries among them, down to inputs.
+    ///
+    /// Breadth first, in the order in which the queries read, each subject once. A member of a cycle depends on the reads of
+    /// all members.
+    pub fn provenance<Q: Query>(&self, key: &Q::Key) -> Vec<Read> {
+        provenance::provenance::<Q>(&self.stage, key)
+    }
+
+    /// Every memoised query that depends on an input, or on the presence of its key in a bucket, nearest first.
+    ///
+    /// Removing the input may change these queries. Changing its value may change those with `value == true`, and the others
+    /// only if the input changes buckets.
+    pub fn dependents<I: Input>(&self, key: &I::Key) -> Vec<Dependent> {
+        provenance::dependents::<I>(&self.stage, key)
     }
 
     /// The value of an input, read from outside any query.

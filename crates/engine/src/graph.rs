@@ -9,9 +9,9 @@
 use std::sync::{Arc, OnceLock};
 
 use crate::idmap::IdMap;
+use crate::ids::NodeId;
 use crate::idset::IdSet;
-use crate::intern::NodeId;
-use crate::value::{Erased, Outcome};
+use crate::node::{Erased, Outcome};
 use crate::{Key, Revision, RootId, Subject};
 
 /// All nodes and edges at one revision.
@@ -170,7 +170,7 @@ impl Node {
     pub(crate) fn footprint(&self) -> usize {
         // 16 bytes are the counters of the `Arc`, 12 the share of the maps' inner nodes at their usual load.
         let node = size_of::<Self>() + 16 + 12 + size_of::<IdSet>();
-        let value = self.subject.as_query().map_or(0, |query| query.value_size() + 16);
+        let value = self.subject.value_size().map_or(0, |size| size + 16);
         node + value + self.subject.0.footprint()
     }
 }

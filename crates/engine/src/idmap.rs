@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use crate::intern::NodeId;
+use crate::ids::NodeId;
 
 const BITS: u32 = 4;
 const WIDTH: usize = 1 << BITS;

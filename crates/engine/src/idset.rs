@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::intern::NodeId;
+use crate::ids::NodeId;
 
 /// Up to this many ids are one sorted run.
 const RUN_MAX: usize = 64;

@@ -8,7 +8,8 @@
 //! depend on them, marked memos are verified before their queries run again, and evaluation stops where a value stays the
 //! same. [`EagerQuery`] bounds the marking, too. `docs/engine.md` explains all of it with an example.
 //!
-//! Start reading at `apply`, then `marks`, `eval` and `draft`.
+//! Start reading at `apply`, then `marks`, `evaluation` and `draft`. Modules are layers: `ids` and `node` name what there is, `graph`
+//! keeps it, `evaluation` brings queries up to date on it, `core` publishes graphs, `engine` is what callers hold.
 //!
 //! The crate knows nothing of meshes, does no I/O and is not async.
 //!
@@ -55,46 +56,41 @@ mod adopt;
 mod apply;
 mod batch;
 mod core;
-mod ctx;
 mod draft;
 mod engine;
 mod error;
-mod eval;
+mod evaluation;
 mod evict;
 mod fork;
-mod frame;
 mod graph;
 mod idmap;
+mod ids;
 mod idset;
 mod input;
-mod intern;
-mod job;
 mod key;
 mod marks;
+mod node;
+mod options;
 mod provenance;
-mod query;
 mod reads;
 mod root;
-mod stage;
 mod stats;
-mod subject;
 #[cfg(test)]
 mod tests;
 mod typemap;
-mod value;
 mod watch;
-mod workers;
 
 pub use batch::Batch;
-pub use ctx::{Ctx, EagerCtx};
-pub use engine::{Applied, Engine, Options, Revision, Snapshot};
+pub use engine::{Applied, Engine, Snapshot};
 pub use error::QueryError;
+#[doc(hidden)]
+pub use evaluation::Layer;
+pub use evaluation::{Ctx, EagerCtx, EagerQuery, Query};
+pub use ids::{Revision, RootId};
 pub use input::Input;
 pub use key::Key;
+pub use node::{Subject, SubjectKind};
+pub use options::Options;
 pub use provenance::{Dependent, Read, ReadKind};
-#[doc(hidden)]
-pub use query::Layer;
-pub use query::{EagerQuery, Query};
-pub use root::{Root, RootId};
+pub use root::Root;
 pub use stats::Stats;
-pub use subject::{Subject, SubjectKind};

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::Subject;
 use crate::graph::Graph;
-use crate::intern::NodeId;
+use crate::ids::NodeId;
 
 /// Changed nodes, and the dirty memos above them.
 #[derive(Default)]

@@ -6,11 +6,10 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use crate::engine::Snapshot;
-use crate::intern::NodeId;
-use crate::stage::Stage;
-use crate::subject::{AllKeysNode, BucketNode, InputNode, QueryNode};
-use crate::{Input, Query, RootId, Subject, SubjectKind};
+use crate::Input;
+use crate::evaluation::{Query, QueryNode, Stage};
+use crate::ids::{NodeId, RootId};
+use crate::node::{AllKeysNode, BucketNode, InputNode, Subject, SubjectKind};
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,60 +50,50 @@ pub struct Dependent {
     pub value: bool,
 }
 
-impl Snapshot {
-    /// Everything that the value of a query depends on: its own reads and those of the queries among them, down to inputs.
-    ///
-    /// Breadth first, in the order in which the queries read, each subject once. A member of a cycle depends on the reads of
-    /// all members.
-    pub fn provenance<Q: Query>(&self, key: &Q::Key) -> Vec<Read> {
-        let stage = &self.stage;
-        let query = stage.interner.intern::<QueryNode<Q>>(key);
-        let mut reads: Vec<Read> = Vec::new();
-        let mut visited = FxHashSet::default();
-        let mut unvisited = VecDeque::from([(query, None, 1)]);
-        while let Some((query, via, depth)) = unvisited.pop_front() {
-            // Evaluates a query whose memo was evicted since it was read.
-            stage.get(&query);
-            for subject in direct_reads(stage, &query) {
-                if !visited.insert(subject.id()) {
-                    continue;
-                }
-                if subject.kind() == SubjectKind::Query {
-                    unvisited.push_back((subject.clone(), Some(reads.len()), depth + 1));
-                }
-                reads.push(Read { kind: read_kind(stage, &subject), subject, depth, via });
+/// See `Snapshot::provenance`.
+pub(crate) fn provenance<Q: Query>(stage: &Stage, key: &Q::Key) -> Vec<Read> {
+    let query = stage.interner.intern::<QueryNode<Q>>(key);
+    let mut reads: Vec<Read> = Vec::new();
+    let mut visited = FxHashSet::default();
+    let mut unvisited = VecDeque::from([(query, None, 1)]);
+    while let Some((query, via, depth)) = unvisited.pop_front() {
+        // Evaluates a query whose memo was evicted since it was read.
+        stage.get(&query);
+        for subject in direct_reads(stage, &query) {
+            if !visited.insert(subject.id()) {
+                continue;
             }
+            if subject.kind() == SubjectKind::Query {
+                unvisited.push_back((subject.clone(), Some(reads.len()), depth + 1));
+            }
+            reads.push(Read { kind: read_kind(stage, &subject), subject, depth, via });
         }
-        reads
     }
+    reads
+}
 
-    /// Every memoised query that depends on an input, or on the presence of its key in a bucket, nearest first.
-    ///
-    /// Removing the input may change these queries. Changing its value may change those with `value == true`, and the others
-    /// only if the input changes buckets.
-    pub fn dependents<I: Input>(&self, key: &I::Key) -> Vec<Dependent> {
-        let stage = &self.stage;
-        let by_value = readers_above(stage, stage.interner.find::<InputNode<I>>(key));
-        let value = stage.read::<I>(key);
-        let indexes = value.as_deref().map(|value| I::index(key, value)).unwrap_or_default();
-        let buckets = indexes.iter().filter_map(|index| stage.interner.find::<BucketNode<I>>(index));
-        let all_keys = value.and_then(|_| stage.interner.find::<AllKeysNode<I>>(&()));
-        let mut nearest = readers_above(stage, buckets.chain(all_keys));
-        for (id, depth) in &by_value {
-            let known = nearest.entry(*id).or_insert(*depth);
-            *known = (*known).min(*depth);
-        }
-        let mut found: Vec<Dependent> = nearest
-            .into_iter()
-            .filter_map(|(id, depth)| {
-                let node = stage.graph.node(id)?;
-                let (root, value) = (stage.graph.root(id), by_value.contains_key(&id));
-                Some(Dependent { subject: node.subject.clone(), root, depth, value })
-            })
-            .collect();
-        found.sort_by_cached_key(|dependent| (dependent.depth, dependent.subject.to_string()));
-        found
+/// See `Snapshot::dependents`.
+pub(crate) fn dependents<I: Input>(stage: &Stage, key: &I::Key) -> Vec<Dependent> {
+    let by_value = readers_above(stage, stage.interner.find::<InputNode<I>>(key));
+    let value = stage.read::<I>(key);
+    let indexes = value.as_deref().map(|value| I::index(key, value)).unwrap_or_default();
+    let buckets = indexes.iter().filter_map(|index| stage.interner.find::<BucketNode<I>>(index));
+    let all_keys = value.and_then(|_| stage.interner.find::<AllKeysNode<I>>(&()));
+    let mut nearest = readers_above(stage, buckets.chain(all_keys));
+    for (id, depth) in &by_value {
+        let known = nearest.entry(*id).or_insert(*depth);
+        *known = (*known).min(*depth);
     }
+    let mut found: Vec<Dependent> = nearest
+        .into_iter()
+        .filter_map(|(id, depth)| {
+            let node = stage.graph.node(id)?;
+            let (root, value) = (stage.graph.root(id), by_value.contains_key(&id));
+            Some(Dependent { subject: node.subject.clone(), root, depth, value })
+        })
+        .collect();
+    found.sort_by_cached_key(|dependent| (dependent.depth, dependent.subject.to_string()));
+    found
 }
 
 fn direct_reads(stage: &Stage, query: &Subject) -> Vec<Subject> {

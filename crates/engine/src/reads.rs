@@ -55,8 +55,7 @@ fn address(subject: &Subject) -> usize {
 mod tests {
     use super::*;
     use crate::Input;
-    use crate::intern::Interner;
-    use crate::subject::InputNode;
+    use crate::node::{InputNode, Interner};
 
     struct Number;
     impl Input for Number {

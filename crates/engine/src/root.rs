@@ -4,11 +4,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::core::Core;
+use crate::ids::RootId;
 use crate::{Query, QueryError, Subject};
-
-/// Names a watched query in [`Applied`](crate::Applied). An engine and its forks never use one twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RootId(pub(crate) u64);
 
 /// Keeps a query up to date for as long as it lives.
 ///

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::adopt::Adoption;
 use crate::core::{Core, Writer};
 use crate::draft::Draft;
-use crate::stage::Stage;
+use crate::evaluation::Stage;
 use crate::{RootId, Subject};
 
 /// How often a watch evaluates beside the writer before it makes the writer wait.

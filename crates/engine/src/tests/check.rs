@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::Engine;
 use crate::graph::{Content, Graph, Node, Totals};
-use crate::intern::NodeId;
+use crate::ids::NodeId;
 
 /// Fails unless every edge is recorded at both ends and in the right layer, nothing unheld is left, and totals are right.
 pub(super) fn check(engine: &Engine) {

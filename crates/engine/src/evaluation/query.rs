@@ -4,7 +4,13 @@
 //! something watched needs it. An [`EagerQuery`] is brought up to date before any lazy query is marked. If its value is the
 //! same as before, its readers are not even marked.
 
-use crate::{Ctx, EagerCtx, Key};
+use std::any::{Any, TypeId};
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use super::ctx::{Ctx, EagerCtx};
+use crate::Key;
+use crate::node::{Erased, NodeFamily, Subject, SubjectKind};
 
 /// A family of queries: a pure function of inputs and other queries.
 pub trait Query: 'static {
@@ -105,4 +111,64 @@ impl Layer {
     pub(crate) const fn is_eager(self) -> bool {
         self.is_eager
     }
+}
+
+/// The queries of type `Q`.
+pub(crate) struct QueryNode<Q>(PhantomData<fn() -> Q>);
+
+impl<Q: Query> NodeFamily for QueryNode<Q> {
+    type Key = Q::Key;
+    const KIND: SubjectKind = SubjectKind::Query;
+    const NAME: &'static str = Q::NAME;
+    const IS_EAGER: bool = Q::LAYER.is_eager();
+    const VALUE_SIZE: Option<usize> = Some(size_of::<Q::Value>());
+
+    fn evaluator() -> Option<&'static dyn Any> {
+        Some(const { &Evaluator { family: TypeId::of::<Q>, run: run::<Q>, unchanged: unchanged::<Q> } })
+    }
+}
+
+impl Subject {
+    /// The key, if this is a query of family `Q`.
+    pub fn query<Q: Query>(&self) -> Option<&Q::Key> {
+        self.key_in::<QueryNode<Q>>()
+    }
+}
+
+/// How queries of one family are evaluated, whatever their types.
+pub(super) struct Evaluator {
+    family: fn() -> TypeId,
+    run: fn(&Subject, &Ctx<'_>) -> Erased,
+    unchanged: fn(&Erased, &Erased) -> bool,
+}
+
+impl Evaluator {
+    /// The evaluator of a query.
+    pub(super) fn find(subject: &Subject) -> Option<&'static Self> {
+        subject.evaluator()?.downcast_ref()
+    }
+
+    pub(super) fn family(&self) -> TypeId {
+        (self.family)()
+    }
+
+    /// Runs the query. It must be of the family.
+    pub(super) fn run(&self, query: &Subject, ctx: &Ctx<'_>) -> Erased {
+        (self.run)(query, ctx)
+    }
+
+    /// Whether readers may keep the old value.
+    pub(super) fn unchanged(&self, old: &Erased, new: &Erased) -> bool {
+        (self.unchanged)(old, new)
+    }
+}
+
+fn run<Q: Query>(query: &Subject, ctx: &Ctx<'_>) -> Erased {
+    let key = query.query::<Q>().expect("an evaluator is found by its query");
+    Arc::new(Q::run(ctx, key))
+}
+
+fn unchanged<Q: Query>(old: &Erased, new: &Erased) -> bool {
+    let (old, new) = (old.downcast_ref::<Q::Value>(), new.downcast_ref::<Q::Value>());
+    old.zip(new).is_some_and(|(old, new)| Q::unchanged(old, new))
 }

@@ -3,14 +3,14 @@
 //! A subject is an interned key together with its *family*: the inputs, the buckets or the keys of one input type, or the
 //! queries of one query type. Families are types ([`NodeFamily`]); nodes of all families are handled through [`AnyKey`].
 
-use std::any::{Any, TypeId};
+use std::any::Any;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::intern::{Interned, NodeId};
-use crate::value::Erased;
-use crate::{Ctx, Input, Key, Query};
+use super::intern::Interned;
+use crate::ids::NodeId;
+use crate::{Input, Key};
 
 /// The kinds of subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -52,11 +52,6 @@ impl Subject {
         self.key_in::<BucketNode<I>>()
     }
 
-    /// The key, if this is a query of family `Q`.
-    pub fn query<Q: Query>(&self) -> Option<&Q::Key> {
-        self.key_in::<QueryNode<Q>>()
-    }
-
     pub(crate) fn id(&self) -> NodeId {
         self.0.id
     }
@@ -72,8 +67,14 @@ impl Subject {
         self.0.key.is_eager()
     }
 
-    pub(crate) fn as_query(&self) -> Option<&dyn AnyQuery> {
-        self.0.key.as_query()
+    /// What evaluates it, if this is a query.
+    pub(crate) fn evaluator(&self) -> Option<&'static dyn Any> {
+        self.0.key.evaluator()
+    }
+
+    /// Memory of a value, without what it owns on the heap, if this is a query.
+    pub(crate) fn value_size(&self) -> Option<usize> {
+        self.0.key.value_size()
     }
 }
 
@@ -112,8 +113,11 @@ pub(crate) trait NodeFamily: Sized + 'static {
     /// Whether these are queries of the eager layer.
     const IS_EAGER: bool = false;
 
-    /// How to evaluate a node of the family, if these are queries.
-    fn as_query(_: &FamilyKey<Self>) -> Option<&dyn AnyQuery> {
+    /// Memory of a value, without what it owns on the heap, if these are queries.
+    const VALUE_SIZE: Option<usize> = None;
+
+    /// What evaluates a node of the family, if these are queries.
+    fn evaluator() -> Option<&'static dyn Any> {
         None
     }
 }
@@ -124,8 +128,6 @@ pub(crate) struct InputNode<I>(PhantomData<fn() -> I>);
 pub(crate) struct BucketNode<I>(PhantomData<fn() -> I>);
 /// The set of all keys of input type `I`.
 pub(crate) struct AllKeysNode<I>(PhantomData<fn() -> I>);
-/// The queries of type `Q`.
-pub(crate) struct QueryNode<Q>(PhantomData<fn() -> Q>);
 
 impl<I: Input> NodeFamily for InputNode<I> {
     type Key = I::Key;
@@ -145,17 +147,6 @@ impl<I: Input> NodeFamily for AllKeysNode<I> {
     const NAME: &'static str = I::NAME;
 }
 
-impl<Q: Query> NodeFamily for QueryNode<Q> {
-    type Key = Q::Key;
-    const KIND: SubjectKind = SubjectKind::Query;
-    const NAME: &'static str = Q::NAME;
-    const IS_EAGER: bool = Q::LAYER.is_eager();
-
-    fn as_query(key: &FamilyKey<Self>) -> Option<&dyn AnyQuery> {
-        Some(key)
-    }
-}
-
 /// A key whose type says which family it belongs to: two families may have equal key types.
 pub(crate) struct FamilyKey<F: NodeFamily>(pub(crate) F::Key);
 
@@ -165,7 +156,8 @@ pub(crate) trait AnyKey: Any + Send + Sync {
     fn name(&self) -> &'static str;
     fn debug_key(&self) -> &dyn fmt::Debug;
     fn is_eager(&self) -> bool;
-    fn as_query(&self) -> Option<&dyn AnyQuery>;
+    fn evaluator(&self) -> Option<&'static dyn Any>;
+    fn value_size(&self) -> Option<usize>;
 }
 
 impl<F: NodeFamily> AnyKey for FamilyKey<F> {
@@ -181,32 +173,10 @@ impl<F: NodeFamily> AnyKey for FamilyKey<F> {
     fn is_eager(&self) -> bool {
         F::IS_EAGER
     }
-    fn as_query(&self) -> Option<&dyn AnyQuery> {
-        F::as_query(self)
+    fn evaluator(&self) -> Option<&'static dyn Any> {
+        F::evaluator()
     }
-}
-
-/// A query of any family, with its key.
-pub(crate) trait AnyQuery {
-    fn family(&self) -> TypeId;
-    fn run(&self, ctx: &Ctx<'_>) -> Erased;
-    fn unchanged(&self, old: &Erased, new: &Erased) -> bool;
-    /// Memory of a value, without what it owns on the heap.
-    fn value_size(&self) -> usize;
-}
-
-impl<Q: Query> AnyQuery for FamilyKey<QueryNode<Q>> {
-    fn family(&self) -> TypeId {
-        TypeId::of::<Q>()
-    }
-    fn run(&self, ctx: &Ctx<'_>) -> Erased {
-        Arc::new(Q::run(ctx, &self.0))
-    }
-    fn unchanged(&self, old: &Erased, new: &Erased) -> bool {
-        let (old, new) = (old.downcast_ref::<Q::Value>(), new.downcast_ref::<Q::Value>());
-        old.zip(new).is_some_and(|(old, new)| Q::unchanged(old, new))
-    }
-    fn value_size(&self) -> usize {
-        size_of::<Q::Value>()
+    fn value_size(&self) -> Option<usize> {
+        F::VALUE_SIZE
     }
 }

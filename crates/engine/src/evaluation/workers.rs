@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering};
 use std::thread::{self, Scope};
 
-use crate::Subject;
-use crate::eval::{Requester, Resolved};
-use crate::stage::Stage;
+use super::eval::{Requester, Resolved};
+use super::stage::Stage;
+use crate::node::Subject;
 
 /// Below this many evaluations a helper thread costs more than it saves.
 const EVALUATIONS_PER_HELPER: usize = if cfg!(test) { 1 } else { 128 };

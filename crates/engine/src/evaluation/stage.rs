@@ -6,15 +6,14 @@
 
 use std::sync::Arc;
 
+use super::job::{Job, Jobs};
+use super::workers::WorkerPool;
+use crate::Input;
 use crate::graph::{Graph, SortedKeys};
-use crate::intern::{Interner, NodeId};
-use crate::job::{Job, Jobs};
+use crate::ids::NodeId;
 use crate::marks::Marks;
+use crate::node::{AllKeysNode, BucketNode, InputNode, Interner, Subject, downcast};
 use crate::stats::Counters;
-use crate::subject::{AllKeysNode, BucketNode, InputNode};
-use crate::value::downcast;
-use crate::workers::WorkerPool;
-use crate::{Input, Subject};
 
 /// A graph, its dirty marks, and the evaluations made on it.
 pub(crate) struct Stage {

@@ -3,8 +3,9 @@
 use std::any::Any;
 use std::sync::Arc;
 
-use crate::intern::NodeId;
-use crate::{QueryError, Subject};
+use super::subject::Subject;
+use crate::QueryError;
+use crate::ids::NodeId;
 
 /// A value of an input or a query. The family of the node knows its type.
 pub(crate) type Erased = Arc<dyn Any + Send + Sync>;

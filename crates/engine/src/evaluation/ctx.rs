@@ -12,13 +12,15 @@ use std::ops::Deref;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 
-use crate::eval::Requester;
-use crate::frame::Frame;
-use crate::intern::NodeId;
-use crate::stage::Stage;
-use crate::subject::{AllKeysNode, BucketNode, InputNode, NodeFamily, QueryNode};
-use crate::value::{Erased, Failure, Outcome, downcast};
-use crate::{EagerQuery, Input, Query, QueryError, Subject};
+use super::eval::Requester;
+use super::frame::Frame;
+use super::query::{EagerQuery, Query, QueryNode};
+use super::stage::Stage;
+use crate::ids::NodeId;
+use crate::node::{
+    AllKeysNode, BucketNode, Erased, Failure, InputNode, NodeFamily, Outcome, Subject, downcast,
+};
+use crate::{Input, QueryError};
 
 /// The context of a [`Query`]. Inputs and buckets are read through [`EagerCtx`], to which it derefs.
 pub struct Ctx<'a>(EagerCtx<'a>);

@@ -11,10 +11,9 @@ use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
 use parking_lot::Mutex;
 
-use crate::Subject;
-use crate::frame::Frame;
-use crate::intern::NodeId;
-use crate::value::Outcome;
+use super::frame::Frame;
+use crate::ids::NodeId;
+use crate::node::{Outcome, Subject};
 
 /// The evaluation of one query.
 pub(crate) struct Job {

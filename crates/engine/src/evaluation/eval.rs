@@ -14,16 +14,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::thread;
 
-use crate::ctx::Aborted;
-use crate::frame::Frame;
+use super::ctx::{Aborted, Ctx};
+use super::frame::Frame;
+use super::job::{Claim, Job, JobResult};
+use super::query::Evaluator;
+use super::stage::Stage;
+use super::workers::HelperSpawner;
+use crate::QueryError;
 use crate::graph::Memo;
-use crate::intern::NodeId;
-use crate::job::{Claim, Job, JobResult};
+use crate::ids::NodeId;
+use crate::node::{Cycle, Failure, Outcome, Subject};
 use crate::reads::ReadLog;
-use crate::stage::Stage;
-use crate::value::{Cycle, Failure, Outcome};
-use crate::workers::HelperSpawner;
-use crate::{Ctx, QueryError, Subject};
 
 /// After this many nested queries evaluation continues on a new stack, so that memory bounds the depth and not the stack of
 /// the calling thread.
@@ -177,13 +178,13 @@ impl Stage {
 
     fn run(&self, frame: &Frame<'_>, old: Option<&Memo>) -> JobResult {
         let subject = &frame.job.subject;
-        let query = subject.as_query().expect("only queries are evaluated");
-        self.counters.add_evaluation(query.family(), subject.name());
+        let evaluator = Evaluator::find(subject).expect("only queries are evaluated");
+        self.counters.add_evaluation(evaluator.family(), subject.name());
         let ctx = Ctx::new(self, frame);
         let ran = catch_unwind(AssertUnwindSafe(|| {
-            let value = query.run(&ctx);
+            let value = evaluator.run(subject, &ctx);
             match old.map(|memo| &memo.outcome) {
-                Some(Outcome::Value(old)) if query.unchanged(old, &value) => (Arc::clone(old), false),
+                Some(Outcome::Value(old)) if evaluator.unchanged(old, &value) => (Arc::clone(old), false),
                 _ => (value, true),
             }
         }));

@@ -6,13 +6,13 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use crate::Subject;
-use crate::eval::Requester;
+use super::eval::Requester;
+use super::job::Job;
+use super::workers::HelperSpawner;
 use crate::graph::Memo;
-use crate::intern::NodeId;
-use crate::job::Job;
+use crate::ids::NodeId;
+use crate::node::Subject;
 use crate::reads::ReadLog;
-use crate::workers::HelperSpawner;
 
 /// How many old reads a query may leave out before the following ones are no longer recognised.
 const LOOK_AHEAD: usize = 8;

@@ -18,12 +18,8 @@ use parking_lot::Mutex;
 use rustc_hash::FxHasher;
 use smallvec::SmallVec;
 
-use crate::subject::{AnyKey, FamilyKey, NodeFamily};
-use crate::{RootId, Subject};
-
-/// Identifies a node of any family.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct NodeId(pub(crate) u32);
+use super::subject::{AnyKey, FamilyKey, NodeFamily, Subject};
+use crate::ids::{NodeId, RootId};
 
 /// A key with its id.
 pub(crate) struct Interned<K: ?Sized> {
