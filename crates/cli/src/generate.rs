@@ -117,7 +117,7 @@ fn generate(global: &Global, arguments: &Arguments) -> anyhow::Result<Generated>
     let engine = canopus_engine::Engine::new();
     engine.apply(world.batch);
     let snapshot = engine.snapshot();
-    let mut bundle = Bundle::of(&snapshot, &proxy)?;
+    let mut bundle = Bundle::generate(&snapshot, &proxy)?;
     if !arguments.show_secrets {
         resource::hide_keys(&mut bundle.secrets)?;
     }

@@ -105,7 +105,7 @@ fn dump_files(global: &Global, arguments: &Arguments) -> anyhow::Result<(Value, 
     engine.apply(std::mem::take(&mut world.batch));
     if let Some(proxy) = proxy.as_ref().filter(|_| arguments.dependents) {
         // Only what was evaluated is known to depend on something.
-        Bundle::of(&engine.snapshot(), proxy)?;
+        Bundle::generate(&engine.snapshot(), proxy)?;
     }
     let selection = DumpSelection {
         service: arguments.service.clone(),

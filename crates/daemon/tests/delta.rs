@@ -151,7 +151,7 @@ impl Change {
 type Expected = BTreeMap<&'static str, BTreeMap<Arc<str>, ContentHash>>;
 
 fn expected(engine: &Engine, proxy: &Proxy) -> Expected {
-    let bundle = Bundle::of(&engine.snapshot(), proxy).expect("the bundle");
+    let bundle = Bundle::generate(&engine.snapshot(), proxy).expect("the bundle");
     let hashes = |resources: &[Resource]| resources.iter().map(|it| (it.name.clone(), it.version)).collect();
     BTreeMap::from([
         (CLUSTER, hashes(&bundle.clusters)),

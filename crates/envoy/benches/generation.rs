@@ -239,7 +239,8 @@ fn second_proxy(case: &Case) {
         let listeners = engine.watch::<Listeners>(proxy.clone());
         let all =
             |resources: &canopus_envoy::resources::Resources| resources.iter().cloned().collect::<Vec<_>>();
-        let references = References::of(&all(&clusters.value().unwrap()), &all(&listeners.value().unwrap()));
+        let references =
+            References::find(&all(&clusters.value().unwrap()), &all(&listeners.value().unwrap()));
         let tables = references.routes.into_iter().map(|name| (audiences.routes.clone(), name));
         let assignments = references.assignments.into_iter().map(|name| (audiences.endpoints.clone(), name));
         let routes = engine.watch_all::<Routes>(tables);

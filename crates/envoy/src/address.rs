@@ -15,7 +15,7 @@ pub(crate) const UNIX_PREFIX: &str = "unix://";
 
 /// The addresses of all interfaces, of the families a proxy has; IPv4 first. Never empty.
 pub(crate) fn wildcards(addressing: &Addressing) -> Vec<String> {
-    of_families(addressing, "0.0.0.0", "::")
+    for_families(addressing, "0.0.0.0", "::")
 }
 
 /// The first of [`wildcards`].
@@ -25,10 +25,10 @@ pub(crate) fn wildcard(addressing: &Addressing) -> &'static str {
 
 /// The loopback addresses, of the families a proxy has; IPv4 first. Never empty.
 pub(crate) fn loopbacks(addressing: &Addressing) -> Vec<String> {
-    of_families(addressing, "127.0.0.1", "::1")
+    for_families(addressing, "127.0.0.1", "::1")
 }
 
-fn of_families(addressing: &Addressing, v4: &str, v6: &str) -> Vec<String> {
+fn for_families(addressing: &Addressing, v4: &str, v6: &str) -> Vec<String> {
     let families = match (addressing.ipv4, addressing.ipv6) {
         (true, true) => &[v4, v6][..],
         (false, true) => &[v6],

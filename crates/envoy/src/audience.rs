@@ -294,7 +294,7 @@ impl EndpointAudience {
 }
 
 /// The caller for traffic that comes in: DestinationRules that select workloads are for what these call.
-fn of_any_workload(ctx: &Ctx<'_>, caller: &Caller) -> Caller {
+fn for_any_workload(ctx: &Ctx<'_>, caller: &Caller) -> Caller {
     let labels = if is_reduction_disabled(ctx) { caller.labels.clone() } else { SelectorLabels::default() };
     Caller { labels, ..caller.clone() }
 }
@@ -329,11 +329,11 @@ impl ListenerAudience {
     }
 
     /// The same for traffic that comes in: rules and routes that select callers are for what the workload calls.
-    fn of_server(self, ctx: &Ctx<'_>) -> Self {
+    fn for_server(self, ctx: &Ctx<'_>) -> Self {
         if is_reduction_disabled(ctx) {
             return self;
         }
-        let caller = of_any_workload(ctx, &self.caller);
+        let caller = for_any_workload(ctx, &self.caller);
         Self { caller, domain: Arc::default(), source: Source::default(), ..self }
     }
 
@@ -345,7 +345,7 @@ impl ListenerAudience {
 
 impl Shared<ListenerAudience> {
     /// The same for what handles connections: spans are of requests.
-    pub(crate) fn of_connections(&self, ctx: &Ctx<'_>) -> Self {
+    pub(crate) fn for_connections(&self, ctx: &Ctx<'_>) -> Self {
         if self.spans == Spans::default() {
             return self.clone();
         }
@@ -488,7 +488,7 @@ impl Query for AudiencesOf {
             clusters: shared::intern(ctx, ClusterAudience::new(facts)),
             inbound_clusters: {
                 let audience = InboundClusterAudience::new(facts);
-                let caller = of_any_workload(ctx, &audience.caller);
+                let caller = for_any_workload(ctx, &audience.caller);
                 shared::intern(ctx, InboundClusterAudience { caller, ..audience })
             },
             cluster_patches: facts.cluster_patches.clone(),
@@ -496,7 +496,7 @@ impl Query for AudiencesOf {
             listeners: match facts.role.kind {
                 NodeKind::Sidecar => Listening::Sidecar {
                     outbound: listeners(ListenerAudience::outbound),
-                    inbound: shared::intern(ctx, ListenerAudience::inbound(facts).of_server(ctx)),
+                    inbound: shared::intern(ctx, ListenerAudience::inbound(facts).for_server(ctx)),
                 },
                 NodeKind::Router => Listening::Gateway(listeners(ListenerAudience::gateway)),
                 NodeKind::Waypoint => Listening::Waypoint(listeners(ListenerAudience::gateway)),

@@ -58,11 +58,11 @@ pub struct Bundle {
 
 impl Bundle {
     /// What `proxy` gets in this state of the world.
-    pub fn of(world: &Snapshot, proxy: &Proxy) -> Result<Self, QueryError> {
+    pub fn generate(world: &Snapshot, proxy: &Proxy) -> Result<Self, QueryError> {
         let audiences = world.get::<AudiencesOf>(proxy)?;
         let clusters: Vec<Resource> = world.get::<Clusters>(proxy)?.iter().cloned().collect();
         let listeners: Vec<Resource> = world.get::<Listeners>(proxy)?.iter().cloned().collect();
-        let references = References::of(&clusters, &listeners);
+        let references = References::find(&clusters, &listeners);
         let mut bundle = Self { clusters, listeners, ..Self::default() };
         for name in references.assignments {
             let found = world.get::<Assignment>(&(audiences.endpoints.clone(), name))?;
@@ -87,14 +87,18 @@ impl Bundle {
 
 impl Bundle {
     /// What a gRPC library gets that asks for these listeners.
-    pub fn of_proxyless(world: &Snapshot, proxy: &Proxy, listeners: &[String]) -> Result<Self, QueryError> {
+    pub fn generate_proxyless(
+        world: &Snapshot,
+        proxy: &Proxy,
+        listeners: &[String],
+    ) -> Result<Self, QueryError> {
         let audiences = world.get::<AudiencesOf>(proxy)?;
         let mut bundle = Self::default();
         for name in listeners {
             let found = world.get::<proxyless::Listeners>(&(proxy.clone(), name.clone()))?;
             bundle.listeners.extend(found.iter().cloned());
         }
-        for name in References::of(&[], &bundle.listeners).routes {
+        for name in References::find(&[], &bundle.listeners).routes {
             let found = world.get::<proxyless::Routes>(&(audiences.routes.clone(), name))?;
             bundle.routes.extend(found.as_ref().clone());
         }
@@ -102,7 +106,7 @@ impl Bundle {
             let found = world.get::<proxyless::Clusters>(&(audiences.routes.clone(), name))?;
             bundle.clusters.extend(found.as_ref().clone());
         }
-        for name in References::of(&bundle.clusters, &[]).assignments {
+        for name in References::find(&bundle.clusters, &[]).assignments {
             let found = world.get::<Assignment>(&(audiences.endpoints.clone(), name))?;
             bundle.endpoints.extend(found.as_ref().clone());
         }
@@ -145,7 +149,7 @@ pub struct References {
 
 impl References {
     /// Reads encoded clusters and listeners; what cannot be read refers to nothing.
-    pub fn of(clusters: &[Resource], listeners: &[Resource]) -> Self {
+    pub fn find(clusters: &[Resource], listeners: &[Resource]) -> Self {
         let mut found = Self::default();
         for cluster in clusters.iter().filter_map(|resource| Cluster::decode(resource.body.clone()).ok()) {
             found.add_cluster(cluster);

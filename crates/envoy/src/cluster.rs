@@ -7,6 +7,7 @@ mod draft;
 mod duplicate;
 mod fixed;
 mod gateway;
+mod group;
 pub(crate) mod hbone;
 mod inbound;
 pub(crate) mod load_balancer;
@@ -14,7 +15,6 @@ mod mesh_tls;
 mod metadata;
 mod outbound;
 mod outlier;
-mod part;
 mod stat_name;
 #[cfg(test)]
 mod tests;
@@ -37,8 +37,8 @@ use canopus_proto::resource::Resource;
 
 use self::constant::ConstantCluster;
 pub(crate) use self::duplicate::Duplicates;
+use self::group::{ClusterGroup, PatchedClusterGroup};
 use self::outbound::{Purpose, Request, ServiceClusters};
-use self::part::{Part, PatchedPart};
 use self::traits::ClientTraits;
 pub use self::why::reads_of;
 use crate::audience::{AudiencesOf, ClusterAudience, EndpointAudience, Shared};
@@ -67,7 +67,7 @@ impl Query for Clusters {
             // Mostly no patch is for clusters, and then there is nothing to be said about patches.
             clusters.push(match patches.is_empty() {
                 true => part.generated(ctx),
-                false => ctx.get::<PatchedPart>(&(part, patches.clone())).resources.clone(),
+                false => ctx.get::<PatchedClusterGroup>(&(part, patches.clone())).resources.clone(),
             });
         }
         clusters
@@ -77,14 +77,17 @@ impl Query for Clusters {
 /// The clusters of a proxy after the patches of EnvoyFilters, part by part.
 pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
     let patches = ctx.get::<AudiencesOf>(proxy).cluster_patches.clone();
-    parts(ctx, proxy).into_iter().map(|part| ctx.get::<PatchedPart>(&(part, patches.clone()))).collect()
+    parts(ctx, proxy)
+        .into_iter()
+        .map(|part| ctx.get::<PatchedClusterGroup>(&(part, patches.clone())))
+        .collect()
 }
 
-fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Part> {
+fn parts(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<ClusterGroup> {
     let audiences = ctx.get::<AudiencesOf>(proxy);
-    let mut parts = vec![Part::Shared(audiences.clusters.clone())];
+    let mut parts = vec![ClusterGroup::Shared(audiences.clusters.clone())];
     if proxy.id.kind == NodeKind::Sidecar {
-        parts.push(Part::Inbound(inbound::Audience::new(ctx, proxy, &audiences.inbound_clusters)));
+        parts.push(ClusterGroup::Inbound(inbound::Audience::new(ctx, proxy, &audiences.inbound_clusters)));
     }
     parts
 }

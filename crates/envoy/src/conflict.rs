@@ -1,6 +1,6 @@
-//! What a proxy goes without because something else has its place.
+//! Listeners and hosts that a proxy does not get because another one occupies their address or name.
 //!
-//! Generation settles such conflicts as it meets them. Here they are told, for whoever counts or explains them; nobody is
+//! Generation settles such conflicts as it meets them. These queries report them for metrics and explanations; no configuration is
 //! configured by them.
 
 use std::collections::BTreeSet;

@@ -42,7 +42,7 @@ pub(crate) fn resolves_unknown_hosts(kind: NodeKind, policy: &OutboundTrafficPol
 }
 
 /// The cache of a wildcard service.
-pub(crate) fn of_host(flags: &Flags, addressing: &Addressing, host: &str) -> DnsCacheConfig {
+pub(crate) fn host_cache(flags: &Flags, addressing: &Addressing, host: &str) -> DnsCacheConfig {
     DnsCacheConfig {
         name: format!("{host}_dfp_dns_cache"),
         dns_lookup_family: lookup_family(flags, addressing.ipv4, addressing.ipv6) as i32,
@@ -51,7 +51,7 @@ pub(crate) fn of_host(flags: &Flags, addressing: &Addressing, host: &str) -> Dns
 }
 
 /// The cache for hosts that no service has; an agent that answers DNS is asked first.
-pub(crate) fn of_unknown_hosts(
+pub(crate) fn unknown_hosts_cache(
     flags: &Flags,
     addressing: &Addressing,
     resolver: &Resolver,

@@ -100,7 +100,7 @@ impl<'a> Env<'a> {
 
     /// The audience of what handles connections rather than requests: their spans make no difference to it.
     pub(crate) fn connections(&self) -> &Shared<ListenerAudience> {
-        self.connections.get_or_init(|| self.audience.of_connections(self.ctx))
+        self.connections.get_or_init(|| self.audience.for_connections(self.ctx))
     }
 
     /// The extensions that users bring along, by phase.

@@ -48,7 +48,7 @@ pub(crate) enum Side {
 
 impl Side {
     /// The side that the resources of a proxy are on which are not of its own workload.
-    pub(crate) fn of(kind: NodeKind) -> Self {
+    pub(crate) fn for_kind(kind: NodeKind) -> Self {
         if kind == NodeKind::Router { Self::Gateway } else { Self::Outbound }
     }
 

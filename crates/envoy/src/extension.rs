@@ -103,18 +103,18 @@ impl Placed {
         Self { found: env.extensions().values().flatten().filter(is_here).cloned().collect() }
     }
 
-    fn of(&self, phases: &[Phase]) -> impl Iterator<Item = &Arc<Extension>> {
+    fn in_phases(&self, phases: &[Phase]) -> impl Iterator<Item = &Arc<Extension>> {
         phases.iter().flat_map(|phase| self.found.iter().filter(move |one| one.phase() == *phase))
     }
 
     /// The HTTP filters of these phases.
     pub(crate) fn http_filters(&self, phases: &[Phase]) -> Vec<HttpFilter> {
-        self.of(phases).map(|extension| filter_of_requests(extension)).collect()
+        self.in_phases(phases).map(|extension| filter_of_requests(extension)).collect()
     }
 
     /// Adds the network filters of these phases.
     pub(crate) fn on_connections(&self, filters: &mut Filters, phases: &[Phase]) {
-        for extension in self.of(phases) {
+        for extension in self.in_phases(phases) {
             let types = [NetworkWasm::type_url(), NetworkRbac::type_url()];
             filters.push(&Filter {
                 name: resource_name(extension),

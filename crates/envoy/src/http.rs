@@ -61,9 +61,9 @@ pub(crate) struct Manager<'a> {
 /// What a listener wants of its connection manager beyond what all have.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Particulars {
-    /// What HTTP/1 clients may do beyond what is usual; `None` if nothing is said about it.
+    /// What HTTP/1 clients may do beyond Envoy's defaults; `None` leaves the options out.
     pub(crate) http1: Option<Http1>,
-    /// Whether options of HTTP/2 are there, though they say nothing.
+    /// Whether empty HTTP/2 options are written.
     pub(crate) http2: bool,
     /// The value of the `server` header; Envoy's own if empty.
     pub(crate) server_name: String,
@@ -73,7 +73,7 @@ pub(crate) struct Particulars {
     pub(crate) generate_request_id: Option<bool>,
     /// What is done with the client certificate's header.
     pub(crate) forwarded_client_cert: i32,
-    /// What of the client's certificate is told.
+    /// Which parts of the client's certificate `x-forwarded-client-cert` carries.
     pub(crate) client_cert_details: Option<CertDetails>,
     /// How many proxies in front of this one are believed.
     pub(crate) trusted_hops: u32,
@@ -118,7 +118,7 @@ impl Manager<'_> {
     /// Adds the network filter that runs it. All of its configuration but statistics and routes is shared with managers
     /// like this one.
     pub(crate) fn add_to(&self, filters: &mut Filters, env: &Env<'_>) {
-        let shared = env.ctx.get::<SharedPart>(&shared::Traits::of(env, self));
+        let shared = env.ctx.get::<SharedPart>(&shared::Traits::new(env, self));
         filters.add_in_place(NAME, shared.len() + OWN_SIZE, |manager| {
             self.write_own(manager);
             manager.append(&*shared);

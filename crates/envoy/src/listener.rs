@@ -6,11 +6,11 @@ pub(crate) mod connect;
 pub(crate) mod distinct_chains;
 pub(crate) mod draft;
 mod gateway;
+mod group;
 mod http_proxy;
 mod inbound;
 pub(crate) mod inspect;
 mod outbound;
-mod part;
 mod port;
 mod sidecar;
 #[cfg(test)]
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use canopus_engine::{Ctx, Query};
 use canopus_mesh::proxy::Proxy;
 
-use self::part::{Part, PatchedPart};
+use self::group::{ListenerGroup, PatchedListenerGroup};
 pub(crate) use self::sidecar::{crowded, disagrees};
 pub use self::why::reads_of;
 use crate::audience::{AudiencesOf, Listening};
@@ -46,7 +46,7 @@ impl Query for Listeners {
             // Mostly no patch is for listeners, and then there is nothing to be said about patches.
             listeners.push(match patches.is_empty() {
                 true => part.generated(ctx),
-                false => ctx.get::<PatchedPart>(&(part, patches.clone())).resources.clone(),
+                false => ctx.get::<PatchedListenerGroup>(&(part, patches.clone())).resources.clone(),
             });
         }
         listeners
@@ -56,11 +56,11 @@ impl Query for Listeners {
 /// The listeners of a proxy after the patches of EnvoyFilters, part by part.
 pub(crate) fn patched(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Arc<Patched>> {
     let audiences = ctx.get::<AudiencesOf>(proxy);
-    let patched = |part| ctx.get::<PatchedPart>(&(part, audiences.listener_patches.clone()));
+    let patched = |part| ctx.get::<PatchedListenerGroup>(&(part, audiences.listener_patches.clone()));
     parts(ctx, proxy, &audiences.listeners).into_iter().map(patched).collect()
 }
 
-fn parts(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<Part> {
+fn parts(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<ListenerGroup> {
     let mut parts = Vec::new();
     let originating = match listening {
         Listening::Sidecar { outbound, inbound } => {
@@ -68,14 +68,14 @@ fn parts(ctx: &Ctx<'_>, proxy: &Proxy, listening: &Listening) -> Vec<Part> {
             outbound.clone()
         }
         Listening::Gateway(audience) => {
-            parts.push(Part::Gateway(audience.clone()));
+            parts.push(ListenerGroup::Gateway(audience.clone()));
             audience.clone()
         }
-        Listening::Waypoint(audience) => return vec![Part::Waypoint(audience.clone())],
+        Listening::Waypoint(audience) => return vec![ListenerGroup::Waypoint(audience.clone())],
         Listening::Nowhere => return Vec::new(),
     };
     if connect::is_originated(ctx) {
-        parts.push(Part::Originated(originating.without_caller(ctx).of_connections(ctx)));
+        parts.push(ListenerGroup::Originated(originating.without_caller(ctx).for_connections(ctx)));
     }
     parts
 }

@@ -17,7 +17,7 @@ use crate::telemetry;
 
 /// What the proxies of an audience cannot reach, in Istio's words for what the servers are there for.
 ///
-/// Generation leaves out what needs such a server. Here it is told, for whoever counts it; nobody is configured by it.
+/// Generation leaves out what needs such a server. This query reports it for metrics; no configuration depends on it.
 pub struct LostServers;
 
 impl Query for LostServers {

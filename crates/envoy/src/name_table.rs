@@ -90,7 +90,7 @@ impl Query for NameTableOf {
     }
 }
 
-/// What one service or instance says about a name.
+/// The addresses that one service or instance gives to a name.
 struct Entry<'a> {
     name: Cow<'a, str>,
     ips: Cow<'a, [String]>,
@@ -107,13 +107,13 @@ fn table(env: &Env<'_>) -> Vec<u8> {
     for service in env.audience.services.iter().flatten() {
         add(env, service, &mut said);
     }
-    // What was said later about a name counts later.
+    // Stable: entries of one name keep the order of their services.
     said.sort_by(|a, b| a.name.cmp(&b.name));
     let mut table = ProtoWriter::with_capacity(said.len() * USUAL_SIZE);
     let mut said = said.into_iter().peekable();
     while let Some(mut entry) = said.next() {
         while let Some(later) = said.next_if(|later| later.name == entry.name) {
-            entry.hear(later);
+            entry.merge(later);
         }
         entry.write(&mut table);
     }
@@ -121,8 +121,8 @@ fn table(env: &Env<'_>) -> Vec<u8> {
 }
 
 impl Entry<'_> {
-    /// Takes in what was said later about the same name.
-    fn hear(&mut self, later: Self) {
+    /// Merges a later entry of the same name.
+    fn merge(&mut self, later: Self) {
         let is_kubernetes = later.registry == Registry::Kubernetes;
         if later.is_instance || (self.registry == Registry::External && is_kubernetes) {
             // An entry that only decorates Kubernetes' gives way to it.
@@ -150,12 +150,12 @@ fn registry(registry: Registry) -> &'static str {
     }
 }
 
-/// What a service says about its name, and its instances about theirs.
+/// Adds the entries of a service and, if it is headless, of its instances.
 fn add<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) {
     let mut ips = known_addresses(&env.settings, service, &env.audience.addressing);
     if ips.iter().any(|address| address == NO_ADDRESS) {
         ips = if service.resolution == Resolution::Passthrough && !service.ports.is_empty() {
-            of_instances(env, service, said).into()
+            add_instances(env, service, said).into()
         } else {
             Cow::Borrowed(&[])
         };
@@ -182,7 +182,7 @@ fn add<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) {
 }
 
 /// The addresses of a service without one: its instances. Those with a name of their own get an entry of their own.
-fn of_instances<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) -> Vec<String> {
+fn add_instances<'a>(env: &Env<'_>, service: &'a Service, said: &mut Vec<Entry<'a>>) -> Vec<String> {
     let early = service.kube.as_ref().is_some_and(|kube| kube.publish_not_ready);
     let across = env.flag(ENABLE_MULTICLUSTER_HEADLESS);
     let mut seen = BTreeSet::new();

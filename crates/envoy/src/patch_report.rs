@@ -125,7 +125,7 @@ impl Query for Effects {
         let routes = ctx.get::<AudiencesOf>(proxy).routes.clone();
         let clusters: Vec<_> = ctx.get::<Clusters>(proxy).iter().cloned().collect();
         let listeners: Vec<_> = ctx.get::<Listeners>(proxy).iter().cloned().collect();
-        for name in References::of(&clusters, &listeners).routes {
+        for name in References::find(&clusters, &listeners).routes {
             tally.add(&ctx.get::<PatchedTables>(&(routes.clone(), name)).tally);
         }
         tally.into_counts()

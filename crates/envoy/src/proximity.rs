@@ -34,7 +34,7 @@ impl Proximity {
 
 /// What applies to a service: what its destination rule says, else the service itself, else the mesh. `None` if that is
 /// nothing, or is switched off.
-pub(crate) fn of(
+pub(crate) fn find(
     mesh: &MeshConfig,
     service: &Service,
     policy: Option<&LoadBalancerSettings>,

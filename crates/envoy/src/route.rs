@@ -56,7 +56,7 @@ pub(crate) struct Site<'a> {
     pub port: u32,
     /// Whether TLS ends there.
     pub tls: bool,
-    /// Whether clients are told that HTTP/3 is spoken on the same port.
+    /// Whether responses advertise HTTP/3 on the same port (`alt-svc`).
     pub http3: bool,
     /// The service that a host means.
     pub service: &'a dyn Fn(&Arc<str>) -> Option<Known>,
@@ -164,7 +164,7 @@ impl<'a> Draft<'a> {
         metadata: &'a ProtoWriter<Route>,
         http: &'a HttpRoute,
     ) -> Self {
-        let mut operations = headers::Operations::of(http.headers.as_ref());
+        let mut operations = headers::Operations::new(http.headers.as_ref());
         let action = action(site, source, http, &mut operations);
         if site.http3 {
             operations.response_add.push(alternative_service(site.port));
@@ -254,7 +254,7 @@ fn head(metadata: &ProtoWriter<Route>, action: &Action) -> ProtoWriter<Route> {
     head
 }
 
-/// Writes what filters are told about one route, by their names.
+/// Writes the per-filter configuration of a route.
 fn write_filter_configs(
     site: &Site<'_>,
     http: &HttpRoute,
@@ -270,7 +270,7 @@ fn write_filter_configs(
     if let Some(fault) = &http.fault {
         configure(FAULT_FILTER, &Any::pack(&fault::http_fault(fault)));
     }
-    if let Some(config) = session::of_destinations(site.settings, destinations) {
+    if let Some(config) = session::destinations_config(site.settings, destinations) {
         configure(session::FILTER, &config);
     }
 }

@@ -1,4 +1,4 @@
-//! TLS as Envoy is told of it: where secrets come from, what the two ends of a connection check of each other, and the
+//! TLS in Envoy's configuration: where secrets come from, what the two ends of a connection check of each other, and the
 //! sockets around it all.
 //!
 //! Nothing secret is in here: certificates and keys are named, never inlined.

@@ -20,9 +20,9 @@ fn proxies_receive_what_scenarios_expect() {
 fn generate(subject: &Subject) -> anyhow::Result<Vec<Resources>> {
     let Subject { mesh, proxy, listeners } = subject;
     let bundle = if proxy.is_proxyless() {
-        Bundle::of_proxyless(mesh, proxy, listeners)?
+        Bundle::generate_proxyless(mesh, proxy, listeners)?
     } else {
-        Bundle::of(mesh, proxy)?
+        Bundle::generate(mesh, proxy)?
     };
     let all: [(&'static str, &'static str, Vec<Resource>); 7] = [
         ("cds", "envoy.config.cluster.v3.Cluster", bundle.clusters),

@@ -75,7 +75,7 @@ impl Held {
         let audiences = engine.get::<AudiencesOf>(&proxy).unwrap();
         let clusters = engine.watch::<Clusters>(proxy.clone());
         let listeners = engine.watch::<Listeners>(proxy);
-        let references = References::of(
+        let references = References::find(
             &clusters.value().unwrap().iter().cloned().collect::<Vec<_>>(),
             &listeners.value().unwrap().iter().cloned().collect::<Vec<_>>(),
         );

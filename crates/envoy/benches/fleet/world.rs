@@ -365,7 +365,7 @@ impl Fleet {
             let (tables, assignments) = known.entry(workload).or_insert_with(|| {
                 let clusters: Vec<_> = clusters[at].value().unwrap().iter().cloned().collect();
                 let listeners: Vec<_> = listeners[at].value().unwrap().iter().cloned().collect();
-                let references = References::of(&clusters, &listeners);
+                let references = References::find(&clusters, &listeners);
                 (references.routes, references.assignments)
             });
             routes.extend(tables.iter().map(|name| (own.routes.clone(), name.clone())));

@@ -236,7 +236,7 @@ impl Case {
             _ => {
                 let listeners = self.engine(Options::default()).get::<Listeners>(&self.proxy(0)).unwrap();
                 let listeners: Vec<_> = listeners.iter().cloned().collect();
-                Wanted::Routes(References::of(&[], &listeners).routes)
+                Wanted::Routes(References::find(&[], &listeners).routes)
             }
         }
     }

@@ -22,7 +22,7 @@ use super::patches::{self, PatchSet, PatchSets};
 use super::reporting::{self, Reporter, Spans};
 use super::settings::{Build, Certificates, Config, Gates, HttpTraits, Resolver, Sockets, Source, Tunnels};
 
-/// The annotation by which waypoints are told to name the client to servers.
+/// The annotation that makes waypoints name the client to servers.
 const CLIENT_IDENTITY: &str = "ambient.istio.io/xfcc-include-client-identity";
 
 /// Declares the facts with what documentation says of each.
@@ -115,7 +115,7 @@ impl Facts {
         let gateway = view.gateway_runner(ctx);
         let config = Config::new(proxy_config(settings, metadata));
         let build = Build::new(proxy.extensions.clone());
-        let PatchSets { clusters, listeners, routes, extensions } = patches::of(ctx, view);
+        let PatchSets { clusters, listeners, routes, extensions } = patches::patch_sets(ctx, view);
         let caller = Caller::new(ctx, view);
         Self {
             role: view.role,

@@ -48,10 +48,10 @@ pub(super) struct PatchSets {
 }
 
 /// The patches that are for a proxy.
-pub(super) fn of(ctx: &Ctx<'_>, view: &View) -> PatchSets {
+pub(super) fn patch_sets(ctx: &Ctx<'_>, view: &View) -> PatchSets {
     let candidate = Candidate {
         target: policy_target(ctx, view, &[SelectingKind::EnvoyFilter]),
-        traits: ctx.get::<MatchedTraits>(&()).of(&view.proxy),
+        traits: ctx.get::<MatchedTraits>(&()).traits(&view.proxy),
     };
     ctx.get::<PatchesFor>(&candidate).as_ref().clone()
 }
@@ -120,7 +120,7 @@ fn proxy_match(patch: &EnvoyConfigObjectPatch) -> Option<&ProxyMatch> {
 pub(crate) fn is_for(patch: &EnvoyConfigObjectPatch, proxy: &Proxy) -> bool {
     proxy_match(patch).is_none_or(|wanted| {
         let keys = wanted.metadata.keys().cloned().collect();
-        MatchedKeys { version: true, metadata: keys }.of(proxy).are_wanted_by(wanted)
+        MatchedKeys { version: true, metadata: keys }.traits(proxy).are_wanted_by(wanted)
     })
 }
 
@@ -146,7 +146,7 @@ struct MatchedKeys {
 }
 
 impl MatchedKeys {
-    fn of(&self, proxy: &Proxy) -> ProxyTraits {
+    fn traits(&self, proxy: &Proxy) -> ProxyTraits {
         let said = |key: &String| Some((key.clone(), proxy.metadata.raw.text(key)?));
         ProxyTraits {
             version: if self.version { proxy.metadata.istio_version.as_str().into() } else { Box::default() },

@@ -34,7 +34,7 @@ pub enum Permitted<'a> {
 
 impl<'a> Permitted<'a> {
     /// The attribute a condition is about; `None` if it is not one of the operation.
-    pub(super) fn of_key(key: &'a str) -> Option<Self> {
+    pub(super) fn from_key(key: &'a str) -> Option<Self> {
         match key {
             "destination.ip" => Some(Self::DestinationIp),
             "destination.port" => Some(Self::Port),

@@ -52,7 +52,7 @@ pub enum Caller<'a> {
 
 impl<'a> Caller<'a> {
     /// The attribute a condition is about; `None` if there is no such attribute.
-    pub(super) fn of_key(key: &'a str) -> Option<Self> {
+    pub(super) fn from_key(key: &'a str) -> Option<Self> {
         Some(match key {
             "source.ip" => Self::SourceIp,
             "remote.ip" => Self::RemoteIp,

@@ -41,8 +41,8 @@ pub(super) fn find(ctx: &Ctx<'_>, name: &str) -> Option<Authorizer> {
     let of_name = |provider: &&ExtensionProvider| provider.name == name;
     let mut named = settings.mesh.extension_providers.iter().filter(of_name).filter_map(|provider| {
         match provider.provider.as_ref()? {
-            Provider::EnvoyExtAuthzHttp(http) => Some(of_http(ctx, http)),
-            Provider::EnvoyExtAuthzGrpc(grpc) => Some(of_grpc(ctx, grpc)),
+            Provider::EnvoyExtAuthzHttp(http) => Some(http_authorizer(ctx, http)),
+            Provider::EnvoyExtAuthzGrpc(grpc) => Some(grpc_authorizer(ctx, grpc)),
             _ => None,
         }
     });
@@ -62,7 +62,7 @@ fn is_valid_name(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
-fn of_http(ctx: &Ctx<'_>, http: &Http) -> Option<Authorizer> {
+fn http_authorizer(ctx: &Ctx<'_>, http: &Http) -> Option<Authorizer> {
     let upstream = upstream(ctx, &http.service, http.port)?;
     let status_on_error = status(&http.status_on_error)?;
     if !is_path_prefix(&http.path_prefix) || header_lists(http).iter().any(|list| has_bare_wildcard(list)) {
@@ -91,7 +91,7 @@ fn of_http(ctx: &Ctx<'_>, http: &Http) -> Option<Authorizer> {
     Some(Authorizer { http: config, network: None })
 }
 
-fn of_grpc(ctx: &Ctx<'_>, grpc: &Grpc) -> Option<Authorizer> {
+fn grpc_authorizer(ctx: &Ctx<'_>, grpc: &Grpc) -> Option<Authorizer> {
     let upstream = upstream(ctx, &grpc.service, grpc.port)?;
     let status_on_error = status(&grpc.status_on_error)?;
     let target = EnvoyGrpc {
@@ -127,8 +127,8 @@ fn upstream(ctx: &Ctx<'_>, service: &str, port: u32) -> Option<Upstream> {
     is_port.then(|| provider::upstream(ctx, service, port)).flatten()
 }
 
-/// What requests are answered with if the authorizer cannot be asked: `Some(None)` if nothing is said about it, `None` if
-/// what is said is not a status.
+/// The status of requests if the authorizer cannot be reached: `Some(None)` if none is configured, `None` if the configured
+/// one is not a status.
 fn status(written: &str) -> Option<Option<HttpStatus>> {
     if written.is_empty() {
         return Some(None);

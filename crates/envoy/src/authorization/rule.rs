@@ -140,16 +140,16 @@ pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<ProtoWriter<Policy>
     let mut operations = Vec::new();
     for condition in &rule.when {
         let (key, values, not_values) = (condition.key.as_str(), &condition.values, &condition.not_values);
-        if let Some(attribute) = Permitted::of_key(key) {
+        if let Some(attribute) = Permitted::from_key(key) {
             operations.extend(Clause::new(attribute, values, not_values));
         } else {
-            callers.extend(Clause::new(Caller::of_key(key)?, values, not_values));
+            callers.extend(Clause::new(Caller::from_key(key)?, values, not_values));
         }
     }
     let sources = rule.from.iter().map(|from| from.source.as_ref());
     let principals: Result<Vec<_>, _> = or_none(sources)
         .map(|source| {
-            let mut clauses: Vec<_> = source.into_iter().flat_map(of_source).collect();
+            let mut clauses: Vec<_> = source.into_iter().flat_map(source_clauses).collect();
             clauses.extend(callers.iter().cloned());
             clauses.iter_mut().for_each(|clause| add_aliases(clause, site.domains));
             all_of(&clauses, site)
@@ -158,7 +158,7 @@ pub(super) fn policy(rule: &Rule, site: &Site<'_>) -> Option<ProtoWriter<Policy>
     let targets = rule.to.iter().map(|to| to.operation.as_ref());
     let permissions: Result<Vec<_>, _> = or_none(targets)
         .map(|operation| {
-            let mut clauses: Vec<_> = operation.into_iter().flat_map(of_operation).collect();
+            let mut clauses: Vec<_> = operation.into_iter().flat_map(operation_clauses).collect();
             clauses.extend(operations.iter().cloned());
             all_of(&clauses, site)
         })
@@ -184,7 +184,7 @@ fn or_none<T>(items: impl Iterator<Item = Option<T>>) -> impl Iterator<Item = Op
     items.chain(none)
 }
 
-fn of_source(source: &Source) -> impl Iterator<Item = Clause<'_, Caller<'_>>> {
+fn source_clauses(source: &Source) -> impl Iterator<Item = Clause<'_, Caller<'_>>> {
     let s = source;
     [
         Clause::new(Caller::Principal, &s.principals, &s.not_principals),
@@ -199,7 +199,7 @@ fn of_source(source: &Source) -> impl Iterator<Item = Clause<'_, Caller<'_>>> {
     .flatten()
 }
 
-fn of_operation(operation: &Operation) -> impl Iterator<Item = Clause<'_, Permitted<'_>>> {
+fn operation_clauses(operation: &Operation) -> impl Iterator<Item = Clause<'_, Permitted<'_>>> {
     let o = operation;
     [
         Clause::new(Permitted::Host, &o.hosts, &o.not_hosts),

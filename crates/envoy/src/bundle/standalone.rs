@@ -37,7 +37,7 @@ impl Bundle {
     /// The configuration file of an Envoy, introduced as `node`, that has all this from the start. Endpoints, route tables and extensions are
     /// in their places; secrets that are not part of the bundle are still asked for.
     pub fn standalone(&self, node: &ProxyNode) -> Result<Node, DecodeError> {
-        let parts = Parts::of(self)?;
+        let parts = Parts::decode(self)?;
         let clusters = self.clusters.iter().map(|resource| parts.cluster(resource));
         let listeners = self.listeners.iter().map(|resource| parts.listener(resource));
         let secrets = self.secrets.iter().map(|resource| Secret::decode(resource.body.clone()));
@@ -76,7 +76,7 @@ struct Parts {
 }
 
 impl Parts {
-    fn of(bundle: &Bundle) -> Result<Self, DecodeError> {
+    fn decode(bundle: &Bundle) -> Result<Self, DecodeError> {
         let extensions: BTreeMap<String, TypedExtensionConfig> = named(&bundle.extensions)?;
         let extensions = extensions
             .into_iter()

@@ -48,8 +48,8 @@ pub(super) fn clusters(env: &Env<'_>, traits: &ClientTraits) -> Vec<Constant> {
     let (flags, audience) = (&env.settings.flags, env.audience);
     let kind = audience.role.kind;
     let mut clusters = match kind {
-        NodeKind::Sidecar => of_sidecar(env, traits),
-        NodeKind::Waypoint => of_waypoint(env),
+        NodeKind::Sidecar => sidecar_constants(env, traits),
+        NodeKind::Waypoint => waypoint_constants(env),
         _ => vec![Constant::BlackHole],
     };
     if tunnel::opens_tunnels(flags, audience.tunnels) && kind != NodeKind::Waypoint {
@@ -64,7 +64,7 @@ pub(super) fn clusters(env: &Env<'_>, traits: &ClientTraits) -> Vec<Constant> {
     clusters
 }
 
-fn of_sidecar(env: &Env<'_>, traits: &ClientTraits) -> Vec<Constant> {
+fn sidecar_constants(env: &Env<'_>, traits: &ClientTraits) -> Vec<Constant> {
     let audience = env.audience;
     let terms = scope::scope_settings(env.ctx, &audience.caller.scope);
     let mut clusters = vec![
@@ -82,7 +82,7 @@ fn of_sidecar(env: &Env<'_>, traits: &ClientTraits) -> Vec<Constant> {
     clusters
 }
 
-fn of_waypoint(env: &Env<'_>) -> Vec<Constant> {
+fn waypoint_constants(env: &Env<'_>) -> Vec<Constant> {
     let crosses = env.audience.role.is_east_west_gateway;
     let encapsulate = if crosses { Constant::EncapsulateInner } else { Constant::Encapsulate };
     let mut clusters = vec![Constant::MainInternal, encapsulate];

@@ -73,7 +73,7 @@ pub(super) fn order_endpoints(
     service: &Service,
     balancer: Option<&LoadBalancerSettings>,
 ) {
-    let Some(proximity) = proximity::of(env.mesh(), service, balancer) else { return };
+    let Some(proximity) = proximity::find(env.mesh(), service, balancer) else { return };
     let detects_outliers = draft.detects_outliers();
     let held = std::mem::take(&mut draft.held);
     if let Some(assignment) = &mut draft.rest().load_assignment {
@@ -95,7 +95,7 @@ pub(super) fn is_forward_proxy(service: &Service) -> bool {
 
 /// The cluster of a wildcard service, which resolves the host of each request.
 pub(super) fn forward_proxy(flags: &Flags, addressing: &Addressing, name: &str, service: &Service) -> Draft {
-    let cache = dns_cache::of_host(flags, addressing, &service.host);
+    let cache = dns_cache::host_cache(flags, addressing, &service.host);
     forwarding(name, cache, false)
 }
 
@@ -124,7 +124,7 @@ pub(super) fn unknown_hosts(
 ) -> Resource {
     let policy = settings.mesh.outbound_traffic_policy.as_ref();
     let tls = policy.and_then(|policy| policy.tls.as_ref()).filter(|tls| tls.mode() != Mode::Disable);
-    let cache = dns_cache::of_unknown_hosts(&settings.flags, addressing, resolver);
+    let cache = dns_cache::unknown_hosts_cache(&settings.flags, addressing, resolver);
     let mut draft = forwarding(names::ALLOW_ANY_DYNAMIC_DNS, cache, tls.is_none());
     connection_pool::apply(&mut draft, settings, &ConnectionPoolSettings::default(), None);
     if let Some(tls) = tls {

@@ -43,7 +43,7 @@ static ASK_HERE: LazyLock<Encoded<EdsClusterConfig>> = LazyLock::new(|| {
 
 /// A cluster and its HTTP options.
 ///
-/// What nearly every cluster says stands here by itself and is written in place; what is seldom said is a message.
+/// Fields that nearly every cluster has are written in place; the others are set on a message.
 pub(super) struct Draft {
     /// Its name.
     pub(super) name: String,
@@ -67,7 +67,7 @@ pub(super) struct Draft {
     pub(super) metadata: Metadata,
     balancing: Option<CommonLbConfig>,
     http: Http,
-    /// What is seldom said.
+    /// Fields that few clusters have.
     rest: Option<Box<Cluster>>,
     /// Fields that nothing can change any more.
     body: ProtoWriter<Cluster>,
@@ -97,7 +97,7 @@ impl Draft {
     }
 
     /// A cluster that finds its endpoints in one of Envoy's own ways.
-    pub(super) fn of_type(name: impl Into<String>, discovery: DiscoveryType) -> Self {
+    pub(super) fn with_discovery(name: impl Into<String>, discovery: DiscoveryType) -> Self {
         Self::new(name.into(), ClusterDiscoveryType::Type(discovery as i32))
     }
 
@@ -119,7 +119,7 @@ impl Draft {
         self.rest.as_ref().is_some_and(|rest| rest.outlier_detection.is_some())
     }
 
-    /// What is seldom said about a cluster.
+    /// The message for fields that few clusters have.
     pub(super) fn rest(&mut self) -> &mut Cluster {
         self.rest.get_or_insert_default()
     }
@@ -209,7 +209,7 @@ impl Draft {
         }
     }
 
-    /// Where fields are written that nothing changes any more. Those that repeat come before what is seldom said.
+    /// Where fields are written that nothing changes any more. Repeated ones come before those of [`Self::rest`].
     pub(super) fn body(&mut self) -> &mut ProtoWriter<Cluster> {
         &mut self.body
     }
@@ -267,12 +267,12 @@ impl Draft {
 /// The HTTP options of a cluster; those that most clusters have are encoded once.
 #[derive(Default)]
 struct Http {
-    /// Options that choose a protocol and say no more; none once more is said.
+    /// Options that only choose a protocol; `None` once there are others.
     usual: Option<Usual>,
     said: Option<Box<HttpProtocolOptions>>,
 }
 
-/// What is spoken where no more is said.
+/// The protocol of options that choose nothing else.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Usual {
     /// HTTP/2.

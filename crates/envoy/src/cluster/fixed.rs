@@ -67,7 +67,7 @@ pub(super) fn any_protocol(keeps_header_case: bool) -> &'static Encoded<Cluster>
 
 /// Where traffic goes that may go nowhere.
 pub(super) fn black_hole(settings: &MeshSettings) -> Resource {
-    let mut draft = Draft::of_type(BLACK_HOLE, DiscoveryType::Static);
+    let mut draft = Draft::with_discovery(BLACK_HOLE, DiscoveryType::Static);
     draft.connect_timeout = settings.mesh.connect_timeout;
     draft.encode()
 }
@@ -84,12 +84,12 @@ pub(super) fn inbound_passthrough(settings: &MeshSettings, traits: &ClientTraits
     let mut draft = original_destination(INBOUND_PASSTHROUGH, settings, traits);
     // Parity: in statistics it goes by the name of the other one.
     draft.stat_name = Some(PASSTHROUGH.to_owned());
-    draft.body().append(Sources::of(traits, true).encoded());
+    draft.body().append(Sources::for_proxy(traits, true).encoded());
     draft.encode()
 }
 
 fn original_destination(name: &str, settings: &MeshSettings, traits: &ClientTraits) -> Draft {
-    let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
+    let mut draft = Draft::with_discovery(name, DiscoveryType::OriginalDst);
     draft.lb_policy = LbPolicy::ClusterProvided;
     let default = ConnectionPoolSettings::default();
     let policy = settings.mesh.default_traffic_policy.as_ref();
@@ -134,7 +134,7 @@ static BINDING: LazyLock<[Encoded<Cluster>; 3]> = LazyLock::new(|| {
 
 impl Sources {
     /// Those of a proxy, of both families only where both may be used at once.
-    pub(super) fn of(traits: &ClientTraits, dual_stack: bool) -> Self {
+    pub(super) fn for_proxy(traits: &ClientTraits, dual_stack: bool) -> Self {
         match (traits.ipv4, traits.ipv6) {
             (true, true) if dual_stack => Self::Both,
             (true, _) => Self::V4,
@@ -164,7 +164,7 @@ fn bind_from(first: &str, second: Option<&str>) -> BindConfig {
 
 /// The server of the user's that gives out credentials.
 pub(super) fn credential_server(settings: &MeshSettings) -> Resource {
-    let mut draft = Draft::of_type(tls::CREDENTIAL_CLUSTER, DiscoveryType::Static);
+    let mut draft = Draft::with_discovery(tls::CREDENTIAL_CLUSTER, DiscoveryType::Static);
     draft.connect_timeout = settings.mesh.connect_timeout;
     draft.rest().load_assignment = Some(ClusterLoadAssignment {
         cluster_name: tls::CREDENTIAL_CLUSTER.to_owned(),

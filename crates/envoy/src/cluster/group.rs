@@ -13,14 +13,14 @@ use crate::names::ClusterName;
 
 /// Clusters that are generated together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
+pub(super) enum ClusterGroup {
     /// Those that are not of a workload of its own.
     Shared(Shared<ClusterAudience>),
     /// Those of a proxy's own workload.
     Inbound(inbound::Audience),
 }
 
-impl Part {
+impl ClusterGroup {
     /// The clusters before the patches of EnvoyFilters.
     pub(super) fn generated(&self, ctx: &Ctx<'_>) -> Arc<Vec<Resource>> {
         match self {
@@ -31,20 +31,20 @@ impl Part {
 }
 
 /// A part after the patches of EnvoyFilters.
-pub(super) struct PatchedPart;
+pub(super) struct PatchedClusterGroup;
 
-impl Query for PatchedPart {
+impl Query for PatchedClusterGroup {
     const NAME: &'static str = "patched_clusters";
-    type Key = (Part, PatchSet);
+    type Key = (ClusterGroup, PatchSet);
     type Value = Patched;
 
     fn run(ctx: &Ctx<'_>, (part, patches): &Self::Key) -> Patched {
         let generated = part.generated(ctx);
         match part {
-            Part::Shared(audience) => {
+            ClusterGroup::Shared(audience) => {
                 envoy_filter::shared_clusters(ctx, patches, audience.role.kind, generated)
             }
-            Part::Inbound(audience) => {
+            ClusterGroup::Inbound(audience) => {
                 let hosts_of = |name: &ClusterName<'_>| -> Vec<Arc<str>> {
                     let of_port = audience.targets.iter().filter(|target| target.target_port == name.port);
                     of_port.map(|target| target.service.host.clone()).collect()

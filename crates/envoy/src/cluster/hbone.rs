@@ -103,7 +103,7 @@ fn if_tunnelled(flags: &Flags, inner: TransportSocket) -> TransportSocketMatch {
 
 /// Leads into an internal listener and tells it all about the endpoint.
 pub(super) fn passing_all_metadata(flags: &Flags, inner: TransportSocket) -> TransportSocket {
-    let sources = vec![of_host(ORIGINAL_DESTINATION), of_cluster(ISTIO), of_host(ISTIO)];
+    let sources = vec![host_metadata(ORIGINAL_DESTINATION), cluster_metadata(ISTIO), host_metadata(ISTIO)];
     let baggage = flags.get(AMBIENT_ENABLE_BAGGAGE);
     passing("envoy.transport_sockets.internal_upstream", baggage, sources, inner)
 }
@@ -132,7 +132,12 @@ static BAGGAGE_FILTER: LazyLock<Encoded<Cluster>> = LazyLock::new(|| {
 });
 
 fn to_waypoint(baggage: bool, inner: TransportSocket) -> TransportSocket {
-    passing("internal_upstream", baggage, vec![of_host(ORIGINAL_DESTINATION), of_host(ISTIO)], inner)
+    passing(
+        "internal_upstream",
+        baggage,
+        vec![host_metadata(ORIGINAL_DESTINATION), host_metadata(ISTIO)],
+        inner,
+    )
 }
 
 fn passing(
@@ -142,7 +147,7 @@ fn passing(
     inner: TransportSocket,
 ) -> TransportSocket {
     if baggage {
-        sources.extend([of_cluster(PEER_METADATA), of_host(PEER_METADATA)]);
+        sources.extend([cluster_metadata(PEER_METADATA), host_metadata(PEER_METADATA)]);
     }
     tls::socket(
         name,
@@ -150,11 +155,11 @@ fn passing(
     )
 }
 
-fn of_host(name: &str) -> MetadataValueSource {
+fn host_metadata(name: &str) -> MetadataValueSource {
     metadata_of(Kind::Host(metadata_kind::Host {}), name)
 }
 
-fn of_cluster(name: &str) -> MetadataValueSource {
+fn cluster_metadata(name: &str) -> MetadataValueSource {
     metadata_of(Kind::Cluster(metadata_kind::Cluster {}), name)
 }
 
@@ -202,7 +207,7 @@ pub(super) fn originate_double(settings: &MeshSettings, files: &Certificates) ->
     [inner.encode(), outer.encode()]
 }
 
-/// A cluster that goes to the tunnel port of wherever it is told to go.
+/// An original-destination cluster that connects to the tunnel port of the destination.
 fn opening(settings: &MeshSettings, files: &Certificates, name: &str, peers: Option<&str>) -> Draft {
     let mut context = tunnel_context(settings, files);
     if let Some(peers) = peers {
@@ -215,7 +220,7 @@ fn opening(settings: &MeshSettings, files: &Certificates, name: &str, peers: Opt
 }
 
 fn to_original(settings: &MeshSettings, name: &str) -> Draft {
-    let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
+    let mut draft = Draft::with_discovery(name, DiscoveryType::OriginalDst);
     draft.lb_policy = LbPolicy::ClusterProvided;
     draft.connect_timeout = settings.mesh.connect_timeout;
     draft.limits = Some(Limits::none(&settings.flags));
@@ -333,7 +338,7 @@ pub(super) fn plain() -> TransportSocket {
 /// A cluster that leads to an internal listener.
 fn internal(flags: &Flags, name: &str, listener: &str, socket: &str, inner: TransportSocket) -> Draft {
     let transport = InternalUpstreamTransport { transport_socket: Some(inner), ..Default::default() };
-    let mut draft = Draft::of_type(name, DiscoveryType::Static);
+    let mut draft = Draft::with_discovery(name, DiscoveryType::Static);
     draft.limits = Some(Limits::none(flags));
     draft.rest().load_assignment = Some(internal_endpoint(name, listener));
     draft.rest().transport_socket = Some(tls::socket(socket, &transport));

@@ -110,19 +110,19 @@ impl Builder<'_> {
         if !self.terms.has_ingress() {
             // Without redirection the workload itself has its ports.
             let intercepts = self.audience.proxy.sockets.interception != Interception::None;
-            return if intercepts { self.of_services(&BTreeSet::new()) } else { Vec::new() };
+            return if intercepts { self.service_clusters(&BTreeSet::new()) } else { Vec::new() };
         }
         let listeners = self.terms.spec().map_or(&[][..], |spec| &spec.ingress);
         let mut clusters = Vec::new();
         if self.settings.flags.get(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE) {
-            clusters = self.of_services(&listeners.iter().map(port_number).collect());
+            clusters = self.service_clusters(&listeners.iter().map(port_number).collect());
         }
-        clusters.extend(listeners.iter().filter_map(|listener| self.of_ingress(listener)));
+        clusters.extend(listeners.iter().filter_map(|listener| self.ingress_cluster(listener)));
         clusters
     }
 
     /// One cluster for each port of the workload that services lead to, except those that are `taken`.
-    fn of_services(&self, taken: &BTreeSet<u32>) -> Vec<Resource> {
+    fn service_clusters(&self, taken: &BTreeSet<u32>) -> Vec<Resource> {
         let mut by_port: BTreeMap<u32, Vec<Target>> = BTreeMap::new();
         for target in self.audience.targets.iter() {
             by_port.entry(target.target_port).or_default().push(target.clone());
@@ -136,7 +136,7 @@ impl Builder<'_> {
     }
 
     /// The cluster of a port that the Sidecar lists.
-    fn of_ingress(&self, listener: &IstioIngressListener) -> Option<Resource> {
+    fn ingress_cluster(&self, listener: &IstioIngressListener) -> Option<Resource> {
         let number = port_number(listener);
         let written = listener.port.as_ref();
         let (bind, target_port) = self.default_endpoint(&listener.default_endpoint)?;
@@ -189,13 +189,13 @@ impl Builder<'_> {
         let first = &targets[0];
         let name = names::inbound_cluster(cluster_port);
         let mut draft = if bind.is_empty() {
-            let mut draft = Draft::of_type(name, DiscoveryType::OriginalDst);
+            let mut draft = Draft::with_discovery(name, DiscoveryType::OriginalDst);
             draft.body().append(&*NEVER_CLEANED_UP);
             redirect(&mut draft, first);
             draft.lb_policy = LbPolicy::ClusterProvided;
             draft
         } else {
-            let mut draft = Draft::of_type(name.as_str(), DiscoveryType::Static);
+            let mut draft = Draft::with_discovery(name.as_str(), DiscoveryType::Static);
             draft.rest().load_assignment = Some(ClusterLoadAssignment {
                 cluster_name: name,
                 endpoints: fixed::single_endpoint(bind, first.target_port),
@@ -210,7 +210,7 @@ impl Builder<'_> {
         if !["127.0.0.1", "::1"].contains(&bind) {
             // Redirection would send traffic for the workload back to the proxy.
             let dual_stack = self.settings.flags.get(ISTIO_DUAL_STACK);
-            draft.body().append(Sources::of(&self.traits, dual_stack).encoded());
+            draft.body().append(Sources::for_proxy(&self.traits, dual_stack).encoded());
         }
         draft.encode()
     }

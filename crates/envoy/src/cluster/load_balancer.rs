@@ -69,7 +69,7 @@ fn prefer_near(
     is_waypoint: bool,
     policy: Option<&LoadBalancerSettings>,
 ) {
-    let mut proximity = proximity::of(&settings.mesh, service, policy);
+    let mut proximity = proximity::find(&settings.mesh, service, policy);
     if is_waypoint {
         // Waypoints do not know the zones of their own kind.
         proximity = proximity.map(Proximity::without_zones);
@@ -163,7 +163,7 @@ fn by_hash(draft: &mut Draft, hash: &ConsistentHashLb) {
     }
 }
 
-/// The algorithm that sends equal hashes to the same endpoint, and what it is told.
+/// The consistent-hashing policy (ring hash or Maglev) and its settings.
 #[expect(deprecated, reason = "the older way to say the size of a ring")]
 pub(crate) fn hashing(hash: &ConsistentHashLb) -> (LbPolicy, Option<LbConfig>) {
     let ring = |size: u64| {

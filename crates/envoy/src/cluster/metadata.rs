@@ -19,7 +19,7 @@ const PEERS: &str = "istio.peer_metadata";
 const WITHOUT_BAGGAGE: &str = "disable_baggage_discovery";
 /// The bytes of a value that is true.
 const TRUE_SIZE: usize = 2;
-/// How much is said at most, but for rare cases.
+/// Room for the facts that a cluster usually has.
 const USUAL_COUNT: usize = 4;
 
 /// The metadata of a cluster.
@@ -30,12 +30,12 @@ pub(super) struct Metadata {
     without_baggage: bool,
 }
 
-/// Something that is said about a cluster.
+/// A value in the `istio` metadata of a cluster.
 enum Fact {
-    /// That it is so.
+    /// `true`.
     Yes,
     Text(Cow<'static, str>),
-    /// What it leads to.
+    /// The services it leads to.
     Services(Vec<Described>),
 }
 
@@ -49,7 +49,7 @@ impl Metadata {
 
     /// The services it leads to.
     pub(super) fn add_services<'a>(&mut self, services: impl IntoIterator<Item = &'a Service>) {
-        self.set("services", Fact::Services(services.into_iter().map(Described::of).collect()));
+        self.set("services", Fact::Services(services.into_iter().map(Described::new).collect()));
     }
 
     /// A fact that is true.
@@ -150,7 +150,7 @@ fn list_size(services: &[Described]) -> usize {
 }
 
 impl Described {
-    fn of(service: &Service) -> Self {
+    fn new(service: &Service) -> Self {
         let Service { host, name, namespace, .. } = service;
         Self([("host", host.clone()), ("name", name.clone()), ("namespace", namespace.clone())])
     }

@@ -134,12 +134,12 @@ impl<'a> Deref for Builder<'a> {
 
 impl Builder<'_> {
     fn add_clusters(&self, clusters: &mut Vec<Resource>) {
-        let Some(main) = self.draft_of_all() else { return };
+        let Some(main) = self.main_draft() else { return };
         let written = self.rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
         let policy = written.map(|policy| for_port(policy, self.port));
         let policy = with_mesh_defaults(&self.settings, policy);
         // Parity: subsets find their endpoints the way all of them are found once the policy has had its say.
-        let (main, discovery) = self.of_all(main, policy.as_deref(), written);
+        let (main, discovery) = self.main_cluster(main, policy.as_deref(), written);
         clusters.push(main);
         if let Some(rule) = self.rule.as_deref().filter(|_| !dns::is_forward_proxy(&self.service)) {
             let subsets = rule.spec.subsets.iter();
@@ -148,7 +148,7 @@ impl Builder<'_> {
         }
     }
 
-    fn draft_of_all(&self) -> Option<Draft> {
+    fn main_draft(&self) -> Option<Draft> {
         let name = self.name("");
         match &self.request.near {
             Some(near) if dns::is_forward_proxy(&self.service) => {
@@ -162,7 +162,7 @@ impl Builder<'_> {
     }
 
     /// The cluster of all endpoints, and how it finds them.
-    fn of_all(
+    fn main_cluster(
         &self,
         mut draft: Draft,
         policy: Option<&TrafficPolicy>,
@@ -231,7 +231,7 @@ impl Builder<'_> {
 
     /// A cluster without policy; none if it would hold no endpoint.
     pub(super) fn draft(&self, name: String, discovery: DiscoveryType, subset: &str) -> Option<Draft> {
-        let mut draft = Draft::of_type(name, discovery);
+        let mut draft = Draft::with_discovery(name, discovery);
         draft.balancing();
         let (flags, mesh) = (&self.settings.flags, &self.settings.mesh);
         match discovery {

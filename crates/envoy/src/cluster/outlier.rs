@@ -15,17 +15,17 @@ use canopus_runtime::flags::{Flags, PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS, PILOT_S
 use super::draft::Draft;
 use crate::tls;
 
-/// Whether proxies are told of all unhealthy endpoints.
+/// Whether proxies receive all unhealthy endpoints.
 pub(super) fn sends_unhealthy_everywhere(flags: &Flags) -> bool {
     flags.get(PILOT_SEND_UNHEALTHY_ENDPOINTS)
 }
 
-/// Whether proxies are told of a service's unhealthy endpoints whatever else is configured.
+/// Whether proxies receive a service's unhealthy endpoints whatever else is configured.
 pub(super) fn always_sends_unhealthy(flags: &Flags, service: &Service) -> bool {
     sends_unhealthy_everywhere(flags) || service.traffic_distribution != TrafficDistribution::Any
 }
 
-/// Whether proxies are told of a service's unhealthy endpoints.
+/// Whether proxies receive a service's unhealthy endpoints.
 pub(super) fn sends_unhealthy(flags: &Flags, service: &Service) -> bool {
     flags.get(PILOT_AUTO_SEND_UNHEALTHY_ENDPOINTS) || always_sends_unhealthy(flags, service)
 }

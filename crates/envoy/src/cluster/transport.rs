@@ -210,7 +210,7 @@ fn wanted<'a>(client: Client<'_>, server: &'a Server, tls: Option<&'a ClientTlsS
     if tls.mode() != Mode::IstioMutual {
         return Wanted::Settings(Cow::Borrowed(tls));
     }
-    let mut mesh = Mesh::of_settings(tls);
+    let mut mesh = Mesh::from_settings(tls);
     if mesh.names.is_empty() {
         mesh.names = server.accounts.clone();
     }
@@ -236,7 +236,7 @@ fn detected<'a>(client: Client<'_>, server: &'a Server, files: Option<&Certifica
 }
 
 impl<'a> Mesh<'a> {
-    fn of_settings(tls: &'a ClientTlsSettings) -> Self {
+    fn from_settings(tls: &'a ClientTlsSettings) -> Self {
         Self {
             names: Arc::new(tls.subject_alt_names.clone()),
             sni: &tls.sni,
@@ -271,7 +271,7 @@ pub(super) fn socket(
         // A sidecar must not wait for secrets its service account may not read.
         Mode::Simple | Mode::Mutual if names_secret(tls) && !may_read_secrets(client, server) => Ok(None),
         Mode::Disable => Ok(None),
-        Mode::IstioMutual => Ok(Some(mesh_socket(draft, client, &Mesh::of_settings(tls)).message())),
+        Mode::IstioMutual => Ok(Some(mesh_socket(draft, client, &Mesh::from_settings(tls)).message())),
         Mode::Simple | Mode::Mutual => {
             let mut context = user_context(draft, client, server, tls)?;
             if let Some(common) = &mut context.common_tls_context {
@@ -342,7 +342,7 @@ fn skips_verification(tls: &ClientTlsSettings) -> bool {
 }
 
 fn use_credential(common: &mut CommonTlsContext, socket: bool, tls: &ClientTlsSettings) {
-    let credentials = Credentials::of_client(socket);
+    let credentials = Credentials::for_client(socket);
     if tls.mode() == Mode::Mutual {
         common.tls_certificate_sds_secret_configs =
             credentials.secret(&tls.credential_name).into_iter().collect();

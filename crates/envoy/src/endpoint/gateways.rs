@@ -157,7 +157,7 @@ impl Known {
         }
         let gateways = weights
             .into_iter()
-            .map(|((.., gateway), weight)| of_gateway(env, destination, gateway, weight.max(1)));
+            .map(|((.., gateway), weight)| gateway_member(env, destination, gateway, weight.max(1)));
         members.extend(gateways);
         Group { locality: group.locality, members }
     }
@@ -170,7 +170,12 @@ fn is_reachable(env: &Env<'_>, gateway: &NetworkGateway) -> bool {
 }
 
 /// A gateway in the place of the endpoints behind it.
-fn of_gateway(env: &Env<'_>, destination: &Destination<'_>, gateway: &NetworkGateway, weight: u32) -> Member {
+fn gateway_member(
+    env: &Env<'_>,
+    destination: &Destination<'_>,
+    gateway: &NetworkGateway,
+    weight: u32,
+) -> Member {
     let by_tunnels = crosses_by_tunnels(env);
     let mut metadata = BTreeMap::new();
     if !by_tunnels {

@@ -23,7 +23,7 @@ pub(crate) struct Group {
     pub(super) members: Vec<Member>,
 }
 
-/// An endpoint as Envoy is told of it, and what that does not say.
+/// An `LbEndpoint`, with facts about the endpoint that it has no field for.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(super) message: LbEndpoint,
@@ -64,7 +64,7 @@ impl Group {
         self
     }
 
-    /// The group as Envoy is told of it, taken out of it. Without endpoints it has no weight.
+    /// Takes the `LocalityLbEndpoints` out of the group. Without endpoints it has no weight.
     fn take_message(&mut self) -> LocalityLbEndpoints {
         let weight = self.members.iter().fold(0u32, |sum, member| sum.saturating_add(member.weight()));
         LocalityLbEndpoints {
@@ -76,7 +76,7 @@ impl Group {
     }
 }
 
-/// The groups as Envoy is told of them. What is left in the groups is what they are still to be ordered by.
+/// The groups as `LocalityLbEndpoints`. What is left in the groups is what they are still to be ordered by.
 pub(crate) fn take_messages(groups: &mut [Group]) -> Vec<LocalityLbEndpoints> {
     groups.iter_mut().map(Group::take_message).collect()
 }

@@ -1,4 +1,4 @@
-//! One endpoint as Envoy is told of it.
+//! One endpoint as an `LbEndpoint`.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -31,7 +31,7 @@ pub(crate) fn prioritise(
     let balancer = policy.as_ref().and_then(|policy| policy.load_balancer.as_ref());
     // Without outlier detection a proxy would never find out that it has to go elsewhere.
     let detects_outliers = policy.as_ref().is_some_and(|policy| policy.outlier_detection.is_some());
-    if let Some(proximity) = proximity::of(env.mesh(), destination.service, balancer) {
+    if let Some(proximity) = proximity::find(env.mesh(), destination.service, balancer) {
         order(
             env.audience.role.kind,
             &env.audience.position,

@@ -48,7 +48,7 @@ pub(super) fn for_destination(env: &Env<'_>, destination: &Destination<'_>) -> E
         .and_then(|rule| rule.subset_policy(destination.subset, destination.port.number));
     let balancer = policy.as_ref().and_then(|policy| policy.load_balancer.as_ref());
     let detects_outliers = policy.as_ref().is_some_and(|policy| policy.outlier_detection.is_some());
-    let proximity = proximity::of(env.mesh(), service, balancer);
+    let proximity = proximity::find(env.mesh(), service, balancer);
     let position = Position {
         node: node(env, service),
         ..proximity

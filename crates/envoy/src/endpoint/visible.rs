@@ -1,4 +1,4 @@
-//! Which endpoints of a service a proxy is told of.
+//! Which endpoints of a service a proxy receives.
 
 use std::cell::OnceCell;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use canopus_runtime::flags::{
 use super::Destination;
 use super::Env;
 
-/// Which endpoints of a destination a proxy is told of.
+/// Which endpoints of a destination a proxy receives.
 pub(super) struct Visibility<'a> {
     env: &'a Env<'a>,
     destination: &'a Destination<'a>,
@@ -65,7 +65,7 @@ impl<'a> Visibility<'a> {
     }
 }
 
-/// Whether a proxy is told only of the endpoints of its own cluster.
+/// Whether a proxy receives only the endpoints of its own cluster.
 pub(super) fn stays_within_cluster(env: &Env<'_>, service: &Service) -> bool {
     is_node_local(service)
         || *env.ctx.get::<ClusterLocal>(&service.host)

@@ -38,10 +38,10 @@ pub(crate) fn shared_clusters(
     let side_of = |name: &str| match name {
         name if UNPATCHED.contains(&name) => None,
         INBOUND_PASSTHROUGH => Some(Side::Inbound),
-        _ => Some(Side::of(kind)),
+        _ => Some(Side::for_kind(kind)),
     };
     let mut patched = clusters(ctx, set, generated, side_of, |_| Vec::new());
-    let sides = match Side::of(kind) {
+    let sides = match Side::for_kind(kind) {
         Side::Gateway => &[Side::Gateway][..],
         _ => &[Side::Outbound, Side::Inbound],
     };

@@ -103,7 +103,7 @@ impl Patches {
     }
 
     /// The patches that may happen to listeners, in the order they apply.
-    pub(super) fn of_listeners(&self) -> Vec<PatchId> {
+    pub(super) fn listener_patches(&self) -> Vec<PatchId> {
         fn ids<M>(patches: &[Patch<M>]) -> impl Iterator<Item = PatchId> {
             patches.iter().map(|patch| patch.id.clone())
         }
@@ -212,22 +212,22 @@ fn read<M: Message + Name + Default>(value: &Struct) -> Option<M> {
 
 /// Why the value of a patch cannot be read as what it applies to; `None` if it can.
 pub(crate) fn problem(written: &EnvoyConfigObjectPatch) -> Option<String> {
-    fn of<M: Message + Name + Default>(value: &Struct) -> Option<String> {
+    fn unreadable<M: Message + Name + Default>(value: &Struct) -> Option<String> {
         let read = json::read::<M>(&json::write(value), Unknown::Report);
         read.err().map(|error| format!("not a {}: {error}", M::full_name()))
     }
     let value = written.patch.as_ref()?.value.as_ref()?;
     match written.apply_to() {
-        ApplyTo::Cluster => of::<Cluster>(value),
-        ApplyTo::Listener => of::<Listener>(value),
-        ApplyTo::ListenerFilter => of::<ListenerFilter>(value),
-        ApplyTo::FilterChain => of::<FilterChain>(value),
-        ApplyTo::NetworkFilter => of::<Filter>(value),
-        ApplyTo::HttpFilter => of::<HttpFilter>(value),
-        ApplyTo::RouteConfiguration => of::<RouteConfiguration>(value),
-        ApplyTo::VirtualHost => of::<VirtualHost>(value),
-        ApplyTo::HttpRoute => of::<Route>(value),
-        ApplyTo::ExtensionConfig => of::<TypedExtensionConfig>(value),
+        ApplyTo::Cluster => unreadable::<Cluster>(value),
+        ApplyTo::Listener => unreadable::<Listener>(value),
+        ApplyTo::ListenerFilter => unreadable::<ListenerFilter>(value),
+        ApplyTo::FilterChain => unreadable::<FilterChain>(value),
+        ApplyTo::NetworkFilter => unreadable::<Filter>(value),
+        ApplyTo::HttpFilter => unreadable::<HttpFilter>(value),
+        ApplyTo::RouteConfiguration => unreadable::<RouteConfiguration>(value),
+        ApplyTo::VirtualHost => unreadable::<VirtualHost>(value),
+        ApplyTo::HttpRoute => unreadable::<Route>(value),
+        ApplyTo::ExtensionConfig => unreadable::<TypedExtensionConfig>(value),
         ApplyTo::Bootstrap | ApplyTo::Invalid => None,
     }
 }

@@ -82,8 +82,8 @@ fn patched(
     // Parity: a proxy that does not say what it has gets what is asked for.
     if build.is_known() && !is_sound(&listener) && sound::is_sound(build, generated) {
         // One after the other: a patch may need an earlier one, and must not suffer for a later one.
-        let mut left_out: BTreeSet<_> = patches.of_listeners().into_iter().collect();
-        for id in patches.of_listeners() {
+        let mut left_out: BTreeSet<_> = patches.listener_patches().into_iter().collect();
+        for id in patches.listener_patches() {
             left_out.remove(&id);
             if !is_sound(&attempt(&patches.without(&left_out)).0) {
                 left_out.insert(id);

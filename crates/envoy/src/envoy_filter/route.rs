@@ -33,9 +33,9 @@ pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, set: &PatchSet, gen
     };
     let mut table = message.clone();
     let mut tally = Tally::default();
-    let side = Side::of(audience.role.kind);
+    let side = Side::for_kind(audience.role.kind);
     let ports = if side == Side::Gateway { server_ports(ctx, &audience.gateway) } else { BTreeMap::new() };
-    patch(&patches, &Place { side, ports }, &mut table, &mut tally);
+    patch(&patches, &TableUse { side, ports }, &mut table, &mut tally);
     let resource = match table == message {
         // A table that no patch is for stays the very bytes that others have.
         true => generated,
@@ -59,7 +59,7 @@ fn inline_table(patching: &mut Patching<'_>, chain: &mut FilterChain) {
         let Some(ConfigType::TypedConfig(config)) = &mut filter.config_type else { continue };
         let Ok(mut manager) = config.unpack::<HttpConnectionManager>() else { continue };
         if let Some(RouteSpecifier::RouteConfig(table)) = &mut manager.route_specifier {
-            let place = Place { side: patching.side, ports: BTreeMap::new() };
+            let place = TableUse { side: patching.side, ports: BTreeMap::new() };
             patch(patching.patches, &place, table, &mut patching.tally);
             *config = Any::pack(&manager);
         }
@@ -67,7 +67,7 @@ fn inline_table(patching: &mut Patching<'_>, chain: &mut FilterChain) {
 }
 
 /// Where a table is used.
-pub(super) struct Place {
+pub(super) struct TableUse {
     pub(super) side: Side,
     /// The ports that servers have in Gateways, by the port they listen on.
     ports: BTreeMap<u32, BTreeSet<u32>>,
@@ -78,12 +78,12 @@ fn server_ports(ctx: &Ctx<'_>, gateway: &GatewayRunner) -> BTreeMap<u32, BTreeSe
     let mut ports: BTreeMap<u32, BTreeSet<u32>> = BTreeMap::new();
     for (name, servers) in &merged.routes {
         let written = merged.servers_at(servers).map(BoundServer::port_number);
-        ports.entry(GatewayTable::of(name).port).or_default().extend(written);
+        ports.entry(GatewayTable::parse(name).port).or_default().extend(written);
     }
     ports
 }
 
-fn patch(patches: &Patches, place: &Place, table: &mut RouteConfiguration, tally: &mut Tally) {
+fn patch(patches: &Patches, place: &TableUse, table: &mut RouteConfiguration, tally: &mut Tally) {
     for patch in patches.tables.iter().filter(|patch| patch.is_merge()) {
         let value = patch.value.as_ref().filter(|_| is_meant(patch, place, &table.name));
         let merged = value.is_some_and(|value| merge::into(table, value, patch.operation));
@@ -93,18 +93,18 @@ fn patch(patches: &Patches, place: &Place, table: &mut RouteConfiguration, tally
 }
 
 /// Whether a patch of a table, or of something in it, may be for this one.
-pub(super) fn is_meant<M>(patch: &Patch<M>, place: &Place, name: &str) -> bool {
+pub(super) fn is_meant<M>(patch: &Patch<M>, place: &TableUse, name: &str) -> bool {
     patch.is_on(place.side) && patch.route_configuration().is_none_or(|wanted| is_table(wanted, place, name))
 }
 
-fn is_table(wanted: &RouteConfigurationMatch, place: &Place, name: &str) -> bool {
+fn is_table(wanted: &RouteConfigurationMatch, place: &TableUse, name: &str) -> bool {
     if !wanted.name.is_empty() && wanted.name != name {
         return false;
     }
     if place.side != Side::Gateway {
         return wanted.port_number == 0 || wanted.port_number == sidecar_port(name);
     }
-    let table = GatewayTable::of(name);
+    let table = GatewayTable::parse(name);
     let has_port = |wanted: u32| match place.ports.get(&table.port) {
         Some(written) => written.contains(&wanted),
         None => table.port == wanted,
@@ -131,7 +131,7 @@ struct GatewayTable {
 }
 
 impl GatewayTable {
-    fn of(name: &str) -> Self {
+    fn parse(name: &str) -> Self {
         match *name.split('.').collect::<Vec<_>>() {
             ["http", port, ..] => Self { port: port.parse().unwrap_or_default(), ..Self::default() },
             ["https", port, port_name, gateway, namespace] => Self {
@@ -150,7 +150,7 @@ mod tests {
 
     fn is_for_port(name: &str, side: Side, port: u32) -> bool {
         let wanted = RouteConfigurationMatch { port_number: port, ..Default::default() };
-        is_table(&wanted, &Place { side, ports: [(8080, [80].into())].into() }, name)
+        is_table(&wanted, &TableUse { side, ports: [(8080, [80].into())].into() }, name)
     }
 
     #[test]
@@ -171,7 +171,7 @@ mod tests {
             port_name: "https".into(),
             ..Default::default()
         };
-        let place = Place { side: Side::Gateway, ports: BTreeMap::new() };
+        let place = TableUse { side: Side::Gateway, ports: BTreeMap::new() };
         assert!(is_table(&wanted, &place, "https.443.https.gw.default"));
         assert!(!is_table(&wanted, &place, "https.443.https.gw.other"));
         assert!(!is_table(&wanted, &place, "http.80"));

@@ -10,12 +10,12 @@ use canopus_proto::istio::networking::v1alpha3::envoy_filter::route_configuratio
 };
 
 use super::compile::{Patch, Patches};
-use super::route::{Place, is_meant};
+use super::route::{TableUse, is_meant};
 use super::tally::Tally;
 use super::{list, merge};
 
 /// Patches the virtual hosts of a table and adds some.
-pub(super) fn patch(patches: &Patches, place: &Place, table: &mut RouteConfiguration, tally: &mut Tally) {
+pub(super) fn patch(patches: &Patches, place: &TableUse, table: &mut RouteConfiguration, tally: &mut Tally) {
     let name = table.name.clone();
     let mut patching = Patching { patches, place, table: &name, tally };
     let mut removed = BTreeSet::new();
@@ -34,7 +34,7 @@ pub(super) fn patch(patches: &Patches, place: &Place, table: &mut RouteConfigura
 
 struct Patching<'a> {
     patches: &'a Patches,
-    place: &'a Place,
+    place: &'a TableUse,
     table: &'a str,
     tally: &'a mut Tally,
 }

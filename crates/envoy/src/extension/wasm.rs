@@ -23,7 +23,7 @@ use canopus_proto::json;
 use super::fronted;
 use crate::audience::ExtensionAudience;
 
-/// What the agent is told in the machine's environment, and takes out of it.
+/// Variables of the Wasm VM's environment that are meant for the agent, which removes them.
 const SECRET: &str = "ISTIO_META_WASM_IMAGE_PULL_SECRET";
 const POLICY: &str = "ISTIO_META_WASM_IMAGE_PULL_POLICY";
 const VERSION: &str = "ISTIO_META_WASM_PLUGIN_RESOURCE_VERSION";

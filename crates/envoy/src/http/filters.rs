@@ -195,12 +195,12 @@ fn alpn() -> HttpFilter {
 fn forward_proxies(env: &Env<'_>, manager: &Traits) -> Vec<HttpFilter> {
     let mut caches = Vec::new();
     if let Some(host) = &manager.resolved_below {
-        caches.push(dns_cache::of_host(&env.settings.flags, &env.audience.addressing, host));
+        caches.push(dns_cache::host_cache(&env.settings.flags, &env.audience.addressing, host));
     }
     let is_sidecar = env.audience.role.kind == NodeKind::Sidecar && manager.class == Class::Outbound;
     if is_sidecar && dns_cache::resolves_unknown_hosts(NodeKind::Sidecar, &env.audience.outbound_policy) {
         let ListenerAudience { addressing, resolver, .. } = &**env.audience;
-        caches.push(dns_cache::of_unknown_hosts(&env.settings.flags, addressing, resolver));
+        caches.push(dns_cache::unknown_hosts_cache(&env.settings.flags, addressing, resolver));
     }
     caches.into_iter().map(dynamic_forward_proxy).collect()
 }

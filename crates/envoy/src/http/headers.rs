@@ -12,7 +12,7 @@ use canopus_proto::istio::mesh::v1alpha1::proxy_config::proxy_headers::MetadataE
 use super::Manager;
 use crate::env::{Class, Env};
 
-/// What is said about headers, defaults applied.
+/// The settings of `proxyHeaders`, defaults applied.
 pub(crate) struct ProxyHeaders {
     /// The value of the `server` header; Envoy's own if empty.
     pub(crate) server_name: String,
@@ -20,7 +20,7 @@ pub(crate) struct ProxyHeaders {
     pub(crate) server_transformation: ServerHeaderTransformation,
     /// What is done with the client certificate's header.
     pub(crate) forwarded_client_cert: ForwardClientCertDetails,
-    /// What of the client's certificate is told.
+    /// Which parts of the client's certificate `x-forwarded-client-cert` carries.
     pub(crate) client_cert_details: CertDetails,
     /// Whether requests get an id; Envoy's default if not said.
     pub(crate) generate_request_id: Option<bool>,
@@ -78,7 +78,7 @@ impl ProxyHeaders {
     }
 }
 
-/// What of a client's certificate is told to the server.
+/// Which parts of a client's certificate `x-forwarded-client-cert` carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct CertDetails {
     pub(crate) subject: bool,
@@ -101,7 +101,7 @@ pub(super) fn apply(env: &Env<'_>, manager: &mut HttpConnectionManager) {
     manager.append_x_forwarded_port = port.is_some_and(|enabled| enabled.value);
 }
 
-/// What is done with the client certificate's header, appended to unless something else is said.
+/// What is done with `x-forwarded-client-cert`; appended to by default.
 pub(crate) fn forwarded_client_cert(wanted: Wanted) -> ForwardClientCertDetails {
     match wanted {
         Wanted::Undefined | Wanted::AppendForward => ForwardClientCertDetails::AppendForward,

@@ -34,7 +34,7 @@ use crate::env::{Class, Env};
 use crate::telemetry::{access_log, metrics, tracing};
 use crate::{dns_cache, durations};
 
-/// Room for what a connection manager usually is told.
+/// Room for a usual connection manager.
 const USUAL_SIZE: usize = 4096;
 
 /// What decides the common part of a connection manager.
@@ -59,7 +59,7 @@ pub(super) struct Traits {
 }
 
 impl Traits {
-    pub(super) fn of(env: &Env<'_>, manager: &Manager<'_>) -> Self {
+    pub(super) fn new(env: &Env<'_>, manager: &Manager<'_>) -> Self {
         let service = env.service.map(Service::key);
         let extensible = !env.extensions().is_empty();
         let kind = env.audience.role.kind;

@@ -10,17 +10,16 @@ use canopus_proto::wire::{Encoded, ProtoWriter};
 use crate::filter::Filters;
 use crate::pool;
 
-/// Room for what a listener says besides its chains.
+/// Room for a listener without its chains.
 const USUAL_REST: usize = 512;
-/// Room for what a chain says besides its filters and its socket.
+/// Room for a chain without its filters and its socket.
 const USUAL_CHAIN: usize = 256;
 
 /// A filter chain, without its filters.
 #[derive(Default)]
 pub(crate) struct FilterChain<'a> {
-    /// Its name, if it has one.
     pub(crate) name: &'a str,
-    /// The connections it takes; all if not said.
+    /// The connections it takes; `None` takes all.
     pub(crate) matched: Option<Match<'a>>,
     /// The object that asks for it.
     pub(crate) metadata: Option<Metadata>,

@@ -15,7 +15,7 @@ use crate::envoy_filter::{self, Patched, Side};
 
 /// Listeners that are generated together.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
+pub(super) enum ListenerGroup {
     /// Those of services that a sidecar may call.
     Outbound(outbound::Audience),
     /// Those beside them.
@@ -30,7 +30,7 @@ pub(super) enum Part {
     Originated(Shared<ListenerAudience>),
 }
 
-impl Part {
+impl ListenerGroup {
     fn audience(&self) -> &Shared<ListenerAudience> {
         match self {
             Self::Outbound((audience, _))
@@ -56,21 +56,21 @@ impl Part {
 }
 
 /// A part after the patches of EnvoyFilters.
-pub(super) struct PatchedPart;
+pub(super) struct PatchedListenerGroup;
 
-impl Query for PatchedPart {
+impl Query for PatchedListenerGroup {
     const NAME: &'static str = "patched_listeners";
-    type Key = (Part, PatchSet);
+    type Key = (ListenerGroup, PatchSet);
     type Value = Patched;
 
     fn run(ctx: &Ctx<'_>, (part, patches): &Self::Key) -> Patched {
         let generated = part.generated(ctx);
         let (side, additions) = match part {
-            Part::Outbound(_) => (Side::Outbound, true),
-            Part::OtherOutbound(_) => (Side::Outbound, false),
-            Part::Inbound(_) | Part::Waypoint(_) => (Side::Inbound, true),
-            Part::Gateway(_) => (Side::Gateway, true),
-            Part::Originated(_) => return Patched::untouched(generated),
+            ListenerGroup::Outbound(_) => (Side::Outbound, true),
+            ListenerGroup::OtherOutbound(_) => (Side::Outbound, false),
+            ListenerGroup::Inbound(_) | ListenerGroup::Waypoint(_) => (Side::Inbound, true),
+            ListenerGroup::Gateway(_) => (Side::Gateway, true),
+            ListenerGroup::Originated(_) => return Patched::untouched(generated),
         };
         envoy_filter::listeners(ctx, (patches, &part.audience().build), side, generated, additions)
     }

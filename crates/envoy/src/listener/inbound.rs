@@ -77,7 +77,7 @@ impl Query for InboundListeners {
 
 fn listeners(env: &Env<'_>, audience: &Audience) -> Vec<Resource> {
     let mutual = Mutual::new(env);
-    let ports = ports::of(env, audience);
+    let ports = ports::inbound_ports(env, audience);
     let mut listeners = Vec::new();
     if env.audience.sockets.interception != Interception::None {
         let mut target = redirect_target(env);

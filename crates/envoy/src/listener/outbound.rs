@@ -65,7 +65,7 @@ impl Query for OutboundListeners {
     type Value = Vec<Resource>;
 
     fn run(ctx: &Ctx<'_>, (audience, own): &Audience) -> Self::Value {
-        let connections = audience.of_connections(ctx);
+        let connections = audience.for_connections(ctx);
         let plan = ctx.get::<Plans>(&(connections.clone(), own.clone()));
         let is_whole = is_reduction_disabled(ctx);
         let (of_anybody, connections_of_anybody) =
@@ -104,7 +104,7 @@ impl Query for Plans {
 
 /// The names of listeners on which connections to two services cannot be told apart, so that the older gets all.
 pub(super) fn crowded(ctx: &Ctx<'_>, (audience, own): &Audience) -> Vec<String> {
-    let plan = ctx.get::<Plans>(&(audience.of_connections(ctx), own.clone()));
+    let plan = ctx.get::<Plans>(&(audience.for_connections(ctx), own.clone()));
     plan.crowded.iter().map(|(address, port)| names::listener(address, *port)).collect()
 }
 

@@ -20,7 +20,7 @@ pub(crate) enum Handling {
 
 impl Handling {
     /// The handling of a protocol.
-    pub(crate) fn of(protocol: Protocol) -> Self {
+    pub(crate) fn for_protocol(protocol: Protocol) -> Self {
         match protocol {
             Protocol::Udp => Self::Nothing,
             protocol if protocol.is_http() => Self::Http,

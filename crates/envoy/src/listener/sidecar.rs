@@ -6,9 +6,9 @@ use canopus_mesh::target::Targets;
 use canopus_mesh::world::settings;
 use canopus_proto::resource::Resource;
 
+use super::group::ListenerGroup;
 use super::inbound::{Audience, Disagreement, ServicePort};
 use super::outbound::EndpointAddresses;
-use super::part::Part;
 use super::{catch_all, http_proxy, inbound, outbound};
 use crate::audience::{ListenerAudience, Shared};
 use crate::dns_cache;
@@ -20,14 +20,14 @@ pub(super) fn parts(
     proxy: &Proxy,
     outbound: &Shared<ListenerAudience>,
     inbound: &Shared<ListenerAudience>,
-) -> Vec<Part> {
+) -> Vec<ListenerGroup> {
     if settings(ctx).mesh.proxy_listen_port <= 0 {
         return Vec::new();
     }
     vec![
-        Part::Outbound(outbound_audience(ctx, proxy, outbound, inbound)),
-        Part::OtherOutbound(other_outbound_audience(ctx, outbound)),
-        Part::Inbound(inbound_audience(ctx, proxy, inbound)),
+        ListenerGroup::Outbound(outbound_audience(ctx, proxy, outbound, inbound)),
+        ListenerGroup::OtherOutbound(other_outbound_audience(ctx, outbound)),
+        ListenerGroup::Inbound(inbound_audience(ctx, proxy, inbound)),
     ]
 }
 
@@ -70,7 +70,7 @@ fn other_outbound_audience(ctx: &Ctx<'_>, outbound: &Shared<ListenerAudience>) -
     let audience = outbound.without_caller(ctx);
     let looks_at_requests = http_proxy::port(&Env::new(ctx, outbound)).is_some()
         || dns_cache::resolves_unknown_hosts(outbound.role.kind, &outbound.outbound_policy);
-    if looks_at_requests { audience } else { audience.of_connections(ctx) }
+    if looks_at_requests { audience } else { audience.for_connections(ctx) }
 }
 
 /// The outbound listeners that are not of services.

@@ -31,7 +31,7 @@ pub(crate) struct Before<'a> {
 
 /// What a connection passes that is not HTTP, before what handles its protocol; and what that logs.
 pub(super) fn begin(env: &Env<'_>, class: Class, before: Before<'_>) -> (Filters, Encoded<TcpProxy>) {
-    let mut place = Place {
+    let mut place = PrecedingKey {
         audience: env.connections().clone(),
         service: env.service.map(Service::key),
         class,
@@ -56,7 +56,7 @@ const USUAL: usize = 256;
 
 /// What decides the filters before those that handle the protocol.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Place {
+struct PrecedingKey {
     audience: Shared<ListenerAudience>,
     service: Option<ServiceKey>,
     class: Class,
@@ -75,10 +75,10 @@ struct Preceding;
 
 impl Query for Preceding {
     const NAME: &'static str = "preceding_network_filters";
-    type Key = Place;
+    type Key = PrecedingKey;
     type Value = Preceded;
 
-    fn run(ctx: &Ctx<'_>, place: &Place) -> Preceded {
+    fn run(ctx: &Ctx<'_>, place: &PrecedingKey) -> Preceded {
         let named = |key: &Option<ServiceKey>| key.as_ref().and_then(|key| service::service(ctx, key));
         let (service, policy_service) = (named(&place.service), named(&place.policy_service));
         let env = &Env::with_service(ctx, &place.audience, service.as_deref());

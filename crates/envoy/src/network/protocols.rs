@@ -66,7 +66,7 @@ fn redis(stat_prefix: String, cluster: &str) -> RedisProxy {
 /// Resolves the name that a TLS client asks for.
 pub(crate) fn server_name_resolver(env: &Env<'_>, host: &str, port: u32) -> Filters {
     let config = NameResolver {
-        dns_cache_config: Some(dns_cache::of_host(&env.settings.flags, &env.audience.addressing, host)),
+        dns_cache_config: Some(dns_cache::host_cache(&env.settings.flags, &env.audience.addressing, host)),
         port_specifier: Some(PortSpecifier::PortValue(port)),
         ..Default::default()
     };

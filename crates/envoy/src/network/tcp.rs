@@ -87,7 +87,7 @@ pub(super) struct Proxy<'a> {
     pub(super) stat_prefix: &'a str,
     /// Where connections go.
     to: To<'a>,
-    /// What else is said about them, which mostly is nothing.
+    /// Further settings; mostly there are none.
     settings: Option<Box<TcpProxy>>,
     /// What is logged, encoded.
     logs: Encoded<TcpProxy>,

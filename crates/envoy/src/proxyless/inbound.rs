@@ -60,7 +60,7 @@ fn split(text: &str) -> Option<(&str, u32)> {
     Some((host, port.parse().ok()?))
 }
 
-/// A server whose clients are told that it takes mutual TLS must take it.
+/// A server that is announced to take mutual TLS must take it.
 fn mode(ctx: &Ctx<'_>, proxy: &Proxy, audience: &ListenerAudience, port: u32) -> MutualTls {
     let peers = audience.peers.clone().unwrap_or_default();
     let policy = ctx.get::<WorkloadPolicy>(&(audience.caller.namespace.clone(), peers));

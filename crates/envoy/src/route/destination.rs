@@ -191,9 +191,9 @@ fn single(
     action: &mut ProtoWriter<RouteAction>,
     operations: &mut Operations,
 ) -> Choice {
-    let Target { cluster, known, hash } = Target::of(site, to.destination.as_ref());
+    let Target { cluster, known, hash } = Target::resolve(site, to.destination.as_ref());
     action.string(route_action::CLUSTER, &cluster);
-    let mut own = Operations::of(to.headers.as_ref());
+    let mut own = Operations::new(to.headers.as_ref());
     let authority = own.authority.take();
     operations.extend(own);
     let policy = hash.as_ref().and_then(hash::policy);
@@ -212,8 +212,8 @@ fn weighted(site: &Site<'_>, to: &[HttpRouteDestination], action: &mut ProtoWrit
         Choice { cluster: None, authority: None, hash: Vec::new(), hashed: false, destinations: Vec::new() };
     let mut clusters = Vec::new();
     for to in to.iter().filter(|to| to.weight != 0) {
-        let target = Target::of(site, to.destination.as_ref());
-        let operations = Operations::of(to.headers.as_ref());
+        let target = Target::resolve(site, to.destination.as_ref());
+        let operations = Operations::new(to.headers.as_ref());
         clusters.push(ClusterWeight {
             name: target.cluster,
             weight: Some(to.weight.cast_unsigned().into()),
@@ -242,7 +242,7 @@ struct Target {
 }
 
 impl Target {
-    fn of(site: &Site<'_>, to: Option<&Destination>) -> Self {
+    fn resolve(site: &Site<'_>, to: Option<&Destination>) -> Self {
         let Some(to) = to.filter(|to| !to.host.is_empty()) else {
             return Self { cluster: UNKNOWN.to_owned(), known: None, hash: None };
         };
@@ -250,7 +250,7 @@ impl Target {
         let (cluster, known) = cluster(site, to, &host);
         let rule =
             (site.scoped)(&host).and_then(|seen| outbound_rule(site.ctx, &site.audience.caller, &seen.key()));
-        let hash = rule.as_ref().and_then(|rule| hash::of_destination(&rule.spec, to)).cloned();
+        let hash = rule.as_ref().and_then(|rule| hash::for_destination(&rule.spec, to)).cloned();
         Self { cluster, known, hash }
     }
 }

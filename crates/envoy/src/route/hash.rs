@@ -13,7 +13,7 @@ use canopus_proto::istio::networking::v1alpha3::{
 };
 
 /// What a DestinationRule says for a route's destination: of the subset's port, the subset, the port, the host.
-pub(super) fn of_destination<'a>(
+pub(super) fn for_destination<'a>(
     rule: &'a DestinationRule,
     to: &Destination,
 ) -> Option<&'a ConsistentHashLb> {
@@ -21,21 +21,21 @@ pub(super) fn of_destination<'a>(
     let subset = rule.subsets.iter().find(|subset| subset.name == to.subset);
     let policies = [subset.and_then(|subset| subset.traffic_policy.as_ref()), rule.traffic_policy.as_ref()];
     let mut policies = policies.into_iter().flatten();
-    policies.find_map(|policy| port.and_then(|port| of_port(policy, port)).or_else(|| of_policy(policy)))
+    policies.find_map(|policy| port.and_then(|port| for_port(policy, port)).or_else(|| for_policy(policy)))
 }
 
 /// What a DestinationRule says for a port of a service that has no routes.
-pub(crate) fn of_service(rule: &DestinationRule, port: u32) -> Option<&ConsistentHashLb> {
+pub(crate) fn for_service(rule: &DestinationRule, port: u32) -> Option<&ConsistentHashLb> {
     let policy = rule.traffic_policy.as_ref()?;
-    of_port(policy, port).or_else(|| of_policy(policy))
+    for_port(policy, port).or_else(|| for_policy(policy))
 }
 
 /// What a policy says, ports aside.
-pub(crate) fn of_policy(policy: &TrafficPolicy) -> Option<&ConsistentHashLb> {
+pub(crate) fn for_policy(policy: &TrafficPolicy) -> Option<&ConsistentHashLb> {
     consistent_hash(policy.load_balancer.as_ref())
 }
 
-fn of_port(policy: &TrafficPolicy, number: u32) -> Option<&ConsistentHashLb> {
+fn for_port(policy: &TrafficPolicy, number: u32) -> Option<&ConsistentHashLb> {
     let mut settings = policy.port_level_settings.iter();
     let setting = settings.find(|setting| setting.port.as_ref().map_or(0, |port| port.number) == number);
     consistent_hash(setting?.load_balancer.as_ref())
@@ -48,7 +48,7 @@ fn consistent_hash(settings: Option<&LoadBalancerSettings>) -> Option<&Consisten
     }
 }
 
-/// What is hashed; `None` if nothing is said.
+/// The hash policy; `None` if no key is set.
 pub(crate) fn policy(hash: &ConsistentHashLb) -> Option<HashPolicy> {
     let specifier = match hash.hash_key.as_ref()? {
         HashKey::HttpHeaderName(name) => {

@@ -22,7 +22,7 @@ pub(super) struct Operations {
 }
 
 impl Operations {
-    pub(super) fn of(headers: Option<&Headers>) -> Self {
+    pub(super) fn new(headers: Option<&Headers>) -> Self {
         let Some(headers) = headers else { return Self::default() };
         let none = HeaderOperations::default();
         let request = headers.request.as_ref().unwrap_or(&none);
@@ -125,7 +125,7 @@ mod tests {
             add: map(&[(":authority", "add.com"), ("c", "3")]),
             remove: vec!["host".into(), "d".into(), ":path".into()],
         };
-        let operations = Operations::of(Some(&Headers { request: Some(request), response: None }));
+        let operations = Operations::new(Some(&Headers { request: Some(request), response: None }));
         let added: Vec<_> = operations
             .request_add
             .iter()

@@ -42,7 +42,7 @@ pub(super) enum Path<'a> {
 pub(super) struct Match<'a> {
     /// What the path has to be.
     pub(super) path: Path<'a>,
-    /// Whether its case matters, if that is said.
+    /// Whether its case matters; Envoy's default if `None`.
     case_sensitive: Option<bool>,
     /// Conditions on headers, parameters and claims; most routes have none.
     other: Option<Box<RouteMatch>>,
@@ -92,7 +92,7 @@ impl<'a> Match<'a> {
     }
 }
 
-/// What is said of a request besides its path; `None` if nothing is.
+/// The conditions on a request besides its path; `None` if there are none.
 fn other_conditions(condition: &HttpMatchRequest) -> Option<RouteMatch> {
     let HttpMatchRequest { headers, without_headers, query_params, method, authority, scheme, .. } =
         condition;

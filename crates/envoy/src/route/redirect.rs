@@ -35,7 +35,7 @@ pub(super) fn redirect(to: &HttpRedirect, port: u32, tls: bool) -> Option<Redire
     })
 }
 
-/// The port to name; 0 if it is the one that goes without saying.
+/// The port to write in the redirect; 0 if it is the default of the scheme.
 fn redirect_port(to: &HttpRedirect, port: u32, tls: bool) -> u32 {
     let wanted = match to.redirect_port {
         Some(RedirectPort::Port(port)) => port,

@@ -83,7 +83,7 @@ pub(super) fn inbound_policy(wanted: Option<&HttpRetry>) -> Option<RetryPolicy> 
     }
 }
 
-/// How often, on what and how fast, as far as it is said; `None` if never.
+/// The default with the attempts, conditions and back-off that are set; `None` if there are no attempts.
 fn customised(default: RetryPolicy, wanted: &HttpRetry) -> Option<RetryPolicy> {
     let attempts = u32::try_from(wanted.attempts).ok().filter(|attempts| *attempts > 0)?;
     let mut policy = RetryPolicy {

@@ -27,7 +27,7 @@ pub(crate) fn are_kept(settings: &MeshSettings) -> bool {
 }
 
 /// The session of a service whose labels ask for one.
-fn of_service(settings: &MeshSettings, service: &Service) -> Option<StatefulSession> {
+fn service_session(settings: &MeshSettings, service: &Service) -> Option<StatefulSession> {
     if !are_kept(settings) {
         return None;
     }
@@ -52,16 +52,16 @@ fn of_service(settings: &MeshSettings, service: &Service) -> Option<StatefulSess
     Some(StatefulSession { session_state: Some(state), ..Default::default() })
 }
 
-/// What the filter is told for the routes or hosts of a service.
+/// The session filter's configuration for the routes or hosts of a service.
 pub(crate) fn per_route(settings: &MeshSettings, service: &Service) -> Option<Any> {
-    of_service(settings, service).map(wrap)
+    service_session(settings, service).map(wrap)
 }
 
-/// What the filter is told for a route to several services.
-pub(super) fn of_destinations(settings: &MeshSettings, destinations: &[Option<Known>]) -> Option<Any> {
+/// The session filter's configuration for a route to several services.
+pub(super) fn destinations_config(settings: &MeshSettings, destinations: &[Option<Known>]) -> Option<Any> {
     let mut chosen = None;
     for known in destinations {
-        let session = known.as_ref().and_then(|known| of_service(settings, &known.service));
+        let session = known.as_ref().and_then(|known| service_session(settings, &known.service));
         if chosen.is_some() && session.is_some() {
             break;
         }

@@ -34,7 +34,7 @@ pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> Opti
         virtual_service::for_gateway(ctx, &audience.caller.namespace, &server.gateway)
     };
     let bound: Vec<_> = servers.iter().map(bound).collect();
-    let place = Place {
+    let place = GatewayTables {
         ctx,
         audience,
         scope: &audience.caller.scope,
@@ -50,7 +50,7 @@ pub(crate) fn table(ctx: &Ctx<'_>, audience: &RouteAudience, name: &str) -> Opti
 }
 
 /// Where a table is used.
-struct Place<'a> {
+struct GatewayTables<'a> {
     ctx: &'a Ctx<'a>,
     audience: &'a RouteAudience,
     scope: &'a ScopeKey,
@@ -58,7 +58,7 @@ struct Place<'a> {
     http3: bool,
 }
 
-impl Place<'_> {
+impl GatewayTables<'_> {
     /// The service a destination means: of the VirtualService's own namespace, if the proxy may see it, else the proxy's
     /// choice.
     fn destination(&self, bound: &VirtualService, host: &Arc<str>) -> Option<Arc<Service>> {
@@ -105,13 +105,13 @@ struct Draft<'a> {
     sources: Vec<usize>,
     /// Whether plain requests are redirected.
     requires_tls: bool,
-    /// What the session filter is told.
+    /// The session filter's configuration.
     session: Option<Any>,
 }
 
 /// The virtual hosts of a table.
 struct Hosts<'a> {
-    place: &'a Place<'a>,
+    place: &'a GatewayTables<'a>,
     drafts: Vec<Draft<'a>>,
     /// Positions in `drafts`, by name in lower case.
     by_name: FastMap<Cow<'a, str>, usize>,
@@ -122,7 +122,7 @@ struct Hosts<'a> {
 }
 
 impl<'a> Hosts<'a> {
-    fn new(place: &'a Place<'a>) -> Self {
+    fn new(place: &'a GatewayTables<'a>) -> Self {
         Self {
             place,
             drafts: Vec::new(),
@@ -218,14 +218,14 @@ impl Draft<'_> {
         let name = names::domain(self.name(), self.port);
         let traits = Traits { requires_tls: self.requires_tls, counts_attempts, session: self.session };
         let domains = self.domains.iter().map(|domain| Arc::from(&**domain)).collect();
-        Host::of_parts(name.into(), domains, routes, &traits)
+        Host::with_route_parts(name.into(), domains, routes, &traits)
     }
 }
 
 /// The hosts that a server offers and a VirtualService wants, each once; of two that overlap the narrower.
 fn shared_hosts<'a>(offered: &'a [String], bound: &'a VirtualService) -> Vec<&'a str> {
     let mut shared = Vec::new();
-    for offered in offered.iter().filter_map(|host| of_namespace(host, bound.namespace())) {
+    for offered in offered.iter().filter_map(|host| host_in_namespace(host, bound.namespace())) {
         for wanted in &bound.spec.hosts {
             let narrower = if host::subset_of(offered, wanted) {
                 offered
@@ -243,7 +243,7 @@ fn shared_hosts<'a>(offered: &'a [String], bound: &'a VirtualService) -> Vec<&'a
 }
 
 /// The host of `namespace/host`, `*/host` or `host`; `None` if it is another namespace's.
-fn of_namespace<'a>(host: &'a str, namespace: &str) -> Option<&'a str> {
+fn host_in_namespace<'a>(host: &'a str, namespace: &str) -> Option<&'a str> {
     match host.split_once('/') {
         Some((qualifier, _)) if qualifier != namespace && qualifier != "*" => None,
         Some((_, name)) => Some(name),

@@ -25,25 +25,25 @@ pub(crate) struct Host {
     rest: Encoded<VirtualHost>,
 }
 
-/// What a virtual host says besides its names and routes.
+/// The settings of a virtual host besides its names and routes.
 #[derive(Default)]
 pub(crate) struct Traits {
     /// Whether plain requests are redirected.
     pub(crate) requires_tls: bool,
-    /// Whether upstreams are told how often a request was tried.
+    /// Whether requests carry `x-envoy-attempt-count`.
     pub(crate) counts_attempts: bool,
-    /// What the session filter is told.
+    /// The session filter's configuration.
     pub(crate) session: Option<Any>,
 }
 
 impl Host {
     /// A virtual host with these routes.
     pub(crate) fn new(name: Arc<str>, domains: Vec<Arc<str>>, routes: &RouteList, traits: &Traits) -> Self {
-        Self::of_parts(name, domains, [routes.as_slice()], traits)
+        Self::with_route_parts(name, domains, [routes.as_slice()], traits)
     }
 
     /// The same, of routes that nobody else has.
-    pub(super) fn of_routes(
+    pub(super) fn with_own_routes(
         name: Arc<str>,
         domains: Vec<Arc<str>>,
         routes: RouteList,
@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// The same, of routes in several parts.
-    pub(crate) fn of_parts<'a>(
+    pub(crate) fn with_route_parts<'a>(
         name: Arc<str>,
         domains: Vec<Arc<str>>,
         routes: impl IntoIterator<Item = &'a [u8], IntoIter: Clone>,

@@ -19,5 +19,8 @@ pub(crate) fn table(
     let operation = [&*names::bracketed(host), ":", port, "/*"];
     let routes = default::inbound(cluster, &operation, protocol, settings);
     let name = ["inbound|http|", port].concat();
-    Table::of_application(cluster, Host::of_routes(name.into(), vec!["*".into()], routes, &Traits::default()))
+    Table::for_application(
+        cluster,
+        Host::with_own_routes(name.into(), vec!["*".into()], routes, &Traits::default()),
+    )
 }

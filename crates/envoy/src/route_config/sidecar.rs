@@ -54,7 +54,7 @@ pub(super) fn table(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: &str)
     Some(match wanted.host {
         Some(host) => {
             let (hosts, owners) = (ctx.get::<VirtualHosts>(&key), ctx.get::<Owners>(&key));
-            Table::usual(name, Arc::default(), of_service(&hosts.all, &owners, host, name))
+            Table::usual(name, Arc::default(), service_hosts(&hosts.all, &owners, host, name))
         }
         None => Table::usual(name, ctx.get::<VirtualHosts>(&key).all.clone(), vec![last(ctx, audience)]),
     })
@@ -84,7 +84,7 @@ pub(crate) fn duplicates(ctx: &Ctx<'_>, audience: &Shared<RouteAudience>, name: 
 }
 
 /// The part of a port's table that is one service's; whatever host a request there names, that service is meant.
-fn of_service(hosts: &[Host], owners: &FastMap<Arc<str>, usize>, host: &str, name: &str) -> Vec<Host> {
+fn service_hosts(hosts: &[Host], owners: &FastMap<Arc<str>, usize>, host: &str, name: &str) -> Vec<Host> {
     let positions: BTreeSet<_> = [host, name].into_iter().filter_map(|domain| owners.get(domain)).collect();
     let mut found: Vec<_> = positions.into_iter().filter_map(|at| hosts.get(*at)).cloned().collect();
     if let [only] = &mut found[..] {
@@ -97,7 +97,7 @@ fn of_service(hosts: &[Host], owners: &FastMap<Arc<str>, usize>, host: &str, nam
 type Listener = (Shared<RouteAudience>, u32, Box<str>);
 
 /// Where a table is used.
-struct Place<'a> {
+struct SidecarTables<'a> {
     ctx: &'a Ctx<'a>,
     audience: &'a RouteAudience,
     scope: &'a Scope,
@@ -124,7 +124,7 @@ impl Query for VirtualHosts {
         let Some(listener) = scope.listener_for(*port, bind) else { return Hosts::default() };
         // A listener that is an HTTP proxy is for all ports.
         let port = if listener.is_http_proxy() { 0 } else { *port };
-        let place = Place { ctx, audience, scope: &scope, settings: &settings(ctx) };
+        let place = SidecarTables { ctx, audience, scope: &scope, settings: &settings(ctx) };
         let candidates = Candidates::new(&listener.services, port);
         let groups = Groups::new(&place, listener, port, &candidates);
         let (mut hosts, duplicates) = hosts::assemble(&place, port, &groups);
@@ -185,7 +185,7 @@ mod tests {
             })
         };
         let hosts = [host("a", &["a.b", "a"]), host("c", &["c.d"]), host("e", &["c.d:80"])];
-        let of = |name: &str, table: &str| of_service(&hosts, &owners(&hosts), name, table);
+        let of = |name: &str, table: &str| service_hosts(&hosts, &owners(&hosts), name, table);
         assert_eq!(of("a.b", "a.b:80"), [host("a", &["*"])]);
         assert_eq!(of("c.d", "c.d:80"), hosts[1..]);
         assert_eq!(of("x", "x:80"), []);

@@ -13,7 +13,6 @@ use crate::pool;
 /// A route table, of which some virtual hosts may be shared with other tables.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Table {
-    /// Its name.
     name: Arc<str>,
     /// The first virtual hosts.
     shared: Arc<Vec<Host>>,
@@ -31,7 +30,7 @@ impl Table {
     }
 
     /// The table of a port of an application.
-    pub(super) fn of_application(name: &str, host: Host) -> Self {
+    pub(super) fn for_application(name: &str, host: Host) -> Self {
         static SETTINGS: LazyLock<Encoded<RouteConfiguration>> = LazyLock::new(|| {
             let settings = RouteConfiguration { validate_clusters: Some(false.into()), ..Default::default() };
             Encoded::new(&settings)

@@ -19,7 +19,7 @@ use crate::names;
 use crate::route::{self, Known, RouteList, Site, default, hash};
 
 /// The routes of requests to a port of a service.
-pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> Table {
+pub(crate) fn service_table(env: &Env<'_>, service: &Service, port: &Port, cluster: &str) -> Table {
     let scope = scope(env.ctx, env.audience.scope());
     let fronted = env.services_behind();
     let audience = env.audience.routes();
@@ -46,20 +46,20 @@ pub(crate) fn of_service(env: &Env<'_>, service: &Service, port: &Port, cluster:
     let rule =
         scope.service(&service.host).and_then(|seen| inbound_rule(env.ctx, &scope.namespace, &seen.key()));
     let policy = rule.as_ref().and_then(|rule| rule.spec.traffic_policy.as_ref());
-    let hashed = policy.and_then(hash::of_policy).and_then(hash::policy);
+    let hashed = policy.and_then(hash::for_policy).and_then(hash::policy);
     let operation = names::operation(&service.host, port.number);
     let routes = default::Outbound::new(&env.settings).route(&[cluster], &[&operation], hashed);
     table(cluster, port.number, domains(service), &routes, Some(MAX_DIRECT_RESPONSE_BYTES))
 }
 
 /// The route of requests to workloads by their own addresses.
-pub(crate) fn of_workloads(env: &Env<'_>, cluster: &str) -> Table {
+pub(crate) fn workload_table(env: &Env<'_>, cluster: &str) -> Table {
     let routes = default::Outbound::new(&env.settings).route(&[cluster], &[&names::operation("", 0)], None);
     table(cluster, 0, vec!["*".into()], &routes, Some(MAX_DIRECT_RESPONSE_BYTES))
 }
 
 /// Where connections to a port of a service go instead, if a VirtualService says so: TLS routes come before TCP routes.
-pub(crate) fn of_connections(env: &Env<'_>, service: &Service, port: u32) -> Vec<RouteDestination> {
+pub(crate) fn connection_routes(env: &Env<'_>, service: &Service, port: u32) -> Vec<RouteDestination> {
     let sources = virtual_services(env, service);
     let tls =
         || sources.iter().flat_map(|source| &source.spec.tls).find(|tls| tls_applies(tls, service, port));

@@ -23,12 +23,12 @@ const BUILT_IN: &str = "envoy";
 
 /// The logs of an HTTP connection manager.
 pub(crate) fn http(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    chosen(env, class, None).unwrap_or_else(|| of_mesh(env, grpc::http_of_bootstrap))
+    chosen(env, class, None).unwrap_or_else(|| mesh_logs(env, grpc::http_of_bootstrap))
 }
 
 /// The logs of a TCP proxy.
 pub(crate) fn tcp(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    chosen(env, class, None).unwrap_or_else(|| of_mesh(env, grpc::tcp_of_bootstrap))
+    chosen(env, class, None).unwrap_or_else(|| mesh_logs(env, grpc::tcp_of_bootstrap))
 }
 
 /// The logs of a listener, for connections that no filter chain takes and so nothing else logs.
@@ -37,28 +37,28 @@ pub(crate) fn listener(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
         return Vec::new();
     }
     let filter = flagged("NR");
-    let of_mesh = || filtered(of_mesh(env, grpc::listener_of_bootstrap), &filter);
-    chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
+    let mesh_logs = || filtered(mesh_logs(env, grpc::listener_of_bootstrap), &filter);
+    chosen(env, class, Some(&filter)).unwrap_or_else(mesh_logs)
 }
 
 /// The logs of a tunnel that is opened: of those that cannot be. What goes through it is logged elsewhere.
 pub(crate) fn tunnel(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     let filter = flagged("UF");
-    let of_mesh = || filtered(of_file(env).into_iter().collect(), &filter);
-    chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
+    let mesh_logs = || filtered(mesh_file_log(env).into_iter().collect(), &filter);
+    chosen(env, class, Some(&filter)).unwrap_or_else(mesh_logs)
 }
 
 /// The logs of a tunnel that is passed on as it is.
 pub(crate) fn passed_on(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     // Parity: what the mesh's own fields say is not narrowed to failures.
-    chosen(env, class, Some(&flagged("UF"))).unwrap_or_else(|| of_mesh(env, grpc::tcp_of_bootstrap))
+    chosen(env, class, Some(&flagged("UF"))).unwrap_or_else(|| mesh_logs(env, grpc::tcp_of_bootstrap))
 }
 
 /// The logs of a tunnel that ends here: of those that were refused.
 pub(crate) fn tunnel_end(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
     let filter = failed();
-    let of_mesh = || filtered(of_file(env).into_iter().collect(), &filter);
-    chosen(env, class, Some(&filter)).unwrap_or_else(of_mesh)
+    let mesh_logs = || filtered(mesh_file_log(env).into_iter().collect(), &filter);
+    chosen(env, class, Some(&filter)).unwrap_or_else(mesh_logs)
 }
 
 /// Logs to the providers in force, by name; `None` if there are none, which leaves it to the mesh's own fields.
@@ -68,7 +68,7 @@ fn chosen(env: &Env<'_>, class: Class, filter: Option<&AccessLogFilter>) -> Opti
     let mut found: Vec<_> =
         merged.iter().filter_map(|(name, log)| Some((super::provider(env, name)?, log))).collect();
     found.sort_by(|(a, _), (b, _)| a.name.cmp(&b.name));
-    let known = found.into_iter().filter_map(|(provider, log)| Some((of_provider(env, provider)?, log)));
+    let known = found.into_iter().filter_map(|(provider, log)| Some((provider_log(env, provider)?, log)));
     let known: Vec<_> = known.collect();
     if known.is_empty() {
         return None;
@@ -112,14 +112,14 @@ fn expression(expression: &str) -> AccessLogFilter {
     AccessLogFilter { filter_specifier: Some(FilterSpecifier::ExtensionFilter(extension)) }
 }
 
-fn of_provider(env: &Env<'_>, provider: &ExtensionProvider) -> Option<AccessLog> {
+fn provider_log(env: &Env<'_>, provider: &ExtensionProvider) -> Option<AccessLog> {
     match provider.provider.as_ref()? {
         Provider::EnvoyFileAccessLog(log) => {
             let plain = log.log_format.is_none() && !log.omit_empty_values;
             Some(if provider.name == BUILT_IN && plain {
-                file::of_mesh(env.mesh(), &log.path)
+                file::mesh_log(env.mesh(), &log.path)
             } else {
-                file::of_provider(log)
+                file::provider_log(log)
             })
         }
         Provider::EnvoyHttpAls(log) => grpc::http(env, log),
@@ -130,14 +130,14 @@ fn of_provider(env: &Env<'_>, provider: &ExtensionProvider) -> Option<AccessLog>
 }
 
 /// What the mesh's own fields say: a file, and the log service of the bootstrap.
-fn of_mesh(env: &Env<'_>, service: impl Fn() -> AccessLog) -> Vec<AccessLog> {
+fn mesh_logs(env: &Env<'_>, service: impl Fn() -> AccessLog) -> Vec<AccessLog> {
     let service = env.mesh().enable_envoy_access_log_service.then(service);
-    of_file(env).into_iter().chain(service).collect()
+    mesh_file_log(env).into_iter().chain(service).collect()
 }
 
-fn of_file(env: &Env<'_>) -> Option<AccessLog> {
+fn mesh_file_log(env: &Env<'_>) -> Option<AccessLog> {
     let mesh = env.mesh();
-    (!mesh.access_log_file.is_empty()).then(|| file::of_mesh(mesh, &mesh.access_log_file))
+    (!mesh.access_log_file.is_empty()).then(|| file::mesh_log(mesh, &mesh.access_log_file))
 }
 
 /// Only what Envoy puts this flag on: "NR" where no chain or route was found, "UF" where a connection failed.

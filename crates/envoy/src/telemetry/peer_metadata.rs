@@ -147,7 +147,7 @@ pub(crate) fn upstream(settings: &MeshSettings) -> Option<ClusterFilter> {
     })
 }
 
-/// What the filter is told that exchanges metadata on connections; `None` if none is exchanged.
+/// The configuration of the filter that exchanges metadata on connections; `None` if none is exchanged.
 fn connection_exchange(settings: &MeshSettings) -> Option<Any> {
     static USUAL: LazyLock<Any> = LazyLock::new(|| exchange_on_connections(&[]));
     let wanted = settings.flags.get(PILOT_ENABLE_METADATA_EXCHANGE);

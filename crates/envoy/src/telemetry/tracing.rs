@@ -16,10 +16,10 @@ use canopus_runtime::flags::PILOT_TRACE_SAMPLING;
 use crate::env::{Class, Env};
 use provider::Reporting;
 
-/// Room for what is usually said about tracing.
+/// Room for a usual `Tracing` message.
 const USUAL_SIZE: usize = 1024;
 
-/// What a connection manager is told about tracing.
+/// The tracing of a connection manager.
 pub(crate) struct Traced {
     /// Its tracing, encoded; `None` switches it off.
     pub(crate) tracing: Option<ProtoWriter<Tracing>>,
@@ -36,13 +36,13 @@ pub(crate) fn tracing(env: &Env<'_>, class: Class) -> Traced {
     let applicable = env.telemetry();
     let defaults = env.mesh().default_providers.as_ref().map_or(&[][..], |defaults| &defaults.tracing);
     match telemetry::merge(&applicable.tracing, defaults, super::side(class)) {
-        Some(traces) => of_telemetry(env, &traces).unwrap_or(Traced::OFF),
-        None => of_mesh(env),
+        Some(traces) => telemetry_tracing(env, &traces).unwrap_or(Traced::OFF),
+        None => mesh_tracing(env),
     }
 }
 
 /// Tracing as Telemetry objects say; `None` if they switch it off, or nobody is there to report to.
-fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
+fn telemetry_tracing(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
     if traces.disabled {
         return None;
     }
@@ -62,7 +62,7 @@ fn of_telemetry(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
 }
 
 /// Tracing by the tracer of the bootstrap.
-fn of_mesh(env: &Env<'_>) -> Traced {
+fn mesh_tracing(env: &Env<'_>) -> Traced {
     let config = env.audience.config.tracing.as_ref();
     let istio_tags = config.and_then(|tracing| tracing.enable_istio_tags).is_none_or(|wanted| wanted.value);
     let tracing = env.mesh().enable_tracing.then(|| {

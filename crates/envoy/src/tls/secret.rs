@@ -32,15 +32,15 @@ const CONFIG_MAP: &str = "configmap://";
 
 /// A secret the agent beside the proxy serves.
 pub(crate) fn agent_secret(name: &str) -> SdsSecretConfig {
-    of_cluster(name, AGENT_CLUSTER)
+    cluster_secret(name, AGENT_CLUSTER)
 }
 
 /// A secret made of files, served by the agent, or by a server of its own where there is one.
 pub(crate) fn file_secret(name: &str, own_server: bool) -> SdsSecretConfig {
-    of_cluster(name, if own_server { FILES_CLUSTER } else { AGENT_CLUSTER })
+    cluster_secret(name, if own_server { FILES_CLUSTER } else { AGENT_CLUSTER })
 }
 
-fn of_cluster(name: &str, cluster: &str) -> SdsSecretConfig {
+fn cluster_secret(name: &str, cluster: &str) -> SdsSecretConfig {
     // The agent always has the workload's own secrets, so it is safe to wait for them.
     let always_there = [WORKLOAD_SECRET, ROOTS_SECRET].contains(&name);
     let cluster = if always_there { AGENT_CLUSTER } else { cluster };
@@ -95,12 +95,12 @@ enum Server {
 
 impl Credentials {
     /// Those a proxy connects with.
-    pub(crate) fn of_client(socket: bool) -> Self {
+    pub(crate) fn for_client(socket: bool) -> Self {
         Self { socket, server: Server::None }
     }
 
     /// Those a proxy serves with.
-    pub(crate) fn of_server(ctx: &Ctx<'_>, socket: bool) -> Self {
+    pub(crate) fn for_server(ctx: &Ctx<'_>, socket: bool) -> Self {
         let providers = &settings(ctx).mesh.extension_providers;
         let server = providers.iter().find_map(|provider| match &provider.provider {
             Some(Provider::Sds(server)) => Some(server.clone()),
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn credentials_are_secrets_of_kubernetes_unless_they_say_otherwise() {
-        let credentials = Credentials::of_client(false);
+        let credentials = Credentials::for_client(false);
         for (credential, expected) in [
             ("", ""),
             ("mine", "kubernetes://mine"),
@@ -197,10 +197,10 @@ mod tests {
 
     #[test]
     fn external_credentials_keep_their_name_when_a_socket_serves_them() {
-        let secret = Credentials::of_client(true).secret("sds://mine").unwrap();
+        let secret = Credentials::for_client(true).secret("sds://mine").unwrap();
         assert_eq!(secret.name, "sds://mine");
         assert_eq!(secret.sds_config, Some(grpc_source(CREDENTIAL_CLUSTER, "")));
-        assert_eq!(name(&Credentials::of_client(true), "mine"), "kubernetes://mine");
+        assert_eq!(name(&Credentials::for_client(true), "mine"), "kubernetes://mine");
     }
 
     #[test]

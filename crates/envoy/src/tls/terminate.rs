@@ -39,7 +39,7 @@ pub(crate) fn context(
         with_credentials(
             &mut common,
             settings,
-            &Credentials::of_server(env.ctx, env.audience.certificates.credential_socket),
+            &Credentials::for_server(env.ctx, env.audience.certificates.credential_socket),
         );
     } else {
         let files = Certificates {

@@ -84,7 +84,7 @@ fn member(engine: &Engine, proxy: &Proxy) -> Member {
     let world = engine.snapshot();
     Member {
         audiences: world.get::<AudiencesOf>(proxy).unwrap().as_ref().clone(),
-        bundle: Bundle::of(&world, proxy).unwrap(),
+        bundle: Bundle::generate(&world, proxy).unwrap(),
     }
 }
 
@@ -115,7 +115,7 @@ proptest! {
         let fleet: Vec<Proxy> = (0..FLEET).map(pod).collect();
         let members: Vec<Member> = fleet.iter().map(|proxy| member(&reduced, proxy)).collect();
         for (proxy, member) in fleet.iter().zip(&members) {
-            let oracle = Bundle::of(&whole.snapshot(), proxy).unwrap();
+            let oracle = Bundle::generate(&whole.snapshot(), proxy).unwrap();
             for ((family, reduced), (_, whole)) in families(&member.bundle).into_iter().zip(families(&oracle)) {
                 prop_assert!(reduced == whole, "{} of {:?} depend on what was left out", family, proxy);
             }

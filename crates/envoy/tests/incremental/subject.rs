@@ -171,7 +171,7 @@ impl<'a> Watched<'a> {
             let list = |value: Result<Arc<Resources>, QueryError>| -> Vec<Resource> {
                 value.unwrap().iter().cloned().collect()
             };
-            let references = References::of(&list(clusters.value()), &list(listeners.value()));
+            let references = References::find(&list(clusters.value()), &list(listeners.value()));
             for name in references.assignments {
                 keep(Any::Assignment(engine.watch::<Assignment>((audiences.endpoints.clone(), name))));
             }

@@ -64,7 +64,7 @@ impl Session {
     fn follow(&mut self, engine: &Engine) {
         let audiences = self.audiences.value().unwrap();
         let references =
-            References::of(&all(&self.clusters.value().unwrap()), &all(&self.listeners.value().unwrap()));
+            References::find(&all(&self.clusters.value().unwrap()), &all(&self.listeners.value().unwrap()));
         let assignments = references.assignments.into_iter().map(|name| (audiences.endpoints.clone(), name));
         let routes = references.routes.into_iter().map(|name| (audiences.routes.clone(), name));
         // What is no longer asked for is let go only once the rest is watched, as sessions do it.

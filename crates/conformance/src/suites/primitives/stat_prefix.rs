@@ -134,7 +134,7 @@ fn listeners(settings: MeshSettings, objects: &[Json]) -> anyhow::Result<Vec<Lis
     });
     let node = json::read::<ProxyNode>(&Node::from(node), Unknown::Reject)?.value;
     let proxy = Proxy::new(&node, None).context("cannot read the node")?;
-    let bundle = Bundle::of(&engine.snapshot(), &proxy)?;
+    let bundle = Bundle::generate(&engine.snapshot(), &proxy)?;
     let decoded = bundle.listeners.iter().map(|resource| Listener::decode(&*resource.body));
     decoded.collect::<Result<_, _>>().context("what was generated cannot be read")
 }

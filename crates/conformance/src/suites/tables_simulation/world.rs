@@ -37,7 +37,7 @@ pub(super) struct World {
 impl World {
     /// All that decides where the proxy's requests go.
     pub(super) fn config(&self) -> anyhow::Result<Config> {
-        let bundle = Bundle::of(&self.snapshot, &self.proxy)?;
+        let bundle = Bundle::generate(&self.snapshot, &self.proxy)?;
         let listeners = bundle.listeners.iter().map(|resource| decode(&resource.body));
         let routes =
             bundle.routes.iter().map(|resource| Ok((resource.name.to_string(), decode(&resource.body)?)));

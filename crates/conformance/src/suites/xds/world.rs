@@ -122,9 +122,9 @@ fn allocate_addresses(engine: &Engine, scenario: &Scenario) -> anyhow::Result<()
 /// What a proxy gets by following references, and what it asks for by name.
 fn bundle(world: &Snapshot, proxy: &Proxy, recorded: &RecordedProxy) -> Result<Bundle, QueryError> {
     if proxy.is_proxyless() {
-        return Bundle::of_proxyless(world, proxy, &recorded.watched_listeners);
+        return Bundle::generate_proxyless(world, proxy, &recorded.watched_listeners);
     }
-    let mut bundle = Bundle::of(world, proxy)?;
+    let mut bundle = Bundle::generate(world, proxy)?;
     let audience = &world.get::<AudiencesOf>(proxy)?.secrets;
     for name in &recorded.secrets {
         bundle.secrets.extend(world.get::<Secrets>(&(audience.clone(), name.clone()))?.as_ref().clone());

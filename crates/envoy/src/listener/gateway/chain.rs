@@ -78,7 +78,7 @@ impl<'a> Site<'a> {
         manager::terminating(self.env, server, at, listener).add_to(&mut filters, self.env);
         Chain {
             server_names: server.sni_hosts.clone(),
-            tls: self.terminations.of(self.env, server, at.0),
+            tls: self.terminations.find_or_make(self.env, server, at.0),
             filters,
             ..Default::default()
         }
@@ -99,7 +99,7 @@ impl<'a> Site<'a> {
         }
         vec![Chain {
             server_names: server.sni_hosts.clone(),
-            tls: self.terminations.of(self.env, server, Transport::Tcp),
+            tls: self.terminations.find_or_make(self.env, server, Transport::Tcp),
             filters,
             ..Default::default()
         }]

@@ -26,10 +26,10 @@ pub(super) fn chains(env: &Env<'_>, hosts: &[String]) -> Vec<Chain> {
         !service.external && hosts.iter().any(|name| host::subset_of(&service.host, name))
     };
     let services = services.iter().filter(covered);
-    services.flat_map(|service| of_service(env, service)).collect()
+    services.flat_map(|service| service_chains(env, service)).collect()
 }
 
-fn of_service(env: &Env<'_>, service: &Service) -> Vec<Chain> {
+fn service_chains(env: &Env<'_>, service: &Service) -> Vec<Chain> {
     let rule = outbound_rule(env.ctx, &env.audience.caller, &service.key());
     let subsets = rule.iter().flat_map(|rule| rule.spec.subsets.iter().map(|subset| subset.name.as_str()));
     let subsets: Vec<_> = std::iter::once("").chain(subsets).collect();

@@ -53,14 +53,14 @@ impl World {
     fn stock(objects: &[String]) -> Self {
         let router = "envoy.extensions.filters.http.router.v3.Router";
         let extension = Extension { type_urls: vec![router.to_owned()], ..Default::default() };
-        Self::of(objects, MeshSettings::default(), &[], vec![extension])
+        Self::build(objects, MeshSettings::default(), &[], vec![extension])
     }
 
     fn with(objects: &[String], settings: MeshSettings, metadata: &[(&str, &str)]) -> Self {
-        Self::of(objects, settings, metadata, Vec::new())
+        Self::build(objects, settings, metadata, Vec::new())
     }
 
-    fn of(
+    fn build(
         objects: &[String],
         settings: MeshSettings,
         metadata: &[(&str, &str)],

@@ -42,7 +42,7 @@ pub(super) struct Terminations {
 
 impl Terminations {
     /// How TLS ends at a server; `None` if it does not.
-    pub(super) fn of(
+    pub(super) fn find_or_make(
         &self,
         env: &Env<'_>,
         server: &BoundServer,

@@ -55,20 +55,22 @@ pub(super) fn add_passthrough(all: &mut Chains, env: &Env<'_>, audience: &Audien
 
 /// Adds the chains of a known port.
 pub(super) fn add(all: &mut Chains, env: &Env<'_>, port: &InboundPort, mutual: &Mutual<'_>) {
-    let site = Site::of(port);
+    let site = Site::new(port);
     match &port.tls {
         // Only where the mesh does not terminate TLS can the user do so.
         Some(settings) if mutual.policy.mode_on_port(port.target) == MutualTls::Disable => {
-            let handling = Handling::of(port.protocol.after_tls_termination());
-            let sort = matching::of_own_tls(handling);
-            site.add_chain(all, env, &sort, Some(tls::of_sidecar(env, settings)));
+            let handling = Handling::for_protocol(port.protocol.after_tls_termination());
+            let sort = matching::own_tls(handling);
+            site.add_chain(all, env, &sort, Some(tls::sidecar_socket(env, settings)));
         }
         _ => add_of_mode(all, env, &site, mutual),
     }
 }
 
 fn add_of_mode(all: &mut Chains, env: &Env<'_>, site: &Site, mutual: &Mutual<'_>) {
-    for sort in matching::of(env, mutual.policy.mode_on_port(site.target), Handling::of(site.protocol)) {
+    for sort in
+        matching::sorts(env, mutual.policy.mode_on_port(site.target), Handling::for_protocol(site.protocol))
+    {
         site.add_chain(all, env, &sort, sort.terminated.then(|| mutual.socket(sort.http)));
     }
 }
@@ -117,7 +119,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    pub(super) fn of(port: &InboundPort) -> Self {
+    pub(super) fn new(port: &InboundPort) -> Self {
         Self {
             target: port.target,
             port: port.port,
@@ -171,7 +173,7 @@ impl Site {
 
     /// Adds the chain of what a tunnel leads to one of `addresses`, where there is no TLS left to tell apart.
     pub(super) fn add_tunnelled(&self, all: &mut Chains, env: &Env<'_>, addresses: &[CidrRange]) {
-        for sort in matching::of(env, MutualTls::Disable, Handling::of(self.protocol)) {
+        for sort in matching::sorts(env, MutualTls::Disable, Handling::for_protocol(self.protocol)) {
             let (ranges, protocols) = (addresses.to_vec(), sort.protocols);
             let matched = Match { ranges, port: self.target, protocols, ..Default::default() };
             self.add_matching(all, env, sort.http, matched, None);

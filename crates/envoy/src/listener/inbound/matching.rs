@@ -42,12 +42,12 @@ fn plain_http_among_others(env: &Env<'_>) -> Sort {
 }
 
 /// TLS that ends here because a Sidecar says so.
-pub(super) fn of_own_tls(handling: Handling) -> Sort {
+pub(super) fn own_tls(handling: Handling) -> Sort {
     sort(&[], TLS, true, handling == Handling::Http)
 }
 
 /// The sorts of connections to a port, the order being that of their chains.
-pub(super) fn of(env: &Env<'_>, mode: MutualTls, handling: Handling) -> Vec<Sort> {
+pub(super) fn sorts(env: &Env<'_>, mode: MutualTls, handling: Handling) -> Vec<Sort> {
     match (handling, mode) {
         (Handling::Http, MutualTls::Strict) => vec![sort(&[], TLS, true, true)],
         (Handling::Http, MutualTls::Permissive) => {

@@ -75,15 +75,15 @@ pub(super) struct InboundPort {
 }
 
 /// The ports with chains of their own, by number.
-pub(super) fn of(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
+pub(super) fn inbound_ports(env: &Env<'_>, audience: &Audience) -> Vec<InboundPort> {
     let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let mut ports = BTreeMap::new();
-    for own in of_services(env, audience, &terms) {
+    for own in service_ports(env, audience, &terms) {
         // Of services that share a port of the workload the oldest decides.
-        ports.entry(own.target).or_insert_with(|| of_service(env, own));
+        ports.entry(own.target).or_insert_with(|| service_port(env, own));
     }
     for listener in ingress(&terms) {
-        let Some(port) = of_sidecar(env, audience, &terms, listener) else { continue };
+        let Some(port) = sidecar_ports(env, audience, &terms, listener) else { continue };
         ports.entry(port.target).or_insert(port);
     }
     ports.into_values().collect()
@@ -111,14 +111,14 @@ pub(super) fn is_known(terms: &ScopeSettings, audience: &Audience, port: u32) ->
 pub(super) fn disagree(env: &Env<'_>, audience: &Audience) -> bool {
     let terms = scope::scope_settings(env.ctx, env.audience.scope());
     let mut oldest: BTreeMap<u32, &ServicePort> = BTreeMap::new();
-    of_services(env, audience, &terms).into_iter().any(|own| {
+    service_ports(env, audience, &terms).into_iter().any(|own| {
         let first = *oldest.entry(own.target).or_insert(own);
         first.host != own.host && first.protocol != own.protocol
     })
 }
 
 /// The ports of services that count, the oldest service first: those that the Sidecar does not list.
-fn of_services<'a>(env: &Env<'_>, audience: &'a Audience, terms: &ScopeSettings) -> Vec<&'a ServicePort> {
+fn service_ports<'a>(env: &Env<'_>, audience: &'a Audience, terms: &ScopeSettings) -> Vec<&'a ServicePort> {
     let count = if terms.has_ingress() {
         env.flag(PILOT_ALLOW_SIDECAR_SERVICE_INBOUND_LISTENER_MERGE)
     } else {
@@ -139,7 +139,7 @@ fn of_services<'a>(env: &Env<'_>, audience: &'a Audience, terms: &ScopeSettings)
     audience.ports.iter().filter(is_allowed).collect()
 }
 
-fn of_service(env: &Env<'_>, own: &ServicePort) -> InboundPort {
+fn service_port(env: &Env<'_>, own: &ServicePort) -> InboundPort {
     let to_port = is_bound(CaptureMode::Default, env);
     InboundPort {
         target: own.target,
@@ -155,7 +155,7 @@ fn of_service(env: &Env<'_>, own: &ServicePort) -> InboundPort {
 }
 
 /// A port that a Sidecar lists; `None` if the proxy may not have it.
-fn of_sidecar(
+fn sidecar_ports(
     env: &Env<'_>,
     audience: &Audience,
     terms: &ScopeSettings,

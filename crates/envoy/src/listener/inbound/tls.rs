@@ -40,8 +40,8 @@ pub(super) struct Mutual<'a> {
     pub(super) policy: Arc<PeerPolicy>,
     /// What the sockets have in common.
     common: OnceCell<Encoded<CommonTlsContext>>,
-    of_requests: OnceCell<Encoded<TransportSocket>>,
-    of_connections: OnceCell<Encoded<TransportSocket>>,
+    http_socket: OnceCell<Encoded<TransportSocket>>,
+    tcp_socket: OnceCell<Encoded<TransportSocket>>,
 }
 
 impl<'a> Mutual<'a> {
@@ -51,14 +51,14 @@ impl<'a> Mutual<'a> {
             env,
             policy: env.ctx.get::<WorkloadPolicy>(&(env.audience.caller.namespace.clone(), peers)),
             common: OnceCell::new(),
-            of_requests: OnceCell::new(),
-            of_connections: OnceCell::new(),
+            http_socket: OnceCell::new(),
+            tcp_socket: OnceCell::new(),
         }
     }
 
     /// The socket of chains for requests, or of those for streams of bytes.
     pub(super) fn socket(&self, http: bool) -> Encoded<TransportSocket> {
-        let made = if http { &self.of_requests } else { &self.of_connections };
+        let made = if http { &self.http_socket } else { &self.tcp_socket };
         made.get_or_init(|| self.offering(self.offered(http))).clone()
     }
 
@@ -104,6 +104,6 @@ fn common_context(env: &Env<'_>) -> CommonTlsContext {
 }
 
 /// The socket at which TLS of any clients ends, because a Sidecar says so.
-pub(super) fn of_sidecar(env: &Env<'_>, settings: &ServerTlsSettings) -> Encoded<TransportSocket> {
+pub(super) fn sidecar_socket(env: &Env<'_>, settings: &ServerTlsSettings) -> Encoded<TransportSocket> {
     Encoded::new(&tls::socket(tls::SOCKET, &tls::terminating(env, settings, HTTP, true)))
 }

@@ -33,7 +33,7 @@ pub(super) fn listeners(env: &Env<'_>, audience: &Audience, ports: &[InboundPort
     let own = audience.own.iter().filter_map(|own| address::range_of(&own.to_string()));
     let own: Vec<_> = own.collect();
     for port in ports {
-        Site::of(port).through_tunnel().add_tunnelled(&mut main, env, &own);
+        Site::new(port).through_tunnel().add_tunnelled(&mut main, env, &own);
     }
     Site::passthrough(0).add_tunnelled(&mut main, env, &own);
     [connect::terminate(env), main.encode()]

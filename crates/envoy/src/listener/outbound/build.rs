@@ -80,7 +80,7 @@ pub(crate) fn listener(env: &Env<'_>, entry: &Entry, rules: &[Option<RuleId>]) -
 fn write_rest(env: &Env<'_>, entry: &Entry, all: &mut ProtoWriter<Listener>) {
     static USUAL: LazyLock<Encoded<Listener>> =
         LazyLock::new(|| Encoded::new(&Listener { bind_to_port: Some(false.into()), ..every_listener() }));
-    let inspections = Inspections::of(env, entry);
+    let inspections = Inspections::needed(env, entry);
     let is_balanced = env.audience.sockets.balances_outbound;
     let is_usual = !is_balanced
         && !entry.binding.to_port
@@ -129,7 +129,7 @@ struct Inspections {
 }
 
 impl Inspections {
-    fn of(env: &Env<'_>, entry: &Entry) -> Self {
+    fn needed(env: &Env<'_>, entry: &Entry) -> Self {
         let needs_name = |chain: &Chain| !chain.server_names.is_empty() || resolves_names(env, chain);
         Self {
             server_name: entry.chains.iter().any(needs_name),

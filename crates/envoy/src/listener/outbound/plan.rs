@@ -241,7 +241,7 @@ impl Planner<'_> {
 
     /// Whether a port has all it needs already, as most HTTP ports have: they share a listener.
     fn has_all(&self, binding: &Binding, port: &Port) -> bool {
-        let handling = Handling::of(port.protocol);
+        let handling = Handling::for_protocol(port.protocol);
         let shares = handling == Handling::Http && binding.addresses.is_empty();
         shares && self.meet(&self.wildcards[0], port, handling).is_none()
     }
@@ -285,7 +285,7 @@ impl Planner<'_> {
     }
 
     fn add(&mut self, mut request: Request<'_>) {
-        let handling = Handling::of(request.port.protocol);
+        let handling = Handling::for_protocol(request.port.protocol);
         if request.service.resolution == Resolution::Alias || handling == Handling::Nothing {
             return;
         }

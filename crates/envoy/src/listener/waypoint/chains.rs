@@ -35,7 +35,7 @@ pub(super) type Write = fn(&mut Filters, &Env<'_>, &Service, &Port) -> String;
 pub(super) fn http(filters: &mut Filters, env: &Env<'_>, service: &Service, port: &Port) -> String {
     let env = &env.for_service(service);
     let cluster = names::vip_cluster(&service.host, port.number, "http");
-    let table = routes::of_service(env, service, port, &cluster);
+    let table = routes::service_table(env, service, port, &cluster);
     manager(env, port, Some(service), table).add_to(filters, env);
     cluster
 }
@@ -55,7 +55,7 @@ pub(super) fn tcp(filters: &mut Filters, env: &Env<'_>, service: &Service, port:
         }
         .fill(pattern),
     };
-    let written = routes::of_connections(env, service, port.number);
+    let written = routes::connection_routes(env, service, port.number);
     let scope = scope(env.ctx, env.audience.scope());
     let fronted = env.services_behind();
     let weighted = |route: &RouteDestination| {
@@ -104,7 +104,7 @@ pub(super) fn direct(env: &Env<'_>) -> [(&'static str, Filters); 2] {
     connect::connection_authority(&mut tcp);
     let mut http = tcp.clone();
     tcp.append(&tcp::fronting(env, (ENCAPSULATE, &stat_prefix), &port, None, &[], None));
-    let table = routes::of_workloads(env, ENCAPSULATE);
+    let table = routes::workload_table(env, ENCAPSULATE);
     manager(env, &port, None, table).add_to(&mut http, env);
     [(DIRECT_TCP, tcp), (DIRECT_HTTP, http)]
 }

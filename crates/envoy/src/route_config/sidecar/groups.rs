@@ -11,7 +11,7 @@ use canopus_mesh::scope::EgressListener;
 use canopus_mesh::service::{Port, Resolution, Service};
 use canopus_mesh::virtual_service::{HostOwners, MESH, VirtualService};
 
-use super::{Place, lower_case};
+use super::{SidecarTables, lower_case};
 use crate::route::{self, Known, RouteList, Site};
 
 /// The port on which VirtualServices also route hosts that are no service's.
@@ -96,7 +96,7 @@ pub(super) struct Groups<'a> {
 impl<'a> Groups<'a> {
     /// Those of a table for one port, or for all if that is 0.
     pub(super) fn new(
-        place: &Place<'_>,
+        place: &SidecarTables<'_>,
         listener: &EgressListener,
         port: u32,
         candidates: &'a Candidates<'a>,
@@ -107,7 +107,7 @@ impl<'a> Groups<'a> {
         };
         let mut routed = Vec::new();
         for source in selected(&listener.virtual_services, candidates, port) {
-            routed.extend(of_virtual_service(place, port, source, candidates, &owns));
+            routed.extend(virtual_service_groups(place, port, source, candidates, &owns));
         }
         let mut is_routed = vec![false; candidates.0.len()];
         for service in routed.iter().flat_map(|group: &Group<'_>| &group.services) {
@@ -152,14 +152,14 @@ fn selected<'a>(
     all.iter().filter(move |source| port == HTTP_PORT || source.spec.hosts.iter().any(&has_service))
 }
 
-fn of_virtual_service<'a>(
-    place: &Place<'_>,
+fn virtual_service_groups<'a>(
+    place: &SidecarTables<'_>,
     port: u32,
     source: &VirtualService,
     candidates: &'a Candidates<'a>,
     owns: &impl Fn(&VirtualService, &str) -> bool,
 ) -> Vec<Group<'a>> {
-    let Place { ctx, audience, scope, settings } = *place;
+    let SidecarTables { ctx, audience, scope, settings } = *place;
     let known = |host: &Arc<str>| candidates.get(host).map(Candidate::known);
     let site = Site {
         ctx,

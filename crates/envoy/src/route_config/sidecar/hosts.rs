@@ -12,7 +12,7 @@ use canopus_runtime::flags::PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN;
 use super::super::domains::{Forms, Ports};
 use super::super::{Host, Traits};
 use super::groups::{Candidate, Group, Groups};
-use super::{Place, lower_case};
+use super::{SidecarTables, lower_case};
 use crate::names;
 use crate::route::upstream_headers;
 use crate::route::{RouteList, default, hash, session};
@@ -21,17 +21,21 @@ const HTTP_PORT: u32 = 80;
 
 /// The virtual hosts of a table for one port, or for all ports if that is 0, and the names of those that lack a domain or
 /// are not there at all because another has it.
-pub(super) fn assemble(place: &Place<'_>, port: u32, groups: &Groups<'_>) -> (Vec<Host>, BTreeSet<String>) {
+pub(super) fn assemble(
+    place: &SidecarTables<'_>,
+    port: u32,
+    groups: &Groups<'_>,
+) -> (Vec<Host>, BTreeSet<String>) {
     let mut assembly = Assembly::new(place, port, groups);
     let mut by_port: BTreeMap<u32, Vec<Host>> = BTreeMap::new();
     for group in &groups.routed {
         let hosts = by_port.entry(group.port).or_default();
-        hosts.extend(group.hosts.iter().filter_map(|host| assembly.of_host(&host.to_lowercase(), group)));
-        let of_service = |service: &&Candidate<'_>| assembly.of_service(service, group.port, Some(group));
+        hosts.extend(group.hosts.iter().filter_map(|host| assembly.host(&host.to_lowercase(), group)));
+        let of_service = |service: &&Candidate<'_>| assembly.service_host(service, group.port, Some(group));
         hosts.extend(group.services.iter().filter_map(of_service));
     }
     for (service, port) in &groups.rest {
-        let host = assembly.of_service(service, *port, None);
+        let host = assembly.service_host(service, *port, None);
         by_port.entry(*port).or_default().extend(host);
     }
     let hosts = if port == 0 { all_ports(by_port) } else { by_port.remove(&port).unwrap_or_default() };
@@ -53,7 +57,7 @@ fn all_ports(by_port: BTreeMap<u32, Vec<Host>>) -> Vec<Host> {
 
 /// What the virtual hosts of a table so far have taken.
 struct Assembly<'a> {
-    place: &'a Place<'a>,
+    place: &'a SidecarTables<'a>,
     /// The port of the table; 0 for all.
     port: u32,
     counts_attempts: bool,
@@ -71,7 +75,7 @@ struct Assembly<'a> {
 }
 
 impl<'a> Assembly<'a> {
-    fn new(place: &'a Place<'a>, port: u32, groups: &Groups<'_>) -> Self {
+    fn new(place: &'a SidecarTables<'a>, port: u32, groups: &Groups<'_>) -> Self {
         let absolute_names = place.settings.flags.get(PILOT_ENABLE_ABSOLUTE_FQDN_VHOST_DOMAIN);
         let mut assembly = Self {
             place,
@@ -98,7 +102,7 @@ impl<'a> Assembly<'a> {
     }
 
     /// The virtual host of a host that is no service's.
-    fn of_host(&mut self, host: &str, group: &Group<'_>) -> Option<Host> {
+    fn host(&mut self, host: &str, group: &Group<'_>) -> Option<Host> {
         let name = self.take_name(host, group.port)?;
         let ports = if self.place.audience.proxyless { Ports::Named(group.port) } else { Ports::Ignored };
         let wanted = &mut self.wanted;
@@ -109,7 +113,12 @@ impl<'a> Assembly<'a> {
     }
 
     /// The virtual host of a service, with the routes of its group or that to the service itself.
-    fn of_service(&mut self, service: &Candidate<'_>, port: u32, group: Option<&Group<'_>>) -> Option<Host> {
+    fn service_host(
+        &mut self,
+        service: &Candidate<'_>,
+        port: u32,
+        group: Option<&Group<'_>>,
+    ) -> Option<Host> {
         let name = self.take_name(&service.host, port)?;
         self.want_domains(service, port);
         let domains = self.take_domains(&name);
@@ -123,16 +132,16 @@ impl<'a> Assembly<'a> {
         };
         Some(match group {
             Some(group) => Host::new(name, domains, &group.routes, &traits),
-            None => Host::of_routes(name, domains, self.default_route(service, port), &traits),
+            None => Host::with_own_routes(name, domains, self.default_route(service, port), &traits),
         })
     }
 
     /// The route to a service that nobody wrote routes for.
     fn default_route(&self, service: &Candidate<'_>, port: u32) -> RouteList {
-        let Place { ctx, audience, scope, .. } = *self.place;
+        let SidecarTables { ctx, audience, scope, .. } = *self.place;
         let rule =
             scope.service(&service.host).and_then(|seen| outbound_rule(ctx, &audience.caller, &seen.key()));
-        let hash = rule.as_ref().and_then(|rule| hash::of_service(&rule.spec, port)).and_then(hash::policy);
+        let hash = rule.as_ref().and_then(|rule| hash::for_service(&rule.spec, port)).and_then(hash::policy);
         let mut digits = itoa::Buffer::new();
         let port = digits.format(port);
         let cluster = ["outbound|", port, "||", &service.host];
@@ -194,7 +203,7 @@ impl<'a> Assembly<'a> {
     }
 }
 
-fn addresses<'a>(place: &Place<'_>, port: u32, service: &'a Service) -> Cow<'a, [String]> {
+fn addresses<'a>(place: &SidecarTables<'_>, port: u32, service: &'a Service) -> Cow<'a, [String]> {
     let allocated = service.allocated_v4.is_some() || service.allocated_v6.is_some();
     if port != 0 && allocated {
         // Parity: in the table of one port, only the first of two allocated addresses is a name.

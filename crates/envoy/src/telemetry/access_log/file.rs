@@ -64,7 +64,7 @@ const WITHOUT_QUERY: &str = "%REQ_WITHOUT_QUERY";
 const STANDARD_OUTPUT: &str = "/dev/stdout";
 
 /// A log in the format that the mesh's own fields choose.
-pub(super) fn of_mesh(mesh: &MeshConfig, path: &str) -> AccessLog {
+pub(super) fn mesh_log(mesh: &MeshConfig, path: &str) -> AccessLog {
     let format = match mesh.access_log_encoding() {
         AccessLogEncoding::Text => text(&mesh.access_log_format),
         AccessLogEncoding::Json => object(fields_of(&mesh.access_log_format).unwrap_or_else(default_fields)),
@@ -73,7 +73,7 @@ pub(super) fn of_mesh(mesh: &MeshConfig, path: &str) -> AccessLog {
 }
 
 /// A log in the format of a provider.
-pub(super) fn of_provider(provider: &EnvoyFileAccessLogProvider) -> AccessLog {
+pub(super) fn provider_log(provider: &EnvoyFileAccessLogProvider) -> AccessLog {
     let written = provider.log_format.as_ref().map(|format| format.log_format.clone());
     let mut format = match written {
         Some(Some(LogFormat::Labels(labels))) if labels.fields.is_empty() => Some(object(default_fields())),

@@ -41,21 +41,21 @@ const PEERS_OF_ALL_VERSIONS: [&str; 6] = [
 
 /// HTTP requests, to the log service of the bootstrap.
 pub(super) fn http_of_bootstrap() -> AccessLog {
-    let common_config = Some(of_bootstrap(HTTP_LOG));
+    let common_config = Some(bootstrap_config(HTTP_LOG));
     log(HTTP, &HttpGrpcAccessLogConfig { common_config, ..Default::default() })
 }
 
 /// Connections, to the log service of the bootstrap.
 pub(super) fn tcp_of_bootstrap() -> AccessLog {
-    log(TCP, &TcpGrpcAccessLogConfig { common_config: Some(of_bootstrap(TCP_LOG)) })
+    log(TCP, &TcpGrpcAccessLogConfig { common_config: Some(bootstrap_config(TCP_LOG)) })
 }
 
 /// Connections that nothing took, to the log service of the bootstrap.
 pub(super) fn listener_of_bootstrap() -> AccessLog {
-    log(TCP, &TcpGrpcAccessLogConfig { common_config: Some(of_bootstrap(LISTENER_LOG)) })
+    log(TCP, &TcpGrpcAccessLogConfig { common_config: Some(bootstrap_config(LISTENER_LOG)) })
 }
 
-fn of_bootstrap(name: &str) -> CommonGrpcAccessLogConfig {
+fn bootstrap_config(name: &str) -> CommonGrpcAccessLogConfig {
     let upstream = Upstream { cluster: "envoy_accesslog_service".into(), host: "".into() };
     common(name, &upstream, PEERS_OF_ALL_VERSIONS.map(str::to_owned).to_vec())
 }

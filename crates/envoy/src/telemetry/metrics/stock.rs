@@ -31,7 +31,7 @@ const NOT_CONNECTED: [&str; 5] = ["UF", "UH", "UO", "URX", "NC"];
 
 /// The loggers that count requests; none if the proxy has Istio's filter, or nothing is to be counted.
 pub(crate) fn requests(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
-    of_providers(
+    provider_loggers(
         env,
         class,
         |count| {
@@ -55,7 +55,7 @@ pub(crate) fn requests(env: &Env<'_>, class: Class) -> Vec<AccessLog> {
 
 /// Has a TCP proxy count its connections. What else is logged of them is logged once, at their end, as before.
 pub(crate) fn connections(env: &Env<'_>, class: Class, proxy: &mut TcpProxy) {
-    let loggers = of_providers(
+    let loggers = provider_loggers(
         env,
         class,
         |count| {
@@ -88,7 +88,7 @@ pub(crate) fn connections(env: &Env<'_>, class: Class, proxy: &mut TcpProxy) {
 }
 
 /// The loggers of all providers of metrics, and what makes Prometheus see their names as they are.
-fn of_providers(
+fn provider_loggers(
     env: &Env<'_>,
     class: Class,
     configs: impl Fn(&Counting<'_>) -> Vec<(Config, Option<AccessLogFilter>)>,
@@ -152,7 +152,7 @@ impl Counting<'_> {
         let mut tags = self.tags.clone();
         for (name, value) in own.into_iter().flat_map(|own| &own.tags) {
             tags.retain(|tag| tag.name != *name);
-            tags.extend(value.as_ref().and_then(|written| labels::of_user(self.env, name, written)));
+            tags.extend(value.as_ref().and_then(|written| labels::user_tag(self.env, name, written)));
         }
         Some(Stat { name: format!("istio_{}", super::prometheus_name(metric)), tags })
     }
@@ -166,15 +166,15 @@ fn is_opened(class: Class) -> AccessLogFilter {
     }
     let failed = ResponseFlagFilter { flags: NOT_CONNECTED.map(str::to_owned).to_vec() };
     let failed = all_of(vec![is_ended(), filter(FilterSpecifier::ResponseFlagFilter(failed))]);
-    let filters = vec![of_type(AccessLogType::TcpUpstreamConnected), failed];
+    let filters = vec![log_type_filter(AccessLogType::TcpUpstreamConnected), failed];
     filter(FilterSpecifier::OrFilter(OrFilter { filters }))
 }
 
 fn is_ended() -> AccessLogFilter {
-    of_type(AccessLogType::TcpConnectionEnd)
+    log_type_filter(AccessLogType::TcpConnectionEnd)
 }
 
-fn of_type(r#type: AccessLogType) -> AccessLogFilter {
+fn log_type_filter(r#type: AccessLogType) -> AccessLogFilter {
     let types = vec![r#type as i32];
     filter(FilterSpecifier::LogTypeFilter(LogTypeFilter { types, ..Default::default() }))
 }

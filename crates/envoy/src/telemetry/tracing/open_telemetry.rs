@@ -36,7 +36,7 @@ pub(super) fn config(
     };
     let mut config = OpenTelemetryConfig { service_name, ..Default::default() };
     match &provider.http {
-        Some(written) => config.http_service = Some(of_http(written, server, &written.path)),
+        Some(written) => config.http_service = Some(http_service(written, server, &written.path)),
         None => {
             let written = provider.grpc.clone().unwrap_or_default();
             let mut service = grpc(server);
@@ -72,11 +72,11 @@ fn dynatrace(
     server: &Upstream,
 ) -> Option<TypedExtensionConfig> {
     let service = match &sampler.http_service {
-        None => of_http(provider.http.as_ref()?, server, SAMPLING_PATH),
+        None => http_service(provider.http.as_ref()?, server, SAMPLING_PATH),
         Some(api) => {
             let server = upstream(env.ctx, &api.service, api.port)?;
             let written = api.http.clone().unwrap_or_default();
-            of_http(&written, &server, &written.path)
+            http_service(&written, &server, &written.path)
         }
     };
     let config = DynatraceSamplerConfig {
@@ -88,7 +88,7 @@ fn dynatrace(
     Some(extension("envoy.tracers.opentelemetry.samplers.dynatrace", &config))
 }
 
-fn of_http(written: &WrittenService, server: &Upstream, path: &str) -> HttpService {
+fn http_service(written: &WrittenService, server: &Upstream, path: &str) -> HttpService {
     http(joined(&server.host, path), &server.cluster, written.timeout, &written.headers)
 }
 

@@ -8,8 +8,8 @@ use canopus_api::node::NodeKind;
 use canopus_proto::envoy::r#type::metadata::v3::metadata_key::{PathSegment, path_segment};
 use canopus_proto::envoy::r#type::metadata::v3::{MetadataKey, MetadataKind, metadata_kind};
 use canopus_proto::envoy::r#type::tracing::v3::{CustomTag, custom_tag};
-use canopus_proto::istio::mesh::v1alpha1::tracing::custom_tag::Type as OfProxy;
-use canopus_proto::istio::telemetry::v1alpha1::tracing::CustomTag as OfTelemetry;
+use canopus_proto::istio::mesh::v1alpha1::tracing::custom_tag::Type as ProxyConfigTag;
+use canopus_proto::istio::telemetry::v1alpha1::tracing::CustomTag as TelemetryTag;
 use canopus_proto::istio::telemetry::v1alpha1::tracing::custom_tag::Type as Written;
 use canopus_proto::envoy::extensions::filters::network::http_connection_manager::v3::http_connection_manager::Tracing;
 use canopus_proto::fields;
@@ -18,7 +18,7 @@ use canopus_proto::wire::{Encoded, ProtoWriter};
 use crate::audience::WorkloadTags;
 use crate::env::Env;
 
-/// Tags that a span usually has.
+/// Room for the tags that a span usually has.
 const USUAL_COUNT: usize = 16;
 
 /// The parts of a peer's description, with what tags call them.
@@ -47,13 +47,12 @@ impl From<CustomTag> for Tag {
     }
 }
 
-/// Adds the tags of spans to what is said about tracing, sorted by name. Those of Telemetry objects take the place of those
-/// of the proxy's configuration.
+/// Writes the custom tags of spans, sorted by name. Tags of Telemetry objects replace those of the proxy's configuration.
 pub(super) fn write(
     tracing: &mut ProtoWriter<Tracing>,
     env: &Env<'_>,
     istio_tags: bool,
-    of_telemetry: &BTreeMap<String, OfTelemetry>,
+    telemetry_tags: &BTreeMap<String, TelemetryTag>,
 ) {
     let mut tags: Vec<Tag> = Vec::with_capacity(USUAL_COUNT);
     if istio_tags {
@@ -63,12 +62,12 @@ pub(super) fn write(
     if env.audience.role.kind == NodeKind::Waypoint {
         tags.extend_from_slice(&PEER_TAGS);
     }
-    if of_telemetry.is_empty() {
+    if telemetry_tags.is_empty() {
         let written = env.audience.config.tracing.iter().flat_map(|tracing| &tracing.custom_tags);
         let written = written.filter_map(|(name, tag)| Some((name, tag.r#type.as_ref()?)));
-        tags.extend(written.map(|(name, written)| tag(name, of_proxy(written)).into()));
+        tags.extend(written.map(|(name, written)| tag(name, proxy_config_tag(written)).into()));
     } else {
-        let written = of_telemetry.iter().filter_map(|(name, written)| telemetry_tag(env, name, written));
+        let written = telemetry_tags.iter().filter_map(|(name, written)| telemetry_tag(env, name, written));
         tags.extend(written.map(Tag::from));
     }
     tags.sort_by(|a, b| a.name.cmp(&b.name));
@@ -76,7 +75,7 @@ pub(super) fn write(
 }
 
 /// A tag of a Telemetry object; `None` if the proxy would refuse it.
-fn telemetry_tag(env: &Env<'_>, name: &str, written: &OfTelemetry) -> Option<CustomTag> {
+fn telemetry_tag(env: &Env<'_>, name: &str, written: &TelemetryTag) -> Option<CustomTag> {
     let r#type = match written.r#type.as_ref() {
         None => None,
         Some(Written::Literal(literal)) => {
@@ -122,13 +121,13 @@ fn tag(name: &str, value: custom_tag::Type) -> CustomTag {
     CustomTag { tag: name.into(), r#type: Some(value), ..Default::default() }
 }
 
-fn of_proxy(written: &OfProxy) -> custom_tag::Type {
+fn proxy_config_tag(written: &ProxyConfigTag) -> custom_tag::Type {
     match written {
-        OfProxy::Literal(literal) => {
+        ProxyConfigTag::Literal(literal) => {
             custom_tag::Type::Literal(custom_tag::Literal { value: literal.value.clone() })
         }
-        OfProxy::Environment(variable) => environment(&variable.name, &variable.default_value),
-        OfProxy::Header(written) => header(&written.name, &written.default_value),
+        ProxyConfigTag::Environment(variable) => environment(&variable.name, &variable.default_value),
+        ProxyConfigTag::Header(written) => header(&written.name, &written.default_value),
     }
 }
 

@@ -87,7 +87,7 @@ pub(super) fn tags(env: &Env<'_>, class: Class, traffic: Traffic) -> Vec<Tag> {
 }
 
 /// A label of the user's choice; `None` if what it says is no expression.
-pub(super) fn of_user(env: &Env<'_>, name: &str, written: &str) -> Option<Tag> {
+pub(super) fn user_tag(env: &Env<'_>, name: &str, written: &str) -> Option<Tag> {
     // Envoy would end the expression there.
     let is_fine = !written.contains(")%") && is_readable(env.ctx, written);
     is_fine.then(|| expression(name, written, UNKNOWN))
@@ -142,7 +142,7 @@ fn client(traffic: Traffic) -> Vec<Tag> {
     ]
 }
 
-/// The namespace of a peer: that of its certificate, else what is said of it.
+/// The namespace of a peer: that of its certificate, else the one in its metadata.
 fn namespace(side: &str, peer: &str, otherwise: &str) -> Tag {
     let certificate = format!("{peer}.uri_san_peer_certificate");
     let pattern = "'^spiffe://[^/]+/ns/([^/]+)/sa/.*$'";
