@@ -55,7 +55,10 @@ fn listed(tree: &Tree) -> BTreeSet<&str> {
 /// The constants that code names outside of the table, and those on which other flags depend.
 fn words(tree: &Tree) -> BTreeSet<&str> {
     let is_source = |file: &&TextFile| {
-        file.path.ends_with(".rs") && file.path.contains("/src/") && !file.path.starts_with(FLAGS)
+        file.path.starts_with("crates/")
+            && file.path.contains("/src/")
+            && file.path.ends_with(".rs")
+            && !file.path.starts_with(FLAGS)
     };
     let sources = tree.files.iter().filter(is_source).map(|file| file.text.as_str());
     let gates = tree.files.iter().filter(|file| file.path.starts_with(TABLE)).flat_map(|file| {
