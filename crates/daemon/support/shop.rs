@@ -76,6 +76,30 @@ impl Shop {
         self.mesh.write(FILE, &documents.replace("name: everyone\n", &route))
     }
 
+    /// Leads everybody to a subset of this number, which is new, and takes all others away.
+    pub(crate) fn use_subset(&self, number: usize) -> Result<()> {
+        self.split(number, 1)
+    }
+
+    /// Leads everybody to so many subsets, the first of which has this number, and takes all others away.
+    pub(crate) fn split(&self, first: usize, count: usize) -> Result<()> {
+        let names: Vec<String> = (first..first + count).map(|number| format!("v{number}")).collect();
+        let subsets: String = names.iter().map(|name| format!("  - name: {name}\n")).collect();
+        let share = |(at, name): (usize, &String)| {
+            let weight = 100 / count + if at == 0 { 100 % count } else { 0 };
+            format!(
+                "    - destination:\n        host: shop.internal\n        subset: {name}\n      weight: {weight}\n"
+            )
+        };
+        let routes: String = names.iter().enumerate().map(share).collect();
+        let documents = self.documents.replace("    - destination:\n        host: shop.internal\n", &routes);
+        let rule = format!(
+            "apiVersion: networking.istio.io/v1\nkind: DestinationRule\nmetadata:\n  name: shop\n  namespace: demo\n\
+             spec:\n  host: shop.internal\n  subsets:\n{subsets}"
+        );
+        self.mesh.write(FILE, &format!("{documents}---\n{rule}"))
+    }
+
     /// Waits until an Envoy has the route of a change.
     pub(crate) async fn arrived(&self, number: usize, envoy: &Envoy) -> Result<()> {
         let route = format!("\"timeout\":\"{}s\"", number + 1);

@@ -13,6 +13,7 @@ mod chunk;
 pub mod client;
 mod interest;
 mod mailbox;
+mod mention;
 mod names;
 mod payload;
 mod plane;

@@ -9,6 +9,7 @@ use canopus_base::hash::ContentHash;
 pub use canopus_proto::resource::Resource;
 use parking_lot::Mutex;
 
+use crate::mention::mentioned;
 use crate::names::Names;
 use crate::pool::Pool;
 
@@ -22,6 +23,15 @@ struct Shared {
     resources: Box<[Resource]>,
     /// The last difference asked for: sessions of one view move between the same two states.
     recent: Mutex<Option<(ContentHash, Arc<Difference>)>>,
+    /// The last names looked for, in what another set lacks: sessions of one view look for the same.
+    mentions: Mutex<Option<Mentions>>,
+}
+
+/// Which of some names occur in the resources that another set lacks.
+struct Mentions {
+    other: ContentHash,
+    names: ContentHash,
+    found: Arc<[Arc<str>]>,
 }
 
 /// What turns one [`ResourceSet`] into another.
@@ -50,7 +60,8 @@ impl ResourceSet {
     /// The set of these resources, sorted, each name once, with what they add up to and how they differ from an older set.
     fn summed(resources: Vec<Resource>, sum: Sum, recent: Option<(ContentHash, Arc<Difference>)>) -> Self {
         let digest = sum.digest();
-        Self(Arc::new(Shared { sum, digest, resources: resources.into(), recent: Mutex::new(recent) }))
+        let (recent, mentions) = (Mutex::new(recent), Mutex::default());
+        Self(Arc::new(Shared { sum, digest, resources: resources.into(), recent, mentions }))
     }
 
     /// The set with these changes made, and what they are.
@@ -123,6 +134,36 @@ impl ResourceSet {
                 difference
             }
         }
+    }
+}
+
+impl ResourceSet {
+    /// Those of `names` that occur in resources which `other` lacks or has in another version.
+    pub(crate) fn mentions_beyond(&self, other: &ResourceSet, names: &Names) -> Arc<[Arc<str>]> {
+        if names.is_empty() || self == other {
+            return Arc::default();
+        }
+        let mut mentions = self.0.mentions.lock();
+        if let Some(known) = &*mentions
+            && known.other == other.digest()
+            && known.names == names.digest()
+        {
+            return Arc::clone(&known.found);
+        }
+        let beyond = difference(other, self).updated;
+        let bodies = beyond.iter().filter_map(|at| self.get_at(*at as usize)).map(|resource| &*resource.body);
+        let found: Arc<[Arc<str>]> = mentioned(bodies, names).into();
+        *mentions =
+            Some(Mentions { other: other.digest(), names: names.digest(), found: Arc::clone(&found) });
+        found
+    }
+
+    /// The names that are here and not in `older`.
+    pub(crate) fn added_since<'a>(&'a self, older: &'a ResourceSet) -> impl Iterator<Item = &'a Arc<str>> {
+        let difference = self.since(older);
+        let updated =
+            (0..difference.updated.len()).filter_map(move |at| self.get_at(difference.updated[at] as usize));
+        updated.map(|resource| &resource.name).filter(|name| older.get(name).is_none())
     }
 }
 

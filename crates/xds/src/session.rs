@@ -10,8 +10,10 @@
 //! Three rules make up most of it. A client gets an answer when it asks for something it did not ask for before. It gets
 //! a push when something it has differs from what it should have, never otherwise. And while it has not acknowledged a
 //! push of a type there is no further push of that type: what changes meanwhile is sent as one difference afterwards.
+//! A fourth spans types: nothing leads a proxy to a cluster it does not have (see `order`).
 
 mod event;
+mod order;
 mod request;
 mod response;
 #[cfg(test)]
@@ -30,6 +32,7 @@ use crate::names::{NamePool, Names};
 use crate::resource::ResourceSet;
 use crate::source::{Code, Refusal, Source};
 use crate::types::{Kind, Rules, Types, rank};
+use order::ClusterOrder;
 use response::{Selection, State};
 use watch::{Answer, Change, Claims, Due, Step, Watch};
 
@@ -60,6 +63,7 @@ pub struct Session {
     watches: Vec<Watch>,
     queries: VecDeque<(Arc<str>, Interest)>,
     events: Vec<SessionEvent>,
+    order: ClusterOrder,
     revision: u64,
     settled: Option<u64>,
 }
@@ -75,6 +79,7 @@ impl Session {
             watches: Vec::new(),
             queries: VecDeque::new(),
             events: Vec::new(),
+            order: ClusterOrder::default(),
             revision: 0,
             settled: None,
         }
@@ -117,13 +122,25 @@ impl Session {
         if let Some((type_url, interest)) = self.queries.pop_front() {
             return self.answer_query(type_url, &interest, source).map(Some);
         }
+        let mut is_waiting = false;
         for at in 0..self.watches.len() {
             if !self.is_ready(at) {
                 continue;
             }
             let target = self.target(at, source)?;
+            if self.must_wait(at, &target, source)? {
+                is_waiting = true;
+                continue;
+            }
+            let (target, is_retaining) = self.with_clusters_in_use(at, target, source)?;
             let watch = &mut self.watches[at];
+            let before = watch.held().set.clone();
             let step = watch.advance(self.protocol, target);
+            if is_retaining {
+                // The clusters that are still in use are looked at again whenever something else is settled.
+                is_waiting = true;
+                watch.check();
+            }
             let type_url = watch.type_url.clone();
             match step {
                 Step::Quiet => {}
@@ -135,15 +152,18 @@ impl Session {
                         revision: self.revision,
                         accepted,
                     });
+                    self.note_kept_parents(at);
                     self.check_dependents(at);
                 }
                 Step::Send(change, pushed) => {
+                    self.note_added_clusters(at, &before);
                     let response = self.compose(at, change, pushed, source);
                     self.check_dependents(at);
                     return Ok(Some(response));
                 }
             }
         }
+        self.note_waiting(is_waiting);
         self.settle();
         Ok(None)
     }
@@ -280,6 +300,7 @@ impl Session {
         let place = |watch: &Watch| (rank(&watch.type_url), watch.type_url.clone());
         let at = self.watches.partition_point(|other| place(other) < place(&watch));
         self.watches.insert(at, watch);
+        self.note_resumption(at);
         self.note_interest(at);
         Ok(())
     }
@@ -303,6 +324,9 @@ impl Session {
         } else if !refused {
             let accepted = watch.accepted();
             self.events.push(SessionEvent::Acked { type_url, nonce, accepted });
+        }
+        if was_last {
+            self.note_settled(at, refused);
         }
         // A client that keeps what completes a resource which is gone for good is told the truth about it.
         self.check_dependents(at);
@@ -402,7 +426,7 @@ impl Session {
     }
 
     fn answer(&mut self, at: usize, answer: Answer) {
-        self.watches[at].due = Due::Answer(answer);
+        self.watches[at].owe(answer);
     }
 
     /// The set of these names, and whether the name for everything was among them.
@@ -467,6 +491,13 @@ impl Session {
         Ok(State { set, parents: Some(parent.held().set.clone()) })
     }
 
+    /// The client has all resources of this type from an earlier stream, so what completes them is in use already.
+    fn note_kept_parents(&mut self, at: usize) {
+        let (type_url, kept) = (self.watches[at].type_url.clone(), self.watches[at].held().set.clone());
+        let dependents = self.watches.iter_mut().filter(|watch| watch.rules.completes == Some(&*type_url));
+        dependents.for_each(|watch| watch.keep_parents(&kept));
+    }
+
     fn check_dependents(&mut self, at: usize) {
         let type_url = self.watches[at].type_url.clone();
         for watch in &mut self.watches {
@@ -529,8 +560,8 @@ impl Session {
     }
 
     fn settle(&mut self) {
-        let busy = |watch: &Watch| watch.is_unsettled() || !matches!(watch.due, Due::Nothing);
-        if self.settled == Some(self.revision) || self.watches.is_empty() || self.watches.iter().any(busy) {
+        let is_busy = self.watches.iter().any(Watch::is_busy);
+        if self.settled == Some(self.revision) || self.watches.is_empty() || is_busy {
             return;
         }
         self.settled = Some(self.revision);

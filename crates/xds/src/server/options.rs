@@ -23,6 +23,8 @@ pub struct Options {
     pub max_connection_age: Option<Duration>,
     /// How long a client may take to say who it is once its stream is open.
     pub first_request_timeout: Duration,
+    /// How long routes wait until a client has the clusters they name, and clusters until nothing names them any more.
+    pub cluster_patience: Duration,
     /// How many bytes of requests that are not whole yet the server holds for all clients together. Whoever sends more than
     /// that is refused: those who came before are served.
     pub max_pending_bytes: usize,
@@ -41,6 +43,7 @@ impl Default for Options {
             keepalive_timeout: Duration::from_secs(10),
             max_connection_age: None,
             first_request_timeout: Duration::from_secs(30),
+            cluster_patience: Duration::from_secs(10),
             max_pending_bytes: 256 * 1024 * 1024,
             drain_timeout: Duration::from_secs(5),
         }

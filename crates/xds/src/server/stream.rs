@@ -7,7 +7,7 @@ use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use canopus_proto::envoy::config::core::v3::Node;
 use tokio::time::{Sleep, sleep, timeout};
@@ -70,6 +70,8 @@ where
         let conversation = Conversation {
             session: self.shared.session(self.protocol),
             expiry: self.shared.options.max_connection_age.map(|age| Box::pin(sleep(age))),
+            patience: self.shared.options.cluster_patience,
+            waiting: None,
             start,
             connected,
             requests: self.requests,
@@ -125,14 +127,18 @@ struct Conversation<C: ControlPlane, M> {
     start: StartPermit,
     /// When the client is asked to connect anew.
     expiry: Option<Pin<Box<Sleep>>>,
+    /// How long routes wait for clusters and clusters for routes.
+    patience: Duration,
+    /// When they have waited long enough, if they wait.
+    waiting: Option<Pin<Box<Sleep>>>,
 }
 
 /// What happens on a stream.
 enum StreamEvent<M> {
     /// The world is at this revision, and resources of these types may have changed.
     Revised(u64, Types),
-    /// The client acknowledged a response, of which the session knows.
-    Acknowledged,
+    /// The client acknowledged a response, or did not in time; the session knows.
+    Noted,
     /// The client wants something.
     Request(M),
     /// The stream has to end, or the client ended it.
@@ -150,7 +156,7 @@ where
         while self.send_all().await? {
             match poll_fn(|cx| self.poll_event(cx)).await? {
                 StreamEvent::Revised(revision, types) => self.session.on_revision(revision, types),
-                StreamEvent::Acknowledged => {}
+                StreamEvent::Noted => {}
                 StreamEvent::Request(request) => self.session.on_request(request.into(), &self.connected)?,
                 StreamEvent::End => break,
             }
@@ -171,10 +177,15 @@ where
         if self.expiry.as_mut().is_some_and(|expiry| expiry.as_mut().poll(cx).is_ready()) {
             return Poll::Ready(Ok(StreamEvent::End));
         }
+        if self.waiting.as_mut().is_some_and(|waiting| waiting.as_mut().poll(cx).is_ready()) {
+            self.waiting = None;
+            self.session.stop_waiting();
+            return Poll::Ready(Ok(StreamEvent::Noted));
+        }
         let session = &mut self.session;
         let next = ready!(self.requests.poll_next(cx, |type_url, nonce| session.on_ack(type_url, nonce)))?;
         Poll::Ready(Ok(match next {
-            Next::Acknowledged => StreamEvent::Acknowledged,
+            Next::Acknowledged => StreamEvent::Noted,
             Next::Request(request) => StreamEvent::Request(request),
             Next::End => StreamEvent::End,
         }))
@@ -192,6 +203,9 @@ where
                 self.connected.plane.observe(&self.connected.client, event);
             }
             if response.is_none() {
+                let is_waiting = self.session.is_waiting();
+                self.waiting =
+                    is_waiting.then(|| self.waiting.take().unwrap_or_else(|| Box::pin(sleep(self.patience))));
                 return Ok(true);
             }
             if !self.hand_over(response).await {

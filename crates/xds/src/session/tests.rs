@@ -2,5 +2,6 @@
 
 mod delta;
 mod model;
+mod order;
 mod sotw;
 mod world;

@@ -131,6 +131,46 @@ impl Watch {
         target.iter().chain(held).cloned().collect()
     }
 
+    /// The client has these parents, if nothing is known of its parents yet.
+    pub(super) fn keep_parents(&mut self, parents: &ResourceSet) {
+        self.held.parents.get_or_insert_with(|| parents.clone());
+    }
+
+    /// Whether there is something to do for it.
+    pub(super) fn is_due(&self) -> bool {
+        !matches!(self.due, Due::Nothing)
+    }
+
+    /// Whether there is something to do for it, or a response is on its way.
+    pub(super) fn is_busy(&self) -> bool {
+        self.is_due() || self.is_unsettled()
+    }
+
+    /// Whether the client waits for an answer.
+    pub(super) fn owes_answer(&self) -> bool {
+        matches!(self.due, Due::Answer(_))
+    }
+
+    /// Whether the client said that it has something from an earlier stream, and has no answer yet.
+    pub(super) fn has_claims(&self) -> bool {
+        let Due::Answer(answer) = &self.due else { return false };
+        match &answer.claims {
+            Claims::Nothing => false,
+            Claims::Each(versions) => !versions.is_empty(),
+            Claims::Whole(version) => !version.is_empty(),
+        }
+    }
+
+    /// Whether the client refused something that has not been made up for.
+    pub(super) fn is_uncertain(&self) -> bool {
+        !self.uncertain.is_empty()
+    }
+
+    /// What the client had before the responses whose fate is unknown.
+    pub(super) fn accepted_before(&self) -> &ResourceSet {
+        self.unsettled.as_ref().map_or(&self.held.set, |unsettled| &unsettled.before)
+    }
+
     /// Whether a response is on its way whose fate is unknown.
     pub(super) fn is_unsettled(&self) -> bool {
         self.unsettled.is_some()
@@ -143,14 +183,24 @@ impl Watch {
 
     /// What the client certainly had before what it has not settled yet, and what that leads to.
     pub(super) fn contested(&self) -> (ResourceSet, ResourceSet) {
-        let before = self.unsettled.as_ref().map_or(&self.held.set, |unsettled| &unsettled.before);
-        (before.without(&self.uncertain), self.held.set.clone())
+        (self.accepted_before().without(&self.uncertain), self.held.set.clone())
     }
 
     /// Has another look at the state of the world, without forgetting an answer the client is owed.
     pub(super) fn check(&mut self) {
         if matches!(self.due, Due::Nothing) {
             self.due = Due::Check;
+        }
+    }
+
+    /// The client waits for an answer, besides one that it may be waiting for already.
+    pub(super) fn owe(&mut self, answer: Answer) {
+        match &mut self.due {
+            Due::Answer(owed) => {
+                owed.asked.extend(answer.asked);
+                owed.afresh |= answer.afresh;
+            }
+            due => *due = Due::Answer(answer),
         }
     }
 
@@ -183,6 +233,12 @@ impl Watch {
         self.held.set = self.held.set.without(names);
         self.uncertain = self.uncertain.changed(&[], names);
         self.kept.retain(|resource| !names.contains(&resource.name));
+        if let Due::Answer(Answer { asked, claims, .. }) = &mut self.due {
+            asked.retain(|name| !names.contains(name));
+            if let Claims::Each(versions) = claims {
+                versions.retain(|name, _| !names.contains(name));
+            }
+        }
         if let Some(unsettled) = &mut self.unsettled {
             unsettled.before = unsettled.before.without(names);
             unsettled.touched = unsettled.touched.changed(&[], names);
@@ -195,6 +251,9 @@ impl Watch {
         self.unsettled = None;
         self.uncertain = Names::default();
         self.kept.clear();
+        if let Due::Answer(answer) = &mut self.due {
+            *answer = Answer { afresh: answer.afresh, ..Answer::default() };
+        }
     }
 
     /// Moves on to `target` and says what the client has to be told for it.

@@ -127,7 +127,14 @@ impl Client {
             for event in self.session.take_events() {
                 self.link.mesh.observe(&self.link.client, event);
             }
-            let Some(response) = response else { return Ok(responses) };
+            let Some(response) = response else {
+                if !self.session.is_waiting() {
+                    return Ok(responses);
+                }
+                // Recordings do not say how long a client took.
+                self.session.stop_waiting();
+                continue;
+            };
             let packed = types::is_packed(response.type_url());
             let resources = response.resources().map(|resource| {
                 let plain =

@@ -19,7 +19,7 @@ use crate::client::{Follower, Update};
 use crate::interest::Interest;
 use crate::names::Names;
 use crate::resource::Resource;
-use crate::session::{Limits, Protocol, Request, Response, Session, Wish};
+use crate::session::{Limits, Protocol, Request, Response, Session, SessionEvent, Wish};
 use crate::source::Source;
 use crate::types::{CLUSTER, ENDPOINT, EXTENSION, LISTENER, ROUTE, SECRET, Types};
 use crate::wire;
@@ -135,6 +135,12 @@ impl Model {
         self.revision += 1;
         self.session.on_revision(self.revision, Types::only(changed));
         while let Some(response) = self.session.next_response(&self.world).unwrap() {
+            // An answer that waited for clusters may come now too.
+            let is_push = |event: &SessionEvent| matches!(event, SessionEvent::Sent { nonce, pushed: true, .. } if nonce == response.nonce());
+            if !self.session.take_events().iter().any(is_push) {
+                self.send(response);
+                continue;
+            }
             let type_url = response.type_url().to_string();
             assert!(!self.unsettled.contains_key(&type_url), "a push before the last one was settled");
             let says_something = !response.is_empty() || !response.removed().is_empty();
@@ -201,9 +207,18 @@ impl Model {
 
     /// Lets everything that is under way arrive.
     fn quiesce(&mut self) {
-        while !self.to_server.is_empty() || !self.to_client.is_empty() {
-            self.apply(Op::Request);
-            self.apply(Op::Response);
+        loop {
+            while !self.to_server.is_empty() || !self.to_client.is_empty() {
+                self.apply(Op::Request);
+                self.apply(Op::Response);
+            }
+            if !self.session.is_waiting() {
+                return;
+            }
+            self.session.stop_waiting();
+            while let Some(response) = self.session.next_response(&self.world).unwrap() {
+                self.send(response);
+            }
         }
     }
 

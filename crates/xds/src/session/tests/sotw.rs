@@ -129,6 +129,18 @@ fn nothing_is_sent_on_reconnect_when_the_version_matches() {
 }
 
 #[test]
+fn endpoints_are_not_sent_twice_when_a_client_that_returns_asks_for_them_first() {
+    let mut stream = Stream::sotw(World::new([(CLUSTER, "a"), (ENDPOINT, "a")]));
+    stream.want(CLUSTER, NoNonce, []);
+    let version = stream.whole_version(CLUSTER);
+    let mut stream = stream.reconnected();
+    assert_eq!(stream.want(ENDPOINT, NoNonce, ["a"]), [told(ENDPOINT, ["a"])]);
+    stream.ack(ENDPOINT);
+    assert_eq!(stream.want_with_version(CLUSTER, &version), []);
+    assert_eq!(stream.change(|_| {}), []);
+}
+
+#[test]
 fn missing_secret_is_an_empty_answer() {
     let mut stream = Stream::sotw(World::default());
     assert_eq!(stream.want(SECRET, NoNonce, ["missing"]), [told(SECRET, [])]);
