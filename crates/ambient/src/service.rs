@@ -12,11 +12,12 @@ use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
-use canopus_mesh::service::{ServicesOf, TrafficDistribution};
+use canopus_mesh::service::{EntryVisibility, ServicesOf, TrafficDistribution, entry_visibility};
 use canopus_mesh::waypoint::{IsGlobal, ServiceWaypoints, WaypointsOf, takes_ingress};
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, object, settings};
 use canopus_proto::istio::networking::v1alpha3::service_entry::Resolution;
 use canopus_proto::istio::workload::load_balancing::{HealthPolicy, Mode, Scope};
+use canopus_proto::istio::workload::service::Visibility;
 use canopus_proto::istio::workload::{
     AppProtocol, IpFamilies, LoadBalancing, Port, Service, WeightedWaypoint,
 };
@@ -241,6 +242,11 @@ fn convert_service(ctx: &Ctx<'_>, origin: &Origin) -> Option<ServiceInfo> {
 
 fn convert_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<ServiceInfo> {
     let Some(object) = object::<ServiceEntry>(ctx, origin) else { return Vec::new() };
+    let visibility = match entry_visibility(ctx, origin) {
+        EntryVisibility::Public => Visibility::Public,
+        EntryVisibility::Namespace => Visibility::Namespace,
+        EntryVisibility::None => return Vec::new(),
+    };
     let spec = &object.spec;
     let network = network::network_of_cluster(ctx, &origin.cluster);
     let written: Option<Vec<_>> =
@@ -292,6 +298,7 @@ fn convert_service_entry(ctx: &Ctx<'_>, origin: &Origin) -> Vec<ServiceInfo> {
             ports: ports.clone(),
             subject_alt_names: spec.subject_alt_names.clone(),
             load_balancing: balancing.clone(),
+            visibility: visibility as i32,
             ..Default::default()
         },
         selector: selector.clone(),

@@ -7,15 +7,13 @@ use canopus_base::labels::Labels;
 use canopus_runtime::flags::{Flags, PILOT_ENABLE_SIDECAR_LISTENING_HBONE};
 
 use crate::proxy::Proxy;
+use crate::workload::HEALTH_CHECKED;
 
 /// The maximum length of an object name.
 const MAX_NAME: usize = 253;
 
 /// The label with the locality of a proxy. An entry has a field for it.
 const LOCALITY_LABEL: &str = "istio-locality";
-
-/// The annotation that the agent of a workload reports its health.
-const HEALTH_CHECKED: &str = "proxy.istio.io/health-checks-enabled";
 
 /// The name of the WorkloadEntry of a proxy; `None` if it does not register.
 pub fn entry_name(proxy: &Proxy) -> Option<String> {

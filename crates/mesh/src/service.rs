@@ -6,6 +6,7 @@ mod entry;
 mod index;
 mod kube;
 mod plan;
+mod visibility;
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +35,7 @@ pub(crate) use index::{HostDefinitions, oldest_first, visible_in};
 pub use index::{ServicesByHost, ServicesIn};
 
 pub use plan::PlannedAddresses;
+pub use visibility::{EntryVisibility, entry_visibility};
 
 /// The address of a service without an address of its own.
 pub const NO_ADDRESS: &str = "0.0.0.0";

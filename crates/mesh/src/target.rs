@@ -46,7 +46,7 @@ impl Query for Targets {
 }
 
 fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    if let Some(entry) = entry_of_proxy(ctx, proxy) {
+    if let Some(entry) = entry_of_proxy(ctx, proxy).filter(|entry| entry.is_healthy) {
         return entry_targets(ctx, &entry);
     }
     if let Some(workload) = pod_of_proxy(ctx, proxy).filter(|_| !proxy.is_vm()) {

@@ -15,7 +15,7 @@ use canopus_api::gateway_api::{
 use canopus_api::istio::ServiceEntry;
 use canopus_api::kube::{Namespace, Service as KubeObject};
 use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
-use canopus_base::labels::{Labels, Selector};
+use canopus_base::labels::Labels;
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
@@ -24,9 +24,12 @@ use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT}
 
 use crate::network::{self, HBONE_PORT};
 use crate::proxy::{EAST_WEST_CONTROLLER, MESH_CONTROLLER};
-use crate::service::{AllServices, Resolution, Service, ServiceKey, ServicesByHost, oldest_first};
+use crate::service::{
+    AllServices, EntryVisibility, Resolution, Service, ServiceKey, ServicesByHost, entry_visibility,
+    oldest_first,
+};
 use crate::target::PortTarget;
-use crate::world::{Origin, namespace, object, settings};
+use crate::world::{Origin, label_selector, namespace, object, settings};
 
 pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
 pub use workloads::{WaypointAttachment, WaypointAttachmentOf, WorkloadsBehind, listed_endpoint_attachment};
@@ -270,7 +273,12 @@ fn find_waypoints(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> ServiceWaypoin
     let home = namespace(ctx, &origin.cluster, origin.namespace());
     let lookup = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
     let find = |named: WantedWaypoint| {
-        lookup.find(named, home.as_deref()).filter(|waypoint| waypoint.traffic.has_services())
+        let found = lookup.find(named, home.as_deref())?;
+        // A waypoint of another namespace would show that namespace an entry it must not see.
+        let is_kept_home = origin.key.kind == Kind::ServiceEntry
+            && *found.namespace != *origin.namespace()
+            && entry_visibility(ctx, origin) == EntryVisibility::Namespace;
+        Some(found).filter(|waypoint| waypoint.traffic.has_services() && !is_kept_home)
     };
     let own = primary(meta, origin.namespace());
     let inherits = matches!(own, WantedWaypoint::Unspecified);
@@ -379,12 +387,7 @@ impl Query for IsGlobal {
 /// Whether a selector of the mesh config matches labels. A missing selector matches all.
 fn selects(selector: Option<&LabelSelector>, labels: &Labels) -> bool {
     let Some(selector) = selector else { return true };
-    let equal = selector.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
-    let expressions = selector.match_expressions.iter().map(|expression| {
-        let values = expression.values.iter().map(String::as_str).collect();
-        (expression.key.as_str(), expression.operator.as_str(), values)
-    });
-    Selector::from_parts(equal, expressions).is_ok_and(|selector| selector.matches(labels))
+    label_selector(selector).is_ok_and(|selector| selector.matches(labels))
 }
 
 /// The services that other networks may call: global ones, and the waypoints of global ones.

@@ -12,7 +12,9 @@ use canopus_base::labels::Labels;
 use canopus_base::spiffe::Identity;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::WorkloadEntry;
-use canopus_runtime::flags::{AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT};
+use canopus_runtime::flags::{
+    AMBIENT_ENABLE_MULTI_NETWORK, PILOT_ENABLE_AMBIENT, PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS,
+};
 
 use crate::locality::{self, Locality};
 use crate::network;
@@ -53,9 +55,14 @@ pub struct Workload {
     pub ports: BTreeMap<String, u32>,
     /// Whether it is a pod.
     pub is_pod: bool,
+    /// Whether it takes traffic as far as its own agent reports; always true where none reports.
+    pub is_healthy: bool,
     /// The object it comes from.
     pub origin: Origin,
 }
+
+/// The annotation of a WorkloadEntry that its agent reports its health.
+pub(crate) const HEALTH_CHECKED: &str = "proxy.istio.io/health-checks-enabled";
 
 /// The TLS mode of workloads without mutual TLS.
 pub const TLS_DISABLED: &str = "disabled";
@@ -125,6 +132,7 @@ fn workload_from_pod(ctx: &Ctx<'_>, origin: &Origin, pod: &Pod) -> Workload {
         weight: 0,
         ports: BTreeMap::new(),
         is_pod: true,
+        is_healthy: true,
         origin: origin.clone(),
     }
 }
@@ -219,10 +227,24 @@ impl Query for EntryWorkload {
         Some(Arc::new(Workload {
             workload_name: name::entry_workload_name(&entry.meta).into(),
             takes_tunnels,
+            is_healthy: is_healthy(ctx, &entry),
             ..workload
         }))
     }
 }
+
+/// Whether a WorkloadEntry takes traffic. One whose agent reports its health does not until the agent has said that it is well.
+fn is_healthy(ctx: &Ctx<'_>, entry: &EntryObject) -> bool {
+    let is_checked = entry.meta.annotation(HEALTH_CHECKED).is_some_and(|value| IS_TRUE.contains(&value));
+    if !is_checked || !settings(ctx).flags.get(PILOT_ENABLE_WORKLOAD_ENTRY_HEALTHCHECKS) {
+        return true;
+    }
+    let reported = entry.status.conditions.iter().find(|condition| condition.r#type == "Healthy");
+    reported.is_some_and(|condition| condition.status.eq_ignore_ascii_case("true"))
+}
+
+/// What Go takes for true in a text.
+const IS_TRUE: [&str; 6] = ["1", "t", "T", "true", "TRUE", "True"];
 
 /// The workload of an entry, whether it is a WorkloadEntry object or an endpoint listed in a ServiceEntry.
 pub fn workload_from_entry(
@@ -269,11 +291,12 @@ pub fn workload_from_entry(
         weight: spec.weight,
         ports: spec.ports.clone(),
         is_pod: false,
+        is_healthy: true,
         origin: origin.clone(),
     }
 }
 
-/// The pods and WorkloadEntries of a namespace, pods first, each sorted by name.
+/// The pods and the WorkloadEntries of a namespace that take traffic, pods first, each sorted by name.
 pub struct WorkloadsIn;
 
 impl Query for WorkloadsIn {
@@ -291,7 +314,7 @@ impl Query for WorkloadsIn {
     }
 }
 
-/// The WorkloadEntries of a namespace, sorted by name. Separate from pods, which change more often.
+/// The WorkloadEntries of a namespace that take traffic, sorted by name. Separate from pods, which change more often.
 pub struct EntriesIn;
 
 impl Query for EntriesIn {
@@ -304,6 +327,7 @@ impl Query for EntriesIn {
         let entries = ctx.members::<Objects>(&index);
         let mut workloads: Vec<_> =
             entries.iter().filter_map(|origin| ctx.get::<EntryWorkload>(origin).as_ref().clone()).collect();
+        workloads.retain(|workload| workload.is_healthy);
         by_name(&mut workloads);
         workloads
     }

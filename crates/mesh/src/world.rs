@@ -25,6 +25,7 @@ use canopus_base::net::parse_ip;
 use canopus_engine::EagerCtx;
 
 pub use discovery::is_namespace_discovered;
+pub(crate) use discovery::label_selector;
 pub use index::{ObjectIndex, Objects};
 pub(crate) use namespaces::NamespacesWith;
 pub use settings::{MeshSettings, Settings, settings};

@@ -28,6 +28,9 @@ const UNPATCHED: [&str; 5] = [
     "sds-external",
 ];
 
+/// What names of clusters of called services begin with.
+const CALLED: &str = "outbound|";
+
 /// The clusters that are not of a workload of its own, with what patches add.
 pub(crate) fn shared_clusters(
     ctx: &Ctx<'_>,
@@ -37,12 +40,16 @@ pub(crate) fn shared_clusters(
 ) -> Patched {
     let side_of = |name: &str| match name {
         name if UNPATCHED.contains(&name) => None,
+        // Parity: of a waypoint's clusters, patches reach those of services it calls, not of those it stands in front of.
+        name if kind == NodeKind::Waypoint => name.starts_with(CALLED).then_some(Side::Outbound),
         INBOUND_PASSTHROUGH => Some(Side::Inbound),
         _ => Some(Side::for_kind(kind)),
     };
     let mut patched = clusters(ctx, set, generated, side_of, |_| Vec::new());
-    let sides = match Side::for_kind(kind) {
-        Side::Gateway => &[Side::Gateway][..],
+    let sides: &[Side] = match kind {
+        NodeKind::Router => &[Side::Gateway],
+        // Parity: only what is for the inbound side of sidecars is added to waypoints.
+        NodeKind::Waypoint => &[Side::Inbound],
         _ => &[Side::Outbound, Side::Inbound],
     };
     let patches = patches(ctx, set);
@@ -113,8 +120,12 @@ fn patched(
             tally.note(&patch.id, true);
             return None;
         }
-        let merged = matches && patch.is_merge() && merge_into(&mut cluster, patch);
-        tally.note(&patch.id, merged);
+        let merged = if matches && patch.is_merge() { merge_into(&mut cluster, patch) } else { Ok(false) };
+        tally.note(&patch.id, merged == Ok(true));
+        if merged == Err(WrongType) {
+            // Parity: a patch that Istio cannot merge ends the patching of that cluster. What was merged before stays.
+            break;
+        }
     }
     Some(cluster)
 }
@@ -133,27 +144,36 @@ fn is_meant(matching: &ClusterMatch, name: &str, hosts: &[Arc<str>]) -> bool {
         && (matching.port_number == 0 || matching.port_number == port)
 }
 
-fn merge_into(cluster: &mut Cluster, patch: &Patch<Cluster>) -> bool {
-    let Some(value) = &patch.value else { return false };
+/// The settings of a patch are of another type than those it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct WrongType;
+
+/// Merges a patch into a cluster; says whether it had an effect.
+fn merge_into(cluster: &mut Cluster, patch: &Patch<Cluster>) -> Result<bool, WrongType> {
+    let Some(value) = &patch.value else { return Ok(false) };
     match &value.transport_socket {
         // Parity: a patch of the transport socket is nothing else.
         Some(socket) => merge_socket(cluster, socket),
-        None => merge::into(cluster, value, patch.operation),
+        None => Ok(merge::into(cluster, value, patch.operation)),
     }
 }
 
-fn merge_socket(cluster: &mut Cluster, patch: &TransportSocket) -> bool {
+fn merge_socket(cluster: &mut Cluster, patch: &TransportSocket) -> Result<bool, WrongType> {
+    let merge = |socket: &mut TransportSocket| match merge::is_of_other_type(socket, patch) {
+        true => Err(WrongType),
+        false => Ok(merge::transport_socket(socket, patch)),
+    };
     if cluster.transport_socket_matches.is_empty() {
         return match &mut cluster.transport_socket {
-            Some(socket) if socket.name == patch.name => merge::transport_socket(socket, patch),
+            Some(socket) if socket.name == patch.name => merge(socket),
             socket => {
                 *socket = Some(patch.clone());
-                true
+                Ok(true)
             }
         };
     }
     // A socket beside the alternatives would never be used.
     let mut alternatives = cluster.transport_socket_matches.iter_mut();
     let found = alternatives.find_map(|one| one.transport_socket.as_mut().filter(|s| s.name == patch.name));
-    found.is_some_and(|socket| merge::transport_socket(socket, patch))
+    found.map_or(Ok(false), merge)
 }

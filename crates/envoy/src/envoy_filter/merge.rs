@@ -50,6 +50,17 @@ pub(super) fn transport_socket(target: &mut TransportSocket, patch: &TransportSo
     }
 }
 
+/// Whether the settings of two transport sockets are of types that are known and differ.
+pub(super) fn is_of_other_type(target: &TransportSocket, patch: &TransportSocket) -> bool {
+    let (Some(ConfigType::TypedConfig(old)), Some(ConfigType::TypedConfig(new))) =
+        (&target.config_type, &patch.config_type)
+    else {
+        return false;
+    };
+    let is_known = |settings: &Any| matches!(open(settings), Some(Ok(_)));
+    old.message_name() != new.message_name() && is_known(old) && is_known(new)
+}
+
 #[cfg(test)]
 mod tests {
     use canopus_proto::envoy::config::cluster::v3::Cluster;

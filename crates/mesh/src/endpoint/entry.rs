@@ -7,10 +7,11 @@ use canopus_api::istio::ServiceEntry;
 use canopus_base::labels::Labels;
 use canopus_engine::Ctx;
 use canopus_proto::istio::networking::v1alpha3::ServicePort;
+use canopus_runtime::flags::PILOT_ENABLE_SERVICEENTRY_SELECT_PODS;
 
 use super::{Endpoint, EndpointWorkload, Health};
 use crate::service::{Registry, Resolution, Service, ServiceKey, ServicesOf};
-use crate::workload::{self, TLS_DISABLED, Workload, WorkloadsIn};
+use crate::workload::{self, EntriesIn, TLS_DISABLED, Workload, WorkloadsIn};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
 
 /// The endpoints of a host from all ServiceEntries of a namespace.
@@ -45,7 +46,11 @@ fn entry_endpoints(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry, service
     };
     if let Some(selector) = &spec.workload_selector {
         let wanted: Labels = selector.labels.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        let workloads = ctx.get::<WorkloadsIn>(&service.namespace);
+        let selects_pods = settings(ctx).flags.get(PILOT_ENABLE_SERVICEENTRY_SELECT_PODS);
+        let workloads = match selects_pods {
+            true => ctx.get::<WorkloadsIn>(&service.namespace),
+            false => ctx.get::<EntriesIn>(&service.namespace),
+        };
         let selected = workloads
             .iter()
             .filter(|workload| wanted.subset_of(&workload.labels))
@@ -132,6 +137,7 @@ mod tests {
             weight: 0,
             ports: Default::default(),
             is_pod: false,
+            is_healthy: true,
             origin: Origin::new(
                 "c",
                 canopus_api::ObjectKey::new(canopus_api::Kind::WorkloadEntry, "ns", "w"),

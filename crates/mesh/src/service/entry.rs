@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use canopus_api::istio::ServiceEntry;
 use canopus_api::labels;
-use canopus_api::visibility::Visibility;
 use canopus_base::labels::{Labels, canonical};
 use canopus_base::net::{parse_ip, parse_prefix};
 use canopus_base::protocol::Protocol;
@@ -16,7 +15,7 @@ use canopus_runtime::flags::{
     LABEL_CANONICAL_SERVICES_FOR_MESH_EXTERNAL_SERVICE_ENTRIES, PILOT_ENABLE_IP_AUTOALLOCATE,
 };
 
-use super::{NO_ADDRESS, Port, Registry, Resolution, Service, kube};
+use super::{NO_ADDRESS, Port, Registry, Resolution, Service, kube, visibility};
 use crate::world::{Origin, settings};
 
 /// Converts a ServiceEntry to services, one for each host and address.
@@ -52,7 +51,7 @@ pub(super) fn convert(ctx: &EagerCtx<'_>, origin: &Origin, entry: &ServiceEntry)
         registry: Registry::External,
         created: entry.meta.creation_timestamp,
         labels: service_labels(ctx, entry, external),
-        export_to: spec.export_to.iter().map(|entry| Visibility::parse(entry)).collect(),
+        export_to: visibility::exported(ctx, origin, &spec.export_to),
         cluster_addresses: BTreeMap::new(),
         address: NO_ADDRESS.to_owned(),
         allocated_v4: None,

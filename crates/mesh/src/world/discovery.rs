@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use canopus_api::{Kind, Object, ObjectKey};
+use canopus_base::labels::selector::SelectorError;
 use canopus_base::labels::{Labels, Selector};
 use canopus_engine::{EagerCtx, EagerQuery};
 use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
@@ -31,7 +32,8 @@ impl EagerQuery for NamespaceDiscovered {
 
     fn run(ctx: &EagerCtx<'_>, (cluster, namespace): &Self::Key) -> bool {
         let settings = settings(ctx);
-        let selectors: Result<Vec<_>, _> = settings.mesh.discovery_selectors.iter().map(selector).collect();
+        let selectors: Result<Vec<_>, _> =
+            settings.mesh.discovery_selectors.iter().map(label_selector).collect();
         // Parity: one invalid selector disables all of them.
         let Ok(selectors) = selectors else { return true };
         let origin = Origin::new(cluster.clone(), ObjectKey::new(Kind::Namespace, "", namespace));
@@ -43,7 +45,8 @@ impl EagerQuery for NamespaceDiscovered {
     }
 }
 
-fn selector(written: &LabelSelector) -> Result<Selector, canopus_base::labels::selector::SelectorError> {
+/// Reads a label selector of the mesh config.
+pub(crate) fn label_selector(written: &LabelSelector) -> Result<Selector, SelectorError> {
     let labels = written.match_labels.iter().map(|(key, value)| (key.as_str(), value.as_str()));
     let expressions = written.match_expressions.iter().map(|expression| {
         let values = expression.values.iter().map(String::as_str).collect();
