@@ -251,3 +251,60 @@ async fn nonsense_on_every_port_harms_nobody() -> Result<()> {
     ensure!(!log.contains("panicked"), "{log}");
     Ok(())
 }
+
+/// Opens streams that ask for everything; one in ten of them never reads an answer.
+async fn open_idle_streams(address: SocketAddr, count: usize) -> Result<Vec<AdsStream>> {
+    const STREAMS_PER_CONNECTION: usize = 50;
+    let mut streams = Vec::new();
+    let mut channel = None;
+    for number in 0..count {
+        if number % STREAMS_PER_CONNECTION == 0 {
+            channel = Some(Endpoint::try_from(format!("http://{address}"))?.connect().await?);
+        }
+        let node = Node {
+            id: format!(
+                "router~10.1.{}.{}~idle-{number}.demo~demo.svc.cluster.local",
+                number / 250,
+                number % 250 + 1
+            ),
+            ..Node::default()
+        };
+        let wish = Wish::Change { subscribe: Vec::new(), unsubscribe: Vec::new(), held: BTreeMap::new() };
+        let (type_url, nonce) = (types::CLUSTER.to_owned(), String::new());
+        let first = Request { type_url, node: Some(node), nonce, error: None, wish };
+        let channel = channel.clone().context("there is a connection")?;
+        let mut stream = AdsStream::open(channel, Protocol::Delta, MetadataMap::new(), first).await?;
+        if number % 10 != 0 {
+            timeout(PATIENCE, stream.next()).await??.context("no answer")?;
+        }
+        streams.push(stream);
+    }
+    Ok(streams)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn idle_streams_and_slow_readers_are_in_nobodys_way() -> Result<()> {
+    let shop = Shop::open().await?;
+    let envoy = shop.mesh.gateway().await?;
+    shop.change(0)?;
+    shop.arrived(0, &envoy).await?;
+    let id = shop.mesh.id().context("it runs")?;
+    let before = memory(id)?;
+    let count = times(500);
+    let streams = open_idle_streams(shop.mesh.xds, count).await?;
+    let traffic = Traffic::start(shop.gateway);
+    // None of them acknowledges anything, so each change is one more that waits for them.
+    for number in 1..=20 {
+        shop.change(number)?;
+        shop.arrived(number, &envoy).await?;
+    }
+    let grown = memory(id)?.saturating_sub(before);
+    println!("{count} idle streams: {grown} bytes, {} for each", grown / count as u64);
+    ensure!(grown < count as u64 * (256 << 10) + (64 << 20), "it has grown by {grown} bytes");
+    drop(streams);
+    shop.change(21)?;
+    shop.arrived(21, &envoy).await?;
+    ensure!(traffic.stop().await? > 0, "there was no traffic");
+    assert_eq!(shop.mesh.id(), Some(id));
+    Ok(())
+}

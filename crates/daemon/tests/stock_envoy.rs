@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "the local mesh is shared with others")]
 
+#[path = "../support/agent.rs"]
+mod agent;
 #[path = "../support/local_mesh.rs"]
 mod local_mesh;
 #[path = "../support/shop.rs"]
@@ -10,8 +12,9 @@ mod shop;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
-use canopus_testkit::eventually;
+use agent::Agent;
+use anyhow::{Context as _, Result, ensure};
+use canopus_testkit::{Authority, Envoy, eventually};
 use shop::Shop;
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -53,5 +56,53 @@ async fn a_broken_document_is_reported_and_traffic_goes_on() -> Result<()> {
     })
     .await?;
     assert_eq!(shop.answered_by(&[]).await?, "stable");
+    Ok(())
+}
+
+/// The bootstrap that the documentation gives.
+fn documented_bootstrap() -> Result<String> {
+    const FENCE: &str = "   ```yaml\n";
+    let document = include_str!("../../../docs/stock-envoy.md");
+    let start = document.find(FENCE).context("no YAML in the document")? + FENCE.len();
+    let end = document[start..].find("   ```").context("the YAML does not end")? + start;
+    Ok(document[start..end]
+        .lines()
+        .map(|line| format!("{}\n", line.strip_prefix("   ").unwrap_or(line)))
+        .collect())
+}
+
+/// Something with mutual TLS, so that the gateway needs a certificate.
+const MUTUAL_TLS: &str = "
+apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: canary, namespace: demo}
+spec: {host: canary.shop.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}
+";
+
+#[tokio::test]
+async fn documented_bootstrap_takes_everything_a_mesh_with_tunnels_and_mutual_tls_has() -> Result<()> {
+    let shop = Shop::open_with(MUTUAL_TLS, &[("PILOT_ENABLE_AMBIENT", "true")]).await?;
+    let authority = Authority::new()?;
+    let sockets = tempfile::tempdir()?;
+    let spiffe = "spiffe://cluster.local/ns/demo/sa/gateway";
+    let agent = Agent::start(sockets.path(), "gateway", &authority, spiffe)?;
+    let socket = agent.socket().display().to_string();
+    let bootstrap = documented_bootstrap()?
+        .replace("/var/run/secrets/workload-spiffe-uds/socket", &socket)
+        .replace("port_value: 15010", &format!("port_value: {}", shop.mesh.xds.port()))
+        .replace("port_value: 15000", "port_value: 0");
+    let envoy = Envoy::start(&bootstrap).await?;
+    assert_eq!(shop.answered_by(&[]).await?, "stable");
+    eventually("all clusters", PATIENCE, async || {
+        let stats = envoy.stats().await?;
+        let warming = stats.get("cluster_manager.warming_clusters").copied().unwrap_or_default();
+        ensure!(warming == 0, "{warming} clusters are warming");
+        Ok(())
+    })
+    .await?;
+    let dump = envoy.config_dump().await?.to_string();
+    ensure!(dump.contains("connect_originate"), "there are no tunnels");
+    ensure!(dump.contains("outbound|80||canary.shop.internal"), "no cluster with mutual TLS");
+    assert_eq!(envoy.rejections().await?, BTreeMap::new());
     Ok(())
 }

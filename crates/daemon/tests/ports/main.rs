@@ -1,5 +1,6 @@
 //! Whoever comes to the xDS ports with something else than a proper request is told so, and nobody else notices.
 
+mod istioctl;
 mod objects;
 mod services;
 mod tokens;

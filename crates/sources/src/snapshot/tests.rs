@@ -95,6 +95,20 @@ fn files_are_for_their_owner_alone_and_no_scratch_is_left() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn last_snapshot_stays_when_the_disk_is_full() {
+    let (folder, store, path) = saved();
+    let before = fs::read(&path).unwrap();
+    // Every write to this device fails as one to a full disk does.
+    std::os::unix::fs::symlink("/dev/full", path.with_extension("new")).unwrap();
+    let error = store.save(&source(), &[], None).unwrap_err().to_string();
+    assert!(error.contains("No space left"), "{error}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+    assert_eq!(fs::read_dir(folder.path().join("state")).unwrap().count(), 1, "nothing is left behind");
+    store.save(&source(), &[], None).unwrap();
+}
+
+#[test]
 fn any_damage_makes_the_whole_file_unusable() {
     let (_folder, store, path) = saved();
     let whole = fs::read(&path).unwrap();
