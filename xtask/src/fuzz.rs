@@ -1,3 +1,4 @@
+use std::fs;
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
@@ -46,7 +47,12 @@ pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
     }
     let time = format!("-max_total_time={}", arguments.seconds);
     for target in known.iter().filter(|name| arguments.target.as_ref().is_none_or(|target| target == *name)) {
-        run(&mut fuzz(&["run", target, "--", &time]))?;
+        // What is found goes into the first directory; what was worth keeping is in the second.
+        let (found, kept) =
+            (root().join("fuzz/corpus").join(target), root().join("crates/fuzzing/corpus").join(target));
+        fs::create_dir_all(&found).with_context(|| format!("making {}", found.display()))?;
+        let (found, kept) = (found.display().to_string(), kept.display().to_string());
+        run(&mut fuzz(&["run", target, &found, &kept, "--", &time]))?;
     }
     Ok(())
 }

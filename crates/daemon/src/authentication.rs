@@ -34,6 +34,12 @@ use self::kubernetes::KubernetesTokens;
 use self::oidc::{IssuedTokens, Rule};
 use crate::debug::Authenticator;
 
+/// Whether a token is signed by one of the keys of a set, a JSON Web Key Set. That makes it genuine, not yet valid.
+pub fn is_signed(token: &str, keys: &str) -> bool {
+    let keys = jwt::Key::read_set(keys).unwrap_or_default();
+    jwt::Jwt::parse(token).is_ok_and(|token| token.is_signed_by_any(&keys))
+}
+
 /// What a client presents.
 #[derive(Clone, Copy, Debug)]
 pub struct Presented<'a> {

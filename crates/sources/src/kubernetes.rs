@@ -33,6 +33,12 @@ pub use server::{Access, AccessError, Cluster};
 pub use token::{TokenError, TokenOwner, TokenPod};
 pub use watch::Listing;
 
+/// What a line of a watch of a kind changes.
+pub fn changes_in_line(kind: Kind, line: &[u8]) -> Vec<Change> {
+    object::events(kind, watch::event_in_line(line).into_iter().collect())
+}
+
+use crate::change::Change;
 use crate::feed::{Feed, Source};
 use collector::Collector;
 

@@ -29,6 +29,7 @@ use tower_service::Service;
 
 use connection::serve_connections;
 pub use connection::{Answers, Transport};
+pub use decode::read_request;
 pub use options::Options;
 
 use crate::chunk::ChunkPool;

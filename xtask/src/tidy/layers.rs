@@ -40,10 +40,11 @@ const TABLE: [Row; 21] = [
 ];
 
 /// Crates that no product crate may need outside its tests, each with what it may know of the project itself.
-const DEV_ONLY: [(&str, Knows); 6] = [
+const DEV_ONLY: [(&str, Knows); 7] = [
     ("parts", Knows::Only(&[])),
     ("testkit", Knows::Everything),
     ("golden", Knows::Only(&["base", "proto", "engine", "runtime", "api", "mesh"])),
+    ("fuzzing", Knows::Everything),
     ("conformance", Knows::Everything),
     ("bench", Knows::Everything),
     ("xtask", Knows::Only(&["parts"])),

@@ -29,6 +29,18 @@ use page::Page;
 pub(super) use unread::Unread;
 use wire::{WireEvent, parse};
 
+/// What a line of a watch tells of an object; `None` if it tells nothing of one.
+pub(super) fn event_in_line(line: &[u8]) -> Option<WatchEvent> {
+    match parse(line) {
+        Ok(WireEvent::Object(object)) => Some(WatchEvent::Object(object)),
+        Ok(WireEvent::Gone(object)) => Some(WatchEvent::Gone(object)),
+        Ok(WireEvent::Bookmark(_) | WireEvent::Error(_)) => None,
+        Err(failure) => Unread::in_line(line, failure.to_string()).map(|(unread, is_gone)| {
+            if is_gone { WatchEvent::Gone(unread.outline()) } else { WatchEvent::Unread(unread) }
+        }),
+    }
+}
+
 /// An object larger than this is not read. The store behind an API server takes an eighth of it.
 const MAX_OBJECT_BYTES: usize = 12 << 20;
 

@@ -19,6 +19,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use crate::bounds::{self, Fields};
+use crate::session::{Protocol, Request};
 
 /// What precedes each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -239,6 +240,14 @@ fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status
     let (node, error) = M::NODE_AND_ERROR;
     bounds::check(bytes, node, error).map_err(Status::invalid_argument)?;
     M::decode(bytes).map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
+}
+
+/// The request of a variant in these bytes, checked and decoded as the server does it.
+pub fn read_request(protocol: Protocol, bytes: &[u8], max_names: usize) -> Result<Request, Status> {
+    match protocol {
+        Protocol::Sotw => decode::<DiscoveryRequest>(bytes, max_names).map(Into::into),
+        Protocol::Delta => decode::<DeltaDiscoveryRequest>(bytes, max_names).map(Into::into),
+    }
 }
 
 /// How many names a request has. Counting stops where the request is malformed, which the decoder then reports.

@@ -1,0 +1,107 @@
+//! What clients, servers and proxies send.
+
+use std::sync::Arc;
+
+use canopus_admission::validation::{self, Request as HttpRequest};
+use canopus_agent::dns::Transport;
+use canopus_agent::dns::index::{Addresses, Found};
+use canopus_agent::dns::message::{Family, Query};
+use canopus_agent::wasm::{ImageReference, inspect_manifest, unpack_module};
+use canopus_api::Kind;
+use canopus_sources::kubernetes;
+use canopus_xds::server::read_request;
+use canopus_xds::session::{Limits, Protocol, Session};
+use canopus_xds::types::Types;
+use canopus_xds::{Interest, Refusal, Resource, ResourceSet, Source, rejection};
+
+/// A review that asks whether an object may be stored: there is always an answer.
+pub(crate) fn admission_review(input: &[u8]) {
+    let request = HttpRequest { path: "/validate", content_type: Some("application/json"), body: input };
+    let answer = validation::answer(&request);
+    assert!(answer.status >= 200 && !answer.body.is_empty());
+}
+
+/// DNS packets, as anybody may send them to the agent's name server.
+pub(crate) fn dns_query(input: &[u8]) {
+    let Ok(query) = Query::parse(input) else { return };
+    let addresses = Addresses { v4: (0..100u32).map(Into::into).collect(), v6: Box::default() };
+    let found = Found { alias_of: Some("a.b."), addresses: &addresses };
+    for (family, transport) in [(Family::V4, Transport::Udp), (Family::V6, Transport::Tcp)] {
+        let answer = query.answer(family, &found, transport);
+        assert!(answer.len() >= 12);
+    }
+    let _ = query.fit(input.to_vec(), Transport::Udp);
+    assert!(!query.failure().is_empty());
+}
+
+/// What registries and web servers answer when the agent fetches a Wasm module.
+pub(crate) fn image_manifest(input: &[u8]) {
+    let _ = inspect_manifest(input);
+    assert!(unpack_module(input, 1 << 16).len() <= input.len().max(1 << 16));
+    if let Ok(text) = std::str::from_utf8(input) {
+        let _ = ImageReference::parse(text);
+    }
+}
+
+/// What proxies say when they reject something: any text, then the name of a resource on a line of its own.
+pub(crate) fn rejection(input: &[u8]) {
+    let Some([name, words]) = super::lines(input) else { return };
+    if let Some(field) = rejection::failed_field(words) {
+        assert!(words.contains("ValidationError.") && field.len() <= 2 * words.len() + 64);
+    }
+    if rejection::mentions(words, name) {
+        assert!(words.contains(name));
+    }
+}
+
+/// The kinds whose objects are decoded by most code of their own.
+const KINDS: [Kind; 6] =
+    [Kind::VirtualService, Kind::Pod, Kind::EndpointSlice, Kind::Secret, Kind::HttpRoute, Kind::Telemetry];
+
+/// A line that an API server sends in a watch.
+pub(crate) fn watch_line(input: &[u8]) {
+    for kind in KINDS {
+        let changes = kubernetes::changes_in_line(kind, input);
+        assert!(changes.len() <= 3, "one line is about one object");
+    }
+}
+
+/// A few resources of every type.
+struct World;
+
+impl Source for World {
+    fn resources(&self, type_url: &str, interest: &Interest) -> Result<ResourceSet, Refusal> {
+        let resource = |name: &str| Resource::new(name, format!("{type_url} {name}"));
+        let all = ["a", "b", "c"].into_iter().filter(|name| interest.covers(name));
+        Ok(all.map(resource).collect())
+    }
+}
+
+/// Requests of a stream, each after a byte with its length: no session sends more than it has, and none goes on for ever.
+pub(crate) fn xds_request(input: &[u8]) {
+    let Some((variant, mut rest)) = input.split_first() else { return };
+    let protocol = if variant % 2 == 0 { Protocol::Delta } else { Protocol::Sotw };
+    let limits = Limits { names: 100, types: 8, bytes: 10_000 };
+    let mut session = Session::new(protocol, 1, limits, Arc::default());
+    let mut revision = 0;
+    while let Some((length, after)) = rest.split_first() {
+        let (request, left) = after.split_at(usize::from(*length).min(after.len()));
+        rest = left;
+        let Ok(request) = read_request(protocol, request, limits.names) else { return };
+        if session.on_request(request, &World).is_err() {
+            return;
+        }
+        revision += 1;
+        session.on_revision(revision, Types::ALL);
+        for turn in 0.. {
+            assert!(turn < 100, "the session does not come to an end");
+            match session.next_response(&World) {
+                Ok(Some(response)) => assert!(response.len() <= 3),
+                Ok(None) if session.is_waiting() => session.stop_waiting(),
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        let _ = session.take_events();
+    }
+}
