@@ -4,14 +4,14 @@ use std::process::Command;
 use std::thread;
 
 use anyhow::{Result, anyhow, ensure};
-use canopus_parts::{Part, ensure_in_lines};
+use canopus_parts::{Part, ensure_in_lines, find};
 
-use crate::shell::{cargo, run, succeeds};
+use crate::shell::{cargo, root, run, succeeds};
 use crate::{conformance, tidy};
 use summary::{Outcome, Summary};
 
-/// The parts that tests start.
-const PARTS: [Part; 8] = [
+/// The parts that tests start, and what checks dependencies.
+const PARTS: [Part; 9] = [
     Part::Envoy,
     Part::Iptables,
     Part::Dig,
@@ -20,6 +20,7 @@ const PARTS: [Part; 8] = [
     Part::Kube,
     Part::Consul,
     Part::Helm,
+    Part::CargoDeny,
 ];
 
 /// The beginning of the names of tests that need a part built with Go.
@@ -104,17 +105,22 @@ fn tests(arguments: &Arguments) -> Command {
 }
 
 fn deny(summary: &mut Summary) {
-    if !succeeds(cargo().args(["deny", "--version"])) {
-        let reason = "cargo-deny is not installed (`cargo install --locked cargo-deny`, some minutes)";
+    let Ok(directory) = find(Part::CargoDeny) else {
+        let reason = "cargo-deny is not installed (`cargo xtask parts cargo-deny`, some minutes)";
         return summary.note("deny", Outcome::Skipped(reason.to_owned()));
-    }
+    };
+    let deny = |arguments: &[&str]| {
+        let mut command = Command::new(directory.join("cargo-deny"));
+        command.current_dir(root()).arg("--all-features").args(arguments);
+        command
+    };
     let check = |what: &[&str]| {
-        let mut command = cargo();
-        command.args(["deny", "--all-features", "check", "--hide-inclusion-graph"]).args(what);
+        let mut command = deny(&["check", "--hide-inclusion-graph"]);
+        command.args(what);
         command
     };
     summary.step("deny", || run(&mut check(&["bans", "licenses", "sources"])));
-    if succeeds(cargo().args(["deny", "fetch", "db"])) {
+    if succeeds(&mut deny(&["fetch", "db"])) {
         summary.step("advisories", || run(&mut check(&["advisories"])));
     } else {
         summary.note("advisories", Outcome::Skipped("the advisory database cannot be reached".to_owned()));

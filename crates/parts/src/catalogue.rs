@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::recipe::{Debian, Entry, GoBuild, Recipe, SourceFile, Wheel, WheelFile};
+use crate::recipe::{CargoBuild, Debian, Entry, GoBuild, Recipe, SourceFile, Wheel, WheelFile};
 
 /// A real component that can be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,11 +24,13 @@ pub enum Part {
     Dig,
     /// Go's own template engine with sprig, to compare ours with.
     GoTemplate,
+    /// cargo-deny, which checks licences and sources of dependencies.
+    CargoDeny,
 }
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Envoy,
         Self::Iptables,
         Self::Dig,
@@ -38,6 +40,7 @@ impl Part {
         Self::Grpc,
         Self::Grpcurl,
         Self::GoTemplate,
+        Self::CargoDeny,
     ];
 
     /// The name used on the command line and in the cache.
@@ -66,12 +69,13 @@ impl Part {
             Recipe::Wheel(_) => "Python package, seconds".to_owned(),
             Recipe::Debian(_) => "Debian packages, seconds".to_owned(),
             Recipe::Go(build) => format!("built with Go, {}", build.cost),
+            Recipe::Cargo(build) => format!("built with Cargo, {}", build.cost),
         }
     }
 
-    /// Whether it is compiled from Go sources, which takes minutes the first time.
+    /// Whether it is compiled from sources, which takes minutes the first time.
     pub fn is_built(self) -> bool {
-        matches!(self.entry().recipe, Recipe::Go(_))
+        matches!(self.entry().recipe, Recipe::Go(_) | Recipe::Cargo(_))
     }
 
     pub(crate) fn entry(self) -> &'static Entry {
@@ -85,6 +89,7 @@ impl Part {
             Self::Iptables => &IPTABLES,
             Self::Dig => &DIG,
             Self::GoTemplate => &GO_TEMPLATE,
+            Self::CargoDeny => &CARGO_DENY,
         }
     }
 }
@@ -303,6 +308,14 @@ static GO_TEMPLATE: Entry = Entry {
     }),
 };
 
+static CARGO_DENY: Entry = Entry {
+    name: "cargo-deny",
+    version: "0.20.2",
+    purpose: "checks licences, sources and bans of dependencies",
+    programs: &["cargo-deny"],
+    recipe: Recipe::Cargo(CargoBuild { package: "cargo-deny", cost: "4 CPU-minutes" }),
+};
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -319,7 +332,7 @@ mod tests {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "no part is called `istiod`; there are: envoy, iptables, dig, kube, consul, helm, grpc, grpcurl, gotemplate"
+            "no part is called `istiod`; there are: envoy, iptables, dig, kube, consul, helm, grpc, grpcurl, gotemplate, cargo-deny"
         );
     }
 

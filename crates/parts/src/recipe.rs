@@ -13,6 +13,7 @@ pub(crate) struct Entry {
 pub(crate) enum Recipe {
     Wheel(Wheel),
     Go(GoBuild),
+    Cargo(CargoBuild),
     Debian(Debian),
 }
 
@@ -46,6 +47,13 @@ pub(crate) struct GoBuild {
     pub(crate) cost: &'static str,
 }
 
+/// An executable compiled from a published crate.
+pub(crate) struct CargoBuild {
+    pub(crate) package: &'static str,
+    /// What it takes, for people deciding whether to wait.
+    pub(crate) cost: &'static str,
+}
+
 /// One embedded source file.
 pub(crate) struct SourceFile {
     pub(crate) path: &'static str,
@@ -75,6 +83,7 @@ impl Entry {
                 wheel.files.iter().for_each(|file| add(file.sha256));
             }
             Recipe::Debian(recipe) => recipe.packages.iter().for_each(|package| add(package)),
+            Recipe::Cargo(build) => add(build.package),
             Recipe::Go(build) => {
                 add(build.package);
                 build.link.iter().for_each(|argument| add(argument));
