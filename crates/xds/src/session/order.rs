@@ -13,12 +13,14 @@
 
 use std::sync::Arc;
 
+use canopus_proto::fields::{cluster, eds_cluster_config};
+
 use super::watch::Watch;
 use super::{Protocol, Session, State, resources};
 use crate::bounds::Fields;
 use crate::names::Names;
-use crate::plane::{Refusal, Source};
 use crate::resource::{Resource, ResourceSet};
+use crate::source::{Refusal, Source};
 use crate::types::{CLUSTER, ENDPOINT, LISTENER, ROUTE};
 
 /// The types whose resources name clusters.
@@ -186,17 +188,10 @@ impl Session {
     }
 }
 
-/// Whether a proxy has to ask for the endpoints of a cluster, by its name and on this stream, before it uses it.
+/// Whether a proxy has to ask for the endpoints of a cluster, by its name, before it uses it.
 fn awaits_endpoints(cluster: &Resource) -> bool {
-    const EDS_CLUSTER_CONFIG: u64 = 3;
-    const EDS_CONFIG: u64 = 1;
-    const SERVICE_NAME: u64 = 2;
-    const ADS: u64 = 3;
-    let Some((_, config)) = Fields(&cluster.body).find(|(number, _)| *number == EDS_CLUSTER_CONFIG) else {
-        return false;
-    };
-    let source = Fields(config).find(|(number, _)| *number == EDS_CONFIG);
-    let is_on_stream = source.is_some_and(|(_, source)| Fields(source).any(|(number, _)| number == ADS));
-    let mut services = Fields(config).filter(|(number, _)| *number == SERVICE_NAME);
-    is_on_stream && services.all(|(_, service)| *service == *cluster.name.as_bytes())
+    let config = cluster::EDS_CLUSTER_CONFIG.tag();
+    let Some((_, config)) = Fields(&cluster.body).find(|(tag, _)| *tag == config) else { return false };
+    let service = eds_cluster_config::SERVICE_NAME.tag();
+    Fields(config).filter(|(tag, _)| *tag == service).all(|(_, name)| *name == *cluster.name.as_bytes())
 }
