@@ -52,10 +52,10 @@ fn cycles(usual: usize) -> usize {
     std::env::var("CANOPUS_CYCLES").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
-/// Some four hundred requests a second to the shop.
+/// Some four hundred requests a second to the shop, on a machine that has the time.
 fn dense_traffic(shop: &Shop) -> Vec<Traffic> {
     let to_shop = || Traffic::to(shop.gateway, "shop.example.com", Duration::from_millis(8));
-    std::iter::repeat_with(to_shop).take(4).collect()
+    std::iter::repeat_with(to_shop).take(10).collect()
 }
 
 async fn stop_all(traffic: Vec<Traffic>) -> Result<usize> {
