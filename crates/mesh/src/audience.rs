@@ -38,6 +38,7 @@ pub use crate::attachment::PolicyTarget;
 pub use crate::gateway::GatewayRunner;
 pub use crate::proxy::{Addressing, Role, is_in_network};
 pub use crate::selector::{SelectingKind, SelectorLabels, Unreduced, is_reduction_disabled};
+use crate::selector::{has_objects, is_selected};
 pub use crate::waypoint::WaypointRunner;
 pub use position::{Position, PositionUse};
 pub use view::View;
@@ -80,5 +81,12 @@ pub fn policy_target(ctx: &Ctx<'_>, view: &View, kinds: &[SelectingKind]) -> Pol
             kinds.iter().flat_map(|kind| own.iter().map(|namespace| (*kind, namespace.clone()))).collect();
         SelectorLabels::reduce(ctx, &view.labels, &sources)
     };
-    PolicyTarget { namespace: view.namespace.clone(), gateway, labels, is_waypoint, service: None }
+    // A namespace whose policies are not for the workload is like all others.
+    let own = &view.namespace;
+    let matters = is_waypoint
+        || is_reduction_disabled(ctx)
+        || (gateway.is_some() && has_objects(ctx, kinds, own))
+        || is_selected(ctx, kinds, own, &view.labels);
+    let namespace = if matters { own.clone() } else { Arc::default() };
+    PolicyTarget { namespace, gateway, labels, is_waypoint, service: None }
 }

@@ -16,7 +16,7 @@ use canopus_api::istio::{
 use canopus_base::labels::Labels;
 use canopus_engine::{Ctx, EagerCtx, EagerQuery, Input};
 
-use crate::world::{NamespacesWith, ObjectIndex, indexed_objects};
+use crate::world::{NamespacesWith, ObjectIndex, Objects, indexed_objects};
 
 /// An input that tests set to disable reduction: audiences then keep every fact.
 ///
@@ -110,6 +110,53 @@ pub enum SelectingKind {
     RequestAuthentication,
     /// PeerAuthentication.
     PeerAuthentication,
+}
+
+impl SelectingKind {
+    /// The kinds of the objects themselves.
+    fn objects(self) -> &'static [Kind] {
+        match self {
+            Self::DestinationRule => &[Kind::DestinationRule],
+            Self::EnvoyFilter => &[Kind::EnvoyFilter],
+            Self::Telemetry => &[Kind::Telemetry],
+            Self::Extension => &[Kind::WasmPlugin, Kind::TrafficExtension],
+            Self::AuthorizationPolicy => &[Kind::AuthorizationPolicy],
+            Self::RequestAuthentication => &[Kind::RequestAuthentication],
+            Self::PeerAuthentication => &[Kind::PeerAuthentication],
+        }
+    }
+}
+
+/// Whether a namespace has objects of some kinds, whoever they are for.
+pub(crate) fn has_objects(ctx: &Ctx<'_>, kinds: &[SelectingKind], namespace: &Arc<str>) -> bool {
+    let kinds = kinds.iter().flat_map(|kind| kind.objects());
+    kinds.copied().any(|kind| *ctx.get::<HasObjects>(&(kind, namespace.clone())))
+}
+
+/// Whether a namespace has objects of some kinds that select a workload by its labels, or all workloads.
+pub(crate) fn is_selected(
+    ctx: &Ctx<'_>,
+    kinds: &[SelectingKind],
+    namespace: &Arc<str>,
+    labels: &Labels,
+) -> bool {
+    kinds.iter().any(|kind| {
+        let selectors = ctx.get::<Selectors>(&(*kind, namespace.clone()));
+        selectors.iter().any(|selector| selector.subset_of(labels))
+    })
+}
+
+/// Whether a namespace has objects of a kind, however many.
+struct HasObjects;
+
+impl EagerQuery for HasObjects {
+    const NAME: &'static str = "namespace_has_objects";
+    type Key = (Kind, Arc<str>);
+    type Value = bool;
+
+    fn run(ctx: &EagerCtx<'_>, (kind, namespace): &Self::Key) -> bool {
+        !ctx.members::<Objects>(&ObjectIndex::Namespace(*kind, namespace.as_ref().into())).is_empty()
+    }
 }
 
 /// The distinct selectors of the objects of a kind in a namespace; an empty one for objects that select everything.

@@ -6,6 +6,7 @@
 //!
 //! Invariant: a signal is marked before its sessions are woken, so that a session that looks finds what changed.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
@@ -24,7 +25,8 @@ pub(crate) struct ChangeSignal {
     /// The types of resources that the results are about.
     types: Types,
     pending: Mutex<Pending>,
-    subscribers: Mutex<BTreeSet<ConnectionId>>,
+    /// How many subscriptions each session has. A session that moves to another subscription may have two for a moment.
+    subscribers: Mutex<BTreeMap<ConnectionId, u32>>,
 }
 
 /// The changes that nobody has looked at yet.
@@ -63,9 +65,9 @@ impl ChangeSignal {
         }
     }
 
-    /// Has a session woken by changes until the subscription is dropped.
+    /// Has a session woken by changes until the subscription is dropped, and every other that it has.
     pub(crate) fn subscribe(self: &Arc<Self>, connection: ConnectionId) -> Subscription {
-        self.subscribers.lock().insert(connection);
+        *self.subscribers.lock().entry(connection).or_default() += 1;
         Subscription { signal: Arc::clone(self), connection }
     }
 }
@@ -78,7 +80,12 @@ pub(crate) struct Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        self.signal.subscribers.lock().remove(&self.connection);
+        if let Entry::Occupied(mut count) = self.signal.subscribers.lock().entry(self.connection) {
+            match count.get() {
+                2.. => *count.get_mut() -= 1,
+                _ => drop(count.remove()),
+            }
+        }
     }
 }
 
@@ -122,7 +129,7 @@ impl ChangeSignals {
         let signals = roots.into_iter().filter_map(|root| index.by_root.get(&root)).flatten();
         let mut subscribers = BTreeSet::new();
         for signal in signals.filter_map(Weak::upgrade) {
-            subscribers.extend(signal.subscribers.lock().iter().copied());
+            subscribers.extend(signal.subscribers.lock().keys().copied());
         }
         subscribers
     }
@@ -136,7 +143,7 @@ impl ChangeSignals {
             signals.retain(|signal| {
                 let Some(signal) = signal.upgrade() else { return false };
                 signal.raise(*root);
-                for subscriber in signal.subscribers.lock().iter() {
+                for subscriber in signal.subscribers.lock().keys() {
                     let types = woken.entry(*subscriber).or_default();
                     *types = types.union(signal.types);
                 }
@@ -190,6 +197,22 @@ mod tests {
         (0..=MAX_LISTED).for_each(|_| signal.raise(root));
         assert_eq!(signal.take(), Pending::All);
         assert_eq!(signal.take(), Pending::Nothing);
+    }
+
+    #[test]
+    fn session_is_woken_for_as_long_as_it_has_a_subscription() {
+        let engine = Engine::new();
+        let (signals, connections) = (ChangeSignals::default(), Connections::default());
+        let root = engine.watch::<Doubled>(1).id();
+        let signal = ChangeSignal::new(Types::ALL);
+        signals.add([root], &signal);
+        let session = connections.open(crate::test_proxy("a"), &Peer::default(), 0).id;
+        let old = signal.subscribe(session);
+        let new = signal.subscribe(session);
+        drop(old);
+        assert_eq!(signals.subscribers([root]), BTreeSet::from([session]));
+        drop(new);
+        assert!(signals.subscribers([root]).is_empty());
     }
 
     #[test]

@@ -33,10 +33,14 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// After a look into rejections, others are applied for so many times as long before the next one.
 const REST: u32 = 10;
 
+/// Tells the time. A simulation has a clock of its own, so that a seed leads to the same decisions each time.
+pub(crate) type Clock = Arc<dyn Fn() -> Instant + Send + Sync>;
+
 /// Looks into rejections and holds what is guilty of them.
 pub(crate) struct QuarantineController {
     dispatcher: Arc<Dispatcher>,
     quarantine: Arc<Quarantine>,
+    clock: Clock,
     history: History,
     /// What the changes that are about to be applied replace.
     replaced: Vec<(Origin, Option<Arc<Object>>)>,
@@ -74,6 +78,7 @@ impl QuarantineController {
         Self {
             dispatcher,
             quarantine,
+            clock: Arc::new(Instant::now),
             history: History::default(),
             replaced: Vec::new(),
             case: None,
@@ -87,9 +92,19 @@ impl QuarantineController {
         }
     }
 
+    /// The same with another clock.
+    #[cfg(test)]
+    pub(crate) fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
     /// What is rejected, and what is held for it.
     pub(crate) fn quarantine(&self) -> &Quarantine {
         &self.quarantine
+    }
+
+    fn now(&self) -> Instant {
+        (self.clock)()
     }
 
     /// Waits until there may be something to decide.
@@ -190,10 +205,11 @@ impl QuarantineController {
             // The first look only starts the clock.
             match self.gathered.take() {
                 Some(_) => {
-                    let started = std::time::Instant::now();
+                    let started = self.now();
                     self.look_into(now);
                     if self.case.is_none() && self.quarantine().has_waiting() {
-                        self.gathered = Some(now + GATHER.max(started.elapsed() * REST));
+                        let took = self.now() - started;
+                        self.gathered = Some(now + GATHER.max(took * REST));
                     }
                 }
                 None => self.gathered = Some(now + GATHER),
@@ -457,7 +473,7 @@ impl QuarantineController {
     fn close(&mut self) {
         if let Some(case) = &mut self.case {
             case.trial.stop();
-            self.arrange(Instant::now());
+            self.arrange(self.now());
         }
     }
 
@@ -468,7 +484,7 @@ impl QuarantineController {
             && pardoned.iter().any(|origin| case.suspects.contains_key(origin))
         {
             case.trial.dismiss();
-            self.arrange(Instant::now());
+            self.arrange(self.now());
         }
         let mut batch = Batch::new();
         let mut released = Vec::new();

@@ -17,6 +17,9 @@ pub(super) const POISON: &str = "poison";
 pub(super) const PRIVATE_KEY: &str = "simulated-private-key";
 pub(super) const SECRET_READER: &str = "gateway";
 
+/// The versions of workloads, by which some objects select proxies.
+pub(super) const VERSIONS: [&str; 2] = ["v1", "v2"];
+
 /// A change of the truth.
 pub(super) enum Change {
     Set(Box<Object>),
@@ -105,12 +108,53 @@ spec:
     ))
 }
 
-fn policy(path: usize) -> Object {
+/// A policy for everybody, or for the proxies of a version. The first of a namespace, and the first that selects by a label,
+/// gives proxies other audiences.
+fn policy(name: &str, selector: &str, path: usize) -> Object {
     object(&format!(
         "apiVersion: security.istio.io/v1
 kind: AuthorizationPolicy
-metadata: {{name: deny, namespace: shop}}
-spec: {{action: DENY, rules: [{{to: [{{operation: {{paths: [/{path}]}}}}]}}]}}
+metadata: {{name: {name}, namespace: shop}}
+spec: {{{selector}action: DENY, rules: [{{to: [{{operation: {{paths: [/{path}]}}}}]}}]}}
+"
+    ))
+}
+
+fn selector(version: &str) -> String {
+    format!("selector: {{matchLabels: {{version: {version}}}}}, ")
+}
+
+/// Mutual TLS for the proxies of a version.
+fn peers(version: &str, mode: &str) -> Object {
+    object(&format!(
+        "apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {{name: peers-{version}, namespace: shop}}
+spec: {{{}mtls: {{mode: {mode}}}}}
+",
+        selector(version)
+    ))
+}
+
+/// Access logs of the proxies of a version.
+fn telemetry(version: &str, expression: &str) -> Object {
+    object(&format!(
+        "apiVersion: telemetry.istio.io/v1
+kind: Telemetry
+metadata: {{name: logs-{version}, namespace: shop}}
+spec: {{{}accessLogging: [{{providers: [{{name: envoy}}], filter: {{expression: \"{expression}\"}}}}]}}
+",
+        selector(version)
+    ))
+}
+
+/// What the proxies of a version of one namespace may call.
+fn sidecar(version: &str, host: &str) -> Object {
+    object(&format!(
+        "apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {{name: only-{version}, namespace: shop}}
+spec: {{workloadSelector: {{labels: {{version: {version}}}}}, egress: [{{hosts: [\"./{host}\"]}}]}}
 "
     ))
 }
@@ -145,7 +189,8 @@ pub(super) fn first() -> Vec<Object> {
 
 /// Changes something.
 pub(super) fn change(random: &mut Random, truth: &mut BTreeMap<ObjectKey, Object>) -> Option<Change> {
-    let object = match random.below(12) {
+    let version = random.choose(&VERSIONS);
+    let object = match random.below(17) {
         0 => service("shop", random.choose(&["cart", "web", "new"]), random.choose(&[80, 8080])),
         1 | 2 => endpoints("shop", random.choose(&["cart", "web"]), random.below(4)),
         3 => rule(1 + random.below(5)),
@@ -154,7 +199,11 @@ pub(super) fn change(random: &mut Random, truth: &mut BTreeMap<ObjectKey, Object
         6 => filter("shop", "stats", random.choose(&[POISON, "fine", "fine-2"])),
         7 => filter("shop", "more", random.choose(&["more-1", "more-2"])),
         8 => entry(random.below(3)),
-        9 => policy(random.below(4)),
+        9 => policy("deny", "", random.below(4)),
+        10 | 11 => policy(&format!("deny-{version}"), &selector(version), random.below(4)),
+        12 => peers(version, random.choose(&["STRICT", "PERMISSIVE"])),
+        13 => telemetry(version, random.choose(&["true", "response.code >= 400"])),
+        14 => sidecar(version, random.choose(&["*", "cart.shop.svc.cluster.local"])),
         _ => {
             let keys: Vec<&ObjectKey> = truth.keys().collect();
             let key = (*keys.get(random.below(keys.len()))?).clone();

@@ -6,12 +6,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
+use canopus_base::hash::Hasher;
 use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::google::protobuf::{Struct, Value};
 use canopus_proto::google::rpc::Status;
 use canopus_xds::session::{Limits, Protocol, Request, Response, Session, Wish};
 use canopus_xds::{ControlPlane as _, Interest, NamePool, Peer, Refusal, ResourceSet, Source, types};
 
-use super::objects::{OF_LAB, POISON, PRIVATE_KEY, SECRET_READER};
+use super::objects::{OF_LAB, POISON, PRIVATE_KEY, SECRET_READER, VERSIONS};
 use super::random::Random;
 use crate::control_plane::{Client, Mesh, Proven};
 
@@ -48,6 +50,8 @@ pub(super) struct SimulatedProxy {
     namespace: &'static str,
     is_router: bool,
     is_proven: bool,
+    /// The label by which some objects select it.
+    version: &'static str,
     pub(super) manner: Manner,
     protocol: Protocol,
     stream: Option<Stream>,
@@ -55,8 +59,8 @@ pub(super) struct SimulatedProxy {
     held: BTreeMap<&'static str, HeldByName>,
     /// The version of the last state it accepted, by type (state of the world).
     versions: BTreeMap<&'static str, String>,
-    /// Messages it was sent.
-    pub(super) messages: usize,
+    /// Digest of everything it was sent.
+    pub(super) transcript: Hasher,
     streams: u64,
 }
 
@@ -71,6 +75,40 @@ struct Stream {
     sent: BTreeMap<&'static str, BTreeMap<String, String>>,
     /// The version of the last message, by type (state of the world).
     last: BTreeMap<&'static str, String>,
+    /// What is in doubt, by type (delta).
+    doubts: BTreeMap<&'static str, Doubts>,
+}
+
+/// What a stream has been sent, as far as it is uncertain whether the client has it.
+#[derive(Default)]
+struct Doubts {
+    /// The nonce of the last message.
+    nonce: String,
+    /// Names in messages that the client has neither accepted nor rejected.
+    unsettled: BTreeSet<String>,
+    /// Whether it rejected one of them, and not the last.
+    is_one_rejected: bool,
+    /// Names in messages that it rejected, until it accepts everything.
+    rejected: BTreeSet<String>,
+}
+
+impl Doubts {
+    /// The client answers a message.
+    fn answer(&mut self, nonce: &str, accepts: bool) {
+        let is_last = nonce == self.nonce;
+        if nonce.is_empty() || (accepts && !is_last) {
+            return;
+        }
+        if !accepts {
+            self.rejected.append(&mut self.unsettled.clone());
+        } else if !self.is_one_rejected {
+            self.rejected.clear();
+        }
+        self.is_one_rejected = !is_last;
+        if is_last {
+            self.unsettled.clear();
+        }
+    }
 }
 
 struct Resources<'a> {
@@ -117,12 +155,13 @@ impl SimulatedProxy {
             namespace,
             is_router,
             is_proven: is_router || !random.one_in(4),
+            version: random.choose(&VERSIONS),
             manner: if is_router { Manner::Honest } else { random.choose(manners) },
             protocol: random.choose(&[Protocol::Sotw, Protocol::Delta]),
             stream: None,
             held: BTreeMap::new(),
             versions: BTreeMap::new(),
-            messages: 0,
+            transcript: Hasher::new(),
             streams: 0,
         }
     }
@@ -134,7 +173,7 @@ impl SimulatedProxy {
             stream: None,
             held: BTreeMap::new(),
             versions: BTreeMap::new(),
-            messages: 0,
+            transcript: Hasher::new(),
             streams: 0,
             ..*self
         }
@@ -191,7 +230,12 @@ impl SimulatedProxy {
             let identity = format!("spiffe://cluster.local/ns/{namespace}/sa/{}", self.name);
             peer.extensions.insert(Proven(vec![identity]));
         }
-        let node = Node { id, ..Node::default() };
+        let labels = BTreeMap::from([("version".to_owned(), Value::from(self.version))]);
+        let metadata = BTreeMap::from([
+            ("NAMESPACE".to_owned(), Value::from(namespace)),
+            ("LABELS".to_owned(), Value::from(Struct::from(labels))),
+        ]);
+        let node = Node { id, metadata: Some(metadata.into()), ..Node::default() };
         let client = at_once(mesh.connect(&peer, node)).unwrap();
         let mut session =
             Session::new(self.protocol, self.streams, Limits::default(), Arc::new(NamePool::default()));
@@ -204,6 +248,7 @@ impl SimulatedProxy {
             wanted: BTreeMap::new(),
             sent: BTreeMap::new(),
             last: BTreeMap::new(),
+            doubts: BTreeMap::new(),
         };
         self.stream = Some(stream);
         for type_url in FIRST {
@@ -282,10 +327,21 @@ impl SimulatedProxy {
             }
         }
         for response in responses {
-            self.messages += 1;
+            self.write_down(&response);
             self.check_secrecy(&response);
             self.check_novelty(&response);
             self.stream.as_mut().expect("it is connected").inbox.push_back(response);
+        }
+    }
+
+    /// Adds a message to the transcript.
+    fn write_down(&mut self, response: &Response) {
+        self.transcript.field(response.type_url().as_bytes()).field(response.nonce().as_bytes());
+        for resource in response.resources() {
+            self.transcript.field(resource.name.as_bytes()).field(&resource.body);
+        }
+        for name in response.removed() {
+            self.transcript.field(name.as_bytes());
         }
     }
 
@@ -308,14 +364,24 @@ impl SimulatedProxy {
         match self.protocol {
             Protocol::Delta => {
                 let sent = stream.sent.entry(type_url).or_default();
+                let doubts = stream.doubts.entry(type_url).or_default();
+                let (mut repeated, mut is_new) = (Vec::new(), false);
                 for resource in response.resources() {
-                    let version = response.version_of(resource).to_string();
-                    let before = sent.insert(resource.name.to_string(), version.clone());
-                    assert_ne!(before, Some(version), "{context}: {} is sent twice", resource.name);
+                    let (name, version) = (resource.name.to_string(), response.version_of(resource).to_string());
+                    if sent.insert(name.clone(), version.clone()) == Some(version) {
+                        assert!(doubts.rejected.contains(&name), "{context}: {name} is sent twice");
+                        repeated.push(name);
+                    } else {
+                        is_new = true;
+                    }
                 }
                 for name in response.removed() {
-                    sent.remove(&**name);
+                    is_new |= sent.remove(&**name).is_some() || !doubts.rejected.contains(&**name);
                 }
+                assert!(is_new || repeated.is_empty(), "{context}: {repeated:?} come again without a reason");
+                let names = response.resources().map(|resource| &resource.name).chain(response.removed());
+                doubts.unsettled.extend(names.map(|name| name.to_string()));
+                doubts.nonce = response.nonce().to_owned();
             }
             Protocol::Sotw => {
                 let version = response.version().to_string();
@@ -353,7 +419,8 @@ impl SimulatedProxy {
         if accepts {
             self.take(type_url, &response);
         }
-        let stream = self.stream.as_ref().expect("it is connected");
+        let stream = self.stream.as_mut().expect("it is connected");
+        stream.doubts.entry(type_url).or_default().answer(&nonce, accepts);
         let names: Vec<String> = stream.wanted.get(type_url).into_iter().flatten().cloned().collect();
         // A nonce of nobody's making with all names would ask anew, and be answered again.
         let is_anew = nonce.is_empty();

@@ -21,7 +21,7 @@ use fleet::Fleet;
 use objects::Mesh;
 
 /// The most runs of a generator for each distinct resource.
-const MOST: f64 = 1.15;
+const MOST: f64 = 1.1;
 
 /// The pools are those of the process, so only one test at a time may look at them.
 static POOLS: Mutex<()> = Mutex::new(());

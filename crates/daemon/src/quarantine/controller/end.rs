@@ -48,7 +48,7 @@ impl QuarantineController {
             return;
         }
         self.quarantine().greet_newcomers();
-        let started = std::time::Instant::now();
+        let started = self.now();
         let holds = self.quarantine().holds();
         for (origin, hold) in holds {
             match self.end_of(&origin, &hold, now) {
@@ -64,7 +64,7 @@ impl QuarantineController {
                 None => {}
             }
         }
-        let rested = now + started.elapsed() * REST;
+        let rested = now + (self.now() - started) * REST;
         self.rested = Some(rested);
         self.review = (!self.quarantine().is_empty()).then(|| rested.max(now + REVIEW));
     }
