@@ -14,7 +14,8 @@
 //!
 //! A seed repeats exactly: the only clock that decisions depend on is the simulation's own, and the engine has one thread.
 //!
-//! `cargo xtask simulate --seeds 10000` runs many; `cargo xtask simulate --seed 7` runs one that failed.
+//! `cargo xtask simulate --seeds 10000` runs many; `cargo xtask simulate --seed 7` runs one that failed and
+//! prints what happens in it.
 
 mod objects;
 mod proxy;
@@ -22,7 +23,7 @@ mod random;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use canopus_api::{Kind, Object, ObjectKey};
@@ -47,6 +48,9 @@ use crate::pace::Pace;
 use crate::push::{Dispatcher, Stamp};
 use crate::quarantine::{Quarantine, QuarantineController};
 use crate::settings::SettingsKeeper;
+
+/// The variable that names a seed to play alone.
+const SEED: &str = "CANOPUS_SIMULATION_SEED";
 
 /// Seeds that every test run plays.
 const SEEDS: u64 = 20;
@@ -213,12 +217,17 @@ impl Simulation {
         match random.below(6) {
             0..=2 => {
                 for _ in 0..=random.below(3) {
-                    objects::change(random, &mut self.source.truth).into_iter().for_each(
-                        |change| match change {
-                            objects::Change::Set(object) => self.source.set(*object),
-                            objects::Change::Remove(key) => self.source.remove(&key),
-                        },
-                    );
+                    match objects::change(random, &mut self.source.truth) {
+                        Some(objects::Change::Set(object)) => {
+                            trace(|| format!("{} is set", object.key()));
+                            self.source.set(*object);
+                        }
+                        Some(objects::Change::Remove(key)) => {
+                            trace(|| format!("{key} is removed"));
+                            self.source.remove(&key);
+                        }
+                        None => {}
+                    }
                 }
             }
             3 => self.plane.pass(Duration::from_millis(random.below(12_000) as u64)),
@@ -283,6 +292,14 @@ impl Simulation {
     }
 }
 
+/// Prints a line if a seed is played alone.
+fn trace(line: impl FnOnce() -> String) {
+    static IS_ALONE: LazyLock<bool> = LazyLock::new(|| number(SEED).is_some());
+    if *IS_ALONE {
+        println!("{}", line());
+    }
+}
+
 /// Plays a seed. Returns what identifies the run: a digest of all messages that the proxies were sent.
 fn play(seed: u64) -> ContentHash {
     let mut simulation = Simulation::new(seed);
@@ -308,7 +325,7 @@ fn number(variable: &str) -> Option<u64> {
 
 #[test]
 fn simulated_mesh_keeps_its_laws() {
-    let first = number("CANOPUS_SIMULATION_SEED");
+    let first = number(SEED);
     let count = number("CANOPUS_SIMULATION_SEEDS").unwrap_or(if first.is_some() { 1 } else { SEEDS });
     let first = first.unwrap_or_default();
     // CI plays as many as fit into this time, and at least the usual ones.

@@ -15,6 +15,7 @@ use canopus_xds::{ControlPlane as _, Interest, NamePool, Peer, Refusal, Resource
 
 use super::objects::{OF_LAB, POISON, PRIVATE_KEY, SECRET_READER, VERSIONS};
 use super::random::Random;
+use super::trace;
 use crate::control_plane::{Client, Mesh, Proven};
 
 /// Types a proxy asks for at once; endpoints follow from the clusters.
@@ -259,6 +260,8 @@ impl SimulatedProxy {
             };
             self.ask_first(mesh, type_url, names);
         }
+        // What it has from an earlier stream may be all it is told of, and its endpoints still change.
+        self.follow_clusters(mesh);
     }
 
     /// Asks for a type, and says what it has of it from an earlier stream.
@@ -291,6 +294,10 @@ impl SimulatedProxy {
     }
 
     fn request(&mut self, mesh: &Mesh, type_url: &str, nonce: String, error: Option<Status>, wish: Wish) {
+        trace(|| {
+            let (name, verb) = (&self.name, if error.is_some() { "rejects" } else { "asks for" });
+            format!("{name} {verb} {} {nonce:?}: {wish:?}", short(type_url))
+        });
         let stream = self.stream.as_mut().expect("it is connected");
         let request = Request { type_url: type_url.to_owned(), node: None, nonce, error, wish };
         let source = Resources { mesh, client: &stream.client };
@@ -336,6 +343,11 @@ impl SimulatedProxy {
 
     /// Adds a message to the transcript.
     fn write_down(&mut self, response: &Response) {
+        let names = || response.resources().map(|resource| format!("{resource:?}")).collect::<Vec<_>>();
+        trace(|| {
+            let (name, type_url, nonce) = (&self.name, short(response.type_url()), response.nonce());
+            format!("{name} is sent {type_url} {nonce}: {:?}, without {:?}", names(), response.removed())
+        });
         self.transcript.field(response.type_url().as_bytes()).field(response.nonce().as_bytes());
         for resource in response.resources() {
             self.transcript.field(resource.name.as_bytes()).field(&resource.body);
@@ -367,7 +379,8 @@ impl SimulatedProxy {
                 let doubts = stream.doubts.entry(type_url).or_default();
                 let (mut repeated, mut is_new) = (Vec::new(), false);
                 for resource in response.resources() {
-                    let (name, version) = (resource.name.to_string(), response.version_of(resource).to_string());
+                    let (name, version) =
+                        (resource.name.to_string(), response.version_of(resource).to_string());
                     if sent.insert(name.clone(), version.clone()) == Some(version) {
                         assert!(doubts.rejected.contains(&name), "{context}: {name} is sent twice");
                         repeated.push(name);
@@ -447,6 +460,7 @@ impl SimulatedProxy {
     fn take(&mut self, type_url: &'static str, response: &Response) {
         let replaces = self.protocol == Protocol::Sotw && is_wildcard(type_url);
         let held = self.held.entry(type_url).or_default();
+        let before: Vec<String> = held.keys().cloned().collect();
         if replaces {
             held.clear();
         }
@@ -456,6 +470,16 @@ impl SimulatedProxy {
         }
         for name in response.removed() {
             held.remove(&**name);
+        }
+        let gone: Vec<&String> = before.iter().filter(|name| !held.contains_key(*name)).collect();
+        if type_url == types::CLUSTER
+            && !gone.is_empty()
+            && let Some(stream) = &mut self.stream
+        {
+            // The endpoints of a cluster go with it. If it comes back, they have to come again.
+            stream.last.remove(types::ENDPOINT);
+            let sent = stream.sent.entry(types::ENDPOINT).or_default();
+            gone.into_iter().for_each(|name| drop(sent.remove(name)));
         }
         self.versions.insert(type_url, response.version().to_string());
     }
@@ -520,6 +544,11 @@ impl SimulatedProxy {
             }
         }
     }
+}
+
+/// The last part of a type's name.
+fn short(type_url: &str) -> &str {
+    type_url.rsplit('.').next().unwrap_or_default()
 }
 
 /// Whether naming nothing asks for everything.

@@ -1,6 +1,7 @@
 //! Fleets in random worlds: what audiences leave out makes no difference.
 
 use std::collections::BTreeMap;
+use std::env;
 
 use canopus_engine::{Batch, Engine};
 use canopus_envoy::audience::{Audiences, AudiencesOf};
@@ -16,8 +17,10 @@ use proptest::test_runner::Config;
 use crate::change::{World, changes};
 use crate::subject::engine;
 
-/// Worlds; each has a fleet, whose pairs make ten thousand cases together.
+/// Worlds of a test run; each has a fleet, whose pairs make ten thousand together.
 const WORLDS: u32 = 40;
+/// The variable that asks for more of them.
+const MORE_WORLDS: &str = "CANOPUS_AUDIENCE_WORLDS";
 const FLEET: usize = 24;
 
 /// One pod of a fleet: each differs from the others in something, as real pods do.
@@ -103,8 +106,12 @@ fn agree(one: &[Resource], other: &[Resource]) -> bool {
     one.iter().all(|resource| by_name.get(&resource.name).is_none_or(|same| *same == resource))
 }
 
+fn worlds() -> u32 {
+    env::var(MORE_WORLDS).ok().map_or(WORLDS, |text| text.parse().unwrap())
+}
+
 proptest! {
-    #![proptest_config(Config { cases: WORLDS, failure_persistence: None, ..Config::default() })]
+    #![proptest_config(Config { cases: worlds(), failure_persistence: None, ..Config::default() })]
 
     #[test]
     fn what_audiences_leave_out_makes_no_difference(changes in changes(20..=90)) {
