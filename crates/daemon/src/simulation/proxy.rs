@@ -393,7 +393,7 @@ impl SimulatedProxy {
                 }
                 assert!(is_new || repeated.is_empty(), "{context}: {repeated:?} come again without a reason");
                 let names = response.resources().map(|resource| &resource.name).chain(response.removed());
-                doubts.unsettled.extend(names.map(|name| name.to_string()));
+                doubts.unsettled.extend(names.map(ToString::to_string));
                 doubts.nonce = response.nonce().to_owned();
             }
             Protocol::Sotw => {
@@ -433,7 +433,13 @@ impl SimulatedProxy {
             self.take(type_url, &response);
         }
         let stream = self.stream.as_mut().expect("it is connected");
-        stream.doubts.entry(type_url).or_default().answer(&nonce, accepts);
+        let doubts = stream.doubts.entry(type_url).or_default();
+        if !accepts && type_url == types::CLUSTER {
+            // It may have dropped or replaced these clusters all the same, and their endpoints with them.
+            let sent = stream.sent.entry(types::ENDPOINT).or_default();
+            doubts.unsettled.iter().for_each(|name| drop(sent.remove(name)));
+        }
+        doubts.answer(&nonce, accepts);
         let names: Vec<String> = stream.wanted.get(type_url).into_iter().flatten().cloned().collect();
         // A nonce of nobody's making with all names would ask anew, and be answered again.
         let is_anew = nonce.is_empty();
