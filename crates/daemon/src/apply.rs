@@ -1,4 +1,17 @@
-//! The apply loop: the only writer of the engine.
+//! The apply loop: objects that sources report become inputs of the engine here and nowhere else.
+//!
+//! ```text
+//! Intake ──► gather ──► admit (quarantine) ──► Batch ──► Dispatcher::apply
+//!              ▲ pace: how long to wait for more                 │
+//!              └─────────────────────────────────────────────────┘ what the last batch cost
+//! ```
+//!
+//! An idle mesh applies a change at once. Under load a batch is what arrived during the last one and the pause after it, so the
+//! number of batches falls as their cost rises. The loop also rereads the files of the mesh configuration, saves the snapshot,
+//! and gives quarantine its turn: all of them change what is served, and one loop keeps their order.
+//!
+//! Other writers (fetched keys, access to secrets, distributed roots) apply batches of their own kind of input through the same
+//! dispatcher; the engine takes one batch at a time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

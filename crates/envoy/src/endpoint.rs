@@ -1,4 +1,16 @@
 //! Endpoints (EDS): where the instances of a cluster's service listen, as one proxy should use them.
+//!
+//! ```text
+//! cluster name ──► Target: service, port, subset, rule       (Assignment, one for each audience)
+//!                     │ reduction: only the facts that this service's endpoints look at
+//!                     ▼
+//!                  visible ──► lb_endpoint ──► group by locality ──► gateways of other networks ──► priority
+//!                                                                    (Assigned, shared by all who reduce to the same)
+//! ```
+//!
+//! What a name means depends on who asks, so it is settled first, in [`Assignment`]. Generation itself depends on the target and
+//! a reduced audience: proxies that differ in nothing these endpoints look at share one result, and an EndpointSlice that
+//! changes is encoded once for all of them. A change here must not read the full audience below `Assigned`.
 
 mod gateways;
 mod group;

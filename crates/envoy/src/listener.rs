@@ -1,4 +1,11 @@
 //! Listeners (LDS).
+//!
+//! The listeners of a proxy come in groups (`group`): those that many proxies share are generated once, those of its own workload
+//! apart from them, and EnvoyFilters patch a group as a whole. Sidecars have `outbound`, `inbound` and a catch-all, gateways
+//! (`gateway`) what Gateway objects describe, waypoints (`waypoint`) one that leads into internal ones.
+//!
+//! A listener is mostly filter chains, and a chain mostly filters, which many chains share. So chains are encoded as they are
+//! added ([`draft`]) and the listener is put together from bytes; its message is never built.
 
 mod catch_all;
 mod chain;

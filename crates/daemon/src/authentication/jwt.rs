@@ -1,4 +1,7 @@
 //! Signed tokens: what they say, and whether a key has signed it.
+//!
+//! By hand on aws-lc-rs, as `jsonwebtoken` has no ES512, by which Istio lets issuers sign, and reads a key set as a whole: one key
+//! of a kind that it does not know would make all others of the issuer unusable.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

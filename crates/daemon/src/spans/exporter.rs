@@ -1,4 +1,7 @@
 //! Takes spans to the collector.
+//!
+//! By hand, as one type of message is sent in batches: `opentelemetry-otlp` would bring the SDK with its own pipeline and a
+//! second client stack (tonic's transport, or reqwest) for it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,8 @@
 //! A cluster while it is put together.
+//!
+//! A mesh has one cluster for each port of each service and each subset, so they are encoded with as few messages as possible:
+//! fields that nearly every cluster has are written in place, what never differs is encoded once for the process, and only
+//! what few clusters have is set on a message ([`Draft::rest`]).
 
 use std::sync::LazyLock;
 

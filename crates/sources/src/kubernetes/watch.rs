@@ -4,6 +4,10 @@
 //! asked for pages. A watch that ends is taken up where it ended. Everything is listed anew when the server no longer knows
 //! what happened since (status 410), when its resource versions go backwards (a store that was restored from an older copy),
 //! and when an [audit] finds a difference.
+//!
+//! By hand on `kube`'s client, as objects are decoded by `api`, which names the field that is wrong and lets the last good value
+//! stand; the watcher of `kube::runtime` would decode them a first time for itself, and does not look for a restored store or a
+//! lost event.
 
 mod audit;
 mod page;
