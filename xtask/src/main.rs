@@ -48,7 +48,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(arguments) => test::run_all(&arguments),
-        Command::Demo(_) => demo::run_it(),
+        Command::Demo(arguments) => demo::run_it(&arguments),
         Command::Conformance(arguments) => conformance::run_with(&arguments),
         Command::Tidy(_) => tidy::run(),
         Command::Parts(arguments) => parts::run(&arguments),

@@ -3,12 +3,13 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use canopus_local::launch;
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::global::Global;
 use crate::persona::Persona;
-use crate::{ca, check_inject, exit, generate, kube_inject, manifest, usage, validate, world};
+use crate::{ca, check_inject, exit, generate, kube_inject, local, manifest, usage, validate, world};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -24,15 +25,29 @@ struct Cli {
 enum Command {
     /// Look at the certificate authority, rotate its root, issue join tokens.
     Ca(ca::Arguments),
+    /// End a mesh on this machine and remove everything it made.
+    Down(local::DownArguments),
     /// Commands whose output may still change.
     #[command(visible_alias = "x", alias = "exp")]
     Experimental(Experimental),
     /// Print what a proxy would receive for the objects in files.
     Generate(Box<generate::Arguments>),
+    /// Write mesh.yaml for programs.
+    Init(local::InitArguments),
+    /// Kill a process of a mesh on this machine, as in a crash.
+    Kill(local::WorkloadArguments),
     /// Inject proxies into workloads, for clusters without the webhook.
     KubeInject(Box<kube_inject::Arguments>),
+    /// Print what the processes of a mesh on this machine write.
+    Logs(local::LogsArguments),
     /// Render an installation, or translate it for Helm.
     Manifest(manifest::Arguments),
+    /// End a process of a mesh on this machine and start it again.
+    Restart(local::WorkloadArguments),
+    /// Print how a mesh on this machine is.
+    Status(local::StatusArguments),
+    /// Run a mesh on this machine: canopusd, your programs as workloads, a proxy beside each.
+    Up(Box<local::UpArguments>),
     /// Check files of objects before a cluster sees them.
     #[command(visible_alias = "v")]
     Validate(validate::Arguments),
@@ -57,6 +72,12 @@ enum ExperimentalCommand {
 /// Runs the command the process was called with.
 pub fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().collect();
+    // Processes of a mesh are started by this program, with nothing that could be taken for a user's command.
+    if let [_, command, specification] = arguments.as_slice()
+        && command == launch::SUBCOMMAND
+    {
+        return launch::run(&specification.to_string_lossy());
+    }
     let persona = Persona::from_program(arguments.first().map(AsRef::as_ref));
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
@@ -79,6 +100,13 @@ pub fn main() -> ExitCode {
     };
     match cli.command {
         Command::Ca(arguments) => ca::run(&cli.global, &arguments),
+        Command::Down(arguments) => local::down(&arguments),
+        Command::Init(arguments) => local::init(&arguments),
+        Command::Kill(arguments) => local::kill(&arguments),
+        Command::Logs(arguments) => local::logs(&arguments),
+        Command::Restart(arguments) => local::restart(&arguments),
+        Command::Status(arguments) => local::status(&arguments),
+        Command::Up(arguments) => local::up(&arguments),
         Command::Experimental(Experimental { command: ExperimentalCommand::CheckInject(arguments) }) => {
             check_inject::run(&cli.global, &arguments)
         }

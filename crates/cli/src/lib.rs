@@ -15,6 +15,7 @@ mod generate;
 mod global;
 mod input;
 mod kube_inject;
+mod local;
 mod manifest;
 mod output;
 mod persona;

@@ -15,7 +15,7 @@ const fn row(name: &'static str, must_not_know: &'static [&'static str]) -> Row 
 }
 
 /// The product's crates, lowest layer first. A crate may depend only on rows above its own.
-const TABLE: [Row; 21] = [
+const TABLE: [Row; 22] = [
     row("base", &[]),
     row("proto", &[]),
     row("gotemplate", &["proto"]),
@@ -36,6 +36,7 @@ const TABLE: [Row; 21] = [
     row("capture", &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "sources"]),
     row("agent", &["mesh", "sources"]),
     row("daemon", &[]),
+    row("local", &["agent", "daemon"]),
     row("cli", &[]),
 ];
 
@@ -47,6 +48,7 @@ const DEV_ONLY: [(&str, Knows); 7] = [
     ("fuzzing", Knows::Everything),
     ("conformance", Knows::Everything),
     ("bench", Knows::Everything),
+    ("storefront", Knows::Only(&["parts"])),
     ("xtask", Knows::Only(&["parts"])),
 ];
 

@@ -1,0 +1,410 @@
+//! Who calls whom, how often, how well and how fast.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+use super::exposition::{Row, rows};
+
+/// Rates are taken over this time. Proxies bring their histograms up to date every five seconds.
+const WINDOW: Duration = Duration::from_secs(10);
+
+/// Traffic of the last seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Traffic {
+    /// Services by name, each of its versions on its own.
+    pub services: Vec<ServiceTraffic>,
+    /// Who calls whom.
+    pub calls: Vec<Call>,
+}
+
+/// What a version of a service was asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServiceTraffic {
+    /// Service.
+    pub service: String,
+    /// Version; empty if no proxy of the service tells.
+    pub version: String,
+    /// Requests in a second, or connections if it is `tcp`.
+    pub rate: f64,
+    /// What of the requests was answered without a server's error, from 0 to 1; nothing without requests.
+    pub success: Option<f64>,
+    /// Half of the answers took less, in milliseconds.
+    pub p50: Option<f64>,
+    /// Of a hundred answers ninety-nine took less, in milliseconds.
+    pub p99: Option<f64>,
+    /// What of the traffic came over mutual TLS, from 0 to 1; nothing if nobody tells.
+    pub mutual_tls: Option<f64>,
+    /// `http`, `grpc` or `tcp`.
+    pub protocol: String,
+}
+
+/// Traffic from one service to another.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Call {
+    /// Who calls.
+    pub from: String,
+    /// Who is called.
+    pub to: String,
+    /// Requests or connections in a second.
+    pub rate: f64,
+    /// What of the requests was answered without a server's error, from 0 to 1.
+    pub success: Option<f64>,
+}
+
+/// Values of one scrape of all proxies, by what they count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Sample(BTreeMap<Key, f64>);
+
+/// What a value counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Key {
+    /// Which proxy tells.
+    proxy: String,
+    measure: Measure,
+    is_source: bool,
+    from: String,
+    to: String,
+    version: String,
+    protocol: String,
+    /// Of a request: whether the server failed. Of a bucket: its upper bound.
+    detail: String,
+    mutual_tls: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Measure {
+    Requests,
+    Bucket,
+    Connections,
+}
+
+impl Sample {
+    /// Adds what a proxy exposes.
+    pub(crate) fn add(&mut self, proxy: &str, text: &str) {
+        for row in rows(text, "istio_") {
+            let measure = match row.name {
+                "istio_requests_total" => Measure::Requests,
+                "istio_request_duration_milliseconds_bucket" => Measure::Bucket,
+                "istio_tcp_connections_opened_total" => Measure::Connections,
+                _ => continue,
+            };
+            *self.0.entry(key(proxy, measure, &row)).or_default() += row.value;
+        }
+    }
+}
+
+fn key(proxy: &str, measure: Measure, row: &Row<'_>) -> Key {
+    let known = |label: &str| match row.label(label) {
+        "unknown" => String::new(),
+        value => value.to_owned(),
+    };
+    let failed = |code: &str| code.starts_with('5') || code == "0";
+    let name = match row.label("destination_service_name") {
+        // Of a TCP connection the client's proxy does not know the service; the server's does.
+        "unknown" => "",
+        name => name,
+    };
+    // Names of services in the mesh are short; of others the whole host is the name.
+    let to = match known("destination_canonical_service") {
+        _ if row.label("reporter") == "source" && !name.is_empty() => {
+            name.split(".svc.").next().unwrap_or(name).to_owned()
+        }
+        canonical if canonical.is_empty() => name.to_owned(),
+        canonical => canonical,
+    };
+    let grpc_failed = !matches!(
+        row.label("grpc_response_status"),
+        "" | "0" | "1" | "3" | "5" | "6" | "7" | "9" | "10" | "11" | "16"
+    );
+    Key {
+        proxy: proxy.to_owned(),
+        measure,
+        is_source: row.label("reporter") == "source",
+        from: match known("source_canonical_service") {
+            // Of a TCP connection the server knows the certificate alone.
+            from if from.is_empty() => {
+                known("source_principal").rsplit('/').next().unwrap_or_default().to_owned()
+            }
+            from => from,
+        },
+        to,
+        version: known("destination_version"),
+        protocol: if measure == Measure::Connections {
+            "tcp".to_owned()
+        } else {
+            row.label("request_protocol").to_owned()
+        },
+        detail: match measure {
+            Measure::Requests if failed(row.label("response_code")) || grpc_failed => "failed".to_owned(),
+            Measure::Requests | Measure::Connections => String::new(),
+            Measure::Bucket => row.label("le").to_owned(),
+        },
+        mutual_tls: row.label("connection_security_policy").to_owned(),
+    }
+}
+
+/// The scrapes of the last seconds.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    samples: VecDeque<(Instant, Sample)>,
+}
+
+impl Counters {
+    /// Adds a scrape, and forgets those that are too old.
+    pub(crate) fn push(&mut self, at: Instant, sample: Sample) {
+        self.samples.push_back((at, sample));
+        while self.samples.len() > 2
+            && self.samples.get(1).is_some_and(|(second, _)| at.duration_since(*second) >= WINDOW)
+        {
+            self.samples.pop_front();
+        }
+    }
+
+    /// Traffic between the oldest scrape and the newest.
+    pub(crate) fn traffic(&self) -> Traffic {
+        let (Some((from, old)), Some((to, new))) = (self.samples.front(), self.samples.back()) else {
+            return Traffic::default();
+        };
+        let seconds = to.duration_since(*from).as_secs_f64();
+        if seconds <= 0.0 {
+            return Traffic::default();
+        }
+        let changed: Vec<(&Key, f64)> = new
+            .0
+            .iter()
+            .map(|(key, value)| (key, value - old.0.get(key).copied().unwrap_or(0.0)))
+            .filter(|(_, change)| *change > 0.0)
+            .collect();
+        Traffic { services: services(&changed, seconds), calls: calls(&changed, seconds) }
+    }
+}
+
+/// What adds up for one line of the table.
+#[derive(Default)]
+struct Sum {
+    requests: f64,
+    failed: f64,
+    connections: f64,
+    mutual_tls: f64,
+    plain: f64,
+    buckets: BTreeMap<u64, f64>,
+    protocol: String,
+}
+
+impl Sum {
+    fn add(&mut self, key: &Key, change: f64) {
+        match key.measure {
+            Measure::Requests => {
+                self.requests += change;
+                if !key.detail.is_empty() {
+                    self.failed += change;
+                }
+            }
+            Measure::Connections => self.connections += change,
+            Measure::Bucket => {
+                // Bounds are sorted as numbers; microseconds keep fractions of milliseconds.
+                let bound = key.detail.parse::<f64>().map_or(u64::MAX, |bound| {
+                    if bound.is_finite() { (bound * 1000.0) as u64 } else { u64::MAX }
+                });
+                *self.buckets.entry(bound).or_default() += change;
+                return;
+            }
+        }
+        if !key.is_source {
+            let counted = if key.mutual_tls == "mutual_tls" { &mut self.mutual_tls } else { &mut self.plain };
+            *counted += change;
+        }
+        key.protocol.clone_into(&mut self.protocol);
+    }
+
+    /// The time within which this part of the answers was given, in milliseconds.
+    fn quantile(&self, part: f64) -> Option<f64> {
+        let total = *self.buckets.get(&u64::MAX)?;
+        let mut below = (0_u64, 0.0);
+        for (&bound, &count) in &self.buckets {
+            if count >= part * total && total > 0.0 {
+                if bound == u64::MAX {
+                    return Some(below.0 as f64 / 1000.0);
+                }
+                // As Prometheus does: values of a bucket are taken to be spread evenly.
+                let inside = (part * total - below.1) / (count - below.1).max(f64::MIN_POSITIVE);
+                return Some((below.0 as f64 + (bound - below.0) as f64 * inside) / 1000.0);
+            }
+            below = (bound, count);
+        }
+        None
+    }
+
+    fn success(&self) -> Option<f64> {
+        (self.requests > 0.0).then(|| 1.0 - self.failed / self.requests)
+    }
+
+    fn into_service(self, service: String, version: String, seconds: f64) -> ServiceTraffic {
+        let judged = self.mutual_tls + self.plain;
+        ServiceTraffic {
+            service,
+            version,
+            rate: (self.requests + self.connections) / seconds,
+            success: self.success(),
+            p50: self.quantile(0.5),
+            p99: self.quantile(0.99),
+            mutual_tls: (judged > 0.0).then(|| self.mutual_tls / judged),
+            protocol: self.protocol,
+        }
+    }
+}
+
+/// Services as their own proxies count them. What never reaches them, such as an injected fault or a call to the outside, is
+/// counted by the callers.
+fn services(changed: &[(&Key, f64)], seconds: f64) -> Vec<ServiceTraffic> {
+    let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
+    let told: Vec<&str> =
+        changed.iter().filter(|(key, _)| !key.is_source).map(|(key, _)| key.to.as_str()).collect();
+    for (key, change) in changed {
+        let is_counted_there = told.contains(&key.to.as_str());
+        let never_arrived = key.is_source
+            && key.version.is_empty()
+            && !key.detail.is_empty()
+            && key.measure == Measure::Requests;
+        if !key.is_source || !is_counted_there || never_arrived {
+            sums.entry((key.to.clone(), key.version.clone())).or_default().add(key, *change);
+        }
+    }
+    sums.into_iter()
+        .filter(|((to, _), _)| !to.is_empty())
+        .map(|((to, version), sum)| sum.into_service(to, version, seconds))
+        .collect()
+}
+
+/// Calls as callers count them; TCP connections in the mesh as servers do.
+fn calls(changed: &[(&Key, f64)], seconds: f64) -> Vec<Call> {
+    let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
+    let counts = |key: &Key| match key.measure {
+        Measure::Requests => key.is_source,
+        Measure::Connections => !key.to.is_empty(),
+        Measure::Bucket => false,
+    };
+    for (key, change) in changed.iter().filter(|(key, _)| counts(key)) {
+        sums.entry((key.from.clone(), key.to.clone())).or_default().add(key, *change);
+    }
+    let call = |((from, to), sum): ((String, String), Sum)| {
+        let success = sum.success();
+        Call { from, to, rate: (sum.requests + sum.connections) / seconds, success }
+    };
+    sums.into_iter().map(call).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(reporter: &str, from: &str, to: &str, version: &str, code: &str, value: u32) -> String {
+        let policy = if reporter == "source" { "unknown" } else { "mutual_tls" };
+        format!(
+            "istio_requests_total{{reporter=\"{reporter}\",source_canonical_service=\"{from}\",\
+             destination_service_name=\"{to}\",destination_canonical_service=\"{to}\",destination_version=\"{version}\",\
+             request_protocol=\"http\",response_code=\"{code}\",connection_security_policy=\"{policy}\"}} {value}\n"
+        )
+    }
+
+    fn buckets(values: &[(&str, u32)]) -> String {
+        let bucket = |(bound, value): &(&str, u32)| {
+            format!(
+                "istio_request_duration_milliseconds_bucket{{reporter=\"destination\",destination_canonical_service=\"reviews\",\
+                 destination_version=\"v1\",le=\"{bound}\"}} {value}\n"
+            )
+        };
+        values.iter().map(bucket).collect()
+    }
+
+    fn traffic(old: &[(&str, String)], new: &[(&str, String)]) -> Traffic {
+        let sample = |texts: &[(&str, String)]| {
+            let mut sample = Sample::default();
+            texts.iter().for_each(|(proxy, text)| sample.add(proxy, text));
+            sample
+        };
+        let mut counters = Counters::default();
+        let start = Instant::now();
+        counters.push(start, sample(old));
+        counters.push(start + Duration::from_secs(2), sample(new));
+        counters.traffic()
+    }
+
+    #[test]
+    fn services_are_counted_by_their_own_proxies_with_versions() {
+        let source = row("source", "web", "reviews", "v1", "200", 30);
+        let destination = row("destination", "web", "reviews", "v1", "200", 30)
+            + &row("destination", "web", "reviews", "v1", "503", 10);
+        let found = traffic(
+            &[("reviews-v1", row("destination", "web", "reviews", "v1", "200", 10))],
+            &[("web", source), ("reviews-v1", destination)],
+        );
+        let [reviews] = found.services.as_slice() else { panic!("{found:?}") };
+        assert_eq!(
+            (reviews.service.as_str(), reviews.version.as_str(), reviews.rate),
+            ("reviews", "v1", 15.0)
+        );
+        assert_eq!((reviews.success, reviews.mutual_tls), (Some(1.0 - 10.0 / 30.0), Some(1.0)));
+        assert_eq!(
+            found.calls,
+            [Call { from: "web".into(), to: "reviews".into(), rate: 15.0, success: Some(1.0) }]
+        );
+    }
+
+    #[test]
+    fn faults_that_never_arrive_count_against_the_service() {
+        let source = row("source", "web", "reviews", "unknown", "503", 8)
+            + &row("source", "web", "reviews", "v1", "200", 8);
+        let destination = row("destination", "web", "reviews", "v1", "200", 8);
+        let found = traffic(&[], &[("web", source), ("reviews-v1", destination)]);
+        let [aborted, v1] = found.services.as_slice() else { panic!("{found:?}") };
+        assert_eq!((aborted.version.as_str(), aborted.success, aborted.rate), ("", Some(0.0), 4.0));
+        assert_eq!((v1.version.as_str(), v1.success), ("v1", Some(1.0)));
+    }
+
+    #[test]
+    fn quantiles_are_read_from_buckets() {
+        let found = traffic(
+            &[],
+            &[(
+                "reviews-v1",
+                row("destination", "web", "reviews", "v1", "200", 100)
+                    + &buckets(&[("1", 0), ("5", 50), ("10", 100), ("+Inf", 100)]),
+            )],
+        );
+        let reviews = &found.services[0];
+        assert_eq!((reviews.p50, reviews.p99.map(f64::round)), (Some(5.0), Some(10.0)));
+    }
+
+    #[test]
+    fn connections_are_counted_where_both_ends_are_known() {
+        let source = "istio_tcp_connections_opened_total{reporter=\"source\",source_canonical_service=\"catalogue\",\
+                      destination_service_name=\"unknown\"} 4\n";
+        let destination = "istio_tcp_connections_opened_total{reporter=\"destination\",source_canonical_service=\"unknown\",\
+                           source_principal=\"spiffe://cluster.local/ns/shop/sa/catalogue\",\
+                           destination_canonical_service=\"inventory\",destination_version=\"v1\",\
+                           connection_security_policy=\"mutual_tls\"} 4\n";
+        let found = traffic(&[], &[("catalogue", source.to_owned()), ("inventory", destination.to_owned())]);
+        let [inventory] = found.services.as_slice() else { panic!("{found:?}") };
+        assert_eq!(
+            (inventory.rate, inventory.mutual_tls, inventory.protocol.as_str()),
+            (2.0, Some(1.0), "tcp")
+        );
+        assert_eq!(
+            found.calls,
+            [Call { from: "catalogue".into(), to: "inventory".into(), rate: 2.0, success: None }]
+        );
+    }
+
+    #[test]
+    fn counter_that_starts_anew_is_no_traffic() {
+        let before = row("destination", "web", "reviews", "v1", "200", 100);
+        let after = row("destination", "web", "reviews", "v1", "200", 3);
+        assert!(traffic(&[("reviews-v1", before)], &[("reviews-v1", after)]).services.is_empty());
+    }
+}

@@ -1,0 +1,393 @@
+//! From a prepared mesh to its end.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::net::UnixListener;
+use tokio::runtime::{Builder, Handle};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::{JoinSet, LocalSet};
+use tokio::time::{interval, sleep};
+
+use super::{Lives, Prepared, capture, open_control};
+use crate::clean;
+use crate::components::{Components, TOKEN_RENEWAL};
+use crate::control::{self, Command, Reply};
+use crate::forward::{Forward, Opened};
+use crate::journal::{Entry, Journal, ProcessId};
+use crate::mesh::Mesh;
+use crate::mesh_file::Restart;
+use crate::network;
+use crate::node::Node;
+use crate::observe::Observer;
+use crate::plan::{Mode, Pod};
+use crate::process::{Launcher, bound_logs};
+use crate::snapshot::{StepState, StepStatus, TourStatus, UnitKind, UnitState, UnitStatus};
+use crate::tour;
+use crate::unit::{Order, Readiness, Unit, UnitHandle, wait_ready};
+
+/// How often logs are looked at for their length.
+const LOGS_CHECKED_EVERY: Duration = Duration::from_secs(60);
+
+/// How long the mesh may take to become ready before a tour gives up.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// What is done with a mesh once it runs.
+pub enum Front {
+    /// It runs until it is stopped; changes are told line by line.
+    Lines,
+    /// The whole tour is taken and told line by line, and then the mesh ends.
+    Tour,
+    /// The live view is shown on the terminal, by the function given; the mesh ends with it.
+    View(Box<dyn FnOnce() -> Result<()> + Send>),
+}
+
+/// Runs a mesh to its end. `tell` is given lines for the user. It must be called on the thread that the process lives as long as.
+pub fn run(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    let state = prepared.components.state.clone();
+    let runtime = Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let result = LocalSet::new().block_on(&runtime, supervise(prepared, front, tell));
+    // Whatever went wrong, nothing stays.
+    let removed = clean::clean(&state);
+    result.and(removed.map(drop))
+}
+
+async fn supervise(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    let started = Instant::now();
+    // Before anything is made that would have to be removed.
+    let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
+    let Prepared { file, directory, components, lock: _lock, .. } = prepared;
+    let journal = Arc::new(Journal::open(&components.state.journal())?);
+    journal.record(&Entry::Supervisor(ProcessId::of(i32::try_from(std::process::id())?)?))?;
+    components.write_files(&file, &directory)?;
+    let plan = components.plan.clone();
+    let node = match plan.mode {
+        Mode::Namespaces => {
+            network::create(&plan, &journal)?;
+            Node::start(Some(&network::path(&plan.node_namespace)))?
+        }
+        Mode::Loopback => Node::start(None)?,
+    };
+    let node = Rc::new(node);
+    let launcher = Rc::new(Launcher {
+        executable: components.programs.launcher.clone(),
+        journal,
+        state: components.state.clone(),
+    });
+    let control = open_control(&components.state)?;
+    let mut work = JoinSet::new();
+    let forwards = forward(&components, &node, &mut work);
+    let (units, lives) = units(&components, &launcher, &node);
+    lives.into_iter().for_each(|life| _ = work.spawn_local(life));
+    let observer = Observer::new(&plan, Rc::clone(&node));
+    let steps = file.tour.iter().map(|step| StepStatus {
+        name: step.name.clone(),
+        title: step.title.clone(),
+        state: StepState::Open,
+    });
+    let mesh = Rc::new(Mesh {
+        tour: RefCell::new(TourStatus { steps: steps.collect(), ..TourStatus::default() }),
+        components,
+        directory,
+        file,
+        node,
+        observer,
+        units,
+        stop: Notify::new(),
+        started,
+        forwards,
+        observed: RefCell::default(),
+        asked: Cell::new(Instant::now()),
+    });
+    work.spawn_local(serve(Rc::clone(&mesh), control));
+    let observed = Rc::clone(&mesh);
+    work.spawn_local(async move { observed.observe().await });
+    work.spawn_local(maintain(Rc::clone(&mesh)));
+    let ended = signals.each_mut().map(|signal| async move {
+        match signal {
+            Ok(signal) => _ = signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    });
+    let [terminated, interrupted, hung_up] = ended;
+    let (showing, viewer) = Showing::begin(front)?;
+    let result = tokio::select! {
+        result = showing.run(&mesh, tell) => result,
+        () = mesh.stop.notified() => Ok(()),
+        () = terminated => Ok(()),
+        () = interrupted => Ok(()),
+        () = hung_up => Ok(()),
+        Some(Err(panic)) = work.join_next() => Err(panic).context("a part of the supervisor failed"),
+    };
+    drop(work);
+    if let Some(viewer) = viewer {
+        // It ends when nobody answers it, and gives the terminal back.
+        let _ = viewer.join();
+    }
+    result
+}
+
+/// Opens ports of this machine that lead to gateways, and of the bridge that lead to services outside.
+fn forward(components: &Components, node: &Node, work: &mut JoinSet<()>) -> Vec<watch::Receiver<Opened>> {
+    let plan = &components.plan;
+    let mut opened = Vec::new();
+    for published in &plan.published {
+        let (sender, receiver) = watch::channel(Opened::Pending);
+        work.spawn_local(
+            Forward::published(published.host, published.target).run(node.handle().clone(), sender),
+        );
+        opened.push(receiver);
+    }
+    for external in &plan.externals {
+        let (Some(target), Some(port)) = (external.forward.clone(), external.ports.first()) else { continue };
+        let (sender, receiver) = watch::channel(Opened::Pending);
+        let forward = Forward { listen: SocketAddr::from((external.endpoint, port.target)), target };
+        node.handle().spawn(forward.run(Handle::current(), sender));
+        opened.push(receiver);
+    }
+    opened
+}
+
+/// Control plane, proxies and programs, each after what it needs.
+fn units(
+    components: &Components,
+    launcher: &Rc<Launcher>,
+    node: &Rc<Node>,
+) -> (BTreeMap<String, UnitHandle>, Lives) {
+    let mut handles = BTreeMap::new();
+    let mut lives: Lives = Vec::new();
+    let mut add = |unit: Unit| {
+        let name = unit.specification.name.clone();
+        let (handle, life) = unit.into_life(Rc::clone(launcher), Rc::clone(node));
+        lives.push(Box::pin(life));
+        let status = handle.status.clone();
+        handles.insert(name, handle);
+        status
+    };
+    let control_plane = add(Unit {
+        kind: UnitKind::ControlPlane,
+        specification: components.control_plane(),
+        restart: Restart::Always,
+        readiness: Readiness::Http(components.plan.debug, "/ready"),
+        after: Vec::new(),
+        prepare: None,
+    });
+    let mut proxies = Vec::new();
+    for pod in &components.plan.pods {
+        let Some(proxy) = &pod.proxy else { continue };
+        let ready = add(Unit {
+            kind: UnitKind::Proxy,
+            specification: components.agent(pod, proxy),
+            restart: Restart::Always,
+            readiness: Readiness::Http(SocketAddr::from((pod.address, proxy.health)), "/healthz/ready"),
+            after: vec![control_plane.clone()],
+            prepare: Some(prepare_proxy(components, launcher, pod)),
+        });
+        proxies.push((pod.name.clone(), ready));
+    }
+    for pod in &components.plan.pods {
+        let (Some(specification), Some(program)) = (components.program(pod), &pod.program) else { continue };
+        // A program without a proxy may call any gateway at once, so it waits for all proxies.
+        let waits_for = |name: &str| pod.proxy.is_none() && pod.ports.is_empty() || name == pod.name;
+        let after =
+            proxies.iter().filter(|(name, _)| waits_for(name)).map(|(_, ready)| ready.clone()).collect();
+        add(Unit {
+            kind: UnitKind::Program,
+            specification,
+            restart: program.restart,
+            readiness: pod.ports.first().map_or(Readiness::Running, |port| Readiness::Listening(port.target)),
+            after,
+            prepare: None,
+        });
+    }
+    (handles, lives)
+}
+
+/// Packet rules and credentials, before an agent is started.
+fn prepare_proxy(components: &Components, launcher: &Rc<Launcher>, pod: &Pod) -> crate::unit::Prepare {
+    let (components, launcher, pod) = (components.clone(), Rc::clone(launcher), pod.clone());
+    let captured = Rc::new(Cell::new(false));
+    Box::new(move || {
+        let (components, launcher, pod) = (components.clone(), Rc::clone(&launcher), pod.clone());
+        let captured = Rc::clone(&captured);
+        Box::pin(async move {
+            if !captured.get() {
+                capture(&components, &launcher, &pod).await?;
+                captured.set(true);
+            }
+            components.write_credentials(&pod).await
+        })
+    })
+}
+
+/// Answers commands.
+async fn serve(mesh: Rc<Mesh>, listener: UnixListener) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((mut stream, _)) = accepted else { continue };
+                let mesh = Rc::clone(&mesh);
+                connections.spawn_local(async move {
+                    let reply = match control::read(&mut stream).await {
+                        Ok(command) => carry_out(&mesh, command).await,
+                        Err(error) => Reply::Failed(format!("{error:#}")),
+                    };
+                    // Whoever asked may have gone away.
+                    let _ = control::answer(&mut stream, &reply).await;
+                });
+            }
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn carry_out(mesh: &Rc<Mesh>, command: Command) -> Reply {
+    let done = match command {
+        Command::Snapshot => return Reply::Snapshot(Box::new(mesh.snapshot())),
+        Command::Kill { name } => mesh.order(&name, Order::Kill).await,
+        Command::Restart { name } => mesh.order(&name, Order::Restart).await,
+        Command::Tour { step } => tour::take_named(mesh, &step).await,
+        Command::EndTour => tour::take_back(mesh).map(|()| "taken back".to_owned()),
+        Command::Stop => {
+            mesh.stop.notify_one();
+            Ok("stopping".to_owned())
+        }
+    };
+    done.map_or_else(|error| Reply::Failed(format!("{error:#}")), Reply::Done)
+}
+
+/// Renews tokens, and keeps logs short.
+async fn maintain(mesh: Rc<Mesh>) {
+    let mut logs = interval(LOGS_CHECKED_EVERY);
+    let mut tokens = interval(TOKEN_RENEWAL);
+    tokens.reset();
+    loop {
+        tokio::select! {
+            // A log that cannot be cut is no reason to end.
+            _ = logs.tick() => {
+                let _ = bound_logs(&mesh.components.state);
+            }
+            _ = tokens.tick() => {
+                for pod in mesh.components.plan.pods.iter().filter(|pod| pod.proxy.is_some()) {
+                    // The next try is long before the token expires.
+                    let _ = mesh.components.write_credentials(pod).await;
+                }
+            }
+        }
+    }
+}
+
+/// What is shown while the mesh runs.
+enum Showing {
+    Lines,
+    Tour,
+    View(oneshot::Receiver<Result<()>>),
+}
+
+impl Showing {
+    /// Begins to show. The view is a blocking program, so it has a thread of its own.
+    fn begin(front: Front) -> Result<(Self, Option<JoinHandle<()>>)> {
+        let view = match front {
+            Front::Lines => return Ok((Self::Lines, None)),
+            Front::Tour => return Ok((Self::Tour, None)),
+            Front::View(view) => view,
+        };
+        let (done, ended) = oneshot::channel();
+        let body = move || {
+            // The mesh may have ended first.
+            let _ = done.send(view());
+        };
+        let thread = std::thread::Builder::new().name("view".to_owned()).spawn(body)?;
+        Ok((Self::View(ended), Some(thread)))
+    }
+
+    async fn run(self, mesh: &Rc<Mesh>, tell: &mut dyn FnMut(&str)) -> Result<()> {
+        match self {
+            Self::Lines => tell_changes(mesh, tell).await,
+            Self::Tour => {
+                wait_all_ready(mesh, tell).await?;
+                tour::take_all(mesh, tell).await
+            }
+            Self::View(ended) => ended.await.context("the view failed")?,
+        }
+    }
+}
+
+/// Tells when processes become ready or end.
+async fn tell_changes(mesh: &Mesh, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    let mut seen: BTreeMap<String, (UnitState, String)> = BTreeMap::new();
+    let mut problems: Vec<String> = Vec::new();
+    let mut was_ready = false;
+    loop {
+        let (units, current) = (mesh.statuses(), mesh.problems());
+        for unit in &units {
+            let now = (unit.state, unit.message.clone());
+            let before = seen.insert(unit.name.clone(), now.clone());
+            if before.as_ref() != Some(&now) && matches!(unit.state, UnitState::Crashed | UnitState::Stopped)
+            {
+                tell(&format!(
+                    "{}: {}",
+                    unit.name,
+                    if unit.message.is_empty() { "ended" } else { &unit.message }
+                ));
+            } else if was_ready
+                && before.is_some_and(|before| before.0 != unit.state)
+                && unit.state == UnitState::Ready
+            {
+                tell(&format!("{}: ready again", unit.name));
+            }
+        }
+        for problem in current.iter().filter(|problem| !problems.contains(problem)) {
+            tell(problem);
+        }
+        problems = current;
+        if !was_ready && problems.is_empty() && units.iter().all(UnitStatus::is_settled) {
+            was_ready = true;
+            tell(&ready_line(mesh));
+        }
+        sleep(Duration::from_millis(if was_ready { 500 } else { 50 })).await;
+    }
+}
+
+fn ready_line(mesh: &Mesh) -> String {
+    let plan = &mesh.components.plan;
+    let proxies = plan.pods.iter().filter(|pod| pod.proxy.is_some()).count();
+    let programs = plan.pods.iter().filter(|pod| pod.program.is_some()).count();
+    let reach = match mesh.published().as_slice() {
+        [] => String::new(),
+        published => format!("; {}", published.join(", ")),
+    };
+    format!(
+        "{}: ready after {} ms: canopusd, {proxies} proxies, {programs} programs{reach}",
+        plan.mesh,
+        mesh.started.elapsed().as_millis()
+    )
+}
+
+/// Waits until everything runs; tells what does not.
+async fn wait_all_ready(mesh: &Mesh, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    let all = async {
+        for unit in mesh.units.values() {
+            wait_ready(unit.status.clone()).await;
+        }
+    };
+    if tokio::time::timeout(PATIENCE, all).await.is_err() {
+        let lacking: Vec<String> = mesh
+            .statuses()
+            .iter()
+            .filter(|unit| !unit.is_settled())
+            .map(|unit| format!("{} ({:?}) {}", unit.name, unit.state, unit.message))
+            .collect();
+        bail!("not ready after {} seconds: {}", PATIENCE.as_secs(), lacking.join("; "));
+    }
+    tell(&ready_line(mesh));
+    Ok(())
+}

@@ -1,0 +1,109 @@
+//! Requests that are sent while a step is taken.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+
+use crate::http::{Connection, Response};
+use crate::mesh_file::Request;
+use crate::url::Url;
+
+/// Requests in a second.
+const RATE: u32 = 50;
+
+/// A client of a gateway with one connection, which it opens again when it is closed.
+pub(super) struct Client {
+    url: Url,
+    headers: BTreeMap<String, String>,
+    connection: Option<Connection>,
+}
+
+impl Client {
+    pub(super) fn new(request: &Request) -> Result<Self> {
+        Ok(Self { url: Url::parse(&request.get)?, headers: request.headers.clone(), connection: None })
+    }
+
+    /// Sends the request. Gateways are on this machine, whatever the host in the URL is.
+    pub(super) async fn send(&mut self) -> Result<Response> {
+        let mut connection = match self.connection.take().filter(Connection::is_open) {
+            Some(open) => open,
+            None => Connection::open(SocketAddr::from((Ipv4Addr::LOCALHOST, self.url.port))).await?,
+        };
+        let response = connection.get(&self.url.authority, &self.url.path, &self.headers).await?;
+        self.connection = Some(connection);
+        Ok(response)
+    }
+}
+
+/// Requests under way.
+pub(super) struct Load {
+    url: String,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Outcome>,
+}
+
+#[derive(Default)]
+struct Outcome {
+    answered: usize,
+    failures: Vec<String>,
+}
+
+impl Load {
+    /// Begins to send.
+    pub(super) fn start(request: Request) -> Self {
+        let (stop, stopped) = oneshot::channel();
+        let url = request.get.clone();
+        let task = tokio::task::spawn_local(send_steadily(request, stopped));
+        Self { url, stop, task }
+    }
+
+    /// Ends, and fails if an answer was not what it should be.
+    pub(super) async fn finish(self) -> Result<String> {
+        // It has ended only if it could not begin.
+        let _ = self.stop.send(());
+        let outcome = self.task.await.context("the load failed")?;
+        let total = outcome.answered + outcome.failures.len();
+        if let Some(first) = outcome.failures.first() {
+            bail!(
+                "{} of {total} requests to {} failed meanwhile, the first: {first}",
+                outcome.failures.len(),
+                self.url
+            );
+        }
+        Ok(format!("{total} requests to {} meanwhile, 0 failed", self.url))
+    }
+}
+
+async fn send_steadily(request: Request, mut stopped: oneshot::Receiver<()>) -> Outcome {
+    let mut outcome = Outcome::default();
+    let start = Instant::now();
+    let mut client = match Client::new(&request) {
+        Ok(client) => client,
+        Err(error) => {
+            outcome.failures.push(format!("{error:#}"));
+            return outcome;
+        }
+    };
+    let mut ticks = interval(Duration::from_secs(1) / RATE);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        tokio::select! {
+            _ = ticks.tick() => {}
+            _ = &mut stopped => return outcome,
+        }
+        let after = start.elapsed().as_millis();
+        match client.send().await {
+            Ok(response) if response.status.as_u16() < 500 => outcome.answered += 1,
+            Ok(response) => {
+                let body = String::from_utf8_lossy(&response.body);
+                outcome.failures.push(format!("{} after {after} ms: {}", response.status, body.trim()));
+            }
+            Err(error) => outcome.failures.push(format!("after {after} ms: {error:#}")),
+        }
+    }
+}
