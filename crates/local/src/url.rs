@@ -4,25 +4,25 @@ use http::Uri;
 
 /// A URL taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Url {
+pub(crate) struct Url {
     /// `host` or `host:port`, as the Host header has it.
-    pub authority: String,
+    pub(crate) authority: String,
     /// The host.
-    pub host: String,
+    pub(crate) host: String,
     /// The port; 80 if the URL has none.
-    pub port: u16,
+    pub(crate) port: u16,
     /// Path and query.
-    pub path: String,
+    pub(crate) path: String,
 }
 
 /// The text is no URL that requests can be sent to.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?}: expected http://HOST[:PORT][/PATH]")]
-pub struct InvalidUrl(String);
+pub(crate) struct InvalidUrl(String);
 
 impl Url {
     /// Takes a URL apart.
-    pub fn parse(text: &str) -> Result<Self, InvalidUrl> {
+    pub(crate) fn parse(text: &str) -> Result<Self, InvalidUrl> {
         let invalid = || InvalidUrl(text.to_owned());
         let uri: Uri = text.parse().map_err(|_| invalid())?;
         let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http")).ok_or_else(invalid)?;
