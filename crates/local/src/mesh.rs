@@ -116,23 +116,19 @@ impl Mesh {
         ports.map(|port| format!("http://localhost:{}", port.host)).collect()
     }
 
-    /// The last lines of programs and the control plane; of proxies, warnings.
+    /// The last lines of programs and the control plane; of proxies, what they warn of.
     fn log(&self) -> Vec<LogLine> {
-        let mut logs: Vec<(std::time::SystemTime, String)> = self
-            .units
-            .keys()
-            .filter_map(|name| {
-                let changed = self.components.state.log(name).metadata().ok()?.modified().ok()?;
-                Some((changed, name.clone()))
-            })
-            .collect();
+        let changed = |name: &String| self.components.state.log(name).metadata().ok()?.modified().ok();
+        let mut logs: Vec<_> = self.units.keys().filter_map(|name| Some((changed(name)?, name))).collect();
         logs.sort();
-        let recent = logs.into_iter().rev().take(4).rev();
-        let lines = recent.flat_map(|(_, process)| {
-            let lines = last_lines(&self.components.state.log(&process), LOG_LINES / 4);
-            lines.into_iter().map(move |text| LogLine { process: process.clone(), text })
+        let lines = logs.into_iter().flat_map(|(_, process)| {
+            let is_shown = |line: &String| !process.ends_with("/proxy") || is_warning(line);
+            let lines =
+                last_lines(&self.components.state.log(process), LOG_LINES).into_iter().filter(is_shown);
+            lines.map(|text| LogLine { process: process.clone(), text })
         });
-        lines.collect()
+        let lines: Vec<LogLine> = lines.collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
     }
 
     /// Looks at metrics and the control plane for as long as somebody wants to know.
@@ -155,4 +151,9 @@ impl Mesh {
     pub(crate) fn path(&self, relative: &Path) -> PathBuf {
         self.directory.join(relative)
     }
+}
+
+/// Whether a line of an agent or an Envoy says that something is wrong.
+fn is_warning(line: &str) -> bool {
+    ["\twarn\t", "\terror\t", "\tcritical\t"].iter().any(|level| line.contains(level))
 }

@@ -122,7 +122,7 @@ fn sidecar(pod: &Pod) -> Option<Value> {
     let listener = |number: u16, protocol: Protocol| json!({"number": number, "protocol": protocol.as_str(), "name": format!("{}-{number}", protocol.as_str().to_lowercase())});
     let ingress = pod.ports.iter().filter_map(|port| {
         Some(json!({
-            "bind": "127.0.0.1",
+            "bind": pod.address,
             "captureMode": "NONE",
             "port": listener(port.inbound?, port.protocol),
             "defaultEndpoint": format!("127.0.0.1:{}", port.target),

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Nothing of the network exists outside these namespaces, so no address can collide with one of the machine's. In loopback
-//! mode there are no namespaces: every pod is 127.0.0.1 with ports of its own.
+//! mode there are no namespaces: proxies have loopback addresses of their own (127.78.0.N), by which the control plane tells
+//! them apart, and programs have ports of 127.0.0.1.
 //!
 //! The same file and the same free ports give the same plan.
 
@@ -253,9 +254,10 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Ports that programs want in loopback mode, as long as no two want the same.
+    /// Ports of gateways, which in loopback mode no program may have.
     fn fixed_ports(&self) -> BTreeSet<u16> {
-        self.file.gateways.iter().flat_map(|gateway| gateway.ports.iter().map(|port| port.host)).collect()
+        let ports = self.file.gateways.iter().flat_map(|gateway| &gateway.ports);
+        ports.flat_map(|port| [port.host, port.gateway]).collect()
     }
 
     fn free_port(&mut self) -> u16 {
@@ -279,7 +281,7 @@ impl Planner<'_> {
             labels: BTreeMap::new(),
             address: match self.mode {
                 Mode::Namespaces => Ipv4Addr::new(10, 78, 0, number),
-                Mode::Loopback => Ipv4Addr::LOCALHOST,
+                Mode::Loopback => Ipv4Addr::new(127, 78, 0, number),
             },
             link: format!("veth{number}"),
             proxy: None,
@@ -319,6 +321,8 @@ impl Planner<'_> {
         pod.ports = self.ports(&workload.all_ports(), workload.sidecar && workload.external.is_none());
         if workload.sidecar && workload.external.is_none() {
             pod.proxy = Some(self.proxy(Role::Sidecar));
+        } else if self.mode == Mode::Loopback {
+            pod.address = Ipv4Addr::LOCALHOST;
         }
         pod.program = Some(Program {
             command: self.command(&workload.command),
@@ -473,14 +477,12 @@ impl Planner<'_> {
     }
 
     fn published(&self) -> Vec<Published> {
-        // In loopback mode gateways listen on the ports of this machine themselves.
-        if self.mode == Mode::Loopback {
-            return Vec::new();
-        }
         let gateways = self.file.gateways.iter().zip(&self.pods);
         let ports =
             gateways.flat_map(|(gateway, pod)| gateway.ports.iter().map(move |port| (port, pod.address)));
+        // In loopback mode gateways listen on ports of this machine themselves.
         ports
+            .filter(|(port, _)| self.mode == Mode::Namespaces || port.host != port.gateway)
             .map(|(port, address)| Published {
                 host: port.host,
                 target: SocketAddr::from((address, port.gateway)),

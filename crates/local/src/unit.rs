@@ -51,7 +51,7 @@ pub(crate) enum Order {
     Restart,
 }
 
-/// Work that has to be done before each start.
+/// Work for a process that is not the process's own.
 pub(crate) type Prepare = Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<()>>>>>;
 
 /// A process of the mesh.
@@ -62,6 +62,9 @@ pub(crate) struct Unit {
     pub(crate) readiness: Readiness,
     /// Processes that have to be ready once before this one is started.
     pub(crate) after: Vec<watch::Receiver<UnitStatus>>,
+    /// Done while others are waited for; what fails is tried again by `prepare`.
+    pub(crate) early: Option<Prepare>,
+    /// Done before each start.
     pub(crate) prepare: Option<Prepare>,
 }
 
@@ -112,6 +115,9 @@ enum Ended {
 
 impl Life {
     async fn run(mut self) {
+        if let Some(early) = &self.unit.early {
+            let _ = early().await;
+        }
         for other in std::mem::take(&mut self.unit.after) {
             wait_ready(other).await;
         }

@@ -30,7 +30,7 @@ pub struct ServiceTraffic {
     pub version: String,
     /// Requests in a second, or connections if it is `tcp`.
     pub rate: f64,
-    /// What of the requests was answered without a server's error, from 0 to 1; nothing without requests.
+    /// What of the requests was answered without an error, from 0 to 1; nothing without requests.
     pub success: Option<f64>,
     /// Half of the answers took less, in milliseconds.
     pub p50: Option<f64>,
@@ -52,7 +52,7 @@ pub struct Call {
     pub to: String,
     /// Requests or connections in a second.
     pub rate: f64,
-    /// What of the requests was answered without a server's error, from 0 to 1.
+    /// What of the requests was answered without an error, from 0 to 1.
     pub success: Option<f64>,
 }
 
@@ -71,7 +71,7 @@ struct Key {
     to: String,
     version: String,
     protocol: String,
-    /// Of a request: whether the server failed. Of a bucket: its upper bound.
+    /// Of a request: whether it failed. Of a bucket: its upper bound.
     detail: String,
     mutual_tls: String,
 }
@@ -103,7 +103,7 @@ fn key(proxy: &str, measure: Measure, row: &Row<'_>) -> Key {
         "unknown" => String::new(),
         value => value.to_owned(),
     };
-    let failed = |code: &str| code.starts_with('5') || code == "0";
+    let failed = |code: &str| code.starts_with(['4', '5']) || code == "0";
     let name = match row.label("destination_service_name") {
         // Of a TCP connection the client's proxy does not know the service; the server's does.
         "unknown" => "",
@@ -117,10 +117,7 @@ fn key(proxy: &str, measure: Measure, row: &Row<'_>) -> Key {
         canonical if canonical.is_empty() => name.to_owned(),
         canonical => canonical,
     };
-    let grpc_failed = !matches!(
-        row.label("grpc_response_status"),
-        "" | "0" | "1" | "3" | "5" | "6" | "7" | "9" | "10" | "11" | "16"
-    );
+    let grpc_failed = !matches!(row.label("grpc_response_status"), "" | "0");
     Key {
         proxy: proxy.to_owned(),
         measure,

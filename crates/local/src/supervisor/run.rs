@@ -31,7 +31,7 @@ use crate::plan::{Mode, Pod};
 use crate::process::{Launcher, bound_logs};
 use crate::snapshot::{StepState, StepStatus, TourStatus, UnitKind, UnitState, UnitStatus};
 use crate::tour;
-use crate::unit::{Order, Readiness, Unit, UnitHandle, wait_ready};
+use crate::unit::{Order, Prepare, Readiness, Unit, UnitHandle, wait_ready};
 
 /// How often logs are looked at for their length.
 const LOGS_CHECKED_EVERY: Duration = Duration::from_secs(60);
@@ -182,13 +182,15 @@ fn units(
     let mut proxies = Vec::new();
     for pod in &components.plan.pods {
         let Some(proxy) = &pod.proxy else { continue };
+        let (early, prepare) = prepare_proxy(components, launcher, pod);
         let ready = add(Unit {
             kind: UnitKind::Proxy,
             specification: components.agent(pod, proxy),
             restart: Restart::Always,
             readiness: Readiness::Http(SocketAddr::from((pod.address, proxy.health)), "/healthz/ready"),
             after: vec![control_plane.clone()],
-            prepare: Some(prepare_proxy(components, launcher, pod)),
+            early: Some(early),
+            prepare: Some(prepare),
         });
         proxies.push((pod.name.clone(), ready));
     }
@@ -204,27 +206,39 @@ fn units(
             restart: program.restart,
             readiness: pod.ports.first().map_or(Readiness::Running, |port| Readiness::Listening(port.target)),
             after,
+            early: None,
             prepare: None,
         });
     }
     (handles, lives)
 }
 
-/// Packet rules and credentials, before an agent is started.
-fn prepare_proxy(components: &Components, launcher: &Rc<Launcher>, pod: &Pod) -> crate::unit::Prepare {
-    let (components, launcher, pod) = (components.clone(), Rc::clone(launcher), pod.clone());
-    let captured = Rc::new(Cell::new(false));
-    Box::new(move || {
-        let (components, launcher, pod) = (components.clone(), Rc::clone(&launcher), pod.clone());
-        let captured = Rc::clone(&captured);
+/// Packet rules, which need nobody else, and then credentials, which the control plane's authority issues.
+fn prepare_proxy(components: &Components, launcher: &Rc<Launcher>, pod: &Pod) -> (Prepare, Prepare) {
+    let shared = Rc::new((components.clone(), Rc::clone(launcher), pod.clone(), Cell::new(false)));
+    let capture_once = async |shared: &(Components, Rc<Launcher>, Pod, Cell<bool>)| {
+        let (components, launcher, pod, captured) = shared;
+        if !captured.replace(true)
+            && let Err(error) = capture(components, launcher, pod).await
+        {
+            captured.set(false);
+            return Err(error);
+        }
+        Ok(())
+    };
+    let early = Rc::clone(&shared);
+    let early: Prepare = Box::new(move || {
+        let shared = Rc::clone(&early);
+        Box::pin(async move { capture_once(&shared).await })
+    });
+    let prepare: Prepare = Box::new(move || {
+        let shared = Rc::clone(&shared);
         Box::pin(async move {
-            if !captured.get() {
-                capture(&components, &launcher, &pod).await?;
-                captured.set(true);
-            }
-            components.write_credentials(&pod).await
+            capture_once(&shared).await?;
+            shared.0.write_credentials(&shared.2).await
         })
-    })
+    });
+    (early, prepare)
 }
 
 /// Answers commands.

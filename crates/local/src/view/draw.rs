@@ -21,12 +21,13 @@ const ACCENT: Color = Color::Cyan;
 pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot, chosen: &Chosen) {
     let problems = problems(snapshot);
     let rows = u16::try_from(snapshot.traffic.services.len().max(1)).unwrap_or(u16::MAX);
+    let rows_of_calls = u16::try_from(snapshot.traffic.calls.len().max(6)).unwrap_or(u16::MAX);
     let lines = u16::try_from(problems.len()).unwrap_or(u16::MAX);
     let [head, trouble, services, middle, bottom, foot] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(lines.min(4)),
         Constraint::Length(rows.saturating_add(3)),
-        Constraint::Min(7),
+        Constraint::Length(rows_of_calls.saturating_add(2)),
         Constraint::Min(9),
         Constraint::Length(1),
     ])
