@@ -213,30 +213,47 @@ fn units(
     (handles, lives)
 }
 
-/// Packet rules, which need nobody else, and then credentials, which the control plane's authority issues.
-fn prepare_proxy(components: &Components, launcher: &Rc<Launcher>, pod: &Pod) -> (Prepare, Prepare) {
-    let shared = Rc::new((components.clone(), Rc::clone(launcher), pod.clone(), Cell::new(false)));
-    let capture_once = async |shared: &(Components, Rc<Launcher>, Pod, Cell<bool>)| {
-        let (components, launcher, pod, captured) = shared;
-        if !captured.replace(true)
-            && let Err(error) = capture(components, launcher, pod).await
+/// What is needed to prepare a proxy, and whether its pod's traffic is captured.
+struct ProxyPreparation {
+    components: Components,
+    launcher: Rc<Launcher>,
+    pod: Pod,
+    captured: Cell<bool>,
+}
+
+impl ProxyPreparation {
+    async fn capture(&self) -> Result<()> {
+        if !self.captured.replace(true)
+            && let Err(error) = capture(&self.components, &self.launcher, &self.pod).await
         {
-            captured.set(false);
+            self.captured.set(false);
             return Err(error);
         }
         Ok(())
-    };
-    let early = Rc::clone(&shared);
+    }
+
+    async fn complete(&self) -> Result<()> {
+        self.capture().await?;
+        self.components.write_credentials(&self.pod).await
+    }
+}
+
+/// Packet rules, which need nobody else, and then credentials, which the control plane's authority issues.
+fn prepare_proxy(components: &Components, launcher: &Rc<Launcher>, pod: &Pod) -> (Prepare, Prepare) {
+    let preparation = Rc::new(ProxyPreparation {
+        components: components.clone(),
+        launcher: Rc::clone(launcher),
+        pod: pod.clone(),
+        captured: Cell::new(false),
+    });
+    let shared = Rc::clone(&preparation);
     let early: Prepare = Box::new(move || {
-        let shared = Rc::clone(&early);
-        Box::pin(async move { capture_once(&shared).await })
+        let shared = Rc::clone(&shared);
+        Box::pin(async move { shared.capture().await })
     });
     let prepare: Prepare = Box::new(move || {
-        let shared = Rc::clone(&shared);
-        Box::pin(async move {
-            capture_once(&shared).await?;
-            shared.0.write_credentials(&shared.2).await
-        })
+        let preparation = Rc::clone(&preparation);
+        Box::pin(async move { preparation.complete().await })
     });
     (early, prepare)
 }
