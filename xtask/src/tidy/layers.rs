@@ -41,7 +41,7 @@ const TABLE: [Row; 22] = [
 ];
 
 /// Crates that no product crate may need outside its tests, each with what it may know of the project itself.
-const DEV_ONLY: [(&str, Knows); 7] = [
+const DEV_ONLY: [(&str, Knows); 8] = [
     ("parts", Knows::Only(&[])),
     ("testkit", Knows::Everything),
     ("golden", Knows::Only(&["base", "proto", "engine", "runtime", "api", "mesh"])),
