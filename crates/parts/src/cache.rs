@@ -41,7 +41,8 @@ impl Slot {
     /// The directory of the part's executables, if it is installed.
     pub(crate) fn installed(&self) -> Option<PathBuf> {
         let bin = self.home().join("bin");
-        self.programs.iter().all(|program| bin.join(program).is_file()).then_some(bin)
+        let is_complete = bin.is_dir() && self.programs.iter().all(|program| bin.join(program).is_file());
+        is_complete.then_some(bin)
     }
 
     pub(crate) fn root(&self) -> &Path {

@@ -8,8 +8,14 @@ use crate::recipe::{CargoBuild, Debian, Entry, GoBuild, Recipe, SourceFile, Whee
 pub enum Part {
     /// The proxy.
     Envoy,
-    /// kube-apiserver, kube-controller-manager, kubectl and etcd.
+    /// Kubernetes' control plane with etcd, kubectl, kubelet and kube-proxy.
     Kube,
+    /// CoreDNS, the name server of clusters.
+    Coredns,
+    /// containerd with runc and the CNI plugins: what runs the containers of a node.
+    Containerd,
+    /// The C library and the certificates of public authorities, which images are made on.
+    Runtime,
     /// A Consul server.
     Consul,
     /// Helm, for charts.
@@ -30,11 +36,14 @@ pub enum Part {
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 13] = [
         Self::Envoy,
         Self::Iptables,
         Self::Dig,
+        Self::Containerd,
+        Self::Runtime,
         Self::Kube,
+        Self::Coredns,
         Self::Consul,
         Self::Helm,
         Self::Grpc,
@@ -82,6 +91,9 @@ impl Part {
         match self {
             Self::Envoy => &ENVOY,
             Self::Kube => &KUBE,
+            Self::Coredns => &COREDNS,
+            Self::Containerd => &CONTAINERD,
+            Self::Runtime => &RUNTIME,
             Self::Consul => &CONSUL,
             Self::Helm => &HELM,
             Self::Grpc => &GRPC,
@@ -151,8 +163,16 @@ static ENVOY: Entry = Entry {
 static KUBE: Entry = Entry {
     name: "kube",
     version: "1.36.3",
-    purpose: "API server with etcd 3.6 for sources, webhooks and installs; no nodes",
-    programs: &["kube-apiserver", "kube-controller-manager", "kubectl", "etcd"],
+    purpose: "API server with etcd 3.6 for sources, webhooks and installs; kubelet for pods that run",
+    programs: &[
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubelet",
+        "kube-proxy",
+        "kubectl",
+        "etcd",
+    ],
     recipe: Recipe::Go(GoBuild {
         sources: sources!["kube/go.mod", "kube/go.sum", "kube/main.go"],
         package: ".",
@@ -166,8 +186,44 @@ static KUBE: Entry = Entry {
             "-X k8s.io/client-go/pkg/version.gitMinor=36",
             "-X k8s.io/client-go/pkg/version.gitTreeState=clean",
         ],
-        cost: "15 CPU-minutes",
+        cost: "18 CPU-minutes",
     }),
+};
+
+/// A second program of the same module: Go compiles Kubernetes' libraries once for both.
+static COREDNS: Entry = Entry {
+    name: "coredns",
+    version: "1.14.1",
+    purpose: "name server of the test cluster",
+    programs: &["coredns"],
+    recipe: Recipe::Go(GoBuild {
+        sources: &[
+            SourceFile { path: "coredns/go.mod", text: include_str!("../go/kube/go.mod") },
+            SourceFile { path: "coredns/go.sum", text: include_str!("../go/kube/go.sum") },
+            SourceFile { path: "coredns/main.go", text: include_str!("../go/kube/coredns/main.go") },
+        ],
+        package: ".",
+        link: &[],
+        cost: "1 CPU-minute after kube",
+    }),
+};
+
+static CONTAINERD: Entry = Entry {
+    name: "containerd",
+    version: "distro",
+    purpose: "runs the containers of the test cluster's node",
+    programs: &["containerd", "ctr", "containerd-shim-runc-v2", "runc"],
+    recipe: Recipe::Debian(Debian {
+        packages: &["containerd", "runc", "containernetworking-plugins", "libseccomp2", "busybox-static"],
+    }),
+};
+
+static RUNTIME: Entry = Entry {
+    name: "runtime",
+    version: "distro",
+    purpose: "C library and public certificates that images are made on",
+    programs: &[],
+    recipe: Recipe::Debian(Debian { packages: &["libc6", "libgcc-s1", "ca-certificates"] }),
 };
 
 static CONSUL: Entry = Entry {
@@ -332,7 +388,7 @@ mod tests {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "no part is called `istiod`; there are: envoy, iptables, dig, kube, consul, helm, grpc, grpcurl, gotemplate, cargo-deny"
+            "no part is called `istiod`; there are: envoy, iptables, dig, containerd, runtime, kube, coredns, consul, helm, grpc, grpcurl, gotemplate, cargo-deny"
         );
     }
 

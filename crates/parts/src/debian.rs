@@ -8,7 +8,10 @@ use crate::job::{Client, Job};
 use crate::recipe::Debian;
 
 /// Where the unpacked packages are, beside the directory of executables.
-const ROOT: &str = "root";
+pub(crate) const ROOT: &str = "root";
+
+/// The list of unpacked packages with their versions, beside the directory of executables.
+pub(crate) const LISTING: &str = "packages";
 
 /// Downloads packages with apt, which checks the distribution's signature, and unpacks them without installing them.
 ///
@@ -24,11 +27,15 @@ pub(crate) fn install(job: &mut Job, recipe: &Debian) -> Result<(), InstallError
     job.progress.step("unpacking");
     let bin = job.bin()?;
     let root = bin.with_file_name(ROOT);
+    let mut listing = String::new();
     for package in entries(job, &directory)? {
         let mut unpack = Command::new("dpkg-deb");
         unpack.arg("-x").arg(&package).arg(&root);
         job.run(&apt(recipe), &mut unpack)?;
+        listing.push_str(&name_and_version(&package));
     }
+    let path = bin.with_file_name(LISTING);
+    job.io("writing", &path, fs::write(&path, listing))?;
     for program in job.part.programs() {
         write_script(job, &bin, program)?;
     }
@@ -37,7 +44,18 @@ pub(crate) fn install(job: &mut Job, recipe: &Debian) -> Result<(), InstallError
 
 fn entries(job: &Job, directory: &Path) -> Result<Vec<PathBuf>, InstallError> {
     let files = job.io("listing", directory, fs::read_dir(directory))?;
-    Ok(files.flatten().map(|file| file.path()).collect())
+    let mut paths: Vec<PathBuf> = files.flatten().map(|file| file.path()).collect();
+    paths.sort();
+    Ok(paths)
+}
+
+/// A line of the listing. The name of an archive has both: `libc6_2.36-9+deb12u10_amd64.deb`.
+fn name_and_version(archive: &Path) -> String {
+    let name = archive.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let mut words = name.split('_');
+    let (package, version) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    // apt writes the colon of an epoch so.
+    format!("{package} {}\n", version.replace("%3a", ":"))
 }
 
 fn write_script(job: &Job, bin: &Path, program: &str) -> Result<(), InstallError> {
@@ -63,5 +81,19 @@ fn apt(recipe: &Debian) -> Client {
         registry: "distribution's package archive",
         fetches: recipe.packages[0],
         counts: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listing_has_the_name_and_the_version_of_an_archive() {
+        assert_eq!(
+            name_and_version(Path::new("/d/libc6_2.36-9+deb12u10_amd64.deb")),
+            "libc6 2.36-9+deb12u10\n"
+        );
+        assert_eq!(name_and_version(Path::new("/d/busybox_1%3a1.35.0-4_amd64.deb")), "busybox 1:1.35.0-4\n");
     }
 }

@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use crate::cache::{Slot, cache_dir};
 use crate::job::Job;
@@ -41,6 +41,18 @@ fn ensure_showing(parts: &[Part], progress: fn(Part) -> Progress) -> Result<Inst
 pub fn find(part: Part) -> Result<PathBuf, NotInstalled> {
     let slot = Slot::new(&cache_dir()?, part.entry());
     slot.installed().ok_or(NotInstalled::Missing { part })
+}
+
+/// The directory that the packages of an installed part from Debian are unpacked in.
+pub fn find_root(part: Part) -> Result<PathBuf, NotInstalled> {
+    Ok(find(part)?.with_file_name(debian::ROOT))
+}
+
+/// The packages of an installed part from Debian, each with its version.
+pub fn debian_packages(part: Part) -> Result<Vec<(String, String)>, NotInstalled> {
+    let listing = fs::read_to_string(find(part)?.with_file_name(debian::LISTING)).unwrap_or_default();
+    let words = listing.lines().filter_map(|line| line.split_once(' '));
+    Ok(words.map(|(name, version)| (name.to_owned(), version.to_owned())).collect())
 }
 
 fn ensure_one(part: Part, cache: &Path, progress: fn(Part) -> Progress) -> Result<PathBuf, InstallError> {

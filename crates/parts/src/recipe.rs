@@ -1,5 +1,7 @@
 use sha2::{Digest, Sha256};
 
+use crate::debian;
+
 /// One row of the table of parts.
 pub(crate) struct Entry {
     pub(crate) name: &'static str,
@@ -82,7 +84,10 @@ impl Entry {
                 add(wheel.executable);
                 wheel.files.iter().for_each(|file| add(file.sha256));
             }
-            Recipe::Debian(recipe) => recipe.packages.iter().for_each(|package| add(package)),
+            Recipe::Debian(recipe) => {
+                add(debian::LISTING);
+                recipe.packages.iter().for_each(|package| add(package));
+            }
             Recipe::Cargo(build) => add(build.package),
             Recipe::Go(build) => {
                 add(build.package);

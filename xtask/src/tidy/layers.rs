@@ -41,15 +41,16 @@ const TABLE: [Row; 22] = [
 ];
 
 /// Crates that no product crate may need outside its tests, each with what it may know of the project itself.
-const DEV_ONLY: [(&str, Knows); 8] = [
+const DEV_ONLY: [(&str, Knows); 9] = [
     ("parts", Knows::Only(&[])),
+    ("images", Knows::Only(&["parts"])),
     ("testkit", Knows::Everything),
     ("golden", Knows::Only(&["base", "proto", "engine", "runtime", "api", "mesh"])),
     ("fuzzing", Knows::Everything),
     ("conformance", Knows::Everything),
     ("bench", Knows::Everything),
     ("storefront", Knows::Only(&["parts"])),
-    ("xtask", Knows::Only(&["parts"])),
+    ("xtask", Knows::Only(&["parts", "images"])),
 ];
 
 enum Knows {
