@@ -1,3 +1,4 @@
+mod cluster;
 mod pki;
 mod proxy;
 
@@ -16,6 +17,7 @@ use tokio::net::{TcpStream, UnixStream};
 use crate::ports::{free_port, retry_on_taken_port};
 use crate::{Process, helm, tool};
 
+pub use cluster::KubeCluster;
 pub use proxy::KubeProxy;
 
 /// How long the API server may take to be ready; it needs some seconds on an idle machine.
@@ -85,16 +87,9 @@ impl KubeApi {
         let directory = tempfile::Builder::new().prefix("canopus-kube-").tempdir()?;
         let files = directory.path();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
-        pki::write(files)?;
-        fs::write(files.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
-        fs::write(files.join("kubeconfig"), kubeconfig(files, address))?;
-
+        pki::write(files, &[])?;
+        let kubectl = Kubectl::new(&programs, files, address)?;
         let etcd = Some(start_etcd(&programs, files).await?);
-        let kubectl = Kubectl {
-            program: programs.join("kubectl"),
-            kubeconfig: files.join("kubeconfig"),
-            cache: files.join("kubectl"),
-        };
         let controllers = None;
         let mut kube = Self { controllers, server: None, flags, etcd, address, kubectl, programs, directory };
         kube.resume().await?;
@@ -133,7 +128,12 @@ impl KubeApi {
     /// Starts the API server again, at the same address, and waits until it is ready.
     pub async fn resume(&mut self) -> Result<()> {
         let Self { address, kubectl, .. } = self;
-        let mut command = api_server(&self.programs, self.directory.path(), *address);
+        let mut command = api_server(&self.programs, self.directory.path());
+        command
+            .arg(format!("--secure-port={}", address.port()))
+            .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
+            // Loopback is not an address that an endpoint may have.
+            .args(["--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16"]);
         let spawned = Process::spawn("kube-apiserver", command.args(self.flags), self.directory.path())?;
         let server = self.server.insert(spawned);
         // Looking for the port first spares a start of kubectl per try while the server is still setting up.
@@ -146,14 +146,8 @@ impl KubeApi {
 
     async fn start_controllers(&mut self) -> Result<()> {
         let files = self.directory.path();
-        let mut command = Command::new(self.programs.join("kube-controller-manager"));
-        command
-            .arg(flag("--kubeconfig", &files.join("kubeconfig")))
-            .arg(flag("--service-account-private-key-file", &files.join("sa.key")))
-            .arg(flag("--root-ca-file", &files.join("ca.crt")))
-            .arg(flag("--cluster-signing-cert-file", &files.join("ca.crt")))
-            .arg(flag("--cluster-signing-key-file", &files.join("ca.key")))
-            .args(["--secure-port=0", "--leader-elect=false", CONTROLLERS]);
+        let mut command = controller_manager(&self.programs, files);
+        command.arg(CONTROLLERS);
         let mut controllers = Process::spawn("kube-controller-manager", &mut command, files)?;
         let account = async || self.kubectl.run(&["get", "serviceaccount", "default"], "").await;
         controllers.eventually("the first object of the controllers", PATIENCE, account).await?;
@@ -224,6 +218,17 @@ impl KubeApi {
 }
 
 impl Kubectl {
+    /// Writes a kubeconfig and the token in it.
+    fn new(programs: &Path, files: &Path, address: SocketAddr) -> Result<Self> {
+        fs::write(files.join("tokens.csv"), format!("{TOKEN},admin,admin,system:masters\n"))?;
+        fs::write(files.join("kubeconfig"), kubeconfig(files, address))?;
+        Ok(Self {
+            program: programs.join("kubectl"),
+            kubeconfig: files.join("kubeconfig"),
+            cache: files.join("kubectl"),
+        })
+    }
+
     async fn run(&self, arguments: &[&str], input: &str) -> Result<String> {
         tool::run(self.command(arguments), input).await
     }
@@ -261,16 +266,12 @@ fn etcd_socket(files: &Path) -> PathBuf {
     files.join("clients:0")
 }
 
-fn api_server(programs: &Path, files: &Path, address: SocketAddr) -> Command {
+/// An API server, but for the addresses it has.
+fn api_server(programs: &Path, files: &Path) -> Command {
     let mut command = Command::new(programs.join("kube-apiserver"));
     command
         .arg(format!("--etcd-servers=unix://{}", etcd_socket(files).display()))
-        .arg(format!("--secure-port={}", address.port()))
-        .args(["--bind-address=127.0.0.1", "--advertise-address=127.0.0.1"])
-        // Loopback is not an address that an endpoint may have.
-        .arg("--endpoint-reconciler-type=none")
-        .args(["--service-cluster-ip-range=10.96.0.0/16", "--allow-privileged=true", "--profiling=false"])
-        .arg("--authorization-mode=RBAC")
+        .args(["--allow-privileged=true", "--profiling=false", "--authorization-mode=RBAC"])
         .arg(flag("--token-auth-file", &files.join("tokens.csv")))
         .arg(flag("--client-ca-file", &files.join("ca.crt")))
         .arg(flag("--tls-cert-file", &files.join("server.crt")))
@@ -279,6 +280,18 @@ fn api_server(programs: &Path, files: &Path, address: SocketAddr) -> Command {
         .arg(flag("--service-account-key-file", &files.join("sa.pub")))
         .arg(flag("--service-account-signing-key-file", &files.join("sa.key")))
         .current_dir(files);
+    command
+}
+
+fn controller_manager(programs: &Path, files: &Path) -> Command {
+    let mut command = Command::new(programs.join("kube-controller-manager"));
+    command
+        .arg(flag("--kubeconfig", &files.join("kubeconfig")))
+        .arg(flag("--service-account-private-key-file", &files.join("sa.key")))
+        .arg(flag("--root-ca-file", &files.join("ca.crt")))
+        .arg(flag("--cluster-signing-cert-file", &files.join("ca.crt")))
+        .arg(flag("--cluster-signing-key-file", &files.join("ca.key")))
+        .args(["--secure-port=0", "--leader-elect=false"]);
     command
 }
 

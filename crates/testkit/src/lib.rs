@@ -1,7 +1,7 @@
 //! Real components in tests: started on loopback with ports of their own, gone when the test ends, however it ends.
 //!
-//! Owns starting, waiting for and asking Envoy, a Kubernetes API server, Consul, Helm and a gRPC client, an HTTP upstream
-//! that echoes what reached it, and the small tools such tests need ([`eventually`], [`free_port`], [`http`]). The
+//! Owns starting, waiting for and asking Envoy, a Kubernetes API server alone or with a node that runs Pods, Consul, Helm and
+//! a gRPC client, an HTTP upstream that echoes what reached it, and the small tools such tests need ([`eventually`], [`free_port`], [`http`]). The
 //! components come from `canopus-parts`; one that is not installed makes the test fail with the command that installs it.
 //!
 //! Must not know how Canopus works: it serves the tests of every crate, so it depends on none of them.
@@ -28,7 +28,7 @@ pub use envoy::Envoy;
 pub use eventually::eventually;
 pub use grpc::{Called, GRPC_METHOD, GrpcCaller};
 pub use helm::helm;
-pub use kube::{KubeApi, KubeProxy};
+pub use kube::{KubeApi, KubeCluster, KubeProxy};
 pub use mtls::{Authority, Certified, channel};
 pub use ports::free_port;
 pub use process::Process;

@@ -46,6 +46,11 @@ impl Process {
         Ok(Self { name: name.to_owned(), child, guard: Some(guard), log })
     }
 
+    /// The name it was started under.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The process id.
     pub fn id(&self) -> u32 {
         self.child.id()

@@ -11,7 +11,8 @@ use rcgen::{
 const SERVER_NAMES: [&str; 4] = ["127.0.0.1", "localhost", "kubernetes.default", "kubernetes.default.svc"];
 
 /// Writes what an API server needs to prove itself and to sign tokens: `ca.{crt,key}`, `server.{crt,key}`, `sa.{key,pub}`.
-pub(super) fn write(directory: &Path) -> Result<()> {
+/// It also goes by the names in `others`.
+pub(super) fn write(directory: &Path, others: &[String]) -> Result<()> {
     let save = |name: &str, pem: String| {
         fs::write(directory.join(name), pem).with_context(|| format!("writing {name}"))
     };
@@ -24,7 +25,8 @@ pub(super) fn write(directory: &Path) -> Result<()> {
     save("ca.crt", ca.pem())?;
     save("ca.key", ca.key().serialize_pem())?;
 
-    let mut params = CertificateParams::new(SERVER_NAMES.map(str::to_owned))?;
+    let names = SERVER_NAMES.map(str::to_owned).into_iter().chain(others.iter().cloned());
+    let mut params = CertificateParams::new(names.collect::<Vec<_>>())?;
     params.distinguished_name.push(DnType::CommonName, "kube-apiserver");
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
