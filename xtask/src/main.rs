@@ -14,6 +14,7 @@ mod conformance;
 mod demo;
 mod fuzz;
 mod generate;
+mod images;
 mod parts;
 mod shell;
 mod simulate;
@@ -43,6 +44,7 @@ enum Command {
     Fuzz(fuzz::Arguments),
     Simulate(simulate::Arguments),
     Gen(generate::Arguments),
+    Images(images::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run_chosen(&arguments),
         Command::Fuzz(arguments) => fuzz::run_chosen(&arguments),
         Command::Simulate(arguments) => simulate::run_seeds(&arguments),
+        Command::Images(arguments) => images::run_it(&arguments),
         Command::Gen(arguments) => generate::run_chosen(&arguments),
     };
     match result {

@@ -11,13 +11,16 @@ use crate::{conformance, tidy};
 use summary::{Outcome, Summary};
 
 /// The parts that tests start, and what checks dependencies.
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 12] = [
     Part::Envoy,
     Part::Iptables,
     Part::Dig,
     Part::GoTemplate,
     Part::Grpc,
+    Part::Containerd,
+    Part::Runtime,
     Part::Kube,
+    Part::Coredns,
     Part::Consul,
     Part::Helm,
     Part::CargoDeny,
@@ -48,7 +51,8 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
     let is_wanted = |part: &Part| {
-        let is_here = !matches!(part, Part::Iptables | Part::Dig) || cfg!(target_os = "linux");
+        let is_here = !matches!(part, Part::Iptables | Part::Dig | Part::Containerd | Part::Runtime)
+            || cfg!(target_os = "linux");
         is_here && !(arguments.quick && part.is_built())
     };
     let parts: Vec<_> = PARTS.into_iter().filter(is_wanted).collect();
