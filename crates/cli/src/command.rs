@@ -9,7 +9,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::global::Global;
 use crate::persona::Persona;
-use crate::{ca, check_inject, exit, generate, kube_inject, local, manifest, usage, validate, world};
+use crate::{
+    ca, check_inject, exit, generate, install, kube_inject, local, manifest, tag, usage, validate, world,
+};
 
 /// Look at, check and explain a mesh.
 #[derive(Debug, Parser)]
@@ -36,6 +38,8 @@ enum Command {
     Init(local::InitArguments),
     /// Kill a process of a mesh on this machine, as in a crash.
     Kill(local::WorkloadArguments),
+    /// Install a mesh, or bring an installed one to another configuration.
+    Install(Box<install::InstallArguments>),
     /// Inject proxies into workloads, for clusters without the webhook.
     KubeInject(Box<kube_inject::Arguments>),
     /// Print what the processes of a mesh on this machine write.
@@ -48,6 +52,14 @@ enum Command {
     Status(local::StatusArguments),
     /// Run a mesh on this machine: canopusd, your programs as workloads, a proxy beside each.
     Up(Box<local::UpArguments>),
+    /// Look at the revisions of the control plane.
+    Revision(tag::RevisionArguments),
+    /// Name revisions, so that namespaces move by moving a tag.
+    Tag(tag::TagArguments),
+    /// Remove a mesh from a cluster.
+    Uninstall(Box<install::UninstallArguments>),
+    /// Bring an installed mesh to this version, or to another configuration.
+    Upgrade(Box<install::InstallArguments>),
     /// Check files of objects before a cluster sees them.
     #[command(visible_alias = "v")]
     Validate(validate::Arguments),
@@ -111,8 +123,13 @@ pub fn main() -> ExitCode {
             check_inject::run(&cli.global, &arguments)
         }
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
+        Command::Install(arguments) => install::run(&arguments),
         Command::KubeInject(arguments) => kube_inject::run(&arguments),
         Command::Manifest(arguments) => manifest::run(&arguments),
+        Command::Revision(arguments) => tag::run_revision(&arguments),
+        Command::Tag(arguments) => tag::run_tag(&cli.global, &arguments),
+        Command::Uninstall(arguments) => install::run_uninstall(&cli.global, &arguments),
+        Command::Upgrade(arguments) => install::run_upgrade(&arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::Version(flags) => {

@@ -24,7 +24,7 @@ enum Command {
     /// Print the objects of an installation.
     #[command(after_help = "\
 Examples:
-  canopus manifest generate --manifests istio/manifests
+  canopus manifest generate
   canopus manifest generate --manifests istio/manifests --set profile=ambient --set values.global.hub=example.com/mesh
   canopus manifest generate --manifests istio/manifests -f operator.yaml -o mesh.yaml")]
     Generate(GenerateArguments),
@@ -32,15 +32,16 @@ Examples:
     Translate(TranslateArguments),
 }
 
+/// What is installed: charts, files and flags.
 #[derive(clap::Args, Debug)]
-struct Source {
+pub(crate) struct Source {
     /// File with an IstioOperator, or `-` for standard input; may be repeated, the later one counts more.
     #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
     filenames: Vec<String>,
     /// Setting by its path, such as `values.global.hub=example.com/mesh`; may be repeated.
     #[arg(short, long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Directory with `charts` and `profiles`, as releases of Istio have it.
+    /// Directory with `charts` and `profiles`, as releases of Istio have it; without, the charts that are built in.
     #[arg(short = 'd', long, value_name = "DIR", alias = "charts")]
     manifests: Option<String>,
     /// Revision of the control plane.
@@ -111,8 +112,13 @@ fn run_translate(arguments: &TranslateArguments) -> anyhow::Result<ExitCode> {
 }
 
 impl Source {
+    /// What one file says.
+    pub(crate) fn of_file(file: &str) -> Self {
+        Self { filenames: vec![file.to_owned()], set: Vec::new(), manifests: None, revision: None }
+    }
+
     /// The charts and the configuration that flags and files name.
-    fn load(&self) -> anyhow::Result<(Package, Operator)> {
+    pub(crate) fn load(&self) -> anyhow::Result<(Package, Operator)> {
         let mut inputs = Vec::new();
         for input in input::find(&self.filenames) {
             let bytes = input.read().map_err(anyhow::Error::msg)?;

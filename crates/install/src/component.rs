@@ -25,7 +25,7 @@ pub struct Component {
     pub(crate) workload: Option<(&'static str, &'static str)>,
     pub(crate) container: &'static str,
     /// Where its values are.
-    values_root: &'static str,
+    pub(crate) values_root: &'static str,
     /// Whether the chart has its values at the top.
     is_flat: bool,
     /// A value that switches it on too.

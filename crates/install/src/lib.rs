@@ -7,13 +7,15 @@
 //!                  └─► patched objects      (post_process, path_patch)
 //! ```
 //!
-//! Start with [`generate`]. Everything is a pure function of texts, except [`Package::open`], which reads a directory. Nothing
-//! here talks to a cluster.
+//! Start with [`generate`]. Everything up to there is a pure function of texts, except [`Package::open`], which reads a
+//! directory. [`cluster`] brings a cluster to what was generated: plan, apply, wait, prune, remove.
 
+pub mod cluster;
 mod component;
 mod inputs;
 mod manifest;
 mod operator;
+mod own_charts;
 mod package;
 mod path_patch;
 mod post_process;

@@ -9,6 +9,8 @@ use serde_json::Value as Json;
 pub struct Manifest {
     /// The object.
     pub object: Json,
+    /// The component it belongs to; empty before that is known.
+    pub component: &'static str,
 }
 
 impl Manifest {
@@ -18,7 +20,7 @@ impl Manifest {
         for document in yaml::parse_all(text, &Limits::default()) {
             let object = document?.node.to_json();
             if object.get("kind").and_then(Json::as_str).is_some_and(|kind| !kind.is_empty()) {
-                manifests.push(Self { object });
+                manifests.push(Self { object, component: "" });
             }
         }
         Ok(manifests)
@@ -52,6 +54,11 @@ impl Manifest {
 
     fn metadata(&self, field: &str) -> &str {
         self.object.get("metadata").and_then(|metadata| metadata.get(field)?.as_str()).unwrap_or_default()
+    }
+
+    /// A label of the object.
+    pub fn label(&self, name: &str) -> &str {
+        self.object["metadata"]["labels"][name].as_str().unwrap_or_default()
     }
 
     /// The object in the words of an error.

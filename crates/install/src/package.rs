@@ -11,6 +11,8 @@ use canopus_gotemplate::chart::{self, Chart, ChartError, Release};
 use canopus_gotemplate::helm::Capabilities;
 use serde_json::Value as Json;
 
+use crate::component::Component;
+use crate::own_charts;
 use crate::tree::{self, Tree};
 
 /// Where charts and profiles come from.
@@ -62,11 +64,14 @@ pub enum PackageError {
         /// The chart.
         chart: String,
     },
-    /// There are no charts to render.
+    /// There is no such chart among those that are built in.
     #[error(
-        "no charts are built in; name a directory with charts: --manifests DIR or --set installPackagePath=DIR"
+        "no chart {chart} is built in; name a directory with charts of Istio: --manifests DIR or --set installPackagePath=DIR"
     )]
-    NoCharts,
+    NoChart {
+        /// The chart.
+        chart: String,
+    },
 }
 
 /// Bounds of one chart.
@@ -94,7 +99,7 @@ impl Package {
         Self { directory: Some(directory.into()) }
     }
 
-    /// The profiles that are built in, without charts.
+    /// The profiles and charts that are built in.
     pub fn built_in() -> Self {
         Self::default()
     }
@@ -149,8 +154,19 @@ impl Package {
 
     /// A chart by its path below `charts`.
     pub fn chart(&self, name: &str) -> Result<Chart, PackageError> {
-        let Some(directory) = &self.directory else { return Err(PackageError::NoCharts) };
-        load_chart(&directory.join("charts").join(name))
+        match &self.directory {
+            Some(directory) => load_chart(&directory.join("charts").join(name)),
+            None => own_charts::load(name),
+        }
+    }
+
+    /// The values as the chart of a component takes them.
+    pub(crate) fn values_for(&self, component: &Component, values: Json) -> Json {
+        if self.directory.is_none() && component.is_gateway() {
+            own_charts::gateway_values(component, values)
+        } else {
+            values
+        }
     }
 }
 

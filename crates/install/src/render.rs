@@ -45,7 +45,8 @@ pub fn generate(
             warnings.extend(rendered.warnings);
             let patched = post_process::apply(component, &instance, rendered.manifests, &rendered.values)?;
             warnings.extend(patched.warnings);
-            manifests.extend(patched.manifests);
+            let named = |manifest| Manifest { component: component.name, ..manifest };
+            manifests.extend(patched.manifests.into_iter().map(named));
         }
     }
     Manifest::sort(&mut manifests);
@@ -75,7 +76,7 @@ pub(crate) fn render(
     instance: &Instance,
     kubernetes_version: Option<&str>,
 ) -> Result<Rendered, Error> {
-    let values = component.values(instance, operator)?;
+    let values = package.values_for(component, component.values(instance, operator)?);
     let chart = package.chart(component.chart)?;
     let release = ChartRelease {
         kubernetes_version: kubernetes_version.unwrap_or(OLDEST_KUBERNETES).to_owned(),

@@ -6,6 +6,7 @@
 
 mod collector;
 mod definitions;
+mod dynamic;
 mod limit;
 mod lines;
 mod managed;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use canopus_api::Kind;
 
+pub use dynamic::ResourceType;
 pub use limit::RateLimit;
 pub use managed::{ApiError, ApplyOptions};
 pub use resource::{all_kinds, registry_kinds};

@@ -31,6 +31,13 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(150);
 pub enum Access {
     /// As the current context of a kubeconfig file says.
     Kubeconfig(PathBuf),
+    /// As another context of a kubeconfig file says.
+    Context {
+        /// The file.
+        kubeconfig: PathBuf,
+        /// The name of the context.
+        context: String,
+    },
     /// As a pod of the cluster, with its service account.
     Pod,
 }
@@ -62,13 +69,19 @@ impl Cluster {
     /// Prepares to reach an API server, which need not be there yet.
     pub async fn connect(access: &Access, limit: RateLimit) -> Result<Self, AccessError> {
         let fail = |message: String| match access {
-            Access::Kubeconfig(path) => AccessError::Kubeconfig { path: path.clone(), message },
+            Access::Kubeconfig(path) | Access::Context { kubeconfig: path, .. } => {
+                AccessError::Kubeconfig { path: path.clone(), message }
+            }
             Access::Pod => AccessError::Pod(message),
         };
         let mut config = match access {
-            Access::Kubeconfig(path) => {
+            Access::Kubeconfig(path) | Access::Context { kubeconfig: path, .. } => {
                 let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fail(chain(&error)))?;
-                Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+                let mut options = KubeConfigOptions::default();
+                if let Access::Context { context, .. } = access {
+                    options.context = Some(context.clone());
+                }
+                Config::from_custom_kubeconfig(kubeconfig, &options)
                     .await
                     .map_err(|error| fail(chain(&error)))?
             }

@@ -1,0 +1,48 @@
+//! Which cluster commands work on.
+
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use canopus_sources::kubernetes::{Access, Cluster, RateLimit};
+
+/// An installer asks about hundreds of objects one after another; the API server's own limits protect it.
+const LIMIT: RateLimit = RateLimit { qps: 200.0, burst: 400 };
+
+/// Which cluster.
+#[derive(clap::Args, Debug)]
+pub(crate) struct ClusterArguments {
+    /// Kubeconfig file; without, the first of $KUBECONFIG, else ~/.kube/config.
+    #[arg(short = 'c', long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; without, its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+}
+
+impl ClusterArguments {
+    /// A connection to the cluster.
+    pub(crate) async fn connect(&self) -> anyhow::Result<Cluster> {
+        let kubeconfig = self.kubeconfig.clone().or_else(default_kubeconfig);
+        let kubeconfig =
+            kubeconfig.context("no kubeconfig: name one with --kubeconfig, or set $KUBECONFIG")?;
+        let access = match &self.context {
+            Some(context) => Access::Context { kubeconfig, context: context.clone() },
+            None => Access::Kubeconfig(kubeconfig),
+        };
+        Cluster::connect(&access, LIMIT).await.context("cannot reach Kubernetes")
+    }
+}
+
+fn default_kubeconfig() -> Option<PathBuf> {
+    #[expect(clippy::disallowed_methods, reason = "kubectl's own variables, not flags of the product")]
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let listed =
+        variable("KUBECONFIG").and_then(|paths| std::env::split_paths(&paths).find(|path| path.is_file()));
+    listed.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".kube/config")))
+}
+
+/// Runs a command that waits for a cluster.
+pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start")?.block_on(command)
+}

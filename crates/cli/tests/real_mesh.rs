@@ -1,0 +1,89 @@
+//! A mesh on a real cluster, from nothing to traffic and back: installed by `canopus install`, and put under Istio's own charts.
+#![cfg(target_os = "linux")]
+
+#[path = "real_mesh/cluster.rs"]
+mod cluster;
+#[path = "real_mesh/load.rs"]
+mod load;
+#[path = "real_mesh/shop.rs"]
+mod shop;
+
+use anyhow::{Context, Result, ensure};
+use tokio::sync::Mutex;
+
+use cluster::MeshCluster;
+
+/// A cluster takes the whole machine: one at a time.
+static TURN: Mutex<()> = Mutex::const_new(());
+
+#[tokio::test]
+async fn real_mesh_is_installed_used_updated_and_removed() -> Result<()> {
+    let _turn = TURN.lock().await;
+    let cluster = MeshCluster::start().await?;
+    let before = cluster.objects().await?;
+
+    let planned = cluster.canopus(&["install", "--dry-run"]).await?;
+    ensure!(planned.contains("+ Deployment istio-system/istiod"), "{planned}");
+    cluster.canopus(&["install", "--skip-confirmation"]).await.context("install")?;
+    let again = cluster.canopus(&["install", "--dry-run"]).await?;
+    ensure!(
+        again.starts_with("0 objects to create, 0 to change"),
+        "a second installation would change:\n{again}"
+    );
+
+    shop::check(&cluster, "istio-ingressgateway").await?;
+    revisions(&cluster).await.context("revisions and tags")?;
+
+    cluster.canopus(&["uninstall", "--purge", "--skip-confirmation"]).await.context("uninstall")?;
+    shop::remove(&cluster).await?;
+    let after = cluster.objects().await?;
+    let left: Vec<&String> = after.difference(&before).collect();
+    ensure!(left.is_empty(), "left behind: {left:#?}");
+    Ok(())
+}
+
+/// A second revision beside the first, reached by a tag, and removed again.
+async fn revisions(cluster: &MeshCluster) -> Result<()> {
+    let canary = ["install", "--skip-confirmation", "--revision=canary", "--set=profile=minimal"];
+    cluster.canopus(&canary).await?;
+    cluster.canopus(&["tag", "set", "prod", "--revision=canary"]).await?;
+    let tags = cluster.canopus(&["tag", "list"]).await?;
+    ensure!(tags.contains("prod   canary"), "{tags}");
+    let revisions = cluster.canopus(&["revision", "list"]).await?;
+    ensure!(revisions.contains("canary") && revisions.contains("default"), "{revisions}");
+    shop::check_revision(cluster, "prod", "canary").await?;
+    cluster.canopus(&["tag", "remove", "prod", "--skip-confirmation"]).await?;
+    cluster.canopus(&["uninstall", "--revision=canary", "--skip-confirmation"]).await?;
+    let deployments = cluster.kubectl(&["get", "deployments", "-n", "istio-system", "-o", "name"]).await?;
+    ensure!(!deployments.contains("canary") && deployments.contains("istiod"), "{deployments}");
+    Ok(())
+}
+
+/// Istio's charts are not part of this repository: the test runs where the conformance corpus has them.
+#[tokio::test]
+async fn real_mesh_comes_up_under_unchanged_charts_of_istio() -> Result<()> {
+    let Some(charts) = cluster::istio_charts() else { return Ok(()) };
+    let _turn = TURN.lock().await;
+    let cluster = MeshCluster::start().await?;
+    for (release, chart, namespace) in [
+        ("istio-base", "base", "istio-system"),
+        ("istiod", "istio-control/istio-discovery", "istio-system"),
+        ("istio-ingressgateway", "gateway", "istio-system"),
+    ] {
+        let chart = charts.join(chart).display().to_string();
+        let hub = format!("global.hub={}", cluster::HUB);
+        let tag = format!("global.tag={}", cluster::TAG);
+        // Requests are those of a large mesh, and this node is small.
+        let small = "resources.requests.memory=256Mi";
+        let arguments = ["install", release, &chart, "-n", namespace, "--create-namespace"];
+        let mut arguments = arguments.to_vec();
+        if release == "istiod" {
+            arguments.extend(["--set", &hub, "--set", &tag, "--set", small]);
+        }
+        cluster.helm(&arguments).await?;
+        if release != "istio-base" {
+            cluster.rollout(namespace, &format!("deployment/{release}")).await?;
+        }
+    }
+    shop::check(&cluster, "istio-ingressgateway").await
+}

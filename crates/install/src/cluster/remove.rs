@@ -1,0 +1,108 @@
+use std::time::Duration;
+
+use canopus_api::labels;
+use serde_json::Value as Json;
+use tokio::time::{Instant, sleep};
+
+use super::apply::Progress;
+use super::object::ObjectId;
+use super::owner::OWNER;
+use super::{ClusterError, Installer, Owner, asking};
+
+/// What an uninstallation takes away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Removal {
+    /// The control plane of a revision, and what was installed with it.
+    Revision(String),
+    /// What was installed from one IstioOperator.
+    Owner(Owner),
+    /// All of it, with the definitions of kinds (and so all objects of them), the root and the namespaces that were made.
+    Purge {
+        /// The namespace of the mesh.
+        namespace: String,
+    },
+}
+
+/// Labels of what the control plane itself wrote.
+const WRITTEN: &str = "istio.io/config=true";
+
+const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+
+impl Installer {
+    /// The objects that a removal would delete, in order.
+    pub async fn to_remove(&mut self, removal: &Removal) -> Result<Vec<ObjectId>, ClusterError> {
+        let component = labels::OPERATOR_COMPONENT.name;
+        match removal {
+            Removal::Revision(revision) => {
+                self.owned(&format!("{component},{}={revision}", labels::REVISION.name)).await
+            }
+            Removal::Owner(owner) => self.owned(&format!("{component},{OWNER}={}", owner.name)).await,
+            Removal::Purge { namespace } => self.everything(namespace).await,
+        }
+    }
+
+    async fn everything(&mut self, namespace: &str) -> Result<Vec<ObjectId>, ClusterError> {
+        let mut found = self.owned(labels::OPERATOR_COMPONENT.name).await?;
+        // Charts of Istio label their objects less than the installer does.
+        found.extend(self.owned("app.kubernetes.io/part-of=istio").await?);
+        found.extend(self.listed(("v1", "ConfigMap"), WRITTEN).await?);
+        let definitions = self.listed(DEFINITION, labels::OPERATOR_COMPONENT.name).await?;
+        found.extend(definitions);
+        found.extend(self.listed(("v1", "Namespace"), labels::OPERATOR_COMPONENT.name).await?);
+        let root = ObjectId::new("v1", "Secret", namespace, "istio-ca-secret");
+        if self.read(&root).await?.is_some() {
+            found.push(root);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        found.retain(|object| seen.insert(object.clone()));
+        // The account and the rights of the control plane go last but for definitions, and the namespace goes at the very end.
+        found.sort_by_key(|object| match object.kind.as_str() {
+            "CustomResourceDefinition" => 1,
+            "Namespace" => 2,
+            _ => 0,
+        });
+        Ok(found)
+    }
+
+    async fn listed(&mut self, kind: (&str, &str), selector: &str) -> Result<Vec<ObjectId>, ClusterError> {
+        let all = ObjectId::new(kind.0, kind.1, "", "");
+        let Some(path) = self.path(&all).await? else { return Ok(Vec::new()) };
+        let items = self.cluster.list_at(&path, selector).await.map_err(|error| asking(kind.1, error))?;
+        Ok(items.iter().map(|item: &Json| ObjectId::of_item(kind.0, kind.1, item)).collect())
+    }
+
+    /// Deletes objects and waits until they are gone.
+    pub async fn remove(
+        &mut self,
+        objects: &[ObjectId],
+        patience: Duration,
+        progress: &mut dyn Progress,
+    ) -> Result<(), ClusterError> {
+        for object in objects {
+            let was_there = self.delete(object).await?;
+            progress.done(object, if was_there { "deleted" } else { "gone already" });
+        }
+        let started = Instant::now();
+        let mut left: Vec<ObjectId> = objects.to_vec();
+        while !patience.is_zero() {
+            let mut still = Vec::new();
+            for object in left {
+                if self.read(&object).await?.is_some() {
+                    still.push(object);
+                }
+            }
+            if still.is_empty() {
+                return Ok(());
+            }
+            let pending: Vec<String> =
+                still.iter().map(|object| format!("{object}: is being deleted")).collect();
+            if started.elapsed() >= patience {
+                return Err(ClusterError::NotReady { seconds: patience.as_secs(), pending });
+            }
+            progress.waiting(&pending);
+            left = still;
+            sleep(Duration::from_millis(500)).await;
+        }
+        Ok(())
+    }
+}
