@@ -44,10 +44,115 @@ impl Api for Cluster {
         dry_run: bool,
     ) -> Result<(), ApiError> {
         let options = ApplyOptions { manager: FIELD_MANAGER, force, dry_run };
-        self.apply_object(key, fields, options).await.map(drop)
+        match self.apply_object(key, fields, options).await {
+            // Roles of Istio's charts allow to create and update some kinds, but not to patch them, which applying takes.
+            Err(error) if error.is_forbidden() => update(self, key, fields, force, dry_run, error).await,
+            done => done.map(drop),
+        }
     }
 
     async fn replace_status(&self, key: &ObjectKey, object: &Value, dry_run: bool) -> Result<(), ApiError> {
         self.replace_object(key, "status", object, dry_run).await.map(drop)
+    }
+}
+
+/// Brings fields into an object by replacing all of it.
+async fn update(
+    cluster: &Cluster,
+    key: &ObjectKey,
+    fields: &Value,
+    force: bool,
+    dry_run: bool,
+    refusal: ApiError,
+) -> Result<(), ApiError> {
+    let Some(mut stored) = cluster.read_object(key).await? else {
+        if dry_run {
+            return Ok(());
+        }
+        return cluster.create_object(key, fields).await.map(drop).map_err(|error| keep(refusal, error));
+    };
+    let declarer = stored["metadata"]["managedFields"].as_array().into_iter().flatten().find(|entry| {
+        let applied = entry["operation"] == "Apply" && entry["manager"] != FIELD_MANAGER;
+        applied
+            && leaves(fields)
+                .iter()
+                .any(|leaf| entry["fieldsV1"].to_string().contains(&format!("\"f:{leaf}\"")))
+    });
+    if let Some(declarer) = declarer.filter(|_| !force) {
+        let manager = declarer["manager"].as_str().unwrap_or_default();
+        let named: Vec<String> = leaves(fields).iter().map(|leaf| format!(".{leaf}")).collect();
+        let message = format!("conflict with \"{manager}\": {}", named.join(", "));
+        return Err(ApiError { code: 409, message });
+    }
+    merge(&mut stored, fields);
+    cluster.replace_object(key, "", &stored, dry_run).await.map(drop).map_err(|error| keep(refusal, error))
+}
+
+/// The first refusal says which right is missing; another error says more.
+fn keep(refusal: ApiError, error: ApiError) -> ApiError {
+    if error.is_forbidden() { refusal } else { error }
+}
+
+/// Lays fields over an object. Items of lists are those with the same name.
+fn merge(object: &mut Value, fields: &Value) {
+    match (object, fields) {
+        (Value::Object(object), Value::Object(fields)) => {
+            for (name, field) in fields {
+                merge(object.entry(name.clone()).or_insert(Value::Null), field);
+            }
+        }
+        (Value::Array(items), Value::Array(fields))
+            if fields.iter().all(|field| field["name"].is_string()) =>
+        {
+            for field in fields {
+                match items.iter_mut().find(|item| item["name"] == field["name"]) {
+                    Some(item) => merge(item, field),
+                    None => items.push(field.clone()),
+                }
+            }
+        }
+        (object, fields) => *object = fields.clone(),
+    }
+}
+
+/// The names of the fields that have values, without those that identify an object.
+fn leaves(fields: &Value) -> Vec<&str> {
+    match fields {
+        Value::Object(fields) => fields
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata" | "name"))
+            .flat_map(|(name, field)| match field {
+                Value::Object(_) | Value::Array(_) => leaves(field),
+                _ => vec![name.as_str()],
+            })
+            .collect(),
+        Value::Array(items) => items.iter().flat_map(leaves).collect(),
+        _ => Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn fields_are_laid_over_items_of_the_same_name() {
+        let mut object =
+            json!({"webhooks": [{"name": "a", "rules": [1]}, {"name": "b"}], "data": {"x": "1"}});
+        merge(
+            &mut object,
+            &json!({"webhooks": [{"name": "b", "clientConfig": {"caBundle": "eA=="}}], "data": {"y": "2"}}),
+        );
+        assert_eq!(
+            object,
+            json!({"webhooks": [{"name": "a", "rules": [1]}, {"name": "b", "clientConfig": {"caBundle": "eA=="}}],
+                   "data": {"x": "1", "y": "2"}})
+        );
+        assert_eq!(
+            leaves(&json!({"kind": "K", "webhooks": [{"name": "b", "clientConfig": {"caBundle": "eA=="}}]})),
+            ["caBundle"]
+        );
     }
 }

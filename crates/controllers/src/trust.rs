@@ -22,3 +22,13 @@ impl Input for DistributedRoots {
     type Value = Roots;
     type Index = ();
 }
+
+/// Whether the API server was seen to ask this control plane's validation webhook; absent until it was.
+pub struct ValidationProof;
+
+impl Input for ValidationProof {
+    const NAME: &'static str = "validation_proof";
+    type Key = ();
+    type Value = bool;
+    type Index = ();
+}

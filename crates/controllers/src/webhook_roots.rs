@@ -1,4 +1,8 @@
-//! The roots by which the API server verifies the control plane's webhooks.
+//! The roots by which the API server verifies the control plane's webhooks, and when validation may refuse what it cannot ask about.
+//!
+//! Charts install the validation webhook with `failurePolicy: Ignore`, so that a control plane which is not there yet keeps
+//! nobody from anything. Once the API server was seen to get an answer ([`ValidationProof`]), webhooks of the same service with the
+//! right roots are set to `Fail`.
 //!
 //! Parity: webhook configurations carry the revision in the label `istio.io/rev`; of mutating ones, only webhooks whose name
 //! ends with `sidecar-injector.istio.io` are the control plane's. Unlike istiod, Canopus leaves a `caBundle` alone that
@@ -17,7 +21,7 @@ use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use crate::controller::{Change, Controller, Ownership, Plan, Write};
-use crate::trust::DistributedRoots;
+use crate::trust::{DistributedRoots, ValidationProof};
 
 /// How the names of the injector's webhooks end.
 const INJECTOR: &str = "sidecar-injector.istio.io";
@@ -37,11 +41,12 @@ impl Controller for WebhookRootsController {
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
         let settings = world.read::<Settings>(&()).unwrap_or_default();
         let Some(roots) = world.read::<DistributedRoots>(&()) else { return Ok(Plan::default()) };
+        let is_proven = world.read::<ValidationProof>(&()).is_some_and(|proof| *proof);
         let mut writes = Vec::new();
         for kind in [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration] {
             for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 let object = world.read::<Objects>(origin).filter(|_| origin.cluster == settings.cluster);
-                writes.extend(object.and_then(|object| pending(&object, &settings, &roots.roots)));
+                writes.extend(object.and_then(|object| pending(&object, &settings, &roots.roots, is_proven)));
             }
         }
         Ok(writes.into())
@@ -49,7 +54,8 @@ impl Controller for WebhookRootsController {
 }
 
 /// The write that a configuration needs.
-fn pending(object: &Object, settings: &MeshSettings, roots: &str) -> Option<Arc<Write>> {
+fn pending(object: &Object, settings: &MeshSettings, roots: &str, is_proven: bool) -> Option<Arc<Write>> {
+    let is_validating = object.get::<ValidatingWebhookConfiguration>().is_some();
     let (meta, webhooks, suffix) = if let Some(mutating) = object.get::<MutatingWebhookConfiguration>() {
         let is_served = !settings.flags.get(INJECTION_WEBHOOK_CONFIG_NAME).is_empty();
         is_served.then_some((&mutating.meta, &mutating.spec.webhooks, INJECTOR))?
@@ -62,12 +68,23 @@ fn pending(object: &Object, settings: &MeshSettings, roots: &str) -> Option<Arc<
         return None;
     }
     let own = || webhooks.iter().filter(|webhook| webhook.name.ends_with(suffix));
-    let differs = |webhook: &Webhook| webhook.client_config.ca_bundle.0 != roots.as_bytes();
-    if !own().any(differs) {
+    let has_roots = |webhook: &Webhook| webhook.client_config.ca_bundle.0 == roots.as_bytes();
+    let fails = |webhook: &Webhook| webhook.failure_policy.as_deref() == Some("Fail");
+    // Without the roots in place the API server cannot ask, and would refuse everything.
+    let may_fail =
+        |webhook: &Webhook| is_validating && is_proven && has_roots(webhook) && is_own(webhook, settings);
+    if own().all(|webhook| has_roots(webhook) && (fails(webhook) || !may_fail(webhook))) {
         return None;
     }
     let bundle = BASE64_STANDARD.encode(roots);
-    let entry = |webhook: &Webhook| json!({"name": &*webhook.name, "clientConfig": {"caBundle": bundle}});
+    let entry = |webhook: &Webhook| {
+        let mut entry = json!({"name": &*webhook.name, "clientConfig": {"caBundle": bundle}});
+        // What was applied before and is left out now would be taken away.
+        if may_fail(webhook) || (is_validating && fails(webhook)) {
+            entry["failurePolicy"] = json!("Fail");
+        }
+        entry
+    };
     let key = object.key();
     let info = key.kind.info();
     let fields = json!({
@@ -78,6 +95,16 @@ fn pending(object: &Object, settings: &MeshSettings, roots: &str) -> Option<Arc<
     });
     let change = Change::Apply { fields, ownership: Ownership::YieldToDeclared };
     Some(Arc::new(Write { target: key, change }))
+}
+
+/// Whether a webhook leads to this control plane's own service, which is the one that was proven.
+fn is_own(webhook: &Webhook, settings: &MeshSettings) -> bool {
+    let name = match &*settings.revision {
+        "" | "default" => "istiod".to_owned(),
+        revision => format!("istiod-{revision}"),
+    };
+    let service = webhook.client_config.service.as_ref();
+    service.is_some_and(|service| *service.name == *name && *service.namespace == *settings.system_namespace)
 }
 
 fn is_of_revision(meta: &Meta, settings: &MeshSettings) -> bool {
@@ -118,6 +145,33 @@ mod tests {
         );
         assert!(targets("{istio.io/rev: canary}", webhooks).is_empty());
         assert!(targets("{}", webhooks).is_empty());
+    }
+
+    fn validator(bundle: &str, service: &str, is_proven: bool) -> Option<String> {
+        let engine = world(&format!(
+            "{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+               metadata: {{name: validator, labels: {{app: istiod, istio.io/rev: default}}}},
+               webhooks: [{{name: rev.validation.istio.io, failurePolicy: Ignore, clientConfig: {{caBundle: {bundle},
+                 service: {{name: {service}, namespace: istio-system}}}}}}]}}"
+        ));
+        let mut batch = Batch::new();
+        batch.set::<DistributedRoots>((), Roots { roots: "ROOT".into(), crl: "".into() });
+        if is_proven {
+            batch.set::<ValidationProof>((), true);
+        }
+        engine.apply(batch);
+        let write = plan(&WebhookRootsController, &engine).writes.into_iter().next()?;
+        let Change::Apply { fields, .. } = &write.change else { panic!("{write:?}") };
+        Some(fields["webhooks"][0]["failurePolicy"].as_str().unwrap_or_default().to_owned())
+    }
+
+    #[test]
+    fn validation_fails_closed_once_it_was_seen_to_work() {
+        assert_eq!(validator("Uk9PVA==", "istiod", false), None);
+        assert_eq!(validator("Uk9PVA==", "istiod", true).as_deref(), Some("Fail"));
+        // First the roots, then the policy.
+        assert_eq!(validator("T0xE", "istiod", true).as_deref(), Some(""));
+        assert_eq!(validator("Uk9PVA==", "somebody-elses", true), None);
     }
 
     #[test]

@@ -27,9 +27,11 @@ use self::identity::Identity;
 use self::process::Process;
 use self::push_path::PushPath;
 use crate::controllers::Controllers;
+use crate::push::Reason;
 use crate::serve::ports::PortArgs;
 use crate::settings::SettingsKeeper;
 use crate::sources::{Opened, Opener, Plan, SourceArgs};
+use crate::validation_proof;
 
 const SCOPES: &[Scope] = &[
     Scope::new("ads", "Streams of proxies").covering(&[
@@ -183,6 +185,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
         () = process.readiness.wait_for_others(&opened) => {
             ports.open(&process.tasks).await?;
             if let Some(cluster) = cluster {
+                prove_validation(&process, &push, &mesh, cluster.clone());
                 controllers(&process, &push, &mesh, cluster, authority).start()?;
             }
             opened.ready();
@@ -215,6 +218,17 @@ async fn open_sources(
         tasks: &process.tasks,
     };
     opener.open(plan).await
+}
+
+/// Finds out when the API server gets answers of the validation webhook.
+fn prove_validation(process: &Process, push: &PushPath, settings: &MeshSettings, cluster: Cluster) {
+    let revision = if settings.revision.is_empty() { "default" } else { &*settings.revision };
+    let namespace = settings.system_namespace.to_string();
+    let store = push.store(Reason::Global);
+    process.tasks.spawn(
+        "validation proof",
+        validation_proof::prove(cluster, namespace, revision.to_owned(), store),
+    );
 }
 
 /// What is written to the cluster.

@@ -35,6 +35,7 @@ mod sources;
 pub mod spans;
 mod timer;
 mod trust_anchors;
+mod validation_proof;
 
 /// A proxy that says little about itself and has proved nothing.
 #[cfg(test)]

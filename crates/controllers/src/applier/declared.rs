@@ -4,9 +4,25 @@
 //! leave a copy of the manifest in an annotation. They put a field back as often as it is changed, so changing it helps
 //! nobody.
 
+use canopus_sources::kubernetes::ApiError;
 use serde_json::Value;
 
+/// Managers that apply once and do not put a field back: installers.
+const INSTALLERS: [&str; 2] = ["helm", "istio-operator"];
+
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// The managers of a conflict that keep the fields as they declare them.
+///
+/// Charts install the validation webhook with `failurePolicy: Ignore` in the expectation that the control plane changes it, so
+/// an installer that declares nothing else is not in the way.
+pub(super) fn keepers(conflict: &ApiError) -> Vec<&str> {
+    let mut managers = conflict.conflicting_managers();
+    if conflict.message.contains(".failurePolicy") && !conflict.message.contains(".caBundle") {
+        managers.retain(|manager| !INSTALLERS.contains(manager));
+    }
+    managers
+}
 
 /// The managers among `conflicting` that declare some of `fields` in the object as it is stored.
 pub(super) fn declarers(stored: &Value, fields: &Value, conflicting: &[&str]) -> Vec<String> {
@@ -77,6 +93,18 @@ mod tests {
             ["argocd-controller"]
         );
         assert!(declarers(&stored, &fields(), &["pilot-discovery"]).is_empty());
+    }
+
+    #[test]
+    fn installer_does_not_keep_the_policy_that_it_installed() {
+        let conflict = |field: &str| ApiError {
+            code: 409,
+            message: format!(
+                "Apply failed with 1 conflict: conflict with \"helm\" using v1: .webhooks[name=\"w\"].{field}"
+            ),
+        };
+        assert!(keepers(&conflict("failurePolicy")).is_empty());
+        assert_eq!(keepers(&conflict("clientConfig.caBundle")), ["helm"]);
     }
 
     #[test]

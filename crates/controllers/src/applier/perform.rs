@@ -6,7 +6,7 @@ use canopus_sources::kubernetes::ApiError;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::declared::declarers;
+use super::declared::{declarers, keepers};
 use crate::api::Api;
 use crate::controller::{Change, Ownership, Write};
 
@@ -75,7 +75,7 @@ async fn apply<A: Api>(
         done => return done.map(|()| Outcome::Written),
     };
     let Some(stored) = api.read(key).await? else { return Ok(Outcome::Outdated) };
-    let declared = declarers(&stored, fields, &conflict.conflicting_managers());
+    let declared = declarers(&stored, fields, &keepers(&conflict));
     if !declared.is_empty() {
         return Ok(Outcome::Declared(declared));
     }
