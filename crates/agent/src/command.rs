@@ -50,7 +50,16 @@ enum Command {
     Version(VersionFlags),
     /// Set up packet rules that send the traffic of a workload to its proxy.
     #[command(name = "istio-iptables")]
-    Iptables(Box<canopus_capture::CommandLine>),
+    Iptables(Box<IptablesArgs>),
+}
+
+/// The packet rules' own command line, and the flags of logs that injection gives every container.
+#[derive(Debug, clap::Args)]
+struct IptablesArgs {
+    #[command(flatten)]
+    line: canopus_capture::CommandLine,
+    #[command(flatten)]
+    log: LogFlags,
 }
 
 /// Runs the command the process was called with.
@@ -67,7 +76,7 @@ pub fn main() -> ExitCode {
         Command::Request(args) => finish(block_on(request::send(&args))),
         Command::Wait(args) => finish(block_on(wait::until_ready(&args)).map(|()| String::new())),
         Command::Version(flags) => print(version::render(&BuildInfo::current(), flags).as_bytes()),
-        Command::Iptables(line) => iptables(*line),
+        Command::Iptables(args) => iptables(*args),
     }
 }
 
@@ -89,11 +98,14 @@ fn proxy(args: &ProxyArgs, unknown: &[String]) -> ExitCode {
     }
 }
 
-fn iptables(line: canopus_capture::CommandLine) -> ExitCode {
-    let _log = install_log(&LogFlags::default());
+fn iptables(args: IptablesArgs) -> ExitCode {
+    let _log = match install_log(&args.log) {
+        Ok(guard) => guard,
+        Err(error) => return fail(&format!("{error:#}")),
+    };
     let flags = Flags::from_env();
     let environment = |name: &str| flags.variable(name).map(str::to_owned);
-    match canopus_capture::run(line, &environment, &mut std::io::stdout()) {
+    match canopus_capture::run(args.line, &environment, &mut std::io::stdout()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let _ = fail(&error.to_string());
