@@ -225,10 +225,9 @@ fn prove_validation(process: &Process, push: &PushPath, settings: &MeshSettings,
     let revision = if settings.revision.is_empty() { "default" } else { &*settings.revision };
     let namespace = settings.system_namespace.to_string();
     let store = push.store(Reason::Global);
-    process.tasks.spawn(
-        "validation proof",
-        validation_proof::prove(cluster, namespace, revision.to_owned(), store),
-    );
+    process
+        .tasks
+        .spawn("validation proof", validation_proof::prove(cluster, namespace, revision.to_owned(), store));
 }
 
 /// What is written to the cluster.

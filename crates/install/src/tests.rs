@@ -133,3 +133,70 @@ fn a_translation_has_values_and_a_script_per_chart() {
             .contains("helm upgrade --install pilot --namespace istio-system -f pilot-values.yaml")
     );
 }
+
+/// The objects of an installation from the charts that are built in.
+fn built_in(flags: &[&str]) -> Vec<Manifest> {
+    let flags: Vec<String> = flags.iter().map(|flag| (*flag).to_owned()).collect();
+    let package = Package::built_in();
+    let operator = merge_inputs(&package, &[], &flags).unwrap();
+    generate(&package, &operator, false, None).unwrap().manifests
+}
+
+fn find<'a>(manifests: &'a [Manifest], kind: &str, name: &str) -> &'a Json {
+    let is_it = |manifest: &&Manifest| manifest.kind() == kind && manifest.name() == name;
+    &manifests.iter().find(is_it).unwrap_or_else(|| panic!("no {kind} {name}")).object
+}
+
+#[test]
+fn built_in_charts_have_the_object_names_of_istio() {
+    let manifests = built_in(&[]);
+    for (kind, name) in [
+        ("Deployment", "istiod"),
+        ("Service", "istiod"),
+        ("ConfigMap", "istio"),
+        ("ConfigMap", "istio-sidecar-injector"),
+        ("MutatingWebhookConfiguration", "istio-sidecar-injector"),
+        ("ValidatingWebhookConfiguration", "istio-validator-istio-system"),
+        ("Deployment", "istio-ingressgateway"),
+        ("CustomResourceDefinition", "virtualservices.networking.istio.io"),
+    ] {
+        find(&manifests, kind, name);
+    }
+    let canary = built_in(&["revision=canary", "profile=minimal"]);
+    find(&canary, "Deployment", "istiod-canary");
+    find(&canary, "MutatingWebhookConfiguration", "istio-sidecar-injector-canary");
+    assert!(canary.iter().all(|manifest| manifest.name() != "istio-ingressgateway"));
+}
+
+#[test]
+fn settings_of_the_operator_reach_the_built_in_charts() {
+    let manifests = built_in(&[
+        "hub=example.com/mesh",
+        "tag=7",
+        "values.pilot.autoscaleMin=2",
+        "values.pilot.env.PILOT_ENABLE_IP_AUTOALLOCATE=false",
+        "meshConfig.accessLogFile=/dev/stdout",
+        "values.gateways.istio-ingressgateway.type=ClusterIP",
+        "components.ingressGateways.[name:istio-ingressgateway].k8s.replicaCount=3",
+    ]);
+    let container = &find(&manifests, "Deployment", "istiod")["spec"]["template"]["spec"]["containers"][0];
+    assert_eq!(container["image"], "example.com/mesh/canopusd:7");
+    let variables = container["env"].as_array().unwrap();
+    assert!(variables.contains(&json!({"name": "PILOT_ENABLE_IP_AUTOALLOCATE", "value": "false"})));
+    find(&manifests, "PodDisruptionBudget", "istiod");
+    let mesh = find(&manifests, "ConfigMap", "istio")["data"]["mesh"].as_str().unwrap();
+    assert!(mesh.contains("accessLogFile: /dev/stdout"), "{mesh}");
+    assert_eq!(find(&manifests, "Service", "istio-ingressgateway")["spec"]["type"], "ClusterIP");
+    assert_eq!(find(&manifests, "Deployment", "istio-ingressgateway")["spec"]["replicas"], 3);
+}
+
+#[test]
+fn component_without_a_built_in_chart_is_an_error_that_names_the_remedy() {
+    let package = Package::built_in();
+    let operator = merge_inputs(&package, &[], &["profile=ambient".to_owned()]).unwrap();
+    let message = generate(&package, &operator, false, None).unwrap_err().to_string();
+    assert!(
+        message.contains("no chart istio-cni is built in") && message.contains("--manifests"),
+        "{message}"
+    );
+}

@@ -1,0 +1,94 @@
+//! The charts of `manifests/charts` under the real Helm: it finds nothing to complain of, and renders what we render.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, ensure};
+use canopus_base::tree::Limits;
+use canopus_base::yaml;
+use canopus_install::{ChartRelease, load_chart};
+use canopus_testkit::helm;
+use serde_json::{Value, json};
+
+const CHARTS: [&str; 4] = ["base", "canopusd", "gateway", "default"];
+
+fn chart(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/charts").join(name)
+}
+
+/// The objects of a text, in an order of their own.
+fn objects(text: &str) -> Result<Vec<Value>> {
+    let documents = yaml::parse_all(text, &Limits::default()).into_iter();
+    let mut objects = documents.map(|document| Ok(document?.node.to_json())).collect::<Result<Vec<_>>>()?;
+    objects.retain(|object| object["kind"].is_string());
+    objects.sort_by_key(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
+    Ok(objects)
+}
+
+#[tokio::test]
+async fn real_helm_lints_and_renders_charts_as_we_do() -> Result<()> {
+    let values = [
+        ("base", json!({})),
+        ("canopusd", json!({})),
+        (
+            "canopusd",
+            json!({"revision": "canary", "revisionTags": ["prod"], "autoscaleMin": 2, "global": {"logAsJson": true}}),
+        ),
+        (
+            "canopusd",
+            json!({"serviceMonitor": {"enabled": true}, "dashboards": {"enabled": true}, "global": {"networkPolicy": {"enabled": true}}}),
+        ),
+        ("gateway", json!({})),
+        (
+            "gateway",
+            json!({"kind": "DaemonSet", "networkGateway": "west", "podDisruptionBudget": {"minAvailable": 1}}),
+        ),
+        ("default", json!({"revision": "canary"})),
+    ];
+    for name in CHARTS {
+        let report = helm(&["lint", "--strict", &chart(name).display().to_string()]).await?;
+        ensure!(!report.contains("WARNING") && !report.contains("ERROR"), "{report}");
+    }
+    for (name, values) in values {
+        let path = chart(name);
+        let file = tempfile::NamedTempFile::new()?;
+        std::fs::write(file.path(), values.to_string())?;
+        let (directory, values_file) = (path.display().to_string(), file.path().display().to_string());
+        let arguments = [
+            "template",
+            "mesh",
+            &directory,
+            "-n",
+            "istio-system",
+            "-f",
+            &values_file,
+            "--kube-version",
+            "1.32.0",
+        ];
+        let theirs = objects(&helm(&arguments).await?)?;
+        let release = ChartRelease::new("mesh", "istio-system");
+        let files = release.render(&load_chart(&path)?, &values).context(name)?;
+        let texts = files.into_iter().filter(|(path, _)| path.ends_with(".yaml")).map(|(_, text)| text);
+        let ours = objects(&texts.collect::<Vec<_>>().join("\n---\n"))?;
+        for (ours, theirs) in ours.iter().zip(&theirs) {
+            ensure!(ours == theirs, "{name} with {values}: ours\n{ours:#}\nHelm's\n{theirs:#}");
+        }
+        ensure!(
+            ours.len() == theirs.len(),
+            "{name} with {values}: {} and {} objects",
+            ours.len(),
+            theirs.len()
+        );
+    }
+    Ok(())
+}
+
+/// Values of a wrong type are refused before anything is rendered.
+#[tokio::test]
+async fn real_helm_refuses_values_of_a_wrong_type() -> Result<()> {
+    let directory = chart("canopusd").display().to_string();
+    let Err(error) = helm(&["template", "mesh", &directory, "--set", "autoscaleMin=many"]).await else {
+        anyhow::bail!("it was rendered");
+    };
+    ensure!(format!("{error:#}").contains("/autoscaleMin"), "{error:#}");
+    Ok(())
+}
