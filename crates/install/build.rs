@@ -1,4 +1,5 @@
 //! Embeds the charts of `manifests/charts`, so that the command line tool installs a mesh on its own.
+#![allow(clippy::print_stdout, reason = "this is how a build script talks to cargo")]
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -91,12 +91,14 @@ fn duration(text: &str) -> Result<Duration, String> {
 }
 
 pub(crate) fn run(arguments: &InstallArguments) -> ExitCode {
-    block_on(install(arguments)).unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
+    block_on(install(arguments, false))
+        .unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
 /// An upgrade is an installation over one that must be there.
 pub(crate) fn run_upgrade(arguments: &InstallArguments) -> ExitCode {
-    block_on(upgrade(arguments)).unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
+    block_on(install(arguments, true))
+        .unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
 pub(crate) fn run_uninstall(global: &Global, arguments: &UninstallArguments) -> ExitCode {
@@ -104,26 +106,15 @@ pub(crate) fn run_uninstall(global: &Global, arguments: &UninstallArguments) -> 
     done.unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
-async fn upgrade(arguments: &InstallArguments) -> anyhow::Result<ExitCode> {
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
-    let owner = Owner::new(&arguments.source.load()?.1);
-    let revisions = installer.revisions().await?;
-    if !revisions.contains(&owner.revision) {
-        bail!(
-            "revision {} is not installed (there are: {}); install it with `canopus install`",
-            owner.revision,
-            if revisions.is_empty() { "none".to_owned() } else { revisions.join(", ") }
-        );
-    }
-    install(arguments).await
-}
-
-async fn install(arguments: &InstallArguments) -> anyhow::Result<ExitCode> {
-    let (package, operator) = arguments.source.load()?;
+async fn install(arguments: &InstallArguments, is_upgrade: bool) -> anyhow::Result<ExitCode> {
+    let (package, operator) = arguments.source.load_for_install()?;
     let mut installer = Installer::new(arguments.cluster.connect().await?);
     let version = installer.kubernetes_version().await.context("cannot reach Kubernetes")?;
     let generated = generate(&package, &operator, arguments.force, Some(&version))?;
     let owner = Owner::new(&operator);
+    if is_upgrade {
+        ensure_installed(&mut installer, &owner).await?;
+    }
     let mut is_blocked = false;
     for finding in installer.precheck(&owner).await? {
         let word = if finding.is_error && !arguments.force { "error" } else { "warning" };
@@ -154,6 +145,18 @@ async fn install(arguments: &InstallArguments) -> anyhow::Result<ExitCode> {
     }
     carry_out(&mut installer, &plan, arguments).await?;
     Ok(say(&show::finished(&owner), ExitCode::SUCCESS))
+}
+
+async fn ensure_installed(installer: &mut Installer, owner: &Owner) -> anyhow::Result<()> {
+    let revisions = installer.revisions().await?;
+    if !revisions.contains(&owner.revision) {
+        bail!(
+            "revision {} is not installed (there are: {}); install it with `canopus install`",
+            owner.revision,
+            if revisions.is_empty() { "none".to_owned() } else { revisions.join(", ") }
+        );
+    }
+    Ok(())
 }
 
 async fn carry_out(

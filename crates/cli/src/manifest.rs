@@ -117,25 +117,46 @@ impl Source {
         Self { filenames: vec![file.to_owned()], set: Vec::new(), manifests: None, revision: None }
     }
 
+    /// As [`Source::load`]; the default revision also becomes the one that checks objects which name no revision.
+    pub(crate) fn load_for_install(&self) -> anyhow::Result<(Package, Operator)> {
+        let inputs = self.read()?;
+        let (package, operator) = self.merge(&inputs, &[])?;
+        let values = operator.values();
+        let text = |name: &str| values[name].as_str().unwrap_or_default();
+        if text("defaultRevision").is_empty() && matches!(text("revision"), "" | "default") {
+            return self.merge(&inputs, &["values.defaultRevision=default"]);
+        }
+        Ok((package, operator))
+    }
+
     /// The charts and the configuration that flags and files name.
     pub(crate) fn load(&self) -> anyhow::Result<(Package, Operator)> {
+        self.merge(&self.read()?, &[])
+    }
+
+    fn read(&self) -> anyhow::Result<Vec<Input>> {
         let mut inputs = Vec::new();
         for input in input::find(&self.filenames) {
             let bytes = input.read().map_err(anyhow::Error::msg)?;
             let text = String::from_utf8(bytes).with_context(|| format!("{}: not a text", input.name()))?;
             inputs.push(Input { file: input.name(), text });
         }
+        Ok(inputs)
+    }
+
+    fn merge(&self, inputs: &[Input], more: &[&str]) -> anyhow::Result<(Package, Operator)> {
         let mut flags = self.set.clone();
+        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         let aliases = [("installPackagePath", &self.manifests), ("revision", &self.revision)];
         flags.extend(aliases.iter().filter_map(|(path, value)| Some(format!("{path}={}", value.as_ref()?))));
         // The directory may be named by a file or by a flag, so it takes a first look to know where profiles are.
-        let named = merge_inputs(&Package::built_in(), &inputs, &without_profile(&flags)).ok();
+        let named = merge_inputs(&Package::built_in(), inputs, &without_profile(&flags)).ok();
         let directory = named.and_then(|operator| {
             let path = operator.to_json().pointer("/spec/installPackagePath")?.as_str()?.to_owned();
             (!path.is_empty()).then_some(path)
         });
         let package = directory.map_or_else(Package::built_in, Package::open);
-        let operator = merge_inputs(&package, &inputs, &flags)?;
+        let operator = merge_inputs(&package, inputs, &flags)?;
         Ok((package, operator))
     }
 }

@@ -71,21 +71,26 @@ async fn update(
         }
         return cluster.create_object(key, fields).await.map(drop).map_err(|error| keep(refusal, error));
     };
-    let declarer = stored["metadata"]["managedFields"].as_array().into_iter().flatten().find(|entry| {
-        let applied = entry["operation"] == "Apply" && entry["manager"] != FIELD_MANAGER;
-        applied
-            && leaves(fields)
-                .iter()
-                .any(|leaf| entry["fieldsV1"].to_string().contains(&format!("\"f:{leaf}\"")))
-    });
-    if let Some(declarer) = declarer.filter(|_| !force) {
-        let manager = declarer["manager"].as_str().unwrap_or_default();
-        let named: Vec<String> = leaves(fields).iter().map(|leaf| format!(".{leaf}")).collect();
-        let message = format!("conflict with \"{manager}\": {}", named.join(", "));
-        return Err(ApiError { code: 409, message });
+    if !force && let Some(conflict) = conflict(&stored, fields) {
+        return Err(conflict);
     }
     merge(&mut stored, fields);
     cluster.replace_object(key, "", &stored, dry_run).await.map(drop).map_err(|error| keep(refusal, error))
+}
+
+/// The conflict that applying would have reported: somebody else applies some of the fields.
+fn conflict(stored: &Value, fields: &Value) -> Option<ApiError> {
+    let entries = stored["metadata"]["managedFields"].as_array().into_iter().flatten();
+    let others = entries.filter(|entry| entry["operation"] == "Apply" && entry["manager"] != FIELD_MANAGER);
+    others.into_iter().find_map(|entry| {
+        let theirs = entry["fieldsV1"].to_string();
+        let mut both = leaves(fields);
+        both.retain(|leaf| theirs.contains(&format!("\"f:{leaf}\"")));
+        let paths: Vec<String> = both.iter().map(|leaf| format!(".{leaf}")).collect();
+        let manager = entry["manager"].as_str().unwrap_or_default();
+        let message = format!("conflict with \"{manager}\": {}", paths.join(", "));
+        (!paths.is_empty()).then_some(ApiError { code: 409, message })
+    })
 }
 
 /// The first refusal says which right is missing; another error says more.
@@ -136,6 +141,19 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn conflict_names_the_fields_that_somebody_else_applies() {
+        let fields = json!({"webhooks": [{"name": "w", "failurePolicy": "Fail", "clientConfig": {"caBundle": "eA=="}}]});
+        let stored = |manager: &str, operation: &str| {
+            let theirs = json!({"f:webhooks": {"k:{}": {"f:failurePolicy": {}}}});
+            json!({"metadata": {"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": theirs}]}})
+        };
+        let found = conflict(&stored("helm", "Apply"), &fields).unwrap();
+        assert_eq!(found.message, "conflict with \"helm\": .failurePolicy");
+        assert_eq!(conflict(&stored("helm", "Update"), &fields), None);
+        assert_eq!(conflict(&stored(FIELD_MANAGER, "Apply"), &fields), None);
+    }
 
     #[test]
     fn fields_are_laid_over_items_of_the_same_name() {

@@ -2,11 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use canopus_gotemplate::chart::Chart;
 use serde_json::{Value as Json, json};
 
 use crate::component::Component;
-use crate::package::PackageError;
 use crate::tree::{self, Tree};
 
 mod embedded {
@@ -21,18 +19,11 @@ const NAMES: [(&str, &str); 4] = [
     ("gateways/istio-egress", "gateway"),
 ];
 
-/// A chart by its path in Istio's releases, or by its own name.
-pub(crate) fn load(name: &str) -> Result<Chart, PackageError> {
+/// The files of a chart, by its path in Istio's releases or by its own name; none if it is not built in.
+pub(crate) fn files(name: &str) -> BTreeMap<String, Vec<u8>> {
     let own = NAMES.iter().find(|(theirs, _)| *theirs == name).map_or(name, |(_, own)| own);
-    let files: BTreeMap<String, Vec<u8>> = embedded::FILES
-        .iter()
-        .filter(|(chart, ..)| *chart == own)
-        .map(|(_, path, content)| ((*path).to_owned(), content.to_vec()))
-        .collect();
-    if files.is_empty() {
-        return Err(PackageError::NoChart { chart: name.to_owned() });
-    }
-    Chart::from_files(files).map_err(|error| PackageError::Chart { chart: name.to_owned(), error })
+    let files = embedded::FILES.iter().filter(|(chart, ..)| *chart == own);
+    files.map(|(_, path, content)| ((*path).to_owned(), content.to_vec())).collect()
 }
 
 /// Values of a gateway as the operator API nests them, and the names that the chart has for them.

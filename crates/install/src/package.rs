@@ -156,7 +156,7 @@ impl Package {
     pub fn chart(&self, name: &str) -> Result<Chart, PackageError> {
         match &self.directory {
             Some(directory) => load_chart(&directory.join("charts").join(name)),
-            None => own_charts::load(name),
+            None => built_in_chart(name),
         }
     }
 
@@ -168,6 +168,14 @@ impl Package {
             values
         }
     }
+}
+
+fn built_in_chart(name: &str) -> Result<Chart, PackageError> {
+    let files = own_charts::files(name);
+    if files.is_empty() {
+        return Err(PackageError::NoChart { chart: name.to_owned() });
+    }
+    Chart::from_files(files).map_err(|error| PackageError::Chart { chart: name.to_owned(), error })
 }
 
 /// Reads a chart from its directory.

@@ -5,13 +5,10 @@ use std::process::Command;
 
 use crate::InstallError;
 use crate::job::{Client, Job};
-use crate::recipe::Debian;
+use crate::recipe::{Debian, LISTING};
 
 /// Where the unpacked packages are, beside the directory of executables.
 pub(crate) const ROOT: &str = "root";
-
-/// The list of unpacked packages with their versions, beside the directory of executables.
-pub(crate) const LISTING: &str = "packages";
 
 /// Downloads packages with apt, which checks the distribution's signature, and unpacks them without installing them.
 ///

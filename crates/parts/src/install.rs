@@ -5,7 +5,7 @@ use std::{fs, io};
 use crate::cache::{Slot, cache_dir};
 use crate::job::Job;
 use crate::progress::Progress;
-use crate::recipe::Recipe;
+use crate::recipe::{LISTING, Recipe};
 use crate::{InstallError, NotInstalled, Part, cargo, debian, go, wheel};
 
 /// Parts that are there, and the directories of their executables.
@@ -50,7 +50,7 @@ pub fn find_root(part: Part) -> Result<PathBuf, NotInstalled> {
 
 /// The packages of an installed part from Debian, each with its version.
 pub fn debian_packages(part: Part) -> Result<Vec<(String, String)>, NotInstalled> {
-    let listing = fs::read_to_string(find(part)?.with_file_name(debian::LISTING)).unwrap_or_default();
+    let listing = fs::read_to_string(find(part)?.with_file_name(LISTING)).unwrap_or_default();
     let words = listing.lines().filter_map(|line| line.split_once(' '));
     Ok(words.map(|(name, version)| (name.to_owned(), version.to_owned())).collect())
 }

@@ -1,6 +1,7 @@
 use sha2::{Digest, Sha256};
 
-use crate::debian;
+/// The list of unpacked packages with their versions, beside the directory of executables.
+pub(crate) const LISTING: &str = "packages";
 
 /// One row of the table of parts.
 pub(crate) struct Entry {
@@ -85,7 +86,7 @@ impl Entry {
                 wheel.files.iter().for_each(|file| add(file.sha256));
             }
             Recipe::Debian(recipe) => {
-                add(debian::LISTING);
+                add(LISTING);
                 recipe.packages.iter().for_each(|package| add(package));
             }
             Recipe::Cargo(build) => add(build.package),

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use canopus_runtime::flags::Flags;
 use canopus_sources::kubernetes::{Access, Cluster, RateLimit};
 
 /// An installer asks about hundreds of objects one after another; the API server's own limits protect it.
@@ -33,12 +34,13 @@ impl ClusterArguments {
     }
 }
 
+/// Where kubectl would look.
 fn default_kubeconfig() -> Option<PathBuf> {
-    #[expect(clippy::disallowed_methods, reason = "kubectl's own variables, not flags of the product")]
-    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    let listed =
-        variable("KUBECONFIG").and_then(|paths| std::env::split_paths(&paths).find(|path| path.is_file()));
-    listed.or_else(|| Some(PathBuf::from(variable("HOME")?).join(".kube/config")))
+    let flags = Flags::from_env();
+    let listed = flags
+        .variable("KUBECONFIG")
+        .and_then(|paths| std::env::split_paths(paths).find(|path| path.is_file()));
+    listed.or_else(|| Some(PathBuf::from(flags.variable("HOME")?).join(".kube/config")))
 }
 
 /// Runs a command that waits for a cluster.

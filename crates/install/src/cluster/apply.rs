@@ -100,7 +100,10 @@ impl Installer {
 
     pub(super) async fn delete(&mut self, object: &ObjectId) -> Result<bool, ClusterError> {
         let Some(path) = self.path(object).await? else { return Ok(false) };
-        self.cluster.delete_at(&path).await.map_err(|error| refusal(object, "delete", error))
+        // A workload is gone when its pods are.
+        let in_foreground = matches!(object.kind.as_str(), "Deployment" | "DaemonSet");
+        let deleted = self.cluster.delete_at(&path, in_foreground).await;
+        deleted.map_err(|error| refusal(object, "delete", error))
     }
 
     async fn wait(

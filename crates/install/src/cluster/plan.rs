@@ -86,8 +86,8 @@ impl Installer {
             self.complete_namespace(&mut manifest, owner).await?;
             let object = ObjectId::of(&manifest);
             let live = self.read(&object).await?;
-            if live.is_some() {
-                leave_policy(&mut manifest);
+            if let Some(live) = &live {
+                leave_policy(&mut manifest, live);
             }
             let action = self.action(&object, &manifest, live).await?;
             plan.steps.push(Step { object, action, manifest });
@@ -164,16 +164,18 @@ fn namespace(owner: &Owner) -> Manifest {
     Manifest { object, component: "Base" }
 }
 
-/// Charts let validation fail open until the control plane has proven itself, which one that is installed already has.
-fn leave_policy(manifest: &mut Manifest) {
+/// Charts let validation fail open until the control plane has proven itself. Whether it has, the live object knows.
+fn leave_policy(manifest: &mut Manifest, live: &Json) {
     if manifest.kind() != "ValidatingWebhookConfiguration" {
         return;
     }
     for webhook in manifest.object["webhooks"].as_array_mut().into_iter().flatten() {
-        if webhook["failurePolicy"] == "Ignore"
-            && let Some(webhook) = webhook.as_object_mut()
+        let found = live["webhooks"].as_array().into_iter().flatten();
+        let found = found.into_iter().find(|found| found["name"] == webhook["name"]);
+        if let Some(found) = found
+            && webhook["failurePolicy"] == "Ignore"
         {
-            webhook.remove("failurePolicy");
+            webhook["failurePolicy"] = found["failurePolicy"].clone();
         }
     }
 }

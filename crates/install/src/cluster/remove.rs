@@ -26,6 +26,18 @@ pub enum Removal {
 /// Labels of what the control plane itself wrote.
 const WRITTEN: &str = "istio.io/config=true";
 
+/// What is deleted first: whatever is asked or runs.
+const EARLY: [&str; 8] = [
+    "MutatingWebhookConfiguration",
+    "ValidatingWebhookConfiguration",
+    "ValidatingAdmissionPolicyBinding",
+    "ValidatingAdmissionPolicy",
+    "HorizontalPodAutoscaler",
+    "PodDisruptionBudget",
+    "Deployment",
+    "DaemonSet",
+];
+
 const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 
 impl Installer {
@@ -72,18 +84,35 @@ impl Installer {
     }
 
     /// Deletes objects and waits until they are gone.
+    ///
+    /// Workloads go first, with their pods: a control plane that still runs would write again what is deleted.
     pub async fn remove(
         &mut self,
         objects: &[ObjectId],
         patience: Duration,
         progress: &mut dyn Progress,
     ) -> Result<(), ClusterError> {
-        for object in objects {
-            let was_there = self.delete(object).await?;
-            progress.done(object, if was_there { "deleted" } else { "gone already" });
+        let is_early = |object: &&ObjectId| EARLY.contains(&object.kind.as_str());
+        let early: Vec<ObjectId> = objects.iter().filter(is_early).cloned().collect();
+        let late: Vec<ObjectId> = objects.iter().filter(|object| !is_early(object)).cloned().collect();
+        for stage in [early, late] {
+            for object in &stage {
+                let was_there = self.delete(object).await?;
+                progress.done(object, if was_there { "deleted" } else { "gone already" });
+            }
+            self.wait_until_gone(stage, patience, progress).await?;
         }
+        Ok(())
+    }
+
+    async fn wait_until_gone(
+        &mut self,
+        objects: Vec<ObjectId>,
+        patience: Duration,
+        progress: &mut dyn Progress,
+    ) -> Result<(), ClusterError> {
         let started = Instant::now();
-        let mut left: Vec<ObjectId> = objects.to_vec();
+        let mut left = objects;
         while !patience.is_zero() {
             let mut still = Vec::new();
             for object in left {

@@ -119,9 +119,11 @@ impl Cluster {
             .map_err(ApiError::from)
     }
 
-    /// Deletes the object at a path and, in the background, what it owns. Whether there was one.
-    pub async fn delete_at(&self, path: &str) -> Result<bool, ApiError> {
-        let target = format!("{path}?propagationPolicy=Background");
+    /// Deletes the object at a path and what it owns: before it if that is in the foreground, else after it. Whether there was
+    /// one.
+    pub async fn delete_at(&self, path: &str, in_foreground: bool) -> Result<bool, ApiError> {
+        let policy = if in_foreground { "Foreground" } else { "Background" };
+        let target = format!("{path}?propagationPolicy={policy}");
         match self.write(Request::delete(&target), JSON, String::new(), MAX_BYTES).await {
             Err(failure) if failure.is_not_found() => Ok(false),
             Err(failure) => Err(failure.into()),
