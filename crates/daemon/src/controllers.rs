@@ -5,7 +5,7 @@
 //! | gateway-status | statuses of Gateway API objects | Lease `istio-gateway-status-leader-REVISION` |
 //! | root-config-maps, cluster-trust-bundle | the roots, in one of two forms | ConfigMap `istio-namespace-controller-election` |
 //! | dns-certificates | Secrets of `certificates:` | Lease `canopus-dns-certificates-leader-REVISION` |
-//! | webhook-roots | `caBundle` of webhooks | none: all replicas write the same |
+//! | webhook-roots | `caBundle` of webhooks, `failurePolicy` of validation | none: all replicas write the same |
 
 use std::sync::Arc;
 
