@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 const PACE: Duration = Duration::from_millis(10);
 
 /// How long a request may take on a busy machine before it counts as lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Requests that go on until they are stopped.
 pub(crate) struct Load {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use canopus_testkit::eventually;
 use canopus_testkit::http::{Method, request};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::cluster::MeshCluster;
 use crate::load::Load;
@@ -48,7 +48,7 @@ spec:
         command: [/busybox, sh, -c, "mkdir -p /www; echo sold >/www/index.html; exec /busybox httpd -f -p 8080 -h /www"]
         readinessProbe: {httpGet: {path: /index.html, port: 8080}, periodSeconds: 1}
         # New connections stop before the server does.
-        lifecycle: {preStop: {sleep: {seconds: 8}}}
+        lifecycle: {preStop: {sleep: {seconds: 15}}}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -191,6 +191,8 @@ async fn updates(cluster: &MeshCluster, address: SocketAddr) -> Result<()> {
     for (namespace, workload) in [("istio-system", "deployment/istiod"), ("shop", "deployment/cart")] {
         cluster.kubectl(&["rollout", "restart", workload, "-n", namespace]).await?;
         cluster.rollout(namespace, workload).await?;
+        // Proxies find another control plane within ten seconds, and keep their configuration until then.
+        sleep(Duration::from_secs(20)).await;
     }
     let count = load.stop().await?;
     ensure!(count > 500, "only {count} requests were sent");
