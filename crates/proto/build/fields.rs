@@ -178,7 +178,7 @@ fn map_entry<'a>(
 ) -> Option<&'a [FieldDescriptorProto; 2]> {
     let own = field.type_name().rsplit('.').next()?;
     let entry = message.nested_type.iter().find(|nested| nested.name() == own)?;
-    let is_map = entry.options.as_ref().is_some_and(|options| options.map_entry());
+    let is_map = entry.options.as_ref().is_some_and(prost_types::MessageOptions::map_entry);
     entry.field.first_chunk().filter(|_| is_map)
 }
 

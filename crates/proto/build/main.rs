@@ -1,6 +1,8 @@
 //! Generates the wire types from the descriptor set in `schema/` and our own files in `protos/`, without network or
 //! external compiler, and leaves the complete descriptor set beside them for reflection.
 
+#![expect(clippy::print_stdout, reason = "build scripts talk to cargo by printing")]
+
 mod fields;
 
 use std::error::Error;

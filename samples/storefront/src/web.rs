@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -74,5 +74,5 @@ fn told(answer: Result<Answer>) -> (StatusCode, Value) {
 fn reviews_version(answer: Option<&Answer>) -> HeaderMap {
     let version = answer.and_then(|answer| answer.headers.get("x-version").cloned());
     let version = version.unwrap_or_else(|| HeaderValue::from_static("none"));
-    HeaderMap::from_iter([(axum::http::HeaderName::from_static(REVIEWS_VERSION), version)])
+    HeaderMap::from_iter([(HeaderName::from_static(REVIEWS_VERSION), version)])
 }
