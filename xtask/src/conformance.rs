@@ -1,4 +1,5 @@
 use std::ffi::OsStr;
+use std::process::Command;
 
 use crate::shell::{cargo, root, run};
 
@@ -30,4 +31,10 @@ pub(crate) fn run_runner(arguments: &[impl AsRef<OsStr>]) -> anyhow::Result<()> 
     run(cargo()
         .args(["run", "--quiet", "--profile", PROFILE, "--package", "canopus-conformance", "--"])
         .args(arguments))
+}
+
+/// Runs the runner that was built beside this tool.
+pub(crate) fn run_built(arguments: &[impl AsRef<OsStr>]) -> anyhow::Result<()> {
+    let tool = std::env::current_exe()?;
+    run(Command::new(tool.with_file_name("canopus-conformance")).current_dir(root()).args(arguments))
 }
