@@ -75,7 +75,9 @@ fn write_run(svg: &mut String, buffer: &Buffer, line: u16, start: u16, end: u16)
     }
     let fill = color(cell.fg).unwrap_or(FOREGROUND);
     let weight = if cell.modifier.contains(Modifier::BOLD) { " font-weight=\"bold\"" } else { "" };
-    let trimmed = text.trim_end();
+    let trimmed = text.trim();
+    // Blanks at the start of a text are not kept by every viewer.
+    let x = x + (text.chars().count() - text.trim_start().chars().count()) as f64 * WIDTH;
     // Fonts differ in width; the length keeps columns in line.
     let length = trimmed.chars().count() as f64 * WIDTH;
     let _ = writeln!(
