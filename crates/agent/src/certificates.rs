@@ -6,7 +6,8 @@
 //!        └── sleep until (1 - ratio ± jitter) of the life is over ◄──┘
 //! ```
 //!
-//! A renewal that fails changes nothing: the old certificate is served until it is replaced. File-mounted certificates
+//! A renewal that fails changes nothing: the old certificate is served until it is replaced. Renewals follow the wall clock,
+//! by which certificates expire: a machine that was suspended renews as soon as it wakes. File-mounted certificates
 //! ([`files`]) take the place of the CA.
 
 mod authority;
@@ -25,7 +26,7 @@ use canopus_runtime::metrics::Gauge;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-pub use authority::{AuthorityClient, AuthorityError};
+pub use authority::{AuthorityClient, AuthorityError, Issuer};
 pub use secrets::{Identity, Secrets};
 
 use crate::backoff::{Backoff, random};
@@ -35,6 +36,8 @@ const FIRST_RETRY: Duration = Duration::from_millis(200);
 const LAST_RETRY: Duration = Duration::from_secs(30);
 /// A certificate is not renewed more often, whatever its life says.
 const LEAST_LIFE: Duration = Duration::from_millis(500);
+/// How often the wall clock is looked at: timers stand still while a machine is suspended.
+const LOOK: Duration = Duration::from_secs(60);
 
 /// How keys and renewals are made.
 #[derive(Clone, Debug)]
@@ -55,13 +58,17 @@ pub struct RenewalSettings {
     pub output: Option<PathBuf>,
 }
 
+/// The wall clock. Another one can take its place in a simulation.
+pub type Clock = Arc<dyn Fn() -> SystemTime + Send + Sync>;
+
 /// Asks for a certificate and renews it, for as long as it is polled. The last one of an earlier run is served first.
 pub async fn renew(
-    authority: AuthorityClient,
+    authority: impl Issuer,
     settings: RenewalSettings,
     stored: Option<IdentityStore>,
     secrets: Arc<Secrets>,
     expiry: Gauge,
+    clock: Clock,
 ) {
     let publish = |identity: Identity| {
         if let Some(directory) = &settings.output
@@ -73,12 +80,12 @@ pub async fn renew(
         secrets.set_identity(identity);
     };
     // A restart while the authority is away must not leave the workload without its certificate.
-    if let Some(identity) = stored.as_ref().and_then(IdentityStore::load) {
+    if let Some(identity) = stored.as_ref().and_then(|stored| stored.load(clock())) {
         publish(identity);
     }
     let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
     loop {
-        let wait = match obtain(&authority, &settings).await {
+        let wait = match obtain(&authority, &settings, clock()).await {
             Ok((identity, wait)) => {
                 backoff.reset();
                 info!(target: "cache", "the certificate is there; it will be renewed in {wait:.0?}");
@@ -94,7 +101,16 @@ pub async fn renew(
                 wait
             }
         };
-        sleep(wait).await;
+        sleep_until(clock() + wait, &clock).await;
+    }
+}
+
+/// Sleeps until a time of the wall clock.
+async fn sleep_until(end: SystemTime, clock: &Clock) {
+    while let Ok(left) = end.duration_since(clock())
+        && !left.is_zero()
+    {
+        sleep(left.min(LOOK)).await;
     }
 }
 
@@ -103,10 +119,10 @@ fn seconds_since_epoch(time: SystemTime) -> f64 {
 }
 
 async fn obtain(
-    authority: &AuthorityClient,
+    authority: &impl Issuer,
     settings: &RenewalSettings,
+    asked: SystemTime,
 ) -> Result<(Identity, Duration), AuthorityError> {
-    let asked = SystemTime::now();
     let (key, request) = authority::key_and_request(settings.key, settings.pkcs8, &settings.identity)?;
     let chain = authority.sign(&request, settings.lifetime).await?;
     let leaf = Certificate::from_pem(chain.first().map_or("", String::as_str).as_bytes())

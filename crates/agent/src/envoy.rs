@@ -163,7 +163,10 @@ fn report(status: ExitStatus, lines: &LastLines) {
     if status.signal() == Some(9) {
         warn!("Envoy was killed; if memory ran out, check its use and limits");
     }
-    error!("Envoy exited: {status}; the last lines it wrote:\n{}", lines.text());
+    error!("Envoy exited: {status}; the last lines it wrote:");
+    for line in lines.text().lines() {
+        error!("  {line}");
+    }
 }
 
 fn exit_code(status: ExitStatus) -> u8 {

@@ -10,6 +10,7 @@ mod settings;
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 use std::{fs, io};
 
 use anyhow::Context as _;
@@ -131,6 +132,7 @@ async fn start_certificates(
             stored,
             Arc::clone(secrets),
             expiry,
+            Arc::new(SystemTime::now),
         );
         tokio::spawn(renewal);
     }

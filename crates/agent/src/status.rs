@@ -133,6 +133,10 @@ impl Status {
                 text(StatusCode::OK, &self.xds.outage().map(|outage| outage + "\n").unwrap_or_default())
             }
             Err(reason) => {
+                let reason = match self.xds.failure() {
+                    Some(failure) => format!("{reason}; {failure}"),
+                    None => reason,
+                };
                 warn!("Envoy proxy is NOT ready: {reason}");
                 // Parity: pilot-agent's answer has no text. The reason helps whoever asks by hand.
                 text(StatusCode::SERVICE_UNAVAILABLE, &format!("{reason}\n"))

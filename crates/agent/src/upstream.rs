@@ -109,6 +109,19 @@ pub enum ConnectError {
     },
 }
 
+/// What to do about a refusal.
+pub(crate) fn hint(code: tonic::Code) -> &'static str {
+    match code {
+        tonic::Code::Unauthenticated => {
+            "; the token is missing, expired or of an audience it does not accept"
+        }
+        tonic::Code::PermissionDenied => {
+            "; the caller may not have this identity: check POD_NAMESPACE and SERVICE_ACCOUNT"
+        }
+        _ => "",
+    }
+}
+
 /// A stream of bytes of either kind.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}

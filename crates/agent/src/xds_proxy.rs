@@ -49,7 +49,7 @@ use self::recorder::Recorder;
 use self::stored::StoredSession;
 use crate::backoff::Backoff;
 use crate::last_good::LastGood;
-use crate::upstream::Upstream;
+use crate::upstream::{self, Upstream};
 use crate::wasm::WasmModules;
 
 const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
@@ -103,6 +103,8 @@ pub struct XdsProxy {
     current: watch::Sender<u64>,
     /// Why Envoy is served from the last good state, if it is.
     outage: Mutex<Option<Outage>>,
+    /// Why the last stream to the control plane failed, until one does not.
+    failure: Mutex<Option<String>>,
     counters: Counters,
 }
 
@@ -144,7 +146,15 @@ impl XdsProxy {
             stored_streams: registry.value(catalogue::LAST_GOOD_STREAMS_TOTAL),
         };
         counters.connected.set(0.0);
-        Arc::new(Self { settings, parts, current: watch::Sender::new(0), outage: Mutex::default(), counters })
+        let current = watch::Sender::new(0);
+        Arc::new(Self {
+            settings,
+            parts,
+            current,
+            outage: Mutex::default(),
+            failure: Mutex::default(),
+            counters,
+        })
     }
 
     /// Ends the current stream; Envoy opens another at once, with new credentials.
@@ -161,6 +171,17 @@ impl XdsProxy {
         Some(format!(
             "the last good configuration{age} is served: the control plane is away since {since} seconds: {reason}"
         ))
+    }
+
+    /// Why there is no stream to the control plane, for whoever asks why Envoy is not ready.
+    pub fn failure(&self) -> Option<String> {
+        self.failure.lock().clone()
+    }
+
+    fn failed(&self, reason: String) {
+        self.counters.failures.inc();
+        warn!(target: "xdsproxy", "{reason}");
+        *self.failure.lock() = Some(reason);
     }
 
     /// Serves Envoy for as long as it is polled.
@@ -201,8 +222,7 @@ impl XdsProxy {
         match self.open(variant).await {
             Ok((answer, requests)) => self.pass(variant, request.into_body(), requests, answer),
             Err(error) => {
-                self.counters.failures.inc();
-                warn!(target: "xdsproxy", "no stream to the control plane: {error}");
+                self.failed(format!("no stream to the control plane: {error}"));
                 match self.parts.state.clone().filter(|state| state.is_usable()) {
                     Some(state) => self.serve_stored(variant, request.into_body(), state, error),
                     None => refusal(tonic::Code::Unavailable, &error),
@@ -353,6 +373,7 @@ impl XdsProxy {
     /// The control plane answers: an outage is over.
     fn set_connected(&self) {
         self.counters.connected.set(1.0);
+        *self.failure.lock() = None;
         if self.outage.lock().take().is_some() {
             info!(target: "xdsproxy", "Envoy is served by the control plane again");
         }
@@ -419,8 +440,7 @@ impl XdsProxy {
             Err(error) => return trailers(tonic::Code::Unavailable, &error.to_string()),
         };
         if let Some((code, message)) = refused(answer.headers()) {
-            self.counters.failures.inc();
-            warn!(target: "xdsproxy", "the control plane refuses: {code}: {message}");
+            self.failed(format!("the control plane refuses: {code:?}: {message}{}", upstream::hint(code)));
             return trailers(code, &message);
         }
         self.set_connected();
@@ -441,7 +461,14 @@ impl XdsProxy {
                 Ok(Some(message)) => message,
                 Ok(None) => {
                     let ended = || trailers(tonic::Code::Unavailable, "the control plane ended the stream");
-                    return frames.trailers().unwrap_or_else(ended);
+                    let status = frames.trailers().unwrap_or_else(ended);
+                    if let Some((code, message)) = refused(&status) {
+                        self.failed(format!(
+                            "the control plane ended the stream: {code:?}: {message}{}",
+                            upstream::hint(code)
+                        ));
+                    }
+                    return status;
                 }
                 Err(FrameError::Size(size)) => {
                     warn!(target: "xdsproxy", "a response of {size} bytes is too large");

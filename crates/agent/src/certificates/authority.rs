@@ -15,7 +15,7 @@ use tonic::transport::Endpoint;
 use tonic::{Request, Status};
 use zeroize::Zeroizing;
 
-use crate::upstream::{ConnectError, Connector, Upstream};
+use crate::upstream::{self, ConnectError, Connector, Upstream};
 
 /// Parity: how long pilot-agent waits for an answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -66,6 +66,16 @@ pub enum AuthorityError {
     Answer(String),
 }
 
+/// Has requests signed.
+pub trait Issuer {
+    /// The chain for a request, the leaf first and the root last.
+    fn sign(
+        &self,
+        request: &str,
+        lifetime: Duration,
+    ) -> impl Future<Output = Result<Vec<String>, AuthorityError>> + Send;
+}
+
 /// Asks one authority.
 #[derive(Clone, Debug)]
 pub struct AuthorityClient {
@@ -79,46 +89,6 @@ impl AuthorityClient {
     /// Asks `upstream` on behalf of a workload of `cluster`, with these headers (`CA_HEADER_*`).
     pub fn new(upstream: Upstream, cluster: String, signer: String, headers: Vec<(String, String)>) -> Self {
         Self { upstream: Arc::new(upstream), cluster, signer, headers }
-    }
-
-    /// The chain for a request, the leaf first and the root last.
-    ///
-    /// Every call has a connection of its own: they are half a day apart, and token and roots may be new.
-    pub(super) async fn sign(
-        &self,
-        request: &str,
-        lifetime: Duration,
-    ) -> Result<Vec<String>, AuthorityError> {
-        let host = &self.upstream.address;
-        let address = format!("{}:{}", host.host, host.port);
-        let transport = |error: tonic::transport::Error| {
-            let mut reason = error.to_string();
-            let mut source = std::error::Error::source(&error);
-            while let Some(cause) = source {
-                reason = format!("{reason}: {cause}");
-                source = cause.source();
-            }
-            AuthorityError::Transport { address: address.clone(), reason }
-        };
-        let endpoint =
-            Endpoint::from_shared(format!("http://{address}")).map_err(transport)?.timeout(TIMEOUT);
-        let channel = endpoint.connect_with_connector(Connector(Arc::clone(&self.upstream))).await;
-        let mut client = IstioCertificateServiceClient::new(channel.map_err(transport)?);
-        let message = IstioCertificateRequest {
-            csr: request.to_owned(),
-            validity_duration: i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX),
-            metadata: Some(self.request_metadata()),
-        };
-        let request = Request::from_parts(self.headers()?, Default::default(), message);
-        let answer = client.create_certificate(request).await;
-        let chain = answer.map_err(|status| refused(address.clone(), &status))?.into_inner().cert_chain;
-        if chain.len() < 2 || chain.len() > MAX_CHAIN {
-            let count = chain.len();
-            return Err(AuthorityError::Answer(format!(
-                "{count} certificates; expected the leaf and its root"
-            )));
-        }
-        Ok(chain)
     }
 
     fn request_metadata(&self) -> Struct {
@@ -142,15 +112,49 @@ impl AuthorityClient {
     }
 }
 
-fn refused(address: String, status: &Status) -> AuthorityError {
-    let hint = match status.code() {
-        tonic::Code::Unauthenticated => {
-            "; the token is missing, expired or of an audience it does not accept"
+impl Issuer for AuthorityClient {
+    /// Every call has a connection of its own: they are half a day apart, and token and roots may be new.
+    async fn sign(&self, request: &str, lifetime: Duration) -> Result<Vec<String>, AuthorityError> {
+        let host = &self.upstream.address;
+        let address = format!("{}:{}", host.host, host.port);
+        let transport = |error: tonic::transport::Error| AuthorityError::Transport {
+            address: address.clone(),
+            reason: root_cause(&error),
+        };
+        let endpoint =
+            Endpoint::from_shared(format!("http://{address}")).map_err(transport)?.timeout(TIMEOUT);
+        let channel = endpoint.connect_with_connector(Connector(Arc::clone(&self.upstream))).await;
+        let mut client = IstioCertificateServiceClient::new(channel.map_err(transport)?);
+        let message = IstioCertificateRequest {
+            csr: request.to_owned(),
+            validity_duration: i64::try_from(lifetime.as_secs()).unwrap_or(i64::MAX),
+            metadata: Some(self.request_metadata()),
+        };
+        let request = Request::from_parts(self.headers()?, Default::default(), message);
+        let answer = client.create_certificate(request).await;
+        let chain = answer.map_err(|status| refused(address.clone(), &status))?.into_inner().cert_chain;
+        if chain.len() < 2 || chain.len() > MAX_CHAIN {
+            let count = chain.len();
+            return Err(AuthorityError::Answer(format!(
+                "{count} certificates; expected the leaf and its root"
+            )));
         }
-        tonic::Code::PermissionDenied => "; the caller may not have this identity",
-        _ => "",
-    };
-    AuthorityError::Refused { address, code: status.code(), message: status.message().to_owned(), hint }
+        Ok(chain)
+    }
+}
+
+/// What is at the bottom of an error: what is above it says no more than that there is one.
+fn root_cause(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(below) = cause.source() {
+        cause = below;
+    }
+    cause.to_string()
+}
+
+fn refused(address: String, status: &Status) -> AuthorityError {
+    let (code, message) = (status.code(), status.message().to_owned());
+    AuthorityError::Refused { address, code, message, hint: upstream::hint(code) }
 }
 
 /// A new key, in the form Envoy reads, and a request for a certificate of it.

@@ -63,8 +63,8 @@ impl IdentityStore {
         crate::files::write_private(&self.path, &bytes)
     }
 
-    /// The certificate, if there is one of this identity that is still valid.
-    pub fn load(&self) -> Option<Identity> {
+    /// The certificate, if there is one of this identity that is still valid at this time.
+    pub fn load(&self, now: SystemTime) -> Option<Identity> {
         let size = fs::metadata(&self.path).ok()?.len();
         if size > MAX_BYTES {
             return None;
@@ -77,7 +77,7 @@ impl IdentityStore {
         }
         let stored: Stored = serde_json::from_slice(json).ok()?;
         let expires = UNIX_EPOCH.checked_add(Duration::from_secs(stored.expires))?;
-        if stored.spiffe != self.spiffe || expires < SystemTime::now() + LEAST_LIFE {
+        if stored.spiffe != self.spiffe || expires < now + LEAST_LIFE {
             return None;
         }
         info!(target: "cache", "the stored certificate of {} is used until the authority answers", self.spiffe);
@@ -105,17 +105,21 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let store = IdentityStore::new(directory.path(), "spiffe://td/ns/a/sa/b");
-        assert!(store.load().is_none());
+        assert!(store.load(SystemTime::now()).is_none());
         store.save(&identity(60));
-        assert_eq!(store.load().unwrap().chain, "chain");
+        assert_eq!(store.load(SystemTime::now()).unwrap().chain, "chain");
         let file = directory.path().join(FILE);
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-        assert!(IdentityStore::new(directory.path(), "spiffe://td/ns/a/sa/other").load().is_none());
+        assert!(
+            IdentityStore::new(directory.path(), "spiffe://td/ns/a/sa/other")
+                .load(SystemTime::now())
+                .is_none()
+        );
         let mut bytes = fs::read(&file).unwrap();
         bytes[30] ^= 1;
         fs::write(&file, bytes).unwrap();
-        assert!(store.load().is_none(), "a changed file");
+        assert!(store.load(SystemTime::now()).is_none(), "a changed file");
         store.save(&identity(-60));
-        assert!(store.load().is_none(), "an expired certificate");
+        assert!(store.load(SystemTime::now()).is_none(), "an expired certificate");
     }
 }
