@@ -15,12 +15,12 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use canopus_controllers::SecretStore;
 use canopus_engine::Engine;
-use canopus_identity::authority::{Authority, Lifetimes};
+use canopus_identity::authority::{Authority, CLOCK_SKEW, Lifetimes};
 use canopus_identity::bundle::Bundle;
 use canopus_identity::external::ExternalAuthority;
 use canopus_identity::key::KeyKind;
 use canopus_identity::plugged::{self, Files};
-use canopus_identity::rotation::{Policy, Replica, State};
+use canopus_identity::rotation::{Phase, Policy, Replica, State};
 use canopus_identity::self_signed::Profile;
 use canopus_identity::store::{CA_SECRET, CACERTS_SECRET, DirectoryStore, RootStore};
 use canopus_identity::token::{self, TokenIssuer};
@@ -144,15 +144,22 @@ impl CertificateAuthority {
         self.rotation.subscribe()
     }
 
-    /// Keeps the authority up to date, for ever.
-    pub(crate) async fn run(self) {
+    /// Keeps the authority up to date, for ever. A new root waits for holders of certificates that were issued before it.
+    pub(crate) async fn run(self, issued: Arc<IssuedCertificates>) {
         match self.keeper {
             Keeper::Plugged(follower) => follower.run(|_| {}).await,
             Keeper::SelfSigned(replica, interval) => {
-                keep(*replica, &self.authority, interval, &self.rotation).await;
+                keep(*replica, &self.authority, interval, &self.rotation, &issued).await;
             }
         }
     }
+}
+
+/// How many workloads are known to lack the root that is being distributed. They get it with their next certificate.
+fn lacking_new_root(state: &State, issued: &IssuedCertificates, now: u64) -> Option<usize> {
+    let Phase::Distributing { since, .. } = &state.phase else { return None };
+    // Certificates become valid some time before they are issued.
+    Some(issued.older_than(since.saturating_sub(CLOCK_SKEW.as_secs()), now))
 }
 
 /// Keeps an authority in step with its stored root.
@@ -161,6 +168,7 @@ async fn keep(
     authority: &Authority,
     interval: Duration,
     rotation: &watch::Sender<Option<State>>,
+    issued: &IssuedCertificates,
 ) {
     if interval.is_zero() && authority.bundle().is_some() {
         info!("the root certificate is not checked for renewal");
@@ -170,7 +178,9 @@ async fn keep(
     loop {
         sleep(pause).await;
         let now = UnixTime::now();
-        match replica.tick(now, None).await {
+        let lacking =
+            rotation.borrow().as_ref().and_then(|state| lacking_new_root(state, issued, now.as_secs()));
+        match replica.tick(now, lacking).await {
             Ok(tick) => {
                 if tick.changed || authority.bundle().is_none() {
                     authority.replace(Some(tick.bundle));
@@ -271,10 +281,14 @@ pub fn profile(flags: &Flags, trust_domain: &str) -> anyhow::Result<Profile> {
 
 fn policy(flags: &Flags, lifetimes: Lifetimes) -> Policy {
     let grace = flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE);
+    let usual = Policy::default();
     Policy {
         grace_percent: u32::try_from(grace).unwrap_or_default().min(100),
         check_interval: flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL),
+        // Proxies get roots with their certificates, so a bundle is in use for as long as a certificate.
+        propagation: usual.propagation.max(lifetimes.default),
+        patience: usual.patience.max(lifetimes.longest),
         longest_leaf: lifetimes.longest,
-        ..Policy::default()
+        ..usual
     }
 }

@@ -40,6 +40,12 @@ impl IssuedCertificates {
         }
     }
 
+    /// How many certificates are valid that became so before a time. Their holders have the roots of then.
+    pub fn older_than(&self, time: u64, now: u64) -> usize {
+        let is_older = |issuance: &&Issuance| issuance.from < time && issuance.expires > now;
+        self.0.lock().values().filter(is_older).count()
+    }
+
     /// All of them, by identity. A workload whose certificate ended more than `forgotten` before `now` is gone.
     pub fn all(&self, now: u64, forgotten: Duration) -> Vec<(String, Issuance)> {
         let mut issued = self.0.lock();
@@ -64,6 +70,8 @@ mod tests {
         issued.note(&["nobody".to_owned()], &["garbage".to_owned()]);
         let end = date_time_ymd(2026, 1, 2).unix_timestamp().try_into().unwrap();
         let hour = Duration::from_secs(3600);
+        assert_eq!((issued.older_than(end, end - 1), issued.older_than(end, end)), (1, 0));
+        assert_eq!(issued.older_than(0, end - 1), 0);
         assert_eq!(issued.all(end, hour).len(), 1);
         assert!(issued.all(end + 3600, hour).is_empty());
     }

@@ -67,7 +67,7 @@ impl Identity {
         let mut forecast = Forecast::new(engine.clone());
         if let Some(ca) = ca {
             forecast = forecast.of_authority(ca.authority(), ca.rotation(), Arc::clone(&issued));
-            tasks.spawn("certificate authority", ca.run());
+            tasks.spawn("certificate authority", ca.run(Arc::clone(&issued)));
         }
         let issuing = match &authority {
             Some(authority) => {
