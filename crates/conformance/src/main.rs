@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use canopus_conformance::tool;
 
 fn main() -> ExitCode {
-    if std::env::args_os().next().is_some_and(|program| tool::is_called(&program)) {
-        return canopus_cli::command::main();
+    if let Some(program) = std::env::args_os().next().and_then(|name| tool::called_as(&name)) {
+        return program();
     }
     canopus_conformance::main(std::env::args_os())
 }

@@ -125,7 +125,12 @@ fn falls(counts: &Counts, scores: &[Score], last_good: &Results) -> Vec<Fall> {
                     .collect(),
                 None => Vec::new(),
             };
-            (now < before).then(|| Fall { suite: score.suite.clone(), before, now, cases: cases() })
+            (now + score.missing() < before).then(|| Fall {
+                suite: score.suite.clone(),
+                before,
+                now,
+                cases: cases(),
+            })
         })
         .collect()
 }
@@ -156,7 +161,7 @@ fn updated(mut counts: Counts, corpus: String, scores: &[Score]) -> Counts {
     if counts.corpus != corpus {
         counts = Counts { corpus, ..Counts::default() };
     }
-    let complete = scores.iter().filter(|score| score.complete && score.total() > 0);
+    let complete = scores.iter().filter(|score| score.complete && score.total() > 0 && score.missing() == 0);
     counts.passed.extend(complete.map(|score| (score.suite.clone(), score.passed())));
     counts
 }

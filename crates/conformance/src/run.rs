@@ -58,6 +58,11 @@ impl Score {
         self.results.iter().filter(|(_, outcome)| outcome.is_better()).count()
     }
 
+    /// How many cases could not be run here.
+    pub(crate) fn missing(&self) -> usize {
+        self.results.iter().filter(|(_, outcome)| matches!(outcome, Outcome::Missing(_))).count()
+    }
+
     /// The ids of the cases that did not pass.
     pub(crate) fn failed(&self) -> impl Iterator<Item = &str> {
         let failed = self.results.iter().filter(|(_, outcome)| !outcome.is_pass() && !outcome.is_better());
@@ -135,7 +140,7 @@ fn note(suite: &dyn Suite, results: &[(String, Outcome)]) -> String {
     let skipped: Vec<_> = results
         .iter()
         .filter_map(|(_, outcome)| match outcome {
-            Outcome::Skipped(reason) => Some(*reason),
+            Outcome::Skipped(reason) | Outcome::Missing(reason) => Some(*reason),
             _ => None,
         })
         .collect();

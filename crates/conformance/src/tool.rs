@@ -1,14 +1,18 @@
-//! The command line tool under the name of Istio's, as a process of its own: this very program, called by that name.
+//! Programs of the product as processes of their own: this very program, called by their names.
 
 use std::ffi::OsStr;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 
 use anyhow::Context;
 
-const NAME: &str = "istioctl";
+/// The command line tool under the name of Istio's.
+const ISTIOCTL: &str = "istioctl";
+
+/// The control plane.
+const CANOPUSD: &str = "canopusd";
 
 /// What a run of the tool left behind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,16 +23,30 @@ pub(crate) struct Output {
     pub(crate) stderr: String,
 }
 
-/// Whether this process, by the name it was called by, is to be the tool rather than the runner.
-pub fn is_called(program: &OsStr) -> bool {
-    program == NAME
+/// What this process is to run instead of the runner, by the name it was called by.
+pub fn called_as(program: &OsStr) -> Option<fn() -> ExitCode> {
+    match program.to_str()? {
+        ISTIOCTL => Some(canopus_cli::command::main),
+        CANOPUSD => Some(canopus_daemon::command::main),
+        _ => None,
+    }
+}
+
+/// The control plane, to be given arguments and started.
+pub(crate) fn canopusd() -> anyhow::Result<Command> {
+    own(CANOPUSD)
+}
+
+fn own(name: &str) -> anyhow::Result<Command> {
+    let program = std::env::current_exe().context("cannot find the runner itself")?;
+    let mut command = Command::new(program);
+    command.arg0(name);
+    Ok(command)
 }
 
 /// Runs the tool in a directory, without a cluster.
 pub(crate) fn run(arguments: &[&str], directory: &Path, input: &str) -> anyhow::Result<Output> {
-    let program = std::env::current_exe().context("cannot find the runner itself")?;
-    let mut child = Command::new(program)
-        .arg0(NAME)
+    let mut child = own(ISTIOCTL)?
         .args(arguments)
         .current_dir(directory)
         .env("KUBECONFIG", "/dev/null")

@@ -1,15 +1,18 @@
 //! What a running certificate authority answered.
 //!
 //! The authority, the service and the handshake are the product's; requests and plugged-in files are made as the recording
-//! describes them. Tokens are signed here and judged by the product; what takes an API server to tell is not asked again.
+//! describes them. Tokens are signed here and judged by the product. What only a cluster or a port can tell is told by
+//! `canopusd` as a process on a real API server.
 
+mod installation;
 mod material;
+mod objects;
 mod print;
 mod tokens;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 use canopus_base::tree::{Map, Node, Value};
 use canopus_daemon::certificate_authority::{Nodes, lifetimes, profile};
 use canopus_identity::authority::Authority;
@@ -18,8 +21,10 @@ use canopus_identity::service::{Caller, CertificateService, Code, Pod};
 use canopus_proto::google::protobuf::{Struct, Value as ProtoValue, value::Kind};
 use canopus_proto::istio::v1::auth::IstioCertificateRequest;
 use canopus_runtime::flags::Flags;
+use parking_lot::Mutex;
 use rustls::pki_types::UnixTime;
 
+use self::installation::{Installation, Port, Setup};
 use self::material::Workshop;
 use super::Suite;
 use crate::case::{Case, Outcome};
@@ -28,14 +33,14 @@ use crate::compare::tree::{self, Rules};
 use crate::dump::Dump;
 use crate::record;
 
-/// The suite, with the keys that its requests are made with.
+/// The suite, with the keys that its requests are made with, and the cluster that some cases take.
 #[derive(Default)]
 pub(super) struct LiveCa {
     workshop: Workshop,
+    installation: OnceLock<Result<Mutex<Installation>, String>>,
 }
 
-const SERVER: &str = "an API server has to review the token, or a port has to be there";
-const OBJECTS: &str = "no adapter yet";
+const NO_CLUSTER: &str = "no Kubernetes API server (`cargo xtask parts kube` installs it)";
 
 impl Suite for LiveCa {
     fn name(&self) -> &str {
@@ -44,11 +49,9 @@ impl Suite for LiveCa {
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
         match record::read(&case.corpus, &case.path(&case.file)) {
-            Ok(recorded) if recorded.get("request").is_none() => Outcome::Skipped(OBJECTS),
-            Ok(recorded) if is_about_tokens(&recorded) && tokens::needs_a_server(&recorded) => {
-                Outcome::Skipped(SERVER)
-            }
-            Ok(recorded) => self.replay(case, &recorded).into(),
+            Ok(recorded) if !needs_a_server(&recorded) => self.replay(case, &recorded).into(),
+            Ok(_) if !installation::is_possible() => Outcome::Missing(NO_CLUSTER),
+            Ok(recorded) => self.observe(&recorded).into(),
             Err(error) => Outcome::error(format_args!("{error:#}")),
         }
     }
@@ -56,6 +59,11 @@ impl Suite for LiveCa {
 
 fn text<'a>(node: &'a Node, path: &str) -> &'a str {
     node.pointer(path).and_then(Node::as_str).unwrap_or_default()
+}
+
+/// Whether it takes a cluster, or a port, to tell.
+fn needs_a_server(recorded: &Node) -> bool {
+    recorded.get("request").is_none() || is_about_tokens(recorded) && tokens::needs_a_server(recorded)
 }
 
 /// Whether what was answered depends on a token other than the usual one, or on headers around it.
@@ -69,6 +77,50 @@ fn is_about_tokens(recorded: &Node) -> bool {
 }
 
 impl LiveCa {
+    /// Does with a control plane in a cluster what was done with the recorded one.
+    fn observe(&self, recorded: &Node) -> anyhow::Result<Vec<Difference>> {
+        let start = || Installation::start().map(Mutex::new).map_err(|error| format!("{error:#}"));
+        let started = self.installation.get_or_init(start);
+        let mut installation = started.as_ref().map_err(|error| anyhow!("{error}"))?.lock();
+        installation.set_up(&Setup::read(recorded)?)?;
+        let rules = Rules::default();
+        if recorded.get("request").is_some() {
+            let (request, key) = self.request(recorded)?;
+            let got = match installation.create_certificate(recorded, request)? {
+                Ok(chain) => print::answer(&chain, &key)?,
+                Err(status) => print::refusal(print::code(status.code()), status.message()),
+            };
+            let expected = recorded.get("response").context("no response")?;
+            return Ok(tree::difference(expected, &got, &rules));
+        }
+        if let Some(expected) = recorded.get("steps") {
+            let got = objects::tampered(&installation, recorded);
+            // Others want a control plane with whose objects nobody has tampered.
+            installation.clear()?;
+            return Ok(tree::difference(expected, &got?.into(), &rules));
+        }
+        if let Some(expected) = recorded.get("secrets") {
+            let got = objects::secrets(&installation, recorded)?;
+            return Ok(tree::difference(expected, &got.into(), &rules));
+        }
+        let expected = recorded.get("result").context("no result")?;
+        if expected.get("secret").is_some() {
+            let got = objects::after_start(&installation, recorded)?;
+            return Ok(tree::difference(&objects::without_installation(expected), &got.into(), &rules));
+        }
+        let is_webhook = text(recorded, "/description").starts_with("15017");
+        let got = installation.shake_hands(if is_webhook { Port::Webhooks } else { Port::Secure })?;
+        Ok(tree::difference(expected, &got.into(), &rules))
+    }
+
+    /// The request that is described, and the public key in it.
+    fn request(&self, recorded: &Node) -> anyhow::Result<(IstioCertificateRequest, String)> {
+        let (csr, key) = self.workshop.request(text(recorded, "/request/csr"))?;
+        let seconds = recorded.pointer("/request/validity_duration").and_then(Node::as_i64);
+        let metadata = metadata(recorded);
+        Ok((IstioCertificateRequest { csr, validity_duration: seconds.unwrap_or(0), metadata }, key))
+    }
+
     fn replay(&self, case: &Case, recorded: &Node) -> anyhow::Result<Vec<Difference>> {
         let mut expected = recorded.get("response").context("no response")?.clone();
         let mode = text(recorded, "/caMode");
@@ -84,22 +136,14 @@ impl LiveCa {
             }
         }
         let service = service(recorded, &flags)?;
-        let (csr, key) = self.workshop.request(text(recorded, "/request/csr"))?;
-        let request = IstioCertificateRequest {
-            csr,
-            validity_duration: recorded
-                .pointer("/request/validity_duration")
-                .and_then(Node::as_i64)
-                .unwrap_or(0),
-            metadata: metadata(recorded),
-        };
+        let (request, key) = self.request(recorded)?;
         let caller = match is_about_tokens(recorded) {
             true => tokens::caller(recorded)?,
             false => caller(recorded, &trust_domain),
         };
         let got = match service.create_certificate(&caller, &request, &authority, UnixTime::now()) {
             Ok(chain) => print::answer(&chain, &key)?,
-            Err(refusal) => print::refusal(code(refusal.code), &refusal.message),
+            Err(refusal) => print::refusal(print::code(code(refusal.code)), &refusal.message),
         };
         if mode.starts_with("plugged") {
             print::forget_what_was_plugged_in(&mut expected);
@@ -129,11 +173,11 @@ impl LiveCa {
     }
 }
 
-fn code(code: Code) -> &'static str {
+fn code(code: Code) -> tonic::Code {
     match code {
-        Code::InvalidArgument => "INVALID_ARGUMENT",
-        Code::Internal => "INTERNAL",
-        Code::Unauthenticated => "UNAUTHENTICATED",
+        Code::InvalidArgument => tonic::Code::InvalidArgument,
+        Code::Internal => tonic::Code::Internal,
+        Code::Unauthenticated => tonic::Code::Unauthenticated,
     }
 }
 

@@ -4,6 +4,7 @@
 //! table whose function does not exist here counts as not passed.
 
 mod authorization;
+mod bootstrap;
 mod gateway;
 mod host;
 mod identity;
@@ -52,6 +53,7 @@ impl Suite for Primitives {
 fn check(table: &str, test: &str) -> Option<Check> {
     match table {
         "authz-generators" | "authz-model-util" => authorization::check(test),
+        "bootstrap-config" => bootstrap::check(test),
         "host-name" | "host-names" => host::check(test),
         "istioctl-validate" => istioctl::check(test),
         "labels" | "kube-labels" => labels::check(test),

@@ -12,24 +12,35 @@ use axum::extract::ConnectInfo;
 use axum::http::{HeaderMap, Request, header};
 use canopus_api::{Object, ObjectKey, mesh_config};
 use canopus_base::spiffe;
+use canopus_daemon::authentication::Authenticators;
+use canopus_daemon::certificate_authority::{IssuedCertificates, Signers, lifetimes, profile};
 use canopus_daemon::control_plane::Mesh;
 use canopus_daemon::debug::{Authenticator, Debug};
 use canopus_daemon::http::identity_documents::IdentityDocuments;
 use canopus_daemon::http::{self, Served};
-use canopus_daemon::metrics::{AdmissionMetrics, Metrics, collect_model};
+use canopus_daemon::metrics::{AdmissionMetrics, CallMetrics, IssuingMetrics, Metrics, collect_model};
 use canopus_daemon::push::{Cause, Dispatcher, Stamp};
+use canopus_daemon::serve::grpc::{Caller, Grpc};
+use canopus_daemon::serve::issuing::Issuing;
 use canopus_daemon::serve::webhook::{self, Admission};
 use canopus_daemon::spans::Tracer;
 use canopus_engine::{Batch, Engine};
+use canopus_identity::authority::Authority;
+use canopus_identity::bundle::{Bundle, Parts};
+use canopus_identity::service::CertificateService;
 use canopus_mesh::credential::{Account, SecretAccess};
 use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
+use canopus_proto::istio::v1::auth::IstioCertificateRequest;
+use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
 use canopus_runtime::flags::Flags;
 use canopus_runtime::metrics::catalogue::PILOT_INFO;
 use canopus_runtime::metrics::{self, Registry};
 use canopus_runtime::ready::Readiness;
 use canopus_runtime::version::BuildInfo;
 use canopus_sources::Update;
+use canopus_xds::server::Options;
 use http_body_util::BodyExt;
+use rustls::pki_types::UnixTime;
 use tokio::runtime::Runtime;
 use tower_service::Service;
 
@@ -58,6 +69,7 @@ pub(crate) struct Plane {
     admin: Router,
     monitoring: Router,
     webhooks: Router,
+    grpc: Grpc,
     pub(crate) metrics: Registry,
     counts: Arc<Metrics>,
 }
@@ -112,7 +124,10 @@ impl Plane {
             injection: None,
         };
         let webhooks = webhook::router(admission);
-        let plane = Self { runtime, mesh, admin, monitoring, webhooks, metrics, counts };
+        let grpc = Grpc::new(Arc::clone(&mesh), Options::default())
+            .counting(CallMetrics::new(&metrics))
+            .issuing(Some(issuing(&mesh, &Flags::read(&variables), &metrics)?));
+        let plane = Self { runtime, mesh, admin, monitoring, webhooks, grpc, metrics, counts };
         plane.update(world.objects.clone(), &[])?;
         Ok(plane)
     }
@@ -192,6 +207,20 @@ impl Plane {
         self.send(self.monitoring.clone(), "GET", path, peer, None)
     }
 
+    /// Asks for a certificate on a connection with TLS, as whoever the client's certificate names.
+    pub(crate) fn create_certificate(
+        &self,
+        identity: Option<&Identity>,
+        message: IstioCertificateRequest,
+    ) -> anyhow::Result<Result<(), tonic::Status>> {
+        let identities = identity.map(Identity::spiffe).transpose()?;
+        let identities = identities.iter().map(ToString::to_string).collect();
+        let mut request = tonic::Request::new(message);
+        request.extensions_mut().insert(Caller { address: None, identities: Some(identities) });
+        let mut client = IstioCertificateServiceClient::new(self.grpc.clone());
+        Ok(self.runtime.block_on(client.create_certificate(request)).map(drop))
+    }
+
     /// Has the validation webhook look at a body of this type.
     pub(crate) fn validate(&self, content_type: &str, body: String) -> anyhow::Result<()> {
         let mut router = self.webhooks.clone();
@@ -228,6 +257,21 @@ impl Plane {
             })
         })
     }
+}
+
+/// A certificate authority with a root of its own, which believes certificates alone.
+fn issuing(mesh: &Mesh, flags: &Flags, registry: &Registry) -> anyhow::Result<Issuing> {
+    let now = UnixTime::now();
+    let (certificate, key) = profile(flags, "cluster.local")?.create(now)?;
+    let certificate = certificate.to_pem()?.into_bytes();
+    let key = key.to_pem()?.as_bytes().to_vec().into();
+    let parts = Parts { roots: certificate.clone(), certificate, key, ..Parts::default() };
+    let bundle = Arc::new(Bundle::new(&parts, now)?);
+    let authority = Arc::new(Authority::with_bundle(lifetimes(flags), bundle));
+    let service = CertificateService::new(Arc::new(IssuingMetrics::new(registry, &authority)));
+    let authenticators = Authenticators::certificates(mesh.dispatcher().engine().clone());
+    let issued = Arc::new(IssuedCertificates::default());
+    Ok(Issuing::new(service, Signers::new(authority)?, Arc::new(authenticators), issued))
 }
 
 /// Takes `Bearer <namespace>/<account>` for a token of that account: who signs tokens is another matter.

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, ensure};
 use canopus_api::{Object, Options};
 use canopus_base::tree::Node;
+use canopus_proto::istio::v1::auth::IstioCertificateRequest;
 use canopus_xds::types;
 use serde_json::{Value as Json, json};
 
 use super::client::Client;
-use super::plane::Plane;
+use super::plane::{Identity, Plane};
 use super::world::World;
 
 /// Something that happens to a control plane.
@@ -26,12 +27,22 @@ pub(crate) enum Action {
     ServiceCreate,
     ServiceDelete,
     ForcedPush,
+    CreateCertificate(Csr),
     Validate(Review),
     DuplicateSubsets,
     PodWithoutService,
     NamespaceCreate,
     Disconnect,
     DisconnectAll,
+}
+
+/// What the certificate authority is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Csr {
+    Good,
+    Unauthenticated,
+    TooLong,
+    Malformed,
 }
 
 /// What the validation webhook is asked.
@@ -48,7 +59,7 @@ pub(crate) enum Review {
 }
 
 /// In the order they were recorded.
-const ACTIONS: [(&str, Action); 26] = [
+const ACTIONS: [(&str, Action); 30] = [
     ("connect", Action::Connect),
     ("connect-gateway", Action::ConnectGateway),
     ("connect-and-nack", Action::ConnectAndNack),
@@ -60,6 +71,10 @@ const ACTIONS: [(&str, Action); 26] = [
     ("service-create", Action::ServiceCreate),
     ("service-delete", Action::ServiceDelete),
     ("forced-push", Action::ForcedPush),
+    ("csr-ok", Action::CreateCertificate(Csr::Good)),
+    ("csr-no-auth", Action::CreateCertificate(Csr::Unauthenticated)),
+    ("csr-bad", Action::CreateCertificate(Csr::Malformed)),
+    ("csr-ttl", Action::CreateCertificate(Csr::TooLong)),
     ("validate-pass", Action::Validate(Review::Valid { dry_run: false })),
     ("validate-pass-dry-run", Action::Validate(Review::Valid { dry_run: true })),
     ("validate-fail", Action::Validate(Review::Invalid { dry_run: false })),
@@ -146,6 +161,7 @@ impl Stage<'_> {
                 "metadata": {"name": "cart-again", "namespace": "shop"},
                 "spec": {"host": "cart", "subsets": [{"name": "v1", "labels": {"version": "v1"}}]},
             }))?,
+            Action::CreateCertificate(csr) => self.create_certificate(csr)?,
             Action::Validate(review) => self.validate(review)?,
             Action::PodWithoutService => {
                 let mut slice = slice();
@@ -181,6 +197,28 @@ impl Stage<'_> {
 
     fn set(&self, document: Json) -> anyhow::Result<()> {
         self.plane.update(vec![decode(document)?], &[])
+    }
+
+    /// Whether the call succeeds is part of what is counted.
+    fn create_certificate(&self, csr: Csr) -> anyhow::Result<()> {
+        let identity = Identity { namespace: "shop".to_owned(), account: "frontend".to_owned() };
+        let text = match csr {
+            Csr::Malformed => "garbage".to_owned(),
+            _ => {
+                rcgen::CertificateParams::default().serialize_request(&rcgen::KeyPair::generate()?)?.pem()?
+            }
+        };
+        // A hundred million seconds are more than the 90 days that the authority allows.
+        let seconds = if csr == Csr::TooLong { 99_999_999 } else { 0 };
+        let request = IstioCertificateRequest {
+            csr: text,
+            validity_duration: seconds,
+            ..IstioCertificateRequest::default()
+        };
+        let caller = (csr != Csr::Unauthenticated).then_some(&identity);
+        let answered = self.plane.create_certificate(caller, request)?;
+        ensure!(answered.is_ok() == (csr == Csr::Good), "{csr:?}: {answered:?}");
+        Ok(())
     }
 
     fn validate(&self, review: Review) -> anyhow::Result<()> {

@@ -12,6 +12,17 @@ use x509_parser::pem::Pem;
 use x509_parser::prelude::{FromDer as _, X509Certificate, X509Extension};
 use x509_parser::public_key::PublicKey;
 
+/// The name of a gRPC code as it is written in the specification.
+pub(super) fn code(code: tonic::Code) -> &'static str {
+    match code {
+        tonic::Code::InvalidArgument => "INVALID_ARGUMENT",
+        tonic::Code::Internal => "INTERNAL",
+        tonic::Code::Unauthenticated => "UNAUTHENTICATED",
+        tonic::Code::Unimplemented => "UNIMPLEMENTED",
+        _ => "another code",
+    }
+}
+
 /// A refusal.
 pub(super) fn refusal(code: &str, message: &str) -> Node {
     json!({"grpcCode": code, "grpcMessage": message}).into()
@@ -34,22 +45,12 @@ fn element(index: usize, text: &str, next: Option<&String>, key: &str) -> anyhow
     let sections = sections(text)?;
     let first = sections.first().context("an empty element")?;
     let (_, certificate) = X509Certificate::from_der(&first.contents)?;
-    let validity = certificate.validity();
-    let (from, to) = (validity.not_before.timestamp(), validity.not_after.timestamp());
-    let mut printed = json!({
-        "index": index,
-        "certificatesInElement": sections.len(),
-        "endsWithNewline": text.ends_with('\n'),
-        "subject": name(&certificate.subject().to_string()),
-        "issuer": name(&certificate.issuer().to_string()),
-        "version": format!("v{}", certificate.version().0 + 1),
-        "signatureAlgorithm": signature_algorithm(&certificate),
-        "publicKey": public_key(&certificate)?,
-        "validitySeconds": to - from,
-        "serialBits": if certificate.raw_serial().len() > 8 { ">64" } else { "few" },
-        "extensions": certificate.extensions().iter().map(extension).collect::<Vec<_>>(),
-    });
+    let mut printed = self::certificate(&certificate)?;
+    printed["index"] = json!(index);
+    printed["certificatesInElement"] = json!(sections.len());
+    printed["endsWithNewline"] = json!(text.ends_with('\n'));
     if index == 0 {
+        let from = certificate.validity().not_before.timestamp();
         let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
         printed["notBeforeMinusNowSeconds"] = json!(((from - now) as f64 / 10.0).round() as i64 * 10);
         let given = Pem::iter_from_buffer(key.as_bytes()).next().context("no key")??;
@@ -66,6 +67,27 @@ fn element(index: usize, text: &str, next: Option<&String>, key: &str) -> anyhow
         }
     }
     Ok(printed)
+}
+
+/// The first certificate of a text.
+pub(super) fn certificate_of_pem(text: &str) -> anyhow::Result<Json> {
+    let section = Pem::iter_from_buffer(text.as_bytes()).next().context("no certificate")??;
+    certificate(&X509Certificate::from_der(&section.contents)?.1)
+}
+
+/// What a certificate says, but for what differs from one to the next.
+fn certificate(certificate: &X509Certificate<'_>) -> anyhow::Result<Json> {
+    let validity = certificate.validity();
+    Ok(json!({
+        "subject": name(&certificate.subject().to_string()),
+        "issuer": name(&certificate.issuer().to_string()),
+        "version": format!("v{}", certificate.version().0 + 1),
+        "signatureAlgorithm": signature_algorithm(certificate),
+        "publicKey": public_key(certificate)?,
+        "validitySeconds": validity.not_after.timestamp() - validity.not_before.timestamp(),
+        "serialBits": if certificate.raw_serial().len() > 8 { ">64" } else { "few" },
+        "extensions": certificate.extensions().iter().map(extension).collect::<Vec<_>>(),
+    }))
 }
 
 /// RFC 4514 has the most specific part first.

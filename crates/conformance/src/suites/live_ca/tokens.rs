@@ -1,8 +1,8 @@
 //! Callers who prove who they are by a token.
 //!
 //! Tokens of an API server are signed by it; here a key of the adapter signs tokens with the same claims, and the product
-//! checks them by `JWT_RULE`. Headers, claims, signatures and what follows from them are the product's to judge. Only what
-//! depends on which cluster reviews a token (`clusterid`), and on the port without TLS, takes a server to tell.
+//! checks them by `JWT_RULE`. Headers, claims, signatures and what follows from them are the product's to judge. What
+//! depends on which cluster reviews a token (`clusterid`), and on the port without TLS, is asked of a whole installation.
 
 use std::collections::BTreeMap;
 
