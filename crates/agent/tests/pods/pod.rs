@@ -150,16 +150,21 @@ impl Pod {
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
+    /// The process id of the agent.
+    pub(crate) fn agent_id(&self) -> Result<u32> {
+        Ok(self.agent.as_ref().context("the agent does not run")?.id())
+    }
+
     /// The process id of Envoy.
     pub(crate) fn envoy_id(&self) -> Result<u32> {
-        let agent = self.agent.as_ref().context("the agent does not run")?.id();
+        let agent = self.agent_id()?;
         let children = fs::read_to_string(format!("/proc/{agent}/task/{agent}/children"))?;
         children.split_whitespace().next().context("the agent has no child")?.parse().context("an id")
     }
 
     /// Sends a signal to the agent.
     pub(crate) fn signal(&self, signal: &str) -> Result<()> {
-        let agent = self.agent.as_ref().context("the agent does not run")?.id();
+        let agent = self.agent_id()?;
         sh("kill", &[&format!("-{signal}"), &agent.to_string()]).map(drop)
     }
 

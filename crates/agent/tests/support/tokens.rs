@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD as BASE64;
 use canopus_identity::key::{KeyKind, SigningKey};
@@ -49,9 +49,13 @@ impl TokenSigner {
     }
 }
 
-/// The control plane that was built beside the agent.
+/// The control plane that was built beside the agent, or else in the other profile.
 pub(crate) fn canopusd() -> Result<PathBuf> {
     let beside = Path::new(env!("CARGO_BIN_EXE_canopus-agent")).with_file_name("canopusd");
-    ensure!(beside.exists(), "{} is missing; run `cargo build -p canopus-daemon`", beside.display());
-    beside.canonicalize().context("canopusd")
+    let profiles = beside.parent().and_then(Path::parent).context("the agent is in no directory")?;
+    let candidates = [beside.clone(), profiles.join("release/canopusd"), profiles.join("debug/canopusd")];
+    let built = candidates.iter().find(|path| path.exists());
+    let built = built
+        .with_context(|| format!("{} is missing; run `cargo build -p canopus-daemon`", beside.display()))?;
+    built.canonicalize().context("canopusd")
 }
