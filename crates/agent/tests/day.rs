@@ -69,6 +69,18 @@ impl Plane {
         UnixTime::since_unix_epoch((self.clock)().duration_since(UNIX_EPOCH).unwrap())
     }
 
+    fn note(&self, phase: &Phase) {
+        let phase = match phase {
+            Phase::Stable => "stable",
+            Phase::Distributing { .. } => "distributing",
+            Phase::Retiring { .. } => "retiring",
+        };
+        let mut phases = self.phases.lock();
+        if phases.last() != Some(&phase) {
+            phases.push(phase);
+        }
+    }
+
     /// Keeps the authority in step with its store. Every seven hours the process is gone for half an hour.
     async fn keep(self: Arc<Self>, directory: std::path::PathBuf) {
         let store: Arc<dyn RootStore> = Arc::new(DirectoryStore::open(&directory).unwrap());
@@ -86,16 +98,7 @@ impl Plane {
                 let tick = replica.tick(self.now(), None).await.unwrap();
                 self.authority.replace(Some(tick.bundle));
                 self.is_away.store(false, Ordering::Relaxed);
-                let phase = match tick.state.phase {
-                    Phase::Stable => "stable",
-                    Phase::Distributing { .. } => "distributing",
-                    Phase::Retiring { .. } => "retiring",
-                };
-                let mut phases = self.phases.lock();
-                if phases.last() != Some(&phase) {
-                    phases.push(phase);
-                }
-                drop(phases);
+                self.note(&tick.state.phase);
                 sleep(POLICY.check_interval).await;
             }
             self.is_away.store(true, Ordering::Relaxed);

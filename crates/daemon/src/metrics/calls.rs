@@ -14,7 +14,7 @@ use canopus_xds::Code;
 const STREAM: &str = "bidi_stream";
 
 /// The methods that can be called: service, name, and who sends how many messages.
-const METHODS: [(&str, &str, &str); 9] = [
+const METHODS: [(&str, &str, &str); 10] = [
     ("envoy.service.discovery.v3.AggregatedDiscoveryService", "DeltaAggregatedResources", STREAM),
     ("envoy.service.discovery.v3.AggregatedDiscoveryService", "StreamAggregatedResources", STREAM),
     ("envoy.service.secret.v3.SecretDiscoveryService", "DeltaSecrets", STREAM),
@@ -24,6 +24,7 @@ const METHODS: [(&str, &str, &str); 9] = [
     ("grpc.health.v1.Health", "Watch", "server_stream"),
     ("grpc.reflection.v1.ServerReflection", "ServerReflectionInfo", STREAM),
     ("grpc.reflection.v1alpha.ServerReflection", "ServerReflectionInfo", STREAM),
+    ("istio.v1.auth.IstioCertificateService", "CreateCertificate", "unary"),
 ];
 
 /// Counts calls and their messages.

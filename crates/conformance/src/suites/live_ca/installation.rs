@@ -226,7 +226,7 @@ impl Installation {
         }
         let cluster = match described.split_once("clusterid metadata ") {
             Some((_, "empty")) => Some(""),
-            Some((_, which)) if which.contains("own cluster") => Some("Kubernetes"),
+            Some((_, which)) if which.starts_with("equal to the own") => Some("Kubernetes"),
             Some(_) => Some("elsewhere"),
             None => None,
         };

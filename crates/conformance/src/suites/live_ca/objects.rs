@@ -208,10 +208,10 @@ fn field(secret: &Json, name: &str) -> anyhow::Result<String> {
     Ok(String::from_utf8(BASE64_STANDARD.decode(encoded)?)?)
 }
 
-/// What kind of thing each field of a Secret is.
+/// What kind of thing each field of a Secret is, but for the state of rotations, which is Canopus' own.
 fn contents(secret: &Json, prefix: &str) -> anyhow::Result<Json> {
     let mut printed = Map::new();
-    for name in keys(secret) {
+    for name in keys(secret).into_iter().filter(|name| !name.starts_with("canopus-")) {
         let text = field(secret, name)?;
         let label = text.strip_prefix("-----BEGIN ").and_then(|rest| rest.split_once("-----"));
         let kind = match label {
