@@ -35,6 +35,9 @@ spec:
 
 #[tokio::test]
 async fn real_cluster_runs_pods_and_leaves_nothing_behind() -> Result<()> {
+    if !KubeCluster::is_available() {
+        return Ok(());
+    }
     let cluster = KubeCluster::start().await?;
     cluster.apply(WEB).await?;
     let address: IpAddr = eventually("an address of the load balancer", PATIENCE, async || {

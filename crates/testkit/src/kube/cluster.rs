@@ -14,6 +14,7 @@ mod node;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -49,6 +50,21 @@ pub struct KubeCluster {
 }
 
 impl KubeCluster {
+    /// Whether a cluster can be started on this machine. If not, the reason is shown: who cannot be root runs the other tests.
+    pub fn is_available() -> bool {
+        let is_root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
+        if !is_root {
+            #[expect(
+                clippy::print_stderr,
+                reason = "whoever runs the tests should know that this one did not run"
+            )]
+            {
+                eprintln!("no cluster is started: only root may make network and mount namespaces");
+            }
+        }
+        is_root
+    }
+
     /// Starts a cluster and waits until its node and its name server are ready. This takes root, and half a minute.
     pub async fn start() -> Result<Self> {
         let programs = find(Part::Kube)?;
