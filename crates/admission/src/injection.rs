@@ -48,7 +48,7 @@ use canopus_gotemplate::Value;
 use canopus_proto::istio::mesh::v1alpha1::{MeshConfig, ProxyConfig};
 use serde_json::Value as Json;
 
-pub use annotation_rules::AnnotationError;
+pub use annotation_rules::{AnnotationError, check_annotation};
 pub use config::{Config, ConfigError, Policy};
 pub use functions::injection_functions;
 pub use json_patch::{Operation, apply_patch, create_patch};

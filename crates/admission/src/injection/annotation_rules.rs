@@ -62,12 +62,19 @@ const RULES: [(&str, Rule); 19] = [
     ("sidecar.istio.io/proxyMemoryLimit", quantity),
 ];
 
+/// Checks the value of one annotation. The error is Istio's reason.
+pub fn check_annotation(name: &str, value: &str) -> Result<(), String> {
+    match RULES.iter().find(|(known, _)| *known == name) {
+        Some((_, rule)) => rule(value),
+        None => Ok(()),
+    }
+}
+
 /// Checks the annotations of a pod.
 pub(super) fn check(pod: &Json) -> Result<(), AnnotationError> {
     let errors: Vec<String> = pod::metadata_map(pod, "annotations")
         .filter_map(|(name, value)| {
-            let (_, rule) = RULES.iter().find(|(known, _)| *known == name)?;
-            let error = rule(value).err()?;
+            let error = check_annotation(name, value).err()?;
             Some(format!("invalid value '{value}' for annotation '{name}': {error}"))
         })
         .collect();
