@@ -7,10 +7,12 @@ use canopus_local::launch;
 use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
+use crate::cluster::KubeArguments;
 use crate::global::Global;
 use crate::persona::Persona;
 use crate::{
-    ca, check_inject, exit, generate, install, kube_inject, local, manifest, tag, usage, validate, world,
+    analyze, authz, ca, check, check_inject, exit, explain, generate, history, install, kube_inject, local,
+    manifest, mesh_test, proxy_config, proxy_status, tag, usage, validate, wait, what_if, why, world,
 };
 
 /// Look at, check and explain a mesh.
@@ -19,21 +21,33 @@ use crate::{
 struct Cli {
     #[command(flatten)]
     global: Global,
+    #[command(flatten)]
+    kube: KubeArguments,
     #[command(subcommand)]
     command: Command,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Analyze objects and print what is wrong with them together.
+    Analyze(Box<analyze::Arguments>),
     /// Look at the certificate authority, rotate its root, issue join tokens.
     Ca(ca::Arguments),
+    /// Check whether everything is healthy.
+    Check(check::Arguments),
+    /// Print what changes of each object have cost.
+    Cost(history::CostArguments),
     /// End a mesh on this machine and remove everything it made.
     Down(local::DownArguments),
     /// Commands whose output may still change.
     #[command(visible_alias = "x", alias = "exp")]
     Experimental(Experimental),
+    /// Follow a request through the configuration of a proxy.
+    Explain(Box<explain::Arguments>),
     /// Print what a proxy would receive for the objects in files.
     Generate(Box<generate::Arguments>),
+    /// Print the latest pushes and what became of them.
+    History(history::Arguments),
     /// Write mesh.yaml for programs.
     Init(local::InitArguments),
     /// Kill a process of a mesh on this machine, as in a crash.
@@ -46,10 +60,18 @@ enum Command {
     Logs(local::LogsArguments),
     /// Render an installation, or translate it for Helm.
     Manifest(manifest::Arguments),
+    /// Look at the configuration that an Envoy has.
+    #[command(visible_alias = "pc")]
+    ProxyConfig(Box<proxy_config::Arguments>),
+    /// Print how far each proxy is, or whether one has what the control plane has for it.
+    #[command(visible_alias = "ps")]
+    ProxyStatus(proxy_status::Arguments),
     /// End a process of a mesh on this machine and start it again.
     Restart(local::WorkloadArguments),
     /// Print how a mesh on this machine is.
     Status(local::StatusArguments),
+    /// Check where requests would go, against the objects in files.
+    Test(mesh_test::Arguments),
     /// Run a mesh on this machine: canopusd, your programs as workloads, a proxy beside each.
     Up(Box<local::UpArguments>),
     /// Look at the revisions of the control plane.
@@ -65,6 +87,12 @@ enum Command {
     Validate(validate::Arguments),
     /// Print the version.
     Version(VersionFlags),
+    /// Wait until every proxy has a change.
+    Wait(wait::Arguments),
+    /// Print what a change of objects would change at which proxies.
+    WhatIf(what_if::Arguments),
+    /// Name the objects that a resource was made from.
+    Why(why::Arguments),
     /// Print what objects add up to: services, endpoints, what a proxy sees.
     World(Box<world::Arguments>),
 }
@@ -77,6 +105,8 @@ struct Experimental {
 
 #[derive(Debug, Subcommand)]
 enum ExperimentalCommand {
+    /// Inspect AuthorizationPolicies.
+    Authz(authz::Arguments),
     /// Explain which webhooks inject a pod, and why the others do not.
     CheckInject(check_inject::Arguments),
 }
@@ -111,6 +141,7 @@ pub fn main() -> ExitCode {
         }
     };
     match cli.command {
+        Command::Analyze(arguments) => analyze::run(persona, &cli.global, &cli.kube, &arguments),
         Command::Ca(arguments) => ca::run(&cli.global, &arguments),
         Command::Down(arguments) => local::down(&arguments),
         Command::Init(arguments) => local::init(&arguments),
@@ -119,18 +150,29 @@ pub fn main() -> ExitCode {
         Command::Restart(arguments) => local::restart(&arguments),
         Command::Status(arguments) => local::status(&arguments),
         Command::Up(arguments) => local::up(&arguments),
-        Command::Experimental(Experimental { command: ExperimentalCommand::CheckInject(arguments) }) => {
-            check_inject::run(&cli.global, &arguments)
-        }
+        Command::Check(arguments) => check::run(&cli.global, &cli.kube, &arguments),
+        Command::Cost(arguments) => history::cost(&cli.global, &cli.kube, &arguments),
+        Command::Experimental(Experimental { command }) => match command {
+            ExperimentalCommand::Authz(arguments) => authz::run(&cli.global, &cli.kube, &arguments),
+            ExperimentalCommand::CheckInject(arguments) => check_inject::run(&cli.global, &arguments),
+        },
+        Command::Explain(arguments) => explain::run(&cli.global, &cli.kube, &arguments),
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
-        Command::Install(arguments) => install::run(&arguments),
+        Command::History(arguments) => history::run(&cli.global, &cli.kube, &arguments),
         Command::KubeInject(arguments) => kube_inject::run(&arguments),
         Command::Manifest(arguments) => manifest::run(&arguments),
+        Command::ProxyConfig(arguments) => proxy_config::run(&cli.global, &cli.kube, &arguments),
+        Command::ProxyStatus(arguments) => proxy_status::run(&cli.global, &cli.kube, &arguments),
+        Command::Test(arguments) => mesh_test::run(&cli.global, &arguments),
+        Command::Install(arguments) => install::run(&arguments),
         Command::Revision(arguments) => tag::run_revision(&arguments),
         Command::Tag(arguments) => tag::run_tag(&cli.global, &arguments),
         Command::Uninstall(arguments) => install::run_uninstall(&cli.global, &arguments),
         Command::Upgrade(arguments) => install::run_upgrade(&arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
+        Command::Wait(arguments) => wait::run(&cli.global, &cli.kube, &arguments),
+        Command::WhatIf(arguments) => what_if::run(&cli.global, &arguments),
+        Command::Why(arguments) => why::run(&cli.global, &cli.kube, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::Version(flags) => {
             let text = version::render(&BuildInfo::current(), flags);
@@ -139,5 +181,15 @@ pub fn main() -> ExitCode {
                 _ => ExitCode::SUCCESS,
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_commands_do_not_clash() {
+        Cli::command().debug_assert();
     }
 }

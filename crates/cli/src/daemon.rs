@@ -78,7 +78,7 @@ fn parse(answer: &[u8]) -> anyhow::Result<(u16, &[u8])> {
 }
 
 /// A text as the value of a query parameter.
-fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let byte = |byte: u8| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
         other => format!("%{other:02X}"),

@@ -19,7 +19,7 @@ use crate::global::Global;
 use crate::input::{self, Input};
 
 /// Where objects and settings are read from.
-#[derive(clap::Args, Debug)]
+#[derive(clap::Args, Clone, Debug)]
 pub(crate) struct FileArguments {
     /// File or directory of objects, or `-` for standard input; may be repeated or separated by commas.
     #[arg(short = 'f', long = "config", value_name = "PATH", value_delimiter = ',', required = true)]

@@ -54,7 +54,7 @@ impl Input {
 }
 
 /// The message of the operating system without the number that Rust adds.
-fn reason(error: &io::Error) -> String {
+pub(crate) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
@@ -71,21 +71,30 @@ fn bounded(reader: impl io::Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Finds the files of all paths. Files of a directory are sorted by name.
+/// Finds the files of all paths. Files of a directory are sorted by name, and only YAML and JSON files are taken from it; a
+/// named file is always taken.
 pub(crate) fn find(names: &[String]) -> Vec<Input> {
+    find_where(names, is_document)
+}
+
+/// Finds the files of all paths, of directories those of any name.
+pub(crate) fn find_all(names: &[String]) -> Vec<Input> {
+    find_where(names, |_| true)
+}
+
+fn find_where(names: &[String], counts: fn(&Path) -> bool) -> Vec<Input> {
     let mut inputs = Vec::new();
     for name in names {
         if name == "-" {
             inputs.push(Input::Stdin);
         } else {
-            add(Path::new(name), 0, &mut inputs);
+            add(Path::new(name), 0, counts, &mut inputs);
         }
     }
     inputs
 }
 
-/// Adds a path. Of a directory only YAML and JSON files are read; a named file is always read.
-fn add(path: &Path, depth: usize, inputs: &mut Vec<Input>) {
+fn add(path: &Path, depth: usize, counts: fn(&Path) -> bool, inputs: &mut Vec<Input>) {
     match fs::metadata(path) {
         Err(error) => inputs.push(Input::Missing(path.to_owned(), error)),
         Ok(data) if !data.is_dir() => inputs.push(Input::File(path.to_owned(), data.len())),
@@ -97,14 +106,15 @@ fn add(path: &Path, depth: usize, inputs: &mut Vec<Input>) {
             Ok(mut entries) => {
                 entries.sort_by_key(fs::DirEntry::file_name);
                 let paths = entries.iter().map(fs::DirEntry::path);
-                for path in paths.filter(|path| path.is_dir() || is_document(path)) {
-                    add(&path, depth + 1, inputs);
+                for path in paths.filter(|path| path.is_dir() || counts(path)) {
+                    add(&path, depth + 1, counts, inputs);
                 }
             }
         },
     }
 }
 
-fn is_document(path: &Path) -> bool {
+/// Whether a file is YAML or JSON by its name.
+pub(crate) fn is_document(path: &Path) -> bool {
     path.extension().is_some_and(|extension| EXTENSIONS.iter().any(|known| extension == *known))
 }

@@ -93,6 +93,24 @@ struct NodeParts {
 }
 
 impl ProxyArguments {
+    /// The sidecar of a pod in the files.
+    pub(crate) fn of_pod(pod: &str) -> Self {
+        Self {
+            proxy: None,
+            pod: Some(pod.to_owned()),
+            kind: None,
+            name: None,
+            ips: Vec::new(),
+            labels: Vec::new(),
+            service_account: None,
+            proxy_cluster: None,
+            network: None,
+            locality: None,
+            metadata: Vec::new(),
+            server_info: None,
+        }
+    }
+
     /// Whether any flag describes a proxy.
     pub(crate) fn are_given(&self) -> bool {
         let texts = [

@@ -13,6 +13,7 @@ pub(crate) fn istioctl(error: &Error, command: &Command, arguments: &[OsString])
             let name = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
             format!("unknown command {name:?} for {:?}", path(command, arguments))
         }
+        (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(argument)) => invalid(error, argument),
         _ => first_line(error),
     };
     format!("Error: {words}\n")
@@ -26,6 +27,14 @@ fn unknown(argument: &str, path: &str) -> String {
             format!("unknown shorthand flag: '{}' in {argument}", short.chars().next().unwrap_or_default())
         }
     }
+}
+
+/// A value that a flag cannot have, in the words of Go's flag library.
+fn invalid(error: &Error, argument: &str) -> String {
+    let flag = argument.split(' ').next().unwrap_or(argument);
+    let value = text(error, ContextKind::InvalidValue).unwrap_or_default();
+    let reason = std::error::Error::source(error).map(ToString::to_string).unwrap_or_default();
+    format!("invalid argument {value:?} for {flag:?} flag: {reason}")
 }
 
 fn text(error: &Error, kind: ContextKind) -> Option<&str> {

@@ -177,6 +177,7 @@ fn units(
         restart: Restart::Always,
         readiness: Readiness::Http(components.plan.debug, "/ready"),
         after: Vec::new(),
+        early: None,
         prepare: None,
     });
     let mut proxies = Vec::new();
