@@ -1,10 +1,13 @@
 //! The suites: which adapter runs which directory of the corpus.
 
 mod agent;
+mod analyzers;
+mod authz;
 mod authz_envoy;
 mod bootstrap;
 mod capture;
 mod check_inject;
+mod compare_dumps;
 mod crd_validation;
 mod defaults;
 mod derived;
@@ -24,6 +27,7 @@ mod objects;
 mod operator_manifest;
 mod primitives;
 mod proto_json;
+mod proxy_config;
 mod rendered;
 mod stock_envoy;
 mod tables_simulation;
@@ -81,6 +85,7 @@ pub(crate) fn all(corpus: &Corpus) -> anyhow::Result<Vec<Box<dyn Suite>>> {
 fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
         "agent" => Box::new(agent::Agent),
+        "analyzers" => Box::new(analyzers::Analyzers),
         "authz-envoy" => Box::new(authz_envoy::AuthzEnvoy),
         "bootstrap" => Box::new(bootstrap::Bootstrap),
         "cni-iptables-ambient" => Box::new(capture::Ambient::iptables()),
@@ -95,8 +100,11 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "inject" => Box::<inject::Inject>::default(),
         "iptables-builder" => Box::new(capture::IptablesBuilder),
         "iptables-sidecar" => Box::new(capture::Sidecar::iptables()),
+        "istioctl-authz" => Box::new(authz::Authz),
         "istioctl-check-inject" => Box::new(check_inject::CheckInject),
+        "istioctl-compare" => Box::new(compare_dumps::CompareDumps),
         "istioctl-kube-inject" => Box::new(kube_inject::KubeInject),
+        "istioctl-proxy-config" => Box::new(proxy_config::ProxyConfig),
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-ca" => Box::<live_ca::LiveCa>::default(),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
