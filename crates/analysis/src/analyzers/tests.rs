@@ -101,7 +101,7 @@ fn analyzers_are_skipped_when_not_all_they_read_is_known() {
 fn services_that_differ_between_clusters_are_reported_once() {
     let service = |kind: &str| {
         format!(
-            "apiVersion: v1\nkind: Service\nmetadata: {{name: a, namespace: n}}\nspec: {{type: {kind}}}\n"
+            "apiVersion: v1\nkind: Service\nmetadata: {{name: a, namespace: shop}}\nspec: {{type: {kind}}}\n"
         )
     };
     let mut world = world(&service("ClusterIP"));
@@ -109,7 +109,7 @@ fn services_that_differ_between_clusters_are_reported_once() {
     assert_eq!(
         lines(&run(&world, "services.MultiClusterServiceAnalyzer")),
         [
-            "Warning [IST0170] (Service n/a mesh.yaml:1) The service a in namespace \"n\" is inconsistent across clusters \
+            "Warning [IST0170] (Service shop/a mesh.yaml:1) The service a in namespace \"shop\" is inconsistent across clusters \
           [\"default\" \"west\"], which can lead to undefined behaviors. The inconsistent behaviors are: service type is \
           inconsistent."
         ]
