@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn domains_are_shortened() {
-        let all = ["a", "a:80", "a.ns", "a.ns.svc", "a.ns.svc.cluster.local", "10.0.0.1", "[::1]"];
+        let all = ["a", "a:80", "a.ns", "a.ns.svc", "a.ns.svc.cluster.local", "10.0.0.1", "[fd00::1:2]"];
         let all = all.map(str::to_owned);
         assert_eq!(domains(&all), "a, a.ns + 2 more...");
         assert_eq!(domains(&["a:80".to_owned()]), "a:80");
