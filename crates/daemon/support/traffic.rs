@@ -40,7 +40,7 @@ impl Traffic {
             let mut failures = Failures::default();
             while go_on.load(Ordering::Relaxed) {
                 let request = http::request(http::Method::GET, address, "/items").host(&host);
-                let answered = request.send().await.and_then(|response| response.ok());
+                let answered = async { request.send().await?.ok() }.await;
                 let before = count.fetch_add(1, Ordering::Relaxed);
                 if let Err(error) = answered {
                     failures.count += 1;
