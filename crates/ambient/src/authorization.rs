@@ -3,6 +3,7 @@
 use canopus_api::annotations;
 use canopus_api::istio::AuthorizationPolicy;
 use canopus_base::net::{parse_ip, parse_prefix};
+use canopus_mesh::authorization::http_attributes;
 use canopus_mesh::world::MeshSettings;
 use canopus_proto::google::protobuf::Empty;
 use canopus_proto::istio::security::string_match::MatchType;
@@ -52,10 +53,7 @@ pub(crate) fn convert(settings: &MeshSettings, policy: &AuthorizationPolicy) -> 
 fn group(action: Action, rule: &Rule, namespace: &str) -> Option<Group> {
     let operations: Vec<_> = rule.to.iter().filter_map(|to| to.operation.as_ref()).collect();
     let sources: Vec<_> = rule.from.iter().filter_map(|from| from.source.as_ref()).collect();
-    let has_http_attributes = operations.iter().any(|operation| has_http_operation(operation))
-        || sources.iter().any(|source| has_http_source(source))
-        || rule.when.iter().any(|condition| !CONNECTION_KEYS.contains(&condition.key.as_str()));
-    if action == Action::Allow && has_http_attributes {
+    if action == Action::Allow && !http_attributes(rule).is_empty() {
         return None;
     }
     let to: Vec<_> = operations.into_iter().map(operation_match).collect();
@@ -63,32 +61,6 @@ fn group(action: Action, rule: &Rule, namespace: &str) -> Option<Group> {
     let when = rule.when.iter().map(|condition| vec![condition_match(condition)]);
     let parts = [to, from].into_iter().filter(|matches| !matches.is_empty()).chain(when);
     Some(Group { rules: parts.map(|matches| Rules { matches }).collect() })
-}
-
-/// The condition keys that do not need a request.
-const CONNECTION_KEYS: [&str; 5] =
-    ["source.ip", "source.namespace", "source.principal", "destination.ip", "destination.port"];
-
-fn has_http_operation(operation: &Operation) -> bool {
-    let lists = [
-        &operation.hosts,
-        &operation.not_hosts,
-        &operation.methods,
-        &operation.not_methods,
-        &operation.paths,
-        &operation.not_paths,
-    ];
-    lists.into_iter().any(|list| !list.is_empty())
-}
-
-fn has_http_source(source: &Source) -> bool {
-    let lists = [
-        &source.remote_ip_blocks,
-        &source.not_remote_ip_blocks,
-        &source.request_principals,
-        &source.not_request_principals,
-    ];
-    lists.into_iter().any(|list| !list.is_empty())
 }
 
 fn operation_match(operation: &Operation) -> Match {

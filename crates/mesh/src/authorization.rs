@@ -1,5 +1,7 @@
 //! The AuthorizationPolicies that apply to a workload.
 
+mod connection;
+
 use std::sync::Arc;
 
 use canopus_api::istio::AuthorizationPolicy;
@@ -10,6 +12,8 @@ use canopus_proto::istio::security::v1beta1::{AuthorizationPolicy as Spec, Rule}
 
 use crate::attachment::{PolicyAttachment, PolicyTarget};
 use crate::world::{ObjectIndex, Origin, indexed_objects, oldest_first, settings};
+
+pub use connection::{http_attributes, matches_connections};
 
 /// One policy.
 #[derive(Clone, Debug, PartialEq)]

@@ -12,6 +12,7 @@ mod cluster_objects;
 mod condition;
 mod conflict;
 mod connection;
+mod deployment;
 mod derived;
 mod fault;
 mod filter;
@@ -19,6 +20,7 @@ mod gateway;
 mod grant;
 mod grpc;
 mod http;
+mod inference;
 mod listener;
 mod matching;
 mod policy;
@@ -28,8 +30,11 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use class::{BuiltInClass, built_in_classes};
+pub use deployment::{CONTROLLER_VERSION, DeployedPort, DeploymentOf, GatewayDeployment};
 pub use derived::{DerivedVirtualService, RouteGroups};
 pub use gateway::{AttachableListener, ListenersOpenedBy, OpenedListeners, RouteParent};
+pub use inference::{POOL_NAME, ShadowService, ShadowServiceOf};
 pub use policy::{BackendPolicy, ConvertedPolicy, DerivedRules, PolicyOf};
 pub use route::{ConvertedRoute, DerivedRoute, RouteOf};
 pub use status::{Status, StatusOf};

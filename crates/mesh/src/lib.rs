@@ -44,6 +44,7 @@ pub mod proxy_workload;
 mod reference;
 pub mod registration;
 pub mod request_authentication;
+pub mod revision;
 pub mod scope;
 mod selector;
 pub mod service;

@@ -1,8 +1,10 @@
 //! Waypoints: the L7 gateways of an ambient mesh, and the services and workloads attached to them.
 
+mod conditions;
 mod front;
 #[cfg(test)]
 mod tests;
+mod unbound;
 mod workloads;
 
 use std::collections::BTreeMap;
@@ -30,7 +32,9 @@ use crate::service::{
 };
 use crate::target::PortTarget;
 use crate::world::{Origin, label_selector, namespace, object, settings};
+use unbound::Unbound;
 
+pub use conditions::{AmbientConditions, Observation, WriterConditions};
 pub use front::{Front, addresses, in_front_of, ingress_waypoints, takes_ingress};
 pub use workloads::{WaypointAttachment, WaypointAttachmentOf, WorkloadsBehind, listed_endpoint_attachment};
 
@@ -120,6 +124,11 @@ impl Traffic {
 }
 
 impl Waypoint {
+    /// Namespace and name.
+    fn resource_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     /// Whether objects of a namespace may attach.
     fn allows(&self, name: &str, labels: &Labels) -> bool {
         match &self.allowed.from {
@@ -265,26 +274,36 @@ impl Query for WaypointsOf {
 }
 
 fn find_waypoints(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> ServiceWaypoints {
+    bind_service(ctx, origin, meta).0
+}
+
+/// The waypoints of a Service or ServiceEntry, and why one that it names is not among them.
+fn bind_service(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> (ServiceWaypoints, Option<Unbound>) {
     // The Service of a waypoint or east-west gateway has no waypoint itself.
     let managed = meta.label(known::GATEWAY_MANAGED.name);
     if matches!(managed, Some(MESH_CONTROLLER | EAST_WEST_CONTROLLER)) {
-        return ServiceWaypoints::default();
+        return Default::default();
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
     let lookup = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
     let find = |named: WantedWaypoint| {
-        let found = lookup.find(named, home.as_deref())?;
+        let Some(found) = lookup.find(named, home.as_deref())? else { return Ok(None) };
+        if !found.traffic.has_services() {
+            return Err(Unbound::UnsupportedTraffic(found.resource_name(), "service"));
+        }
         // A waypoint of another namespace would show that namespace an entry it must not see.
         let is_kept_home = origin.key.kind == Kind::ServiceEntry
             && *found.namespace != *origin.namespace()
             && entry_visibility(ctx, origin) == EntryVisibility::Namespace;
-        Some(found).filter(|waypoint| waypoint.traffic.has_services() && !is_kept_home)
+        if is_kept_home { Err(Unbound::CrossNamespace(found.resource_name())) } else { Ok(Some(found)) }
     };
     let own = primary(meta, origin.namespace());
     let inherits = matches!(own, WantedWaypoint::Unspecified);
     let of_home = home.as_ref().filter(|_| inherits).map(|home| &home.meta);
-    let Some(first) = find(inherited(own, home.as_deref(), origin.namespace())) else {
-        return ServiceWaypoints::default();
+    let first = match find(inherited(own, home.as_deref(), origin.namespace())) {
+        Ok(Some(first)) => first,
+        Ok(None) => return Default::default(),
+        Err(why) => return (ServiceWaypoints::default(), Some(why)),
     };
     let second = match canary(meta, origin.namespace()) {
         WantedWaypoint::Unspecified => {
@@ -292,9 +311,19 @@ fn find_waypoints(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> ServiceWaypoin
         }
         own => own,
     };
-    let second = find(second).filter(|second| *second != first);
-    let canary = second.and_then(|second| Some((second, canary_weight(meta, of_home)?)));
-    ServiceWaypoints { primary: Some(first), canary }
+    let bound = |canary| ServiceWaypoints { primary: Some(Arc::clone(&first)), canary };
+    let WantedWaypoint::Named(namespace, name) = &second else { return (bound(None), None) };
+    let named = format!("{namespace}/{name}");
+    if named == first.resource_name() {
+        return (bound(None), Some(Unbound::CanaryIsPrimary(named)));
+    }
+    let Some(weight) = canary_weight(meta, of_home) else {
+        return (bound(None), Some(Unbound::CanaryWeight(named)));
+    };
+    match find(second) {
+        Ok(second) => (bound(second.map(|second| (second, weight))), None),
+        Err(why) => (bound(None), Some(why)),
+    }
 }
 
 /// The request of an object, else that of its namespace.
@@ -315,14 +344,23 @@ struct WaypointLookup<'a> {
 }
 
 impl WaypointLookup<'_> {
-    /// Finds the requested waypoint, if it exists and objects of the namespace may attach.
-    fn find(&self, wanted: WantedWaypoint, home: Option<&Namespace>) -> Option<Arc<Waypoint>> {
-        let WantedWaypoint::Named(namespace, name) = wanted else { return None };
+    /// Finds the requested waypoint: `None` if none is requested, an error if it cannot be used.
+    fn find(
+        &self,
+        wanted: WantedWaypoint,
+        home: Option<&Namespace>,
+    ) -> Result<Option<Arc<Waypoint>>, Unbound> {
+        let WantedWaypoint::Named(namespace, name) = wanted else { return Ok(None) };
         let gateway = ObjectKey::new(Kind::KubernetesGateway, &namespace, &name);
-        let waypoint =
-            self.ctx.get::<Waypoints>(&Origin::new(self.cluster.clone(), gateway)).as_ref().clone()?;
+        let waypoint = self.ctx.get::<Waypoints>(&Origin::new(self.cluster.clone(), gateway));
+        let Some(waypoint) = waypoint.as_ref() else {
+            return Err(Unbound::NotReady(format!("{namespace}/{name}")));
+        };
         let labels = home.map(|home| home.meta.labels.clone()).unwrap_or_default();
-        waypoint.allows(self.namespace, &labels).then_some(waypoint)
+        if !waypoint.allows(self.namespace, &labels) {
+            return Err(Unbound::Denied(waypoint.resource_name()));
+        }
+        Ok(Some(Arc::clone(waypoint)))
     }
 }
 

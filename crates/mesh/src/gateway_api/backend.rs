@@ -6,11 +6,11 @@ use canopus_proto::istio::networking::v1alpha3::{Destination, PortSelector};
 use canopus_runtime::flags::{
     ENABLE_GATEWAY_API_INFERENCE_EXTENSION, ENABLE_MCS_HOST, MCS_API_GROUP, PILOT_ENABLE_ALPHA_GATEWAY_API,
 };
-use sha2::{Digest, Sha256};
 
 use super::cluster_objects::ClusterObjects;
 use super::fault::{Fault, reason};
 use super::grant::is_granted;
+use super::inference::shadow_service_name;
 use crate::reference::gateway_api::{backend_key, referenced_kind};
 use crate::service::ServicesByHost;
 
@@ -181,7 +181,7 @@ fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) ->
     if !cluster.exists(Kind::InferencePool, namespace, name) {
         return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({name}) not found")));
     }
-    let host = cluster.service_host(&pool_service(name), namespace);
+    let host = cluster.service_host(&shadow_service_name(name), namespace);
     let services = cluster.ctx.get::<ServicesByHost>(&host.as_str().into());
     let Some(service) = services.get(namespace) else {
         return Ok(Resolved::nowhere(reason::BACKEND_NOT_FOUND, format!("backend({host}) not found")));
@@ -196,15 +196,4 @@ fn pool(cluster: &ClusterObjects<'_>, namespace: &str, backend: &Backend<'_>) ->
     }
     let port = service.ports.first().map_or(0, |port| port.number);
     Ok(Resolved { destination: destination(host, port), fault: None })
-}
-
-/// The name of a pool's shadow Service, within the length limit of Service names.
-fn pool_service(pool: &str) -> String {
-    const LONGEST: usize = 63;
-    const SEPARATOR: &str = "-ip-";
-    let digest = Sha256::digest(pool.as_bytes());
-    let hash: String = digest.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
-    let room = LONGEST - SEPARATOR.len() - hash.len();
-    let end = pool.floor_char_boundary(room);
-    format!("{}{SEPARATOR}{hash}", &pool[..end])
 }

@@ -67,6 +67,16 @@ impl Class {
         }
     }
 
+    /// The name of the controller that deploys its gateways, if that of ordinary gateways is called `gateways`.
+    pub(super) fn controller(self, gateways: &str) -> &str {
+        match self {
+            Self::Gateway => gateways,
+            Self::Remote => REMOTE_CONTROLLER,
+            Self::Waypoint => MESH_CONTROLLER,
+            Self::EastWest => EAST_WEST_CONTROLLER,
+        }
+    }
+
     /// Whether its gateways support ListenerSets.
     pub(super) fn takes_listener_sets(self) -> bool {
         self == Self::Gateway
@@ -116,8 +126,39 @@ impl Class {
     }
 }
 
-fn overridden(meta: &Meta, annotation: &str) -> Option<String> {
+/// The value of an annotation that names something, unless it is empty.
+pub(super) fn overridden(meta: &Meta, annotation: &str) -> Option<String> {
     meta.annotation(annotation).filter(|value| !value.is_empty()).map(str::to_owned)
+}
+
+/// A class that exists wherever the control plane runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BuiltInClass {
+    /// The name of the GatewayClass.
+    pub name: String,
+    /// The controller of its gateways.
+    pub controller: String,
+    /// What it is for, in words for users.
+    pub description: &'static str,
+}
+
+/// The classes that exist wherever the control plane runs, by name.
+pub fn built_in_classes(flags: &Flags) -> Vec<BuiltInClass> {
+    let default_class = flags.get(PILOT_GATEWAY_API_DEFAULT_GATEWAYCLASS_NAME);
+    let own = [
+        (Class::Gateway, default_class, "The default Istio GatewayClass"),
+        (Class::EastWest, "istio-east-west", "The default GatewayClass for Istio East West Gateways"),
+        (Class::Remote, "istio-remote", "Remote to this cluster. Does not deploy or affect configuration."),
+        (Class::Waypoint, "istio-waypoint", "The default Istio waypoint GatewayClass"),
+    ];
+    let mut classes = Vec::new();
+    for (class, name, description) in own {
+        if class.is_enabled(flags) {
+            let controller = class.controller(flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME)).to_owned();
+            classes.push(BuiltInClass { name: name.to_owned(), controller, description });
+        }
+    }
+    classes
 }
 
 /// Whether the control plane deploys a gateway, rather than binding it to an existing Service.

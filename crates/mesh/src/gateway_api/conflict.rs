@@ -39,7 +39,10 @@ pub(super) fn conflicts(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Conf
 }
 
 /// The ListenerSets that a gateway allows, oldest first.
-fn accepted_listener_sets(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Vec<Arc<ListenerSet>> {
+pub(super) fn accepted_listener_sets(
+    cluster: &ClusterObjects<'_>,
+    gateway: &Gateway,
+) -> Vec<Arc<ListenerSet>> {
     let key = ObjectKey::new(Kind::KubernetesGateway, &gateway.meta.namespace, &gateway.meta.name);
     let sets = cluster.referrers(&key).into_iter().filter(|origin| origin.key.kind == Kind::ListenerSet);
     let mut sets: Vec<_> = sets

@@ -8,12 +8,13 @@ use canopus_api::gateway_api::{
     GatewayStatus, GatewayStatusAddress, GatewayTls, ListenerSet, ListenerSetStatus, ListenerStatus,
     PolicyStatus, RouteParentStatus, RouteStatus, SecretReference,
 };
+use canopus_api::inference::InferencePoolStatus;
 use canopus_api::kube::Secret;
 use canopus_api::{Kind, ObjectKey, annotations};
 use canopus_base::net::parse_ip;
 use canopus_engine::{Ctx, Query};
 use canopus_proto::istio::networking::v1alpha3::Server;
-use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API;
+use canopus_runtime::flags::{ENABLE_GATEWAY_API_INFERENCE_EXTENSION, PILOT_ENABLE_GATEWAY_API};
 
 use super::address::{self, GatewayAddresses};
 use super::class::Class;
@@ -23,6 +24,7 @@ use super::conflict;
 use super::fault::{Fault, reason};
 use super::gateway::{ListenersOpenedBy, OpenedListeners, parent_gateway};
 use super::grant::is_granted;
+use super::inference;
 use super::policy::PolicyOf;
 use super::route::RouteOf;
 use super::server_tls::check_certificate;
@@ -42,6 +44,8 @@ pub enum Status {
     Route(RouteStatus),
     /// Of a policy of any kind.
     Policy(PolicyStatus),
+    /// Of an InferencePool.
+    Pool(InferencePoolStatus),
 }
 
 /// The desired status of an object; `None` if another controller owns it.
@@ -71,6 +75,9 @@ impl Query for StatusOf {
                 Status::Policy(PolicyStatus { ancestors: ctx.get::<PolicyOf>(origin).ancestors.clone() })
             }
             Kind::ExternalBackend => backend_status(ctx, origin),
+            Kind::InferencePool if cluster.settings.flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) => {
+                Status::Pool(inference::status(&cluster, origin, &*object(ctx, origin)?))
+            }
             _ => return None,
         };
         Some(Arc::new(status))

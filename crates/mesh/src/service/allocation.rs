@@ -94,6 +94,19 @@ mod tests {
     use crate::testing;
     use crate::world::MeshSettings;
 
+    #[test]
+    fn addresses_are_allocated_here_when_no_status_is_stored() {
+        let entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: a, namespace: shop}\n\
+                     spec: {hosts: [a.example.com], ports: [{name: tls, number: 443, protocol: TLS}], resolution: DNS}";
+        let allocated = |stores_statuses| {
+            let settings = MeshSettings { stores_statuses, ..MeshSettings::default() };
+            let services = testing::world(settings, entry).snapshot().get::<AllServices>(&()).unwrap();
+            services.iter().next().unwrap().allocated_v4.clone()
+        };
+        assert_eq!(allocated(true), None);
+        assert!(allocated(false).is_some_and(|address| address.starts_with("240.240.")));
+    }
+
     fn addresses(entries: &str) -> Vec<(String, Option<String>, Option<String>)> {
         let flags = Flags::read(&[("PILOT_ENABLE_IP_AUTOALLOCATE", "false")]);
         let settings = MeshSettings { flags: flags.into(), ..MeshSettings::default() };

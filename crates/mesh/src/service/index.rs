@@ -24,7 +24,8 @@ pub(super) struct CrossServiceFacts {
 
 impl CrossServiceFacts {
     pub(super) fn load(ctx: &Ctx<'_>) -> Self {
-        let in_status = settings(ctx).flags.get(PILOT_ENABLE_IP_AUTOALLOCATE);
+        let settings = settings(ctx);
+        let in_status = settings.flags.get(PILOT_ENABLE_IP_AUTOALLOCATE) && settings.stores_statuses;
         Self {
             aliases: ctx.get::<Aliases>(&()),
             allocated: (!in_status).then(|| ctx.get::<Allocations>(&())),

@@ -13,6 +13,7 @@ use canopus_engine::{Ctx, Query};
 use canopus_runtime::flags::PILOT_ENABLE_AMBIENT;
 use jiff::Timestamp;
 
+use super::unbound::Unbound;
 use super::{
     Waypoint, WaypointAddress, WaypointLookup, WaypointRunner, Waypoints, addresses_of_proxy, inherited,
     primary,
@@ -27,6 +28,8 @@ pub struct WaypointAttachment {
     pub instance_of: Option<Arc<Waypoint>>,
     /// The waypoint that its traffic goes through.
     pub behind: Option<Arc<Waypoint>>,
+    /// Why traffic does not go through a waypoint that is named.
+    pub(super) unbound: Option<Unbound>,
 }
 
 /// How a pod or WorkloadEntry relates to waypoints.
@@ -66,13 +69,22 @@ fn attachment(ctx: &Ctx<'_>, origin: &Origin, meta: &Meta) -> WaypointAttachment
         ctx.get::<Waypoints>(&Origin::new(origin.cluster.clone(), key)).as_ref().clone()
     });
     if instance_of.is_some() {
-        return WaypointAttachment { instance_of, behind: None };
+        return WaypointAttachment { instance_of, ..Default::default() };
     }
     let home = namespace(ctx, &origin.cluster, origin.namespace());
     let lookup = WaypointLookup { ctx, cluster: &origin.cluster, namespace: origin.namespace() };
     let wanted = inherited(primary(meta, origin.namespace()), home.as_deref(), origin.namespace());
-    let behind = lookup.find(wanted, home.as_deref()).filter(|waypoint| waypoint.traffic.has_workloads());
-    WaypointAttachment { instance_of: None, behind }
+    let (behind, unbound) = match lookup.find(wanted, home.as_deref()) {
+        Ok(Some(waypoint)) if !waypoint.traffic.has_workloads() => {
+            // What a namespace names for all that is in it may be for services alone.
+            let is_own = meta.label(known::USE_WAYPOINT.name).is_some();
+            let why = Unbound::UnsupportedTraffic(waypoint.resource_name(), "workload");
+            (None, is_own.then_some(why))
+        }
+        Ok(behind) => (behind, None),
+        Err(why) => (None, Some(why)),
+    };
+    WaypointAttachment { instance_of: None, behind, unbound }
 }
 
 /// A workload behind a waypoint: age and name to sort by, and its addresses.

@@ -25,6 +25,9 @@ pub struct MeshSettings {
     pub system_namespace: Arc<str>,
     /// The revision of this control plane.
     pub revision: Arc<str>,
+    /// Whether statuses are stored with the objects they belong to. Without a cluster they are not, and what would be
+    /// read from them is computed.
+    pub stores_statuses: bool,
     /// The feature flags of the process.
     pub flags: Arc<Flags>,
 }
@@ -50,6 +53,7 @@ impl Default for MeshSettings {
             cluster: "Kubernetes".into(),
             system_namespace: "istio-system".into(),
             revision: "default".into(),
+            stores_statuses: true,
             flags: Arc::new(Flags::defaults()),
         }
     }
