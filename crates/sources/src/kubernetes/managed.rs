@@ -16,6 +16,9 @@ const MAX_BYTES: usize = 8 << 20;
 
 const JSON: &str = "application/json";
 
+/// A list of operations, which are done all or not at all.
+const PATCH: &str = "application/json-patch+json";
+
 /// JSON is YAML, so this is what apply takes.
 const APPLY: &str = "application/apply-patch+yaml";
 
@@ -47,6 +50,11 @@ impl ApiError {
         self.code == 409
     }
 
+    /// Whether the object is not what a patch tests for, or what it would become is not valid.
+    pub fn is_unprocessable(&self) -> bool {
+        self.code == 422
+    }
+
     /// Whether the control plane lacks the right.
     pub fn is_forbidden(&self) -> bool {
         self.code == 403
@@ -67,6 +75,8 @@ impl ApiError {
 pub struct ApplyOptions<'a> {
     /// Who owns the fields from then on.
     pub manager: &'a str,
+    /// The subresource that is applied; empty for the object itself.
+    pub subresource: &'a str,
     /// Whether fields of other managers are taken over.
     pub force: bool,
     /// Whether the server only says what it would do.
@@ -94,7 +104,7 @@ impl Cluster {
         fields: &Value,
         options: ApplyOptions<'_>,
     ) -> Result<Value, ApiError> {
-        let mut target = path(key, version(fields, key.kind), "");
+        let mut target = path(key, version(fields, key.kind), options.subresource);
         target.push_str("?fieldManager=");
         encode(options.manager, &mut target);
         target.push_str(if options.force { "&force=true" } else { "" });
@@ -105,8 +115,18 @@ impl Cluster {
 
     /// Creates an object; an error of [`ApiError::is_conflict`] if it is there already.
     pub async fn create_object(&self, key: &ObjectKey, object: &Value) -> Result<Value, ApiError> {
+        self.create(key, object, false).await
+    }
+
+    /// Asks whether an object could be created.
+    pub async fn try_create_object(&self, key: &ObjectKey, object: &Value) -> Result<Value, ApiError> {
+        self.create(key, object, true).await
+    }
+
+    async fn create(&self, key: &ObjectKey, object: &Value, dry_run: bool) -> Result<Value, ApiError> {
         let collection = ObjectKey::new(key.kind, &key.namespace, "");
-        let target = path(&collection, version(object, key.kind), "");
+        let mut target = path(&collection, version(object, key.kind), "");
+        target.push_str(if dry_run { "?dryRun=All" } else { "" });
         parse(&self.post(&target, object.to_string(), MAX_BYTES).await?)
     }
 
@@ -123,13 +143,58 @@ impl Cluster {
         parse(&self.put(&target, object.to_string(), MAX_BYTES).await?)
     }
 
+    /// Does the operations of a JSON patch to an object. The server refuses them with 422 if a test among them fails.
+    pub async fn patch_object(
+        &self,
+        key: &ObjectKey,
+        patch: &Value,
+        dry_run: bool,
+    ) -> Result<Value, ApiError> {
+        let mut target = path(key, key.kind.info().versions[0], "");
+        target.push_str(if dry_run { "?dryRun=All" } else { "" });
+        let answer = self.write(Request::patch(&target), PATCH, patch.to_string(), MAX_BYTES).await?;
+        parse(&answer)
+    }
+
     /// Deletes an object; nothing happens if it is not there.
     pub async fn delete_object(&self, key: &ObjectKey) -> Result<(), ApiError> {
+        self.delete(key, String::new()).await
+    }
+
+    /// Deletes an object if it still has this resource version; nothing happens if it is not there.
+    pub async fn delete_version(
+        &self,
+        key: &ObjectKey,
+        version: &str,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
+        let mut options = serde_json::json!({"preconditions": {"resourceVersion": version}});
+        if dry_run {
+            options["dryRun"] = serde_json::json!(["All"]);
+        }
+        self.delete(key, options.to_string()).await
+    }
+
+    async fn delete(&self, key: &ObjectKey, options: String) -> Result<(), ApiError> {
         let target = path(key, key.kind.info().versions[0], "");
-        match self.write(Request::delete(&target), JSON, String::new(), MAX_BYTES).await {
+        match self.write(Request::delete(&target), JSON, options, MAX_BYTES).await {
             Err(failure) if !failure.is_not_found() => Err(failure.into()),
             _ => Ok(()),
         }
+    }
+
+    /// The version of Kubernetes that the server reports: major and minor.
+    pub async fn kubernetes_version(&self) -> Result<(u16, u16), ApiError> {
+        let answer = parse(&self.get("/version", JSON, 1 << 16).await?)?;
+        let number = |field: &str| {
+            let text = answer[field].as_str()?;
+            // Some providers add a sign to the minor version.
+            text.trim_end_matches(|c: char| !c.is_ascii_digit()).parse().ok()
+        };
+        number("major").zip(number("minor")).ok_or_else(|| ApiError {
+            code: 0,
+            message: format!("the server's version cannot be read: {answer}"),
+        })
     }
 }
 
