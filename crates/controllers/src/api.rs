@@ -6,27 +6,48 @@ use canopus_api::ObjectKey;
 use canopus_sources::kubernetes::{ApiError, ApplyOptions, Cluster};
 use serde_json::Value;
 
-use crate::FIELD_MANAGER;
-
 /// Reads and writes single objects.
 pub trait Api: Send + Sync + 'static {
     /// An object as it is stored.
     fn read(&self, key: &ObjectKey) -> impl Future<Output = Result<Option<Value>, ApiError>> + Send;
 
-    /// Applies fields on the server's side.
+    /// Applies fields on the server's side and gives the object as it is then.
     fn apply(
         &self,
         key: &ObjectKey,
         fields: &Value,
-        force: bool,
-        dry_run: bool,
-    ) -> impl Future<Output = Result<(), ApiError>> + Send;
+        options: ApplyOptions<'_>,
+    ) -> impl Future<Output = Result<Value, ApiError>> + Send;
 
     /// Replaces the status of an object if it still has the resource version of `object`.
     fn replace_status(
         &self,
         key: &ObjectKey,
         object: &Value,
+        dry_run: bool,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send;
+
+    /// Creates an object; a conflict if it is there.
+    fn create(
+        &self,
+        key: &ObjectKey,
+        object: &Value,
+        dry_run: bool,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send;
+
+    /// Does the operations of a JSON patch, all or none.
+    fn patch(
+        &self,
+        key: &ObjectKey,
+        patch: &Value,
+        dry_run: bool,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send;
+
+    /// Deletes an object if it still has this resource version.
+    fn delete(
+        &self,
+        key: &ObjectKey,
+        version: &str,
         dry_run: bool,
     ) -> impl Future<Output = Result<(), ApiError>> + Send;
 }
@@ -40,19 +61,36 @@ impl Api for Cluster {
         &self,
         key: &ObjectKey,
         fields: &Value,
-        force: bool,
-        dry_run: bool,
-    ) -> Result<(), ApiError> {
-        let options = ApplyOptions { manager: FIELD_MANAGER, force, dry_run };
+        options: ApplyOptions<'_>,
+    ) -> Result<Value, ApiError> {
         match self.apply_object(key, fields, options).await {
             // Roles of Istio's charts allow to create and update some kinds, but not to patch them, which applying takes.
-            Err(error) if error.is_forbidden() => update(self, key, fields, force, dry_run, error).await,
-            done => done.map(drop),
+            Err(error) if error.is_forbidden() && options.subresource.is_empty() => {
+                update(self, key, fields, options, error).await
+            }
+            done => done,
         }
     }
 
     async fn replace_status(&self, key: &ObjectKey, object: &Value, dry_run: bool) -> Result<(), ApiError> {
         self.replace_object(key, "status", object, dry_run).await.map(drop)
+    }
+
+    async fn create(&self, key: &ObjectKey, object: &Value, dry_run: bool) -> Result<(), ApiError> {
+        let created = if dry_run {
+            self.try_create_object(key, object).await
+        } else {
+            self.create_object(key, object).await
+        };
+        created.map(drop)
+    }
+
+    async fn patch(&self, key: &ObjectKey, patch: &Value, dry_run: bool) -> Result<(), ApiError> {
+        self.patch_object(key, patch, dry_run).await.map(drop)
+    }
+
+    async fn delete(&self, key: &ObjectKey, version: &str, dry_run: bool) -> Result<(), ApiError> {
+        self.delete_version(key, version, dry_run).await
     }
 }
 
@@ -61,27 +99,27 @@ async fn update(
     cluster: &Cluster,
     key: &ObjectKey,
     fields: &Value,
-    force: bool,
-    dry_run: bool,
+    options: ApplyOptions<'_>,
     refusal: ApiError,
-) -> Result<(), ApiError> {
+) -> Result<Value, ApiError> {
     let Some(mut stored) = cluster.read_object(key).await? else {
-        if dry_run {
-            return Ok(());
+        if options.dry_run {
+            return Ok(fields.clone());
         }
-        return cluster.create_object(key, fields).await.map(drop).map_err(|error| keep(refusal, error));
+        return cluster.create_object(key, fields).await.map_err(|error| keep(refusal, error));
     };
-    if !force && let Some(conflict) = conflict(&stored, fields) {
+    if !options.force && let Some(conflict) = conflict(&stored, fields, options.manager) {
         return Err(conflict);
     }
     merge(&mut stored, fields);
-    cluster.replace_object(key, "", &stored, dry_run).await.map(drop).map_err(|error| keep(refusal, error))
+    let replaced = cluster.replace_object(key, "", &stored, options.dry_run).await;
+    replaced.map_err(|error| keep(refusal, error))
 }
 
 /// The conflict that applying would have reported: somebody else applies some of the fields.
-fn conflict(stored: &Value, fields: &Value) -> Option<ApiError> {
+fn conflict(stored: &Value, fields: &Value, own: &str) -> Option<ApiError> {
     let entries = stored["metadata"]["managedFields"].as_array().into_iter().flatten();
-    let others = entries.filter(|entry| entry["operation"] == "Apply" && entry["manager"] != FIELD_MANAGER);
+    let others = entries.filter(|entry| entry["operation"] == "Apply" && entry["manager"] != own);
     others.into_iter().find_map(|entry| {
         let theirs = entry["fieldsV1"].to_string();
         let mut both = leaves(fields);
@@ -141,6 +179,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::FIELD_MANAGER;
 
     #[test]
     fn conflict_names_the_fields_that_somebody_else_applies() {
@@ -149,10 +188,10 @@ mod tests {
             let theirs = json!({"f:webhooks": {"k:{}": {"f:failurePolicy": {}}}});
             json!({"metadata": {"managedFields": [{"manager": manager, "operation": operation, "fieldsV1": theirs}]}})
         };
-        let found = conflict(&stored("helm", "Apply"), &fields).unwrap();
+        let found = conflict(&stored("helm", "Apply"), &fields, FIELD_MANAGER).unwrap();
         assert_eq!(found.message, "conflict with \"helm\": .failurePolicy");
-        assert_eq!(conflict(&stored("helm", "Update"), &fields), None);
-        assert_eq!(conflict(&stored(FIELD_MANAGER, "Apply"), &fields), None);
+        assert_eq!(conflict(&stored("helm", "Update"), &fields, FIELD_MANAGER), None);
+        assert_eq!(conflict(&stored(FIELD_MANAGER, "Apply"), &fields, FIELD_MANAGER), None);
     }
 
     #[test]

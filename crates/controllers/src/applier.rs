@@ -8,12 +8,15 @@
 //! which is shorter than the time between the end of a leadership and the begin of the next.
 
 mod declared;
+mod managed;
 mod memory;
 mod perform;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use canopus_api::ObjectKey;
 use canopus_engine::Engine;
 use futures::StreamExt as _;
 use jiff::Timestamp;
@@ -21,11 +24,12 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
+pub use self::managed::adopt;
 pub use self::perform::Outcome;
 
 use self::memory::Memory;
 use crate::api::Api;
-use crate::controller::{Controller, Plan, Write};
+use crate::controller::{Controller, Observed, Plan, Write};
 use crate::election::Leadership;
 
 /// Plans are at least this far apart.
@@ -83,6 +87,7 @@ impl<A: Api> Applier<A> {
     async fn lead(&mut self) -> bool {
         // What others did while they led is not known.
         let mut memory = Memory::default();
+        let mut faults = BTreeMap::new();
         let mut leadership = self.leadership.clone();
         // Only who leads pays for what the plan rests on.
         let (controller, engine) = (Arc::clone(&self.controller), self.engine.clone());
@@ -92,6 +97,7 @@ impl<A: Api> Applier<A> {
             let planned = Instant::now();
             let again = match self.plan().await {
                 Some(plan) => {
+                    self.report_faults(&plan, &mut faults);
                     let again = plan.again_in.map(|pause| planned + pause);
                     let pending = self.carry_out(plan, &mut memory).await;
                     [again, pending].into_iter().flatten().min()
@@ -134,26 +140,36 @@ impl<A: Api> Applier<A> {
         let now = Instant::now();
         let due = memory.select(plan.writes, now);
         let attempts = due.into_iter().map(|write| async {
-            let outcome = self.attempt(&write).await;
-            (write, outcome)
+            let (outcome, result) = self.attempt(&write).await;
+            (write, outcome, result)
         });
         let mut attempts = futures::stream::iter(attempts).buffer_unordered(AT_ONCE);
-        while let Some((write, outcome)) = attempts.next().await {
+        while let Some((write, outcome, result)) = attempts.next().await {
             self.report(&write, &outcome, memory);
             self.observer.wrote(self.controller.name(), &outcome);
-            memory.note(write, &outcome, Instant::now());
+            memory.note(write, &outcome, result, Instant::now());
         }
         memory.next_due()
     }
 
-    async fn attempt(&self, write: &Write) -> Outcome {
+    async fn attempt(&self, write: &Write) -> (Outcome, Option<Observed>) {
         if !self.leadership.holds() {
-            return Outcome::NotLeading;
+            return (Outcome::NotLeading, None);
         }
         match timeout(PATIENCE, perform::perform(self.api.as_ref(), write, self.dry_run)).await {
-            Ok(outcome) => outcome,
-            Err(_) => Outcome::Failed("the API server did not answer in time".to_owned()),
+            Ok(done) => done,
+            Err(_) => (Outcome::Failed("the API server did not answer in time".to_owned()), None),
         }
+    }
+
+    /// Logs what keeps writes from being known, once each.
+    fn report_faults(&self, plan: &Plan, known: &mut BTreeMap<ObjectKey, String>) {
+        for (object, reason) in &plan.faults {
+            if known.get(object) != Some(reason) {
+                warn!(controller = self.controller.name(), %object, reason, "nothing is written for this object");
+            }
+        }
+        known.clone_from(&plan.faults);
     }
 
     fn report(&self, write: &Write, outcome: &Outcome, memory: &Memory) {
@@ -167,6 +183,10 @@ impl<A: Api> Applier<A> {
             Outcome::Declared(managers) => info!(
                 controller, %target, managers = managers.join(", "),
                 "left alone: others declare the same fields; remove the fields from their manifests to have them kept here"
+            ),
+            Outcome::Foreign => info!(
+                controller, %target, label = write.mark().unwrap_or_default(),
+                "left alone: an object of this name exists and does not have the label of those made here"
             ),
             Outcome::Forbidden(reason) => {
                 warn!(controller, %target, reason, "the control plane lacks the right to write this; grant it");

@@ -1,11 +1,13 @@
 //! What a controller is: a function from the world to the writes it still needs.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopus_api::{Object, ObjectKey};
+use canopus_api::{Meta, Object, ObjectKey};
+use canopus_base::labels::Labels;
 use canopus_engine::{Engine, QueryError, Snapshot};
 use jiff::Timestamp;
 use serde_json::Value;
@@ -34,11 +36,13 @@ pub struct Plan {
     pub writes: Vec<Arc<Write>>,
     /// When to plan again though nothing changes, for controllers whose desire depends on the time.
     pub again_in: Option<Duration>,
+    /// What keeps the writes for an object from being known, for the log.
+    pub faults: BTreeMap<ObjectKey, String>,
 }
 
 impl From<Vec<Arc<Write>>> for Plan {
     fn from(writes: Vec<Arc<Write>>) -> Self {
-        Self { writes, again_in: None }
+        Self { writes, ..Self::default() }
     }
 }
 
@@ -71,6 +75,72 @@ pub enum Change {
         /// The whole status. Conditions without a time of transition get the time of the write.
         status: Value,
     },
+    /// These fields of a subresource are applied on the server's side in the name of a manager. What it applied before and
+    /// does not any more is removed. Conditions without a time of transition get the time of the write.
+    ApplyPart {
+        /// The object with these fields alone, with `apiVersion` and `kind`.
+        fields: Value,
+        /// Who owns the fields.
+        manager: Arc<str>,
+        /// The subresource, such as `status`.
+        subresource: &'static str,
+    },
+    /// An object that exists for another one is made to have these fields, unless it is there and not marked as such.
+    ///
+    /// Only the server knows whether an object has all fields that were applied, so a plan lists this write as long as the
+    /// object is desired. The applier makes it when the fields are others than before, and whenever the object is not
+    /// as the server gave it back then.
+    Manage {
+        /// The whole object, as far as it is of concern.
+        fields: Value,
+        /// Who owns the fields.
+        manager: Arc<str>,
+        /// The label that marks the object. One without it is somebody else's.
+        mark: &'static str,
+        /// The object as the watch shows it.
+        seen: Option<Observed>,
+    },
+    /// The object is created, if it is not there.
+    Create {
+        /// The whole object.
+        object: Value,
+    },
+    /// Operations are done to the object.
+    Patch {
+        /// A JSON patch. It tests that what it changes is still what it was computed from.
+        operations: Value,
+    },
+    /// The object is deleted, provided that it is still at this resource version.
+    Delete {
+        /// The resource version that was seen.
+        version: Box<str>,
+    },
+}
+
+/// What tells one state of an object from another, without its status.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed {
+    uid: Box<str>,
+    /// The generation; the resource version where a kind has none.
+    state: Box<str>,
+    labels: Labels,
+    annotations: Labels,
+}
+
+impl Observed {
+    /// The state of an object with this metadata.
+    pub fn new(meta: &Meta) -> Self {
+        let state = match meta.generation {
+            0 => meta.resource_version.clone(),
+            generation => generation.to_string().into(),
+        };
+        Self {
+            uid: meta.uid.clone(),
+            state,
+            labels: meta.labels.clone(),
+            annotations: meta.annotations.clone(),
+        }
+    }
 }
 
 /// What happens where another field manager owns a field that is applied.
@@ -83,12 +153,46 @@ pub enum Ownership {
     YieldToDeclared,
 }
 
+impl Write {
+    /// Whether this is the same write as another, but for what was seen when it was planned.
+    pub(crate) fn has_same_desire(&self, other: &Self) -> bool {
+        match (&self.change, &other.change) {
+            (
+                Change::Manage { fields, manager, .. },
+                Change::Manage { fields: other_fields, manager: other_manager, .. },
+            ) => self.target == other.target && manager == other_manager && fields == other_fields,
+            _ => self == other,
+        }
+    }
+
+    /// The label that marks a managed object.
+    pub(crate) fn mark(&self) -> Option<&'static str> {
+        match self.change {
+            Change::Manage { mark, .. } => Some(mark),
+            _ => None,
+        }
+    }
+
+    /// The state that a managed object was seen in.
+    pub(crate) fn seen(&self) -> Option<&Observed> {
+        match &self.change {
+            Change::Manage { seen, .. } => seen.as_ref(),
+            _ => None,
+        }
+    }
+}
+
 /// Fields may be secret, so only the target is shown.
 impl fmt::Debug for Write {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = match self.change {
             Change::Apply { .. } => "apply",
             Change::Status { .. } => "status of",
+            Change::ApplyPart { .. } => "apply part of",
+            Change::Manage { .. } => "manage",
+            Change::Create { .. } => "create",
+            Change::Patch { .. } => "patch",
+            Change::Delete { .. } => "delete",
         };
         write!(f, "{verb} {}", self.target)
     }

@@ -138,7 +138,7 @@ impl Controller for DnsCertificateController {
         }
         self.issued.lock().retain(|name, _| listed.contains(name.as_str()));
         let again_in = (!listed.is_empty()).then_some(CHECK_INTERVAL);
-        Ok(Plan { writes, again_in })
+        Ok(Plan { writes, again_in, ..Plan::default() })
     }
 }
 

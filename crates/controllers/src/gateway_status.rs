@@ -4,18 +4,19 @@ use std::any::Any;
 use std::sync::Arc;
 
 use canopus_api::Kind;
-use canopus_base::tree::Node;
 use canopus_engine::{Ctx, Engine, Query, QueryError, Snapshot};
 use canopus_mesh::gateway_api::{Status, StatusOf};
+use canopus_mesh::revision::is_for_this_revision;
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, settings};
 use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API_STATUS;
 use jiff::Timestamp;
 use serde_json::Value;
 
-use crate::controller::{Change, Controller, Plan, Write};
+use crate::controller::{Controller, Plan, Write};
+use crate::status_write::status_write;
 
 /// The kinds whose status is computed.
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::GatewayClass,
     Kind::KubernetesGateway,
     Kind::ListenerSet,
@@ -26,6 +27,7 @@ const KINDS: [Kind; 10] = [
     Kind::BackendTlsPolicy,
     Kind::BackendTrafficPolicy,
     Kind::ExternalBackend,
+    Kind::InferencePool,
 ];
 
 /// Writes the statuses of Gateway API objects.
@@ -77,13 +79,11 @@ impl Query for PendingStatus {
         let desired = ctx.get::<StatusOf>(origin);
         let desired = json(desired.as_deref()?)?;
         let seen = ctx.read::<Objects>(origin)?;
-        let present = seen.to_node().get("status").map(Node::to_json).unwrap_or_default();
-        // An object nobody has said anything about has no status, which is what an empty one amounts to.
-        if present == desired || present.is_null() && is_empty(&desired) {
+        // Every revision serves an object, and one of them says what became of it.
+        if !is_for_this_revision(ctx, seen.meta()) {
             return None;
         }
-        let change = Change::Status { seen, status: desired };
-        Some(Arc::new(Write { target: origin.key.clone(), change }))
+        status_write(origin, seen, desired)
     }
 }
 
@@ -94,21 +94,15 @@ fn json(status: &Status) -> Option<Value> {
         Status::ListenerSet(status) => serde_json::to_value(status),
         Status::Route(status) => serde_json::to_value(status),
         Status::Policy(status) => serde_json::to_value(status),
+        Status::Pool(status) => serde_json::to_value(status),
     };
     value.ok()
-}
-
-fn is_empty(status: &Value) -> bool {
-    match status {
-        Value::Object(fields) => fields.values().all(is_empty),
-        Value::Array(items) => items.is_empty(),
-        other => other.is_null(),
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::controller::Change;
     use crate::testing::{plan, world};
 
     const WORLD: &str = "

@@ -9,7 +9,8 @@
 //!
 //! A [`Controller`] is a pure function: it looks at the world as it is and says which writes would make it as it should be.
 //! An object that already is as desired yields no write, so *drift repair needs no code*: when somebody changes or deletes
-//! an object, the watch tells the engine, and the next plan has the write again. The one [`Applier`] carries plans out: only
+//! an object, the watch tells the engine, and the next plan has the write again. (Objects with fields that only the server
+//! can compare are an exception, see [`Change::Manage`].) The one [`Applier`] carries plans out: only
 //! while it leads, at a bounded rate, with retries, and never twice for the same cause while the watch is on its way.
 //! [`election`] decides who leads among replicas, with the locks that istiod uses, so that both agree while one takes the
 //! other's place.
@@ -22,28 +23,45 @@
 //!
 //! Must not know proxies, xDS or Envoy.
 
+mod ambient_conditions;
 pub mod api;
 pub mod applier;
 mod cluster_trust_bundle;
 mod controller;
 mod dns_certificates;
 pub mod election;
+mod gateway_classes;
+mod gateway_deployment;
 mod gateway_status;
+mod inference_pools;
+mod ingress_status;
+mod node_untaint;
 mod root_config_maps;
 mod root_secret;
+mod service_entry_addresses;
+mod status_write;
 #[cfg(test)]
 mod testing;
 pub mod trust;
 mod webhook_roots;
+mod workload_entry_cleanup;
 
+pub use ambient_conditions::AmbientConditionController;
 pub use applier::{Applier, Observer, Outcome};
 pub use cluster_trust_bundle::ClusterTrustBundleController;
-pub use controller::{Change, Controller, Ownership, Plan, Write};
+pub use controller::{Change, Controller, Observed, Ownership, Plan, Write};
 pub use dns_certificates::DnsCertificateController;
+pub use gateway_classes::GatewayClassController;
+pub use gateway_deployment::{GatewayDeploymentController, Installation, InstalledTemplates};
 pub use gateway_status::GatewayStatusController;
+pub use inference_pools::InferencePoolController;
+pub use ingress_status::IngressStatusController;
+pub use node_untaint::NodeUntaintController;
 pub use root_config_maps::RootConfigMapController;
 pub use root_secret::SecretStore;
+pub use service_entry_addresses::ServiceEntryAddressController;
 pub use webhook_roots::WebhookRootsController;
+pub use workload_entry_cleanup::WorkloadEntryCleanupController;
 
 /// Who owns the fields that the control plane applies.
 pub const FIELD_MANAGER: &str = "canopusd";

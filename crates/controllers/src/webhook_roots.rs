@@ -131,7 +131,7 @@ mod tests {
         let writes = plan(&WebhookRootsController, &engine).writes;
         let fields = |write: &Arc<Write>| match &write.change {
             Change::Apply { fields, .. } => fields["webhooks"].to_string(),
-            Change::Status { .. } => panic!("{write:?}"),
+            _ => panic!("{write:?}"),
         };
         writes.iter().map(fields).collect()
     }

@@ -7,6 +7,7 @@ use super::pod;
 use super::values::Values;
 
 const IMAGE_TYPE: &str = "sidecar.istio.io/proxyImageType";
+const AGENTGATEWAY_IMAGE: &str = "gateway.istio.io/agentgatewayImage";
 
 /// Suffixes of tags that Istio publishes images under.
 const KNOWN_TYPES: [&str; 2] = ["distroless", "debug"];
@@ -21,6 +22,14 @@ impl Values {
     /// The image of a pod's init container.
     pub(super) fn init_image_of(&self, pod: &Json) -> String {
         self.image(&self.init_image, "", pod)
+    }
+
+    /// The image of a gateway's proxy where that is agentgateway.
+    pub(super) fn agentgateway_image_of(&self, config: &ProxyConfig, gateway: &Json) -> String {
+        let image_type =
+            config.image.as_ref().map_or(self.variant.as_str(), |image| image.image_type.as_str());
+        let image_type = pod::annotation(gateway, AGENTGATEWAY_IMAGE).unwrap_or(image_type);
+        format!("{}/agentgateway:{}", self.hub, with_type(&self.tag, image_type))
     }
 
     fn image(&self, name: &str, image_type: &str, pod: &Json) -> String {

@@ -8,7 +8,7 @@ use canopus_api::ObjectKey;
 use tokio::time::Instant;
 
 use super::perform::Outcome;
-use crate::controller::Write;
+use crate::controller::{Observed, Write};
 
 /// How long the watch may take to show a write before it is made again.
 const SETTLING: Duration = Duration::from_secs(5);
@@ -31,6 +31,15 @@ struct Attempt {
     /// The same write is not made before.
     not_before: Instant,
     failures: u32,
+    /// The state that a managed object had after the write.
+    result: Option<Observed>,
+}
+
+impl Attempt {
+    /// Whether a managed object still is as this attempt left it.
+    fn is_settled(&self, write: &Write) -> bool {
+        self.result.is_some() && self.result.as_ref() == write.seen()
+    }
 }
 
 impl Memory {
@@ -38,9 +47,14 @@ impl Memory {
     pub(super) fn select(&mut self, writes: Vec<Arc<Write>>, now: Instant) -> Vec<Arc<Write>> {
         let listed: BTreeMap<&ObjectKey, &Arc<Write>> =
             writes.iter().map(|write| (&write.target, write)).collect();
-        self.attempts.retain(|key, attempt| listed.get(key).is_some_and(|write| **write == attempt.write));
+        self.attempts.retain(|key, attempt| {
+            listed.get(key).is_some_and(|write| write.has_same_desire(&attempt.write))
+        });
         let is_due = |write: &Arc<Write>| {
-            self.attempts.get(&write.target).is_none_or(|attempt| attempt.not_before <= now)
+            self.attempts.get(&write.target).is_none_or(|attempt| {
+                let has_moved = attempt.failures == 0 && attempt.write.seen() != write.seen();
+                !attempt.is_settled(write) && (has_moved || attempt.not_before <= now)
+            })
         };
         writes.iter().filter(|write| is_due(write)).cloned().collect()
     }
@@ -50,24 +64,32 @@ impl Memory {
         self.attempts.get(&write.target).is_some_and(|attempt| attempt.failures > 0)
     }
 
-    /// Takes note of what became of a write.
-    pub(super) fn note(&mut self, write: Arc<Write>, outcome: &Outcome, now: Instant) {
+    /// Takes note of what became of a write, and in which state it left a managed object.
+    pub(super) fn note(
+        &mut self,
+        write: Arc<Write>,
+        outcome: &Outcome,
+        result: Option<Observed>,
+        now: Instant,
+    ) {
         let before = self.attempts.get(&write.target).map_or(0, |attempt| attempt.failures);
         let (pause, failures) = match outcome {
             Outcome::Written => (SETTLING, 0),
             Outcome::NotLeading => (Duration::ZERO, before),
-            Outcome::Declared(_) => (LONGEST_PAUSE, before.saturating_add(1)),
+            Outcome::Declared(_) | Outcome::Foreign => (LONGEST_PAUSE, before.saturating_add(1)),
             Outcome::Outdated | Outcome::Forbidden(_) | Outcome::Failed(_) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << before.min(16)).min(LONGEST_PAUSE);
                 (pause, before.saturating_add(1))
             }
         };
-        self.attempts.insert(write.target.clone(), Attempt { write, not_before: now + pause, failures });
+        let attempt = Attempt { write, not_before: now + pause, failures, result };
+        self.attempts.insert(attempt.write.target.clone(), attempt);
     }
 
-    /// When the next write is due.
+    /// When the next write is due. A managed object that was written is looked at again when the watch shows another state.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.attempts.values().map(|attempt| attempt.not_before).min()
+        let waiting = self.attempts.values().filter(|attempt| attempt.result.is_none());
+        waiting.map(|attempt| attempt.not_before).min()
     }
 }
 
@@ -89,7 +111,7 @@ mod tests {
     fn write_is_not_repeated_until_the_watch_had_time_to_show_it() {
         let (mut memory, start) = (Memory::default(), Instant::now());
         assert_eq!(memory.select(vec![write("a")], start).len(), 1);
-        memory.note(write("a"), &Outcome::Written, start);
+        memory.note(write("a"), &Outcome::Written, None, start);
         assert!(memory.select(vec![write("a")], start + SETTLING / 2).is_empty());
         assert_eq!(memory.next_due(), Some(start + SETTLING));
         assert_eq!(memory.select(vec![write("a")], start + SETTLING).len(), 1);
@@ -98,7 +120,7 @@ mod tests {
     #[test]
     fn drift_is_repaired_at_once_when_the_write_had_arrived() {
         let (mut memory, start) = (Memory::default(), Instant::now());
-        memory.note(write("a"), &Outcome::Written, start);
+        memory.note(write("a"), &Outcome::Written, None, start);
         assert!(memory.select(Vec::new(), start).is_empty());
         assert_eq!(memory.select(vec![write("a")], start).len(), 1);
     }
@@ -106,23 +128,54 @@ mod tests {
     #[test]
     fn another_desire_is_written_at_once_when_the_last_one_failed() {
         let (mut memory, start) = (Memory::default(), Instant::now());
-        memory.note(write("a"), &Outcome::Failed("down".into()), start);
+        memory.note(write("a"), &Outcome::Failed("down".into()), None, start);
         assert!(memory.has_failed(&write("a")));
         assert_eq!(memory.select(vec![write("b")], start).len(), 1);
         assert!(!memory.has_failed(&write("b")));
+    }
+
+    fn managed(text: &str, generation: Option<i64>) -> Arc<Write> {
+        let seen = generation.map(observed);
+        let change =
+            Change::Manage { fields: json!({"data": text}), manager: "us".into(), mark: "ours", seen };
+        Arc::new(Write { target: ObjectKey::new(Kind::Deployment, "shop", "web"), change })
+    }
+
+    fn observed(generation: i64) -> Observed {
+        Observed::new(&canopus_api::Meta { generation, ..canopus_api::Meta::new("shop", "web") })
+    }
+
+    #[test]
+    fn managed_object_is_written_again_only_when_it_is_not_as_it_was_left() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        let mut due = |write: Arc<Write>, after: i64| {
+            let due = memory.select(vec![Arc::clone(&write)], start).len() == 1;
+            if due {
+                memory.note(write, &Outcome::Written, Some(observed(after)), start);
+            }
+            due
+        };
+        assert!(due(managed("a", None), 1), "it is created");
+        assert!(!due(managed("a", None), 1), "the watch has not shown it yet");
+        assert!(!due(managed("a", Some(1)), 1), "it is as it was left");
+        assert!(due(managed("a", Some(2)), 2), "somebody changed it");
+        assert!(!due(managed("a", Some(2)), 2), "the server had nothing to change");
+        assert!(due(managed("b", Some(2)), 3), "something else is desired");
+        assert!(!due(managed("b", Some(3)), 3));
+        assert!(due(managed("b", None), 1), "it was deleted");
     }
 
     #[test]
     fn pauses_double_while_the_same_write_fails() {
         let (mut memory, mut now) = (Memory::default(), Instant::now());
         for expected in [500, 1000, 2000, 4000] {
-            memory.note(write("a"), &Outcome::Failed("down".into()), now);
+            memory.note(write("a"), &Outcome::Failed("down".into()), None, now);
             let due = memory.next_due().unwrap();
             assert_eq!((due - now).as_millis(), expected);
             now = due;
         }
         for _ in 0..20 {
-            memory.note(write("a"), &Outcome::Failed("down".into()), now);
+            memory.note(write("a"), &Outcome::Failed("down".into()), None, now);
         }
         assert_eq!(memory.next_due(), Some(now + LONGEST_PAUSE));
     }

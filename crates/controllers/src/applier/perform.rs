@@ -2,13 +2,15 @@
 
 use canopus_api::{Object, Options};
 use canopus_base::tree::Node;
-use canopus_sources::kubernetes::ApiError;
+use canopus_sources::kubernetes::{ApiError, ApplyOptions};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::declared::{declarers, keepers};
+use super::managed;
+use crate::FIELD_MANAGER;
 use crate::api::Api;
-use crate::controller::{Change, Ownership, Write};
+use crate::controller::{Change, Observed, Ownership, Write};
 
 /// What became of a write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub enum Outcome {
     Outdated,
     /// These managers declare the fields, which are therefore left alone.
     Declared(Vec<String>),
+    /// The object was not made by the control plane, and is left alone.
+    Foreign,
     /// The control plane may not write this object.
     Forbidden(String),
     /// It failed otherwise.
@@ -34,6 +38,7 @@ impl Outcome {
             Self::Written => "written",
             Self::Outdated => "outdated",
             Self::Declared(_) => "declared_by_others",
+            Self::Foreign => "foreign",
             Self::Forbidden(_) => "forbidden",
             Self::Failed(_) => "failed",
             Self::NotLeading => "not_leading",
@@ -51,12 +56,52 @@ impl From<ApiError> for Outcome {
     }
 }
 
-pub(super) async fn perform<A: Api>(api: &A, write: &Write, dry_run: bool) -> Outcome {
+/// Makes a write; what became of it, and the state it left a managed object in.
+pub(super) async fn perform<A: Api>(api: &A, write: &Write, dry_run: bool) -> (Outcome, Option<Observed>) {
+    let key = &write.target;
     let done = match &write.change {
         Change::Apply { fields, ownership } => apply(api, write, fields, *ownership, dry_run).await,
         Change::Status { seen, status } => replace_status(api, write, seen, status, dry_run).await,
+        Change::ApplyPart { fields, manager, subresource } => {
+            let options = ApplyOptions { manager, subresource, force: true, dry_run };
+            let fields = with_times(fields.clone(), Timestamp::now());
+            api.apply(key, &fields, options).await.map(|_| Outcome::Written)
+        }
+        Change::Manage { fields, manager, mark, .. } => {
+            return match manage(api, write, (fields, *mark), manager, dry_run).await {
+                Ok(done) => done,
+                Err(error) => (error.into(), None),
+            };
+        }
+        Change::Create { object } => match api.create(key, object, dry_run).await {
+            // Whoever was faster has done what was to be done.
+            Err(error) if error.is_conflict() => Ok(Outcome::Written),
+            done => done.map(|()| Outcome::Written),
+        },
+        Change::Patch { operations } => match api.patch(key, operations, dry_run).await {
+            Err(error) if error.is_unprocessable() => Ok(Outcome::Outdated),
+            done => done.map(|()| Outcome::Written),
+        },
+        Change::Delete { version } => api.delete(key, version, dry_run).await.map(|()| Outcome::Written),
     };
-    done.unwrap_or_else(Outcome::from)
+    (done.unwrap_or_else(Outcome::from), None)
+}
+
+async fn manage<A: Api>(
+    api: &A,
+    write: &Write,
+    (fields, mark): (&Value, &str),
+    manager: &str,
+    dry_run: bool,
+) -> Result<(Outcome, Option<Observed>), ApiError> {
+    let stored = api.read(&write.target).await?;
+    let Some(fields) = managed::adopt(stored.as_ref(), fields, mark) else {
+        return Ok((Outcome::Foreign, None));
+    };
+    let options = ApplyOptions { manager, subresource: "", force: true, dry_run };
+    let after = api.apply(&write.target, &fields, options).await?;
+    let after = Object::decode_as(write.target.kind, &Node::from(after), Options::watch());
+    Ok((Outcome::Written, after.ok().map(|after| Observed::new(after.value.meta()))))
 }
 
 async fn apply<A: Api>(
@@ -67,19 +112,20 @@ async fn apply<A: Api>(
     dry_run: bool,
 ) -> Result<Outcome, ApiError> {
     let key = &write.target;
+    let options = |force| ApplyOptions { manager: FIELD_MANAGER, subresource: "", force, dry_run };
     if ownership == Ownership::Take {
-        return api.apply(key, fields, true, dry_run).await.map(|()| Outcome::Written);
+        return api.apply(key, fields, options(true)).await.map(|_| Outcome::Written);
     }
-    let conflict = match api.apply(key, fields, false, dry_run).await {
+    let conflict = match api.apply(key, fields, options(false)).await {
         Err(error) if error.is_conflict() => error,
-        done => return done.map(|()| Outcome::Written),
+        done => return done.map(|_| Outcome::Written),
     };
     let Some(stored) = api.read(key).await? else { return Ok(Outcome::Outdated) };
     let declared = declarers(&stored, fields, &keepers(&conflict));
     if !declared.is_empty() {
         return Ok(Outcome::Declared(declared));
     }
-    api.apply(key, fields, true, dry_run).await.map(|()| Outcome::Written)
+    api.apply(key, fields, options(true)).await.map(|_| Outcome::Written)
 }
 
 async fn replace_status<A: Api>(

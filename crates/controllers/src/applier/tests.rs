@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{QueryError, Snapshot};
-use canopus_sources::kubernetes::ApiError;
+use canopus_sources::kubernetes::{ApiError, ApplyOptions};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -30,16 +30,34 @@ impl Api for Server {
         Ok(self.objects.lock().get(key).cloned())
     }
 
-    async fn apply(&self, key: &ObjectKey, fields: &Value, force: bool, dry: bool) -> Result<(), ApiError> {
-        self.ask(format!("apply {} force={force} dry={dry}", key.name))?;
-        if !dry {
+    async fn apply(
+        &self,
+        key: &ObjectKey,
+        fields: &Value,
+        options: ApplyOptions<'_>,
+    ) -> Result<Value, ApiError> {
+        let ApplyOptions { force, dry_run, .. } = options;
+        self.ask(format!("apply {} force={force} dry={dry_run}", key.name))?;
+        if !dry_run {
             self.objects.lock().insert(key.clone(), fields.clone());
         }
-        Ok(())
+        Ok(fields.clone())
     }
 
     async fn replace_status(&self, key: &ObjectKey, _: &Value, _: bool) -> Result<(), ApiError> {
         self.ask(format!("status {}", key.name))
+    }
+
+    async fn create(&self, key: &ObjectKey, _: &Value, _: bool) -> Result<(), ApiError> {
+        self.ask(format!("create {}", key.name))
+    }
+
+    async fn patch(&self, key: &ObjectKey, _: &Value, _: bool) -> Result<(), ApiError> {
+        self.ask(format!("patch {}", key.name))
+    }
+
+    async fn delete(&self, key: &ObjectKey, _: &str, _: bool) -> Result<(), ApiError> {
+        self.ask(format!("delete {}", key.name))
     }
 }
 
