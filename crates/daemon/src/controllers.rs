@@ -3,31 +3,47 @@
 //! | controller | writes | lock |
 //! |---|---|---|
 //! | gateway-status | statuses of Gateway API objects | Lease `istio-gateway-status-leader-REVISION` |
+//! | gateway-deployment | Deployments, Services and the like for Gateways | Lease `istio-gateway-deployment-REVISION` |
+//! | gateway-classes | the built-in GatewayClasses, where they are missing | none: whoever is first has done it |
+//! | inference-pools | the Services that stand for InferencePools | Lease `istio-gateway-inferencepool-REVISION` |
+//! | ingress-status | addresses of Ingresses | ConfigMap `istio-leader` |
+//! | ambient-conditions | conditions of Services, ServiceEntries, WorkloadEntries and AuthorizationPolicies | Lease `istio-status-leader` |
+//! | service-entry-addresses | addresses of ServiceEntries that have none | ConfigMap `istio-ip-autoallocate` |
+//! | node-untaint | taints of nodes whose node agent is ready | ConfigMap `istio-node-untaint` |
+//! | workload-entry-cleanup | deletes what registered itself and went away | none: all replicas delete the same |
 //! | root-config-maps, cluster-trust-bundle | the roots, in one of two forms | ConfigMap `istio-namespace-controller-election` |
 //! | dns-certificates | Secrets of `certificates:` | Lease `canopus-dns-certificates-leader-REVISION` |
 //! | webhook-roots | `caBundle` of webhooks, `failurePolicy` of validation | none: all replicas write the same |
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::bail;
+use canopus_admission::injection::Injector;
 use canopus_api::{Kind, ObjectKey, labels};
 use canopus_controllers::election::{Candidate, ClusterLock, Election, Leadership, LockKind};
 use canopus_controllers::trust::{DistributedRoots, Roots};
 use canopus_controllers::{
-    Applier, ClusterTrustBundleController, Controller, DnsCertificateController, GatewayStatusController,
-    Observer, Outcome, RootConfigMapController, WebhookRootsController,
+    AmbientConditionController, Applier, ClusterTrustBundleController, Controller, DnsCertificateController,
+    GatewayClassController, GatewayDeploymentController, GatewayStatusController, InferencePoolController,
+    IngressStatusController, Installation, InstalledTemplates, NodeUntaintController, Observer, Outcome,
+    RootConfigMapController, ServiceEntryAddressController, WebhookRootsController,
+    WorkloadEntryCleanupController,
 };
 use canopus_engine::{Batch, Engine};
 use canopus_identity::authority::Authority;
 use canopus_mesh::world::{MeshSettings, Objects, Origin};
-use canopus_runtime::flags::{CANOPUS_CONTROLLERS, ENABLE_LEADER_ELECTION, Flags, POD_NAME};
+use canopus_runtime::flags::{
+    CANOPUS_CONTROLLERS, ENABLE_GATEWAY_API_INFERENCE_EXTENSION, ENABLE_LEADER_ELECTION, Flags,
+    PILOT_ENABLE_AMBIENT, PILOT_ENABLE_IP_AUTOALLOCATE, PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS, POD_NAME,
+};
 use canopus_runtime::metrics::catalogue::CANOPUS_CONTROLLER_WRITES_TOTAL;
 use canopus_runtime::metrics::{Counter, Family, Registry};
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
 use canopus_sources::kubernetes::{Cluster, RateLimit};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{info, warn};
 
 /// How often all controllers together may write.
 const WRITES: RateLimit = RateLimit { qps: 40.0, burst: 80 };
@@ -67,6 +83,8 @@ pub(crate) struct Controllers<'a> {
     pub(crate) registry: &'a Registry,
     pub(crate) tasks: &'a Tasks,
     pub(crate) shutdown: &'a Shutdown,
+    /// How long a connection of a proxy lasts at most; none if it has no end.
+    pub(crate) longest_connection: Option<Duration>,
 }
 
 impl Controllers<'_> {
@@ -84,18 +102,53 @@ impl Controllers<'_> {
             dry_run: mode == Mode::DryRun,
             context: &self,
         };
-        let statuses = starter.lead(LockKind::Lease, "istio-gateway-status-leader");
+        let statuses = starter.lead(Lock::RevisionLease, "istio-gateway-status-leader");
         starter.run(Arc::new(GatewayStatusController), statuses);
-        let distribution = starter.lead(LockKind::ConfigMap, "istio-namespace-controller-election");
+        let deployments = starter.lead(Lock::RevisionLease, "istio-gateway-deployment");
+        starter.run(Arc::new(GatewayDeploymentController), deployments);
+        starter.run(Arc::new(GatewayClassController), Leadership::unconditional());
+        let flags = &self.settings.flags;
+        if flags.get(ENABLE_GATEWAY_API_INFERENCE_EXTENSION) {
+            let pools = starter.lead(Lock::RevisionLease, "istio-gateway-inferencepool");
+            starter.run(Arc::new(InferencePoolController), pools);
+        }
+        let ingresses = starter.lead(Lock::ConfigMap, "istio-leader");
+        starter.run(Arc::new(IngressStatusController), ingresses);
+        if flags.get(PILOT_ENABLE_AMBIENT) {
+            let statuses = starter.lead(Lock::Lease, "istio-status-leader");
+            starter.run(Arc::new(AmbientConditionController), statuses);
+        }
+        if flags.get(PILOT_ENABLE_IP_AUTOALLOCATE) {
+            let addresses = starter.lead(Lock::ConfigMap, "istio-ip-autoallocate");
+            starter.run(Arc::new(ServiceEntryAddressController), addresses);
+        }
+        if flags.get(PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS) {
+            let nodes = starter.lead(Lock::ConfigMap, "istio-node-untaint");
+            starter.run(Arc::new(NodeUntaintController), nodes);
+        }
+        let cleanup = WorkloadEntryCleanupController { longest_connection: self.longest_connection };
+        starter.run(Arc::new(cleanup), Leadership::unconditional());
+        let distribution = starter.lead(Lock::ConfigMap, "istio-namespace-controller-election");
         starter.run(Arc::new(RootConfigMapController), distribution.clone());
         starter.run(Arc::new(ClusterTrustBundleController), distribution);
         starter.run(Arc::new(WebhookRootsController), Leadership::unconditional());
         if let Some(authority) = &self.authority {
-            let issuing = starter.lead(LockKind::Lease, "canopus-dns-certificates-leader");
+            let issuing = starter.lead(Lock::RevisionLease, "canopus-dns-certificates-leader");
             starter.run(Arc::new(DnsCertificateController::new(Arc::clone(authority))), issuing);
         }
         Ok(())
     }
+}
+
+/// Where a lock is kept, and whether the replicas of all revisions take part. Parity: as istiod has it, lock by lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lock {
+    /// A ConfigMap, for all revisions; the default one goes first.
+    ConfigMap,
+    /// A Lease, for all revisions; the default one goes first.
+    Lease,
+    /// A Lease of each revision, named for it.
+    RevisionLease,
 }
 
 struct Starter<'a> {
@@ -107,8 +160,8 @@ struct Starter<'a> {
 }
 
 impl Starter<'_> {
-    /// Takes part in the election for a lock. Parity: locks in Leases are of one revision each, and named for it.
-    fn lead(&self, kind: LockKind, name: &str) -> Leadership {
+    /// Takes part in the election for a lock.
+    fn lead(&self, lock: Lock, name: &str) -> Leadership {
         let settings = self.context.settings;
         // Whoever only asks what would be written needs no lock, and must not take it from who writes.
         if self.dry_run || !settings.flags.get(ENABLE_LEADER_ELECTION) {
@@ -117,10 +170,11 @@ impl Starter<'_> {
         let revision = if settings.revision.is_empty() { "default" } else { &*settings.revision };
         let mut candidate = Candidate::new(&identity(&settings.flags), revision);
         let mut lock_name = name.to_owned();
-        if kind == LockKind::Lease {
+        if lock == Lock::RevisionLease {
             candidate = candidate.of_one_revision();
             lock_name = format!("{name}-{revision}");
         }
+        let kind = if lock == Lock::ConfigMap { LockKind::ConfigMap } else { LockKind::Lease };
         let lock = ClusterLock::new(self.renewals.clone(), kind, &settings.system_namespace, &lock_name);
         let (election, leadership) = Election::new(lock, candidate);
         let part = self.context.shutdown.register(Phase::Intake, format!("election {name}"));
@@ -169,6 +223,32 @@ struct WriteMetrics(Family<Counter, 2>);
 impl Observer for WriteMetrics {
     fn wrote(&self, controller: &str, outcome: &Outcome) {
         self.0.with([controller, outcome.label()]).inc();
+    }
+}
+
+/// The oldest version of Kubernetes that is supported. Templates are rendered for it where the server does not tell its own.
+const OLDEST_KUBERNETES: (u16, u16) = (1, 28);
+
+/// Tells the engine which templates gateways are deployed from, as they change.
+pub(crate) async fn follow_templates(
+    mut injectors: watch::Receiver<Option<Arc<Injector>>>,
+    cluster: Cluster,
+    store: impl Fn(Batch),
+) {
+    let kubernetes_version = cluster.kubernetes_version().await.unwrap_or_else(|error| {
+        warn!(%error, "the version of Kubernetes is not known; templates are rendered for 1.28");
+        OLDEST_KUBERNETES
+    });
+    loop {
+        let injector = injectors.borrow_and_update().clone();
+        if let Some(injector) = injector {
+            let mut batch = Batch::new();
+            batch.set::<InstalledTemplates>((), Installation { injector, kubernetes_version });
+            store(batch);
+        }
+        if injectors.changed().await.is_err() {
+            return std::future::pending().await;
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use canopus_identity::authority::Authority;
 use canopus_mesh::world::MeshSettings;
-use canopus_runtime::flags::{CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
+use canopus_runtime::flags::{CANOPUS_CONTROLLERS, CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
 use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
 use canopus_sources::kubernetes::Cluster;
 use clap::Args;
@@ -172,7 +172,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let cluster = sources.cluster.clone();
 
     let identity = Identity::start(&process, &push, &args, &mesh, cluster.as_ref()).await?;
-    let injection = keepers::start(&process, &push, &args);
+    let injection = keepers::start(&process, &push, &args, cluster.as_ref());
     push.follow_secret_access(&process, &mesh, cluster.clone());
     push.start_applying(&process, settings, sources);
 
@@ -186,7 +186,8 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
             ports.open(&process.tasks).await?;
             if let Some(cluster) = cluster {
                 prove_validation(&process, &push, &mesh, cluster.clone());
-                controllers(&process, &push, &mesh, cluster, authority).start()?;
+                let age = args.ports.keepalive_max_server_connection_age;
+                controllers(&process, &push, &mesh, cluster, authority, age).start()?;
             }
             opened.ready();
             process.tracer.started(process.started);
@@ -198,8 +199,14 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
 
 /// The settings of the mesh, which follow their files.
 fn settings(process: &Process, args: &DiscoveryArgs) -> anyhow::Result<SettingsKeeper> {
-    SettingsKeeper::new(mesh_settings(args, &process.flags), &args.mesh_config, &args.networks_config)
-        .context("mesh configuration")
+    let mut settings =
+        SettingsKeeper::new(mesh_settings(args, &process.flags), &args.mesh_config, &args.networks_config)
+            .context("mesh configuration")?;
+    let plan = Plan::new(&args.sources, &process.flags, &settings.settings().mesh)?;
+    if !plan.reads_configuration_from_cluster() || process.flags.get(CANOPUS_CONTROLLERS) != "on" {
+        settings.without_stored_statuses();
+    }
+    Ok(settings)
 }
 
 /// Opens what objects come from.
@@ -237,6 +244,7 @@ fn controllers<'a>(
     settings: &'a MeshSettings,
     cluster: Cluster,
     authority: Option<Arc<Authority>>,
+    longest_connection: Option<Duration>,
 ) -> Controllers<'a> {
     Controllers {
         cluster,
@@ -247,6 +255,7 @@ fn controllers<'a>(
         registry: &process.registry,
         tasks: &process.tasks,
         shutdown: &process.shutdown,
+        longest_connection,
     }
 }
 

@@ -37,6 +37,8 @@ const MAX_FILE: u64 = 4 << 20;
 /// Injects pods with the configuration that is in force.
 pub struct Injection {
     current: ArcSwapOption<Injector>,
+    /// Tells of new configurations; holds the current one too.
+    changes: watch::Sender<Option<Arc<Injector>>>,
     engine: Engine,
     readiness: Readiness,
     cluster: Arc<str>,
@@ -67,6 +69,7 @@ impl Injection {
             engine.read::<Settings>(&()).map(|settings| Arc::clone(&settings.cluster)).unwrap_or_default();
         Some(Arc::new(Self {
             current: ArcSwapOption::empty(),
+            changes: watch::Sender::new(None),
             engine,
             readiness,
             cluster,
@@ -81,6 +84,11 @@ impl Injection {
             Some(injector) => webhook::answer(request, injector, self),
             None => webhook::unavailable(),
         }
+    }
+
+    /// The configuration in force, as it changes.
+    pub(crate) fn injectors(&self) -> watch::Receiver<Option<Arc<Injector>>> {
+        self.changes.subscribe()
     }
 
     /// The texts of the templates in force, by name.
@@ -216,7 +224,9 @@ impl InjectionKeeper {
                     templates = injector.config.raw_templates.len(),
                     "the injector has a new configuration"
                 );
-                self.injection.current.store(Some(Arc::new(injector)));
+                let injector = Arc::new(injector);
+                self.injection.current.store(Some(Arc::clone(&injector)));
+                self.injection.changes.send_replace(Some(injector));
             }
             Err(error) => warn!("the injector keeps its configuration: {error}"),
         }

@@ -110,6 +110,11 @@ impl SettingsKeeper {
         &self.settings
     }
 
+    /// Takes note that nobody stores statuses.
+    pub(crate) fn without_stored_statuses(&mut self) {
+        self.settings.stores_statuses = false;
+    }
+
     /// The namespaces that are seen, now and from now on.
     pub(crate) fn selection(&self) -> watch::Receiver<Selection> {
         self.selection.subscribe()

@@ -92,6 +92,11 @@ impl Plan {
         }
         Ok(Self { files, kubernetes: access.map(|access| (access, kinds)), consul })
     }
+
+    /// Whether configuration is read from a cluster, where its statuses can be written.
+    pub(crate) fn reads_configuration_from_cluster(&self) -> bool {
+        self.kubernetes.as_ref().is_some_and(|(_, kinds)| kinds.contains(&Kind::ServiceEntry))
+    }
 }
 
 /// Whether services are registered in Kubernetes, and in Consul.

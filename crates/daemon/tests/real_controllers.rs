@@ -252,3 +252,143 @@ async fn real_declared_roots_of_a_webhook_are_left_alone() -> Result<()> {
     assert_eq!(after["webhooks"], before["webhooks"]);
     Ok(())
 }
+
+/// Templates as an installation has them, cut to what matters here.
+const TEMPLATES: &str = r#"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: istio-sidecar-injector, namespace: istio-system}
+data:
+  values: '{"global": {"hub": "registry.example.com", "tag": "1"}}'
+  config: |
+    policy: enabled
+    templates:
+      kube-gateway: |
+        apiVersion: v1
+        kind: ServiceAccount
+        metadata:
+          name: {{.ServiceAccount | quote}}
+          namespace: {{.Namespace | quote}}
+          ownerReferences:
+          - {apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, name: {{.Name}}, uid: "{{.UID}}"}
+        ---
+        apiVersion: apps/v1
+        kind: Deployment
+        metadata:
+          name: {{.DeploymentName | quote}}
+          namespace: {{.Namespace | quote}}
+          ownerReferences:
+          - {apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, name: {{.Name}}, uid: "{{.UID}}"}
+        spec:
+          selector: {matchLabels: {"{{.GatewayNameLabel}}": {{.Name}}}}
+          template:
+            metadata: {labels: {"{{.GatewayNameLabel}}": {{.Name}}}}
+            spec:
+              serviceAccountName: {{.ServiceAccount | quote}}
+              containers:
+              - name: istio-proxy
+                image: {{.ProxyImage}}
+                resources: {limits: {cpu: 2000m}}
+        ---
+        apiVersion: v1
+        kind: Service
+        metadata:
+          name: {{.DeploymentName | quote}}
+          namespace: {{.Namespace | quote}}
+          ownerReferences:
+          - {apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, name: {{.Name}}, uid: "{{.UID}}"}
+        spec:
+          selector: {"{{.GatewayNameLabel}}": {{.Name}}}
+          type: {{.ServiceType}}
+          ports:
+          {{- range .Ports }}
+          - {name: {{.Name}}, port: {{.Port}}, protocol: {{.Protocol}}, appProtocol: {{.AppProtocol}}}
+          {{- end }}
+"#;
+
+fn gateway(name: &str, port: u16) -> String {
+    format!(
+        "{{apiVersion: gateway.networking.k8s.io/v1, kind: Gateway, metadata: {{name: {name}, namespace: shop}}, \
+         spec: {{gatewayClassName: istio, listeners: [{{name: http, port: {port}, protocol: HTTP}}]}}}}"
+    )
+}
+
+/// Waits until what was deployed for a gateway satisfies a check.
+async fn deployed(kube: &KubeApi, kind: &str, name: &str, check: impl Fn(&Value) -> bool) -> Result<Value> {
+    eventually("an object of a gateway", PATIENCE, async || {
+        let object = get(kube, &[kind, name, "--namespace=shop"]).await?;
+        ensure!(check(&object), "{object}");
+        Ok(object)
+    })
+    .await
+}
+
+fn image(deployment: &Value) -> &Value {
+    &deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_gateway_gets_a_deployment_that_is_kept_as_its_template_has_it() -> Result<()> {
+    let kube = KubeApi::start().await?;
+    kube.apply(&definition("gatewayclasses", "GatewayClass", "Cluster")).await?;
+    kube.apply(&definition("gateways", "Gateway", "Namespaced")).await?;
+    kube.kubectl(&["wait", "--for=condition=Established", "crd", "--all"]).await?;
+    kube.apply(OBJECTS).await?;
+    kube.apply(TEMPLATES).await?;
+    // Somebody has a Service of the name that the second gateway's would have.
+    kube.apply("{apiVersion: v1, kind: Service, metadata: {name: second-istio, namespace: shop}, spec: {ports: [{port: 7}]}}")
+        .await?;
+    kube.apply(&gateway("first", 80)).await?;
+    kube.apply(&gateway("second", 80)).await?;
+    let mesh = replica(&kube, "one").await?;
+
+    let manager = "istio.io/gateway-controller";
+    let deployment = deployed(&kube, "deployment", "first-istio", |_| true).await?;
+    assert_eq!(*image(&deployment), "registry.example.com/proxyv2:1");
+    assert_eq!(deployment["metadata"]["labels"]["gateway.istio.io/managed"], "istio.io-gateway-controller");
+    assert_eq!(deployment["metadata"]["ownerReferences"][0]["name"], "first");
+    let service = deployed(&kube, "service", "first-istio", |_| true).await?;
+    assert_eq!(service["spec"]["type"], "LoadBalancer");
+    assert_eq!(service["spec"]["ports"][1]["port"], 80);
+    deployed(&kube, "serviceaccount", "first-istio", |_| true).await?;
+    deployed(&kube, "deployment", "second-istio", |_| true).await?;
+    deployed(&kube, "gateway.gateway.networking.k8s.io", "first", |gateway| {
+        gateway["metadata"]["annotations"]["gateway.istio.io/controller-version"] == "5"
+            && gateway["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty())
+    })
+    .await?;
+    // The classes without an object got one, whose status says who handles it.
+    accepted(&kube, "istio").await?;
+
+    // What users change of the template comes back, what they add stays.
+    let patch = r#"{"metadata": {"labels": {"team": "a"}}, "spec": {"replicas": 3, "template": {"spec": {"containers":
+        [{"name": "istio-proxy", "image": "evil"}]}}}}"#;
+    kube.kubectl(&["patch", "deployment", "first-istio", "--namespace=shop", "-p", patch]).await?;
+    let repaired = deployed(&kube, "deployment", "first-istio", |one| image(one) != "evil").await?;
+    assert_eq!(
+        (&repaired["metadata"]["labels"]["team"], &repaired["spec"]["replicas"]),
+        (&"a".into(), &3.into())
+    );
+    kube.kubectl(&["delete", "deployment", "first-istio", "--namespace=shop", "--wait=false"]).await?;
+    let uid = deployment["metadata"]["uid"].clone();
+    let again = deployed(&kube, "deployment", "first-istio", |one| one["metadata"]["uid"] != uid).await?;
+
+    // A change of the Gateway reaches its Service, and nothing else is written once all is well.
+    kube.apply(&gateway("first", 8080)).await?;
+    deployed(&kube, "service", "first-istio", |service| service["spec"]["ports"][1]["port"] == 8080).await?;
+    tokio::time::sleep(Duration::from_secs(8)).await;
+    let settled =
+        get(&kube, &["deployment", "first-istio", "--namespace=shop", "--show-managed-fields"]).await?;
+    assert_eq!(settled["metadata"]["generation"], again["metadata"]["generation"]);
+    let managers = settled["metadata"]["managedFields"].as_array().context("no managers")?;
+    assert!(
+        managers.iter().any(|one| one["manager"] == manager && one["operation"] == "Apply"),
+        "{managers:?}"
+    );
+
+    // What was not made here is left alone, and the log says so.
+    let foreign = get(&kube, &["service", "second-istio", "--namespace=shop"]).await?;
+    assert_eq!(foreign["spec"]["ports"][0]["port"], 7);
+    assert!(mesh.log().contains("does not have the label of those made here"), "{}", mesh.log());
+    Ok(())
+}

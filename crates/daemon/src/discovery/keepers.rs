@@ -2,9 +2,12 @@
 
 use std::sync::Arc;
 
+use canopus_sources::kubernetes::Cluster;
+
 use super::DiscoveryArgs;
 use super::process::Process;
 use super::push_path::PushPath;
+use crate::controllers::follow_templates;
 use crate::envoy_filters;
 use crate::injection::{Injection, InjectionKeeper};
 use crate::jwks::KeyKeeper;
@@ -12,7 +15,12 @@ use crate::push::Reason;
 use crate::trust_anchors::BundleKeeper;
 
 /// Starts what keeps keys, trust bundles and the injector's configuration; the injector, if there is to be one.
-pub(super) fn start(process: &Process, push: &PushPath, args: &DiscoveryArgs) -> Option<Arc<Injection>> {
+pub(super) fn start(
+    process: &Process,
+    push: &PushPath,
+    args: &DiscoveryArgs,
+    cluster: Option<&Cluster>,
+) -> Option<Arc<Injection>> {
     let Process { flags, tasks, registry, .. } = process;
     let engine = push.dispatcher.engine();
     let revision = || push.revision.clone();
@@ -26,5 +34,9 @@ pub(super) fn start(process: &Process, push: &PushPath, args: &DiscoveryArgs) ->
     let directory = args.injection_directory.clone();
     let keeper = InjectionKeeper::new(Arc::clone(&injection), directory, revision(), flags);
     tasks.spawn("injector configuration", keeper.run());
+    if let Some(cluster) = cluster {
+        let templates = follow_templates(injection.injectors(), cluster.clone(), push.store(Reason::Global));
+        tasks.spawn("gateway templates", templates);
+    }
     Some(injection)
 }

@@ -51,7 +51,7 @@ pub(crate) struct PortArgs {
     keepalive_timeout: Duration,
     /// How long a proxy may stay connected before it is asked to connect again; without, for ever.
     #[arg(help_heading = CONNECTIONS, long = "keepaliveMaxServerConnectionAge", value_name = "DURATION", value_parser = duration)]
-    keepalive_max_server_connection_age: Option<Duration>,
+    pub(crate) keepalive_max_server_connection_age: Option<Duration>,
     /// How long streams may take to end when the process is asked to stop.
     #[arg(help_heading = CONNECTIONS, long = "shutdownDuration", value_name = "DURATION", default_value = "10s", value_parser = duration)]
     pub(crate) shutdown_duration: Duration,

@@ -69,7 +69,7 @@ impl Installer {
     }
 
     async fn apply(&mut self, step: &Step) -> Result<(), ClusterError> {
-        let options = ApplyOptions { manager: FIELD_MANAGER, force: true, dry_run: false };
+        let options = ApplyOptions { manager: FIELD_MANAGER, subresource: "", force: true, dry_run: false };
         let mut pause = Duration::from_millis(250);
         let mut tries = 0;
         loop {

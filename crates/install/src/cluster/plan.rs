@@ -120,7 +120,7 @@ impl Installer {
     ) -> Result<Action, ClusterError> {
         let Some(live) = live else { return Ok(Action::Create) };
         let Some(path) = self.path(object).await? else { return Ok(Action::Create) };
-        let options = ApplyOptions { manager: FIELD_MANAGER, force: true, dry_run: true };
+        let options = ApplyOptions { manager: FIELD_MANAGER, subresource: "", force: true, dry_run: true };
         let applied = self.cluster.apply_at(&path, &manifest.object, options).await;
         let applied = applied.map_err(|error| refusal(object, "change", error))?;
         let (before, after) = (shown(&live), shown(&applied));
