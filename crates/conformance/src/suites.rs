@@ -1,6 +1,7 @@
 //! The suites: which adapter runs which directory of the corpus.
 
 mod agent;
+mod ambient_authz;
 mod analyzers;
 mod authz;
 mod authz_envoy;
@@ -13,6 +14,7 @@ mod defaults;
 mod derived;
 mod fuzz_regressions;
 mod gateway_api;
+mod gateway_deployment;
 mod helm_render;
 mod ingress;
 mod inject;
@@ -23,6 +25,7 @@ mod live_ca;
 mod live_debug;
 mod live_istioctl;
 mod live_metrics;
+mod live_status;
 mod objects;
 mod operator_manifest;
 mod primitives;
@@ -86,6 +89,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
     Ok(match name.as_str() {
         "agent" => Box::new(agent::Agent),
         "analyzers" => Box::new(analyzers::Analyzers),
+        "ambient-authz" => Box::new(ambient_authz::AmbientAuthz),
         "authz-envoy" => Box::new(authz_envoy::AuthzEnvoy),
         "bootstrap" => Box::new(bootstrap::Bootstrap),
         "cni-iptables-ambient" => Box::new(capture::Ambient::iptables()),
@@ -95,6 +99,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "defaults" => Box::new(defaults::Defaults),
         "fuzz-regressions" => Box::new(fuzz_regressions::FuzzRegressions),
         "gateway-api" => Box::new(gateway_api::GatewayApi),
+        "gateway-deployment" => Box::new(gateway_deployment::GatewayDeployment),
         "helm-render" => Box::new(helm_render::HelmRender),
         "ingress" => Box::new(ingress::Ingress),
         "inject" => Box::<inject::Inject>::default(),
@@ -110,6 +115,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
         "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),
         "live-metrics" => Box::<live_metrics::LiveMetrics>::default(),
+        "live-status" => Box::<live_status::LiveStatus>::default(),
         "nftables-builder" => Box::new(capture::NftablesBuilder),
         "nftables-sidecar" => Box::new(capture::Sidecar::nftables()),
         "operator-manifest" => Box::new(operator_manifest::OperatorManifest),

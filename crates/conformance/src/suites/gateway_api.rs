@@ -90,6 +90,7 @@ fn status(snapshot: &Snapshot, origin: &Origin) -> anyhow::Result<Option<Node>> 
         Some(Status::ListenerSet(status)) => serde_json::to_value(status)?,
         Some(Status::Route(status)) => serde_json::to_value(status)?,
         Some(Status::Policy(status)) => serde_json::to_value(status)?,
+        Some(Status::Pool(status)) => serde_json::to_value(status)?,
     };
     Ok(Some(Node::from(json)))
 }
