@@ -108,7 +108,9 @@ async fn update(
         }
         return cluster.create_object(key, fields).await.map_err(|error| keep(refusal, error));
     };
-    if !options.force && let Some(conflict) = conflict(&stored, fields, options.manager) {
+    if !options.force
+        && let Some(conflict) = conflict(&stored, fields, options.manager)
+    {
         return Err(conflict);
     }
     merge(&mut stored, fields);

@@ -91,7 +91,8 @@ impl Installer {
             let Some(path) = self.path(&object).await? else {
                 return Err(ClusterError::UnknownKind { object });
             };
-            let options = ApplyOptions { manager: FIELD_MANAGER, subresource: "", force: true, dry_run: false };
+            let options =
+                ApplyOptions { manager: FIELD_MANAGER, subresource: "", force: true, dry_run: false };
             let applied = self.cluster.apply_at(&path, &fields, options).await;
             applied.map_err(|error| refusal(&object, "apply", error))?;
         }
