@@ -1,4 +1,5 @@
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -54,6 +55,8 @@ impl Namespace {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // A signal to this process's group, such as Ctrl-C, must not reach who cleans up after it.
+            .process_group(0)
             .spawn()
             .context("starting the guard of a cluster with `sh`")?;
         let mut line = String::new();
