@@ -110,7 +110,7 @@ impl MessageType {
                     list(&mut text, items, quote);
                 }
                 (_, Some(Parameter::Text(value))) => text.push_str(value),
-                (_, Some(Parameter::List(items))) => list(&mut text, items, |text, item| text.push_str(item)),
+                (_, Some(Parameter::List(items))) => list(&mut text, items, String::push_str),
                 (_, None) => {}
             }
             rest = &rest[at + 1 + verb.map_or(0, char::len_utf8)..];

@@ -153,6 +153,9 @@ fn give_namespace(document: &mut Node, namespace: &str) {
     }
 }
 
+/// What tells an object apart: kind, namespace, name and cluster.
+type Position = (Kind, Box<str>, Box<str>, Arc<str>);
+
 /// All that is analyzed together.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -163,7 +166,7 @@ pub struct World {
     /// The namespace of the control plane.
     pub system_namespace: Box<str>,
     resources: BTreeMap<Kind, Vec<Arc<Resource>>>,
-    positions: BTreeMap<(Kind, Box<str>, Box<str>, Arc<str>), usize>,
+    positions: BTreeMap<Position, usize>,
 }
 
 impl World {

@@ -150,8 +150,10 @@ impl Cluster {
     /// The object at a path of the API; `None` if there is none.
     pub(crate) fn get(&self, path: &str) -> anyhow::Result<Option<Node>> {
         let request = Request::get(path).body(Vec::new())?;
+        // A timer belongs to the runtime it is made in.
+        let _entered = self.runtime.enter();
         let asked = tokio::time::timeout(self.timeout, self.client.request_text(request));
-        let answer = self.runtime.block_on(async { asked.await });
+        let answer = self.runtime.block_on(asked);
         let text = match answer {
             Err(_) => bail!("Get \"{}{path}\": no answer within {:?}", self.url, self.timeout),
             Ok(Err(Error::Api(status))) if status.code == 404 => return Ok(None),
@@ -245,9 +247,10 @@ impl Cluster {
             forward.abort();
             answer
         };
+        let _entered = self.runtime.enter();
         let within = tokio::time::timeout(self.timeout, asked);
         self.runtime
-            .block_on(async { within.await })
+            .block_on(within)
             .with_context(|| format!("pod {pod}.{namespace} does not answer on port {port}"))?
             .with_context(|| format!("cannot reach port {port} of pod {pod}.{namespace}"))
     }

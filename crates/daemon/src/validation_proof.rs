@@ -36,7 +36,7 @@ pub(crate) async fn prove(cluster: Cluster, namespace: String, revision: String,
     let mut batch = Batch::new();
     batch.set::<ValidationProof>((), true);
     store(batch);
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// A Gateway that validation always refuses.

@@ -353,8 +353,7 @@ async fn real_gateway_gets_a_deployment_that_is_kept_as_its_template_has_it() ->
     deployed(&kube, "serviceaccount", "first-istio", |_| true).await?;
     deployed(&kube, "deployment", "second-istio", |_| true).await?;
     deployed(&kube, "gateway.gateway.networking.k8s.io", "first", |gateway| {
-        gateway["metadata"]["annotations"]["gateway.istio.io/controller-version"] == "5"
-            && gateway["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty())
+        gateway["status"]["conditions"].as_array().is_some_and(|all| !all.is_empty())
     })
     .await?;
     // The classes without an object got one, whose status says who handles it.

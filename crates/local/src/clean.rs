@@ -33,11 +33,11 @@ pub struct Removed {
 /// The process that supervises the mesh, if it runs.
 pub fn supervisor(state: &State) -> Result<Option<ProcessId>> {
     let entries = journal::read(&state.journal()).with_context(|| state.journal().display().to_string())?;
-    let alive = entries.into_iter().filter_map(|entry| match entry {
+    let mut alive = entries.into_iter().filter_map(|entry| match entry {
         Entry::Supervisor(id) if id.is_alive() => Some(id),
         _ => None,
     });
-    Ok(alive.last())
+    Ok(alive.next_back())
 }
 
 /// Waits until the supervisor has cleaned up and ended; one that takes too long is killed.

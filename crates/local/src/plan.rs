@@ -458,7 +458,7 @@ impl Planner<'_> {
         for index in 0..self.pods.len() {
             let mut outbound = Vec::new();
             for (host, namespace, ports) in &callable {
-                for port in ports.iter() {
+                for port in *ports {
                     let (host, namespace) = (host.clone(), namespace.clone());
                     let listener = self.free_port();
                     outbound.push(Outbound {

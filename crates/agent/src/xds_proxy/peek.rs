@@ -17,7 +17,7 @@ pub(super) fn response_type(message: &Message) -> Option<String> {
     const {
         assert!(
             discovery_response::TYPE_URL.tag().number() == delta_discovery_response::TYPE_URL.tag().number()
-        )
+        );
     };
     text(message, discovery_response::TYPE_URL.tag())
 }

@@ -179,12 +179,12 @@ impl<'a> ImageTypes<'a> {
             Some(image_type(&merged.value))
         });
         // The most specific that says something counts.
-        let named = std::iter::once(mesh.as_str())
+        let mut named = std::iter::once(mesh.as_str())
             .chain(self.root)
             .chain(self.by_namespace.get(pod.namespace()).copied())
             .chain(of_workload.map(|(_, _, image)| *image))
             .chain(own.as_deref());
-        match named.filter(|image| !image.is_empty()).last() {
+        match named.rfind(|image| !image.is_empty()) {
             None | Some("default") => String::new(),
             Some(image) => image.to_owned(),
         }

@@ -24,7 +24,8 @@ pub(crate) fn port_names(world: &World, findings: &mut Findings) {
             let transport = port.protocol.to_string();
             let protocol =
                 Protocol::of_port(port.port.into(), &port.name, &transport, port.app_protocol.as_deref());
-            if !protocol.is_unsupported() && !(is_external && &*port.name == "tcp") {
+            let is_named_tcp = &*port.name == "tcp";
+            if !protocol.is_unsupported() && !(is_external && is_named_tcp) {
                 continue;
             }
             let index = index.to_string();

@@ -14,8 +14,11 @@ use crate::world::{Resource, World};
 const AMBIENT_WORKLOAD: &str = "selected workload is in ambient mode, the policy has no impact";
 const AMBIENT_NAMESPACE: &str = "namespace is in ambient mode, the policy has no impact";
 
+/// A pod and the Sidecars that select it.
+type SidecarsOfPod<'a> = (&'a Arc<Resource>, Vec<&'a Arc<Resource>>);
+
 pub(crate) fn analyze(world: &World, findings: &mut Findings) {
-    let mut by_pod: BTreeMap<(&str, &str), (&Arc<Resource>, Vec<&Arc<Resource>>)> = BTreeMap::new();
+    let mut by_pod: BTreeMap<(&str, &str), SidecarsOfPod<'_>> = BTreeMap::new();
     let mut by_namespace: BTreeMap<&str, Vec<&Arc<Resource>>> = BTreeMap::new();
     for (resource, sidecar) in world.each::<Sidecar>() {
         let labels = sidecar.spec.workload_selector.as_ref().map(|selector| &selector.labels);

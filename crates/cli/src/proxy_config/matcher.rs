@@ -35,7 +35,7 @@ fn search(chain: &str, tree: &Matcher) -> Option<Vec<String>> {
     let mut found = Vec::new();
     let mut add = |equality: &str, key: &str, on_match: Option<&OnMatch>| match outcome(on_match) {
         Some(Outcome::Action(action)) if action.name == chain => {
-            found.push(format!("{input}{equality}{key}"))
+            found.push(format!("{input}{equality}{key}"));
         }
         Some(Outcome::Matcher(inner)) => {
             let below = search(chain, inner).unwrap_or_default();

@@ -125,7 +125,8 @@ fn item(name: &str, state: &'static str, text: Option<&[u8]>, trust_domain: &str
     let empty = Item { name: name.to_owned(), state, ..Item::default() };
     let Some(certificate) = text.and_then(|text| Certificate::from_pem(text).ok()) else { return empty };
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let named = certificate.uris().iter().filter_map(|uri| uri.strip_prefix("spiffe://")?.split('/').next());
+    let mut named =
+        certificate.uris().iter().filter_map(|uri| uri.strip_prefix("spiffe://")?.split('/').next());
     Item {
         kind: if certificate.is_authority() { "CA" } else { "Cert Chain" },
         valid: certificate.is_valid_at(UnixTime::since_unix_epoch(now)),
@@ -133,7 +134,7 @@ fn item(name: &str, state: &'static str, text: Option<&[u8]>, trust_domain: &str
         not_after: time(certificate.not_after()),
         not_before: time(certificate.not_before()),
         trust_domain: if trust_domain.is_empty() {
-            named.last().unwrap_or_default().to_owned()
+            named.next_back().unwrap_or_default().to_owned()
         } else {
             trust_domain.to_owned()
         },

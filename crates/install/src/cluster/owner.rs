@@ -60,7 +60,7 @@ impl Owner {
             // The base is shared by revisions, so that it belongs to none.
             let is_shared = label == labels::REVISION.name && manifest.component == "Base";
             if let Some(own) = own.as_object_mut()
-                && !(is_shared && !own.contains_key(label))
+                && (!is_shared || own.contains_key(label))
                 && !(label == labels::REVISION.name && own.contains_key(label))
             {
                 own.insert(label.to_owned(), Json::from(value));

@@ -92,7 +92,7 @@ impl Installer {
             let action = self.action(&object, &manifest, live).await?;
             plan.steps.push(Step { object, action, manifest });
         }
-        plan.prune = self.to_prune(&plan.steps, owner).await?;
+        plan.prune = self.find_unwanted(&plan.steps, owner).await?;
         Ok(plan)
     }
 
@@ -131,7 +131,7 @@ impl Installer {
         Ok(Action::Change(difference.unified_diff().context_radius(2).to_string()))
     }
 
-    async fn to_prune(&mut self, steps: &[Step], owner: &Owner) -> Result<Vec<ObjectId>, ClusterError> {
+    async fn find_unwanted(&mut self, steps: &[Step], owner: &Owner) -> Result<Vec<ObjectId>, ClusterError> {
         let wanted: BTreeSet<_> = steps.iter().map(|step| step.object.identity()).collect();
         let mut found = Vec::new();
         for component in &COMPONENTS {

@@ -300,13 +300,13 @@ impl Check<'_> {
             let place = format!("{field}.expect[{index}]");
             match expectation {
                 Expectation::Status { request, .. } => {
-                    requests.push((format!("{place}.status.request"), request))
+                    requests.push((format!("{place}.status.request"), request));
                 }
                 Expectation::Slow { request, .. } => {
-                    requests.push((format!("{place}.slow.request"), request))
+                    requests.push((format!("{place}.slow.request"), request));
                 }
                 Expectation::Shares(shares) => {
-                    requests.push((format!("{place}.shares.request"), &shares.request))
+                    requests.push((format!("{place}.shares.request"), &shares.request));
                 }
                 Expectation::RefusesPlaintext { workload } if !is_program(workload) => {
                     self.report(

@@ -24,12 +24,9 @@ pub(super) fn rows<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = R
 }
 
 fn row(line: &str) -> Option<Row<'_>> {
-    let (name, mut rest) = match line.split_once('{') {
-        Some((name, rest)) => (name, rest),
-        None => {
-            let (name, value) = line.split_once(' ')?;
-            return Some(Row { name, labels: Vec::new(), value: number(value)? });
-        }
+    let Some((name, mut rest)) = line.split_once('{') else {
+        let (name, value) = line.split_once(' ')?;
+        return Some(Row { name, labels: Vec::new(), value: number(value)? });
     };
     let mut labels = Vec::new();
     while let Some((key, after)) = rest.split_once("=\"") {

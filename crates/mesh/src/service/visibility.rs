@@ -8,7 +8,9 @@ use canopus_api::{Kind, ObjectKey};
 use canopus_base::labels::Labels;
 use canopus_engine::EagerCtx;
 use canopus_proto::istio::mesh::v1alpha1::service_entry_visibility::match_rule::Matcher;
-use canopus_proto::istio::mesh::v1alpha1::service_entry_visibility::{MatchRule, Visibility as Written};
+use canopus_proto::istio::mesh::v1alpha1::service_entry_visibility::{
+    MatchRule, Policy, Visibility as Written,
+};
 
 use crate::world::{Origin, label_selector, object, settings};
 
@@ -44,7 +46,7 @@ pub fn entry_visibility(ctx: &EagerCtx<'_>, entry: &Origin) -> EntryVisibility {
         .policies
         .iter()
         .find(|policy| policy.matching_rules.iter().all(|rule| matches(rule, &labels)));
-    decides.map_or_else(|| written.default_visibility(), |policy| policy.visibility()).into()
+    decides.map_or_else(|| written.default_visibility(), Policy::visibility).into()
 }
 
 /// A rule that says nothing, or nothing that can be read, does not match: more would be seen than is meant otherwise.
@@ -81,7 +83,6 @@ pub(super) fn exported(ctx: &EagerCtx<'_>, entry: &Origin, export_to: &[String])
 
 #[cfg(test)]
 mod tests {
-    use canopus_proto::istio::mesh::v1alpha1::service_entry_visibility::Policy;
     use canopus_proto::istio::mesh::v1alpha1::{LabelSelector, ServiceEntryVisibility};
 
     use crate::service::ServicesVisibleTo;

@@ -89,10 +89,13 @@ impl fmt::Debug for Tag {
     }
 }
 
+/// A type that a field mentions without holding a value of it.
+type Owned<T> = fn() -> T;
+
 /// A field of message `M` that holds a `K`. The constants are in [`super::fields`].
 pub struct Field<M, K, P = Implicit> {
     tag: Tag,
-    types: PhantomData<fn() -> (M, K, P)>,
+    types: PhantomData<(Owned<M>, Owned<K>, Owned<P>)>,
 }
 
 impl<M, K, P> Field<M, K, P> {

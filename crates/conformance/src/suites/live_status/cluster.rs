@@ -124,7 +124,7 @@ impl Cluster {
             }
             // The definitions of these kinds have a status to begin with.
             Kind::KubernetesGateway => {
-                object["status"] = json!({"conditions": waiting(&["Accepted", "Programmed"])})
+                object["status"] = json!({"conditions": waiting(&["Accepted", "Programmed"])});
             }
             Kind::GatewayClass | Kind::ListenerSet => {
                 let types: &[&str] =
