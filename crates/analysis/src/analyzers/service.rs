@@ -25,7 +25,8 @@ pub(crate) fn port_names(world: &World, findings: &mut Findings) {
             let protocol =
                 Protocol::of_port(port.port.into(), &port.name, &transport, port.app_protocol.as_deref());
             let is_named_tcp = &*port.name == "tcp";
-            if !protocol.is_unsupported() && !(is_external && is_named_tcp) {
+            let is_questionable = protocol.is_unsupported() || (is_external && is_named_tcp);
+            if !is_questionable {
                 continue;
             }
             let index = index.to_string();

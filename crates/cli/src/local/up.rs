@@ -125,9 +125,12 @@ fn detach(arguments: &Arguments) -> Result<()> {
     if arguments.loopback {
         command.arg("--loopback");
     }
-    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    // Nothing of it may keep the streams of this process open: whoever reads them waits for their end.
+    let (output, input) = io::pipe()?;
+    command.stdin(Stdio::null()).stdout(input.try_clone()?).stderr(input);
     let mut child = command.spawn().context("canopus up")?;
-    let lines = BufReader::new(child.stdout.take().context("its output")?).lines();
+    drop(command);
+    let lines = BufReader::new(output).lines();
     for line in lines.map_while(Result::ok) {
         tell(&line);
         if line.contains(": ready after ") {
