@@ -23,8 +23,8 @@ use request::Request;
 
 /// Follow a request through the configuration of a proxy: listener, filter chain, route, cluster, endpoints.
 ///
-/// Nothing is sent. The configuration is what the proxy itself dumps, so the answer is true of the bytes it runs on. What a
-/// route lost against is told too: routes of the same virtual host that come before it.
+/// Nothing is sent. The configuration is what the proxy itself dumps, so the answer is true of the bytes it runs on. The
+/// way ends at the endpoints: what the proxy on the other side does with the request is not looked at.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
