@@ -148,13 +148,14 @@ fn mask_address(address: &mut String) {
 }
 
 /// Fields that an API server fills in, and that are therefore in the recording alone.
-const FILLED_IN: [&str; 28] = [
+const FILLED_IN: [&str; 29] = [
     "allocateLoadBalancerNodePorts",
     "apiVersion",
     "clusterIP",
     "clusterIPs",
     "defaultMode",
     "dnsPolicy",
+    "emptyDir",
     "externalTrafficPolicy",
     "imagePullPolicy",
     "internalTrafficPolicy",
@@ -201,8 +202,9 @@ fn compare_created(cluster: &Cluster, created: &[Node]) -> Vec<Difference> {
             found.push(Difference::new(label, "a valid object", error));
             continue;
         }
+        let got = pruned(got);
         drop_filled_in(&mut expected, &got);
-        let (expected, got) = (Node::from(pruned(expected)), Node::from(pruned(got)));
+        let (expected, got) = (Node::from(pruned(expected)), Node::from(got));
         let differences = tree::difference(&expected, &got, &Rules::default());
         found.extend(differences.into_iter().map(|d| Difference { path: format!("{label}{}", d.path), ..d }));
     }
@@ -251,6 +253,8 @@ fn prune(value: &mut Json) {
                 fields.remove(added);
             }
             fields.values_mut().for_each(prune);
+            // Go writes a port that is not set as 0.
+            fields.retain(|name, field| name != "targetPort" || *field != 0);
             // Volumes say what they are by being there.
             fields.retain(|name, field| name == "emptyDir" || !is_empty(field));
             if let Some(volume) = fields.get_mut("emptyDir").filter(|volume| volume.is_null()) {
