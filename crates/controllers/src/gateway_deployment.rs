@@ -157,8 +157,9 @@ impl Query for GatewayWrites {
     }
 }
 
-/// Writes to a Gateway which version of the logic deploys it. Parity: the subresource suffices for annotations, so no right
-/// to write Gateways is needed.
+/// Writes to a Gateway which version of the logic deploys it. Parity: through the status, as Istio does, so that no right to
+/// write Gateways is needed. API servers drop annotations that come this way for custom resources, so the annotation appears
+/// only where somebody else writes it, and the write is planned again with each plan.
 fn take_over(gateway: &Origin, manager: &Arc<str>) -> Write {
     let fields = json!({
         "apiVersion": "gateway.networking.k8s.io/v1",
