@@ -11,6 +11,7 @@ mod jwt;
 mod kubernetes;
 mod oidc;
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use canopus_mesh::world::Settings;
 use canopus_runtime::flags::{
     AUDIENCE, Flags, JWT_RULE, TOKEN_AUDIENCES, TOKEN_ISSUER, TRUSTED_GATEWAY_CIDR, XDS_AUTH,
 };
-use canopus_sources::kubernetes::{Cluster, TokenOwner};
+use canopus_sources::kubernetes::{Cluster, RemoteRegistry, TokenOwner};
 use tracing::{info, warn};
 
 pub use self::bearer::Door;
@@ -53,12 +54,16 @@ pub struct Presented<'a> {
     pub door: Door,
 }
 
-/// The cluster whose service accounts have tokens.
-pub struct TokenCluster {
-    /// Its API server.
+/// The clusters whose service accounts have tokens.
+pub struct TokenClusters {
+    /// The API server of the own cluster.
     pub cluster: Cluster,
-    /// Its name and other names it goes by.
-    pub names: Vec<Arc<str>>,
+    /// The name of the own cluster.
+    pub name: Arc<str>,
+    /// Names of clusters by the aliases that stand for them.
+    pub aliases: BTreeMap<String, Arc<str>>,
+    /// The remote clusters.
+    pub remote: RemoteRegistry,
 }
 
 /// Why a client is nobody, for the log.
@@ -95,7 +100,7 @@ impl Authenticators {
     /// Believes what flags say: tokens of the issuer of `JWT_RULE`, those of a cluster's service accounts, and gateways.
     ///
     /// Without a cluster, tokens of `TOKEN_ISSUER` take the place of its own.
-    pub fn new(engine: Engine, flags: &Flags, cluster: Option<TokenCluster>) -> anyhow::Result<Self> {
+    pub fn new(engine: Engine, flags: &Flags, cluster: Option<TokenClusters>) -> anyhow::Result<Self> {
         let mut authenticators = Self::certificates(engine);
         authenticators.over_http = flags.get(XDS_AUTH);
         let rule = flags.get(JWT_RULE);

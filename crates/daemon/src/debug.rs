@@ -30,6 +30,7 @@ use std::sync::Arc;
 use canopus_engine::{Engine, QueryError};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::{Flag, UNSAFE_ENABLE_ADMIN_ENDPOINTS, types::Bool};
+use canopus_sources::kubernetes::RemoteRegistry;
 
 pub use access::{Authenticator, Caller};
 pub use answer::Answer;
@@ -46,6 +47,7 @@ pub struct Debug {
     dispatcher: Arc<Dispatcher>,
     quarantine: Arc<Quarantine>,
     sources: Arc<SourceStatuses>,
+    remote: RemoteRegistry,
     /// When certificates expire, where somebody can tell.
     forecast: Option<Arc<Forecast>>,
 }
@@ -154,13 +156,25 @@ const ENDPOINTS: &[Endpoint] = &[
 impl Debug {
     /// Answers about what this dispatcher pushes, and to whom.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
-        Self { dispatcher, quarantine: Arc::default(), sources: Arc::default(), forecast: None }
+        Self {
+            dispatcher,
+            quarantine: Arc::default(),
+            sources: Arc::default(),
+            remote: RemoteRegistry::default(),
+            forecast: None,
+        }
     }
 
     /// Tells what is held back because proxies reject it.
     #[must_use]
     pub fn with_quarantine(self, quarantine: Arc<Quarantine>) -> Self {
         Self { quarantine, ..self }
+    }
+
+    /// Tells what leads to remote clusters.
+    #[must_use]
+    pub fn with_remote_clusters(self, remote: RemoteRegistry) -> Self {
+        Self { remote, ..self }
     }
 
     /// Tells how sources are doing.

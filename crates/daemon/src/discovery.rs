@@ -58,9 +58,6 @@ const MOST_BLOCKING_THREADS: usize = 64;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Taken for the sake of manifests, without effect")]
 struct UnusedArgs {
-    /// Namespace of the secrets that lead to remote clusters: they are not read yet.
-    #[arg(long = "clusterRegistriesNamespace", value_name = "NAMESPACE")]
-    cluster_registries_namespace: Option<String>,
     /// Namespace of the node agent: nodes are not untainted yet.
     #[arg(long = "cniNamespace", value_name = "NAMESPACE")]
     cni_namespace: Option<String>,
@@ -78,9 +75,8 @@ struct UnusedArgs {
 impl UnusedArgs {
     /// The names of those that were given.
     fn given(&self) -> Vec<&'static str> {
-        let Self { cluster_registries_namespace, cni_namespace, profile, ctrlz_port, ctrlz_address } = self;
+        let Self { cni_namespace, profile, ctrlz_port, ctrlz_address } = self;
         [
-            ("clusterRegistriesNamespace", cluster_registries_namespace),
             ("cniNamespace", cni_namespace),
             ("profile", profile),
             ("ctrlz_port", ctrlz_port),
@@ -169,16 +165,16 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
     let mesh = settings.settings().clone();
     let push = PushPath::start(&process, &args, &mesh);
     let sources = open_sources(&process, &args, &settings).await?;
-    let cluster = sources.cluster.clone();
+    let (cluster, remote) = (sources.cluster.clone(), sources.remote.clone());
 
-    let identity = Identity::start(&process, &push, &args, &mesh, cluster.as_ref()).await?;
+    let identity = Identity::start(&process, &push, &args, &mesh, cluster.as_ref(), &remote).await?;
     let injection = keepers::start(&process, &push, &args, cluster.as_ref());
     push.follow_secret_access(&process, &mesh, cluster.clone());
     push.start_applying(&process, settings, sources);
 
     let opened = process.readiness.register("ports");
     let authority = identity.authority.clone();
-    let ports = serving::ports(&process, &push, &args, identity, injection);
+    let ports = serving::ports(&process, &push, &args, identity, injection, remote);
     ports.open_early().await?;
     // A proxy must never be told that a world nobody has read yet is an empty one, nor be sent to a port that is not open.
     tokio::select! {
@@ -220,6 +216,7 @@ async fn open_sources(
         args: &args.sources,
         flags: &process.flags,
         cluster: &settings.settings().cluster,
+        system_namespace: &settings.settings().system_namespace,
         selection: settings.selection(),
         readiness: &process.readiness,
         tasks: &process.tasks,

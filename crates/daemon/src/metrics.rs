@@ -11,6 +11,7 @@ mod issuing;
 mod labels;
 mod mishaps;
 mod model;
+mod remote;
 mod sends;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -34,6 +35,7 @@ pub(crate) use calls::Call;
 pub use calls::CallMetrics;
 pub use issuing::IssuingMetrics;
 pub use model::collect_model;
+pub(crate) use remote::collect_remote_clusters;
 
 use calls::code_name;
 use sends::{Sends, label};

@@ -1,5 +1,7 @@
 //! Which sources a process has, and how they are started.
 
+mod remote;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,13 +18,21 @@ use canopus_runtime::tasks::Tasks;
 use canopus_sources::consul::{AgentOptions, Consul};
 use canopus_sources::files::Files;
 use canopus_sources::kubernetes::{
-    Access, Cluster, Kubernetes, Options, RateLimit, Selection, all_kinds, registry_kinds,
+    Access, Cluster, Kubernetes, Options, RateLimit, RemoteRegistry, Selection, all_kinds, registry_kinds,
 };
 use canopus_sources::snapshot::{Keeper, Store};
 use canopus_sources::{Intake, Source, SourceInfo, Update};
 use clap::Args;
 use tokio::sync::watch;
 use tracing::{info, warn};
+
+/// How names of sources begin that are files. They are on this machine already, so no snapshot is kept of them.
+const FILES: &str = "files:";
+
+/// The name of the source that a cluster is.
+fn kubernetes_source_name(cluster: &str) -> String {
+    format!("kubernetes:{cluster}")
+}
 
 /// Flags that say where objects come from. Names are pilot-discovery's, where it has them.
 #[derive(Args, Debug)]
@@ -38,6 +48,9 @@ pub(crate) struct SourceArgs {
     /// Where services are registered, separated by commas: Kubernetes, Consul, or Mock for nowhere.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "Kubernetes")]
     registries: Vec<String>,
+    /// Namespace of the Secrets that lead to remote clusters; without, that of the control plane.
+    #[arg(long = "clusterRegistriesNamespace", value_name = "NAMESPACE")]
+    cluster_registries_namespace: Option<String>,
     /// Requests to the Kubernetes API per second in the long run.
     #[arg(long = "kubernetesApiQPS", value_name = "NUMBER", default_value_t = 80.0)]
     kubernetes_api_qps: f64,
@@ -196,6 +209,8 @@ pub(crate) struct Opened {
     pub(crate) guards: BTreeMap<Box<str>, ReadyGuard>,
     /// The API server, if there is one.
     pub(crate) cluster: Option<Cluster>,
+    /// The remote clusters.
+    pub(crate) remote: RemoteRegistry,
 }
 
 /// What sources are opened with.
@@ -206,6 +221,8 @@ pub(crate) struct Opener<'a> {
     pub(crate) flags: &'a Flags,
     /// The cluster the objects of all of them belong to.
     pub(crate) cluster: &'a str,
+    /// The namespace of the control plane.
+    pub(crate) system_namespace: &'a str,
     /// The namespaces that are seen.
     pub(crate) selection: watch::Receiver<Selection>,
     /// Where to say what the process is not ready without.
@@ -224,25 +241,25 @@ impl Opener<'_> {
             keeper: None,
             guards: BTreeMap::new(),
             cluster: None,
+            remote: RemoteRegistry::default(),
         };
-        let mut kept = Vec::new();
         for path in plan.files {
-            self.start(Files::new(&path), &format!("files:{}", path.display()), None, &mut opened);
+            self.start(Files::new(&path), &format!("{FILES}{}", path.display()), None, &mut opened);
         }
         if let Some((access, kinds)) = plan.kubernetes {
             let cluster = self.connect(&access).await?;
             let source = self.kubernetes(cluster.clone(), kinds);
-            let name = format!("kubernetes:{}", self.cluster);
+            self.start(source, &kubernetes_source_name(self.cluster), store.as_ref(), &mut opened);
+            self.follow_remote_clusters(&cluster, store.as_ref(), &mut opened).await?;
             opened.cluster = Some(cluster);
-            kept.push(self.start(source, &name, store.as_ref(), &mut opened));
         }
         if plan.consul {
             let token = self.flags.variable("CONSUL_HTTP_TOKEN").map(str::to_owned);
             let source = Consul::new(&AgentOptions { url: self.args.consul_url.clone(), token })?;
             let name = format!("consul:{}", self.args.consul_url);
-            kept.push(self.start(source, &name, store.as_ref(), &mut opened));
+            self.start(source, &name, store.as_ref(), &mut opened);
         }
-        opened.keeper = store.map(|store| Keeper::new(store, kept.iter().map(AsRef::as_ref)));
+        opened.keeper = store.map(|store| Keeper::new(store, |source| !source.name.starts_with(FILES)));
         Ok(opened)
     }
 
@@ -263,13 +280,7 @@ impl Opener<'_> {
     }
 
     /// Starts a source behind those that were started before, with what it had in an earlier life.
-    fn start(
-        &self,
-        source: impl Source,
-        name: &str,
-        store: Option<&Store>,
-        opened: &mut Opened,
-    ) -> Arc<SourceInfo> {
+    fn start(&self, source: impl Source, name: &str, store: Option<&Store>, opened: &mut Opened) {
         let rank = u16::try_from(opened.guards.len()).unwrap_or(u16::MAX);
         let feed = opened.intake.feed(SourceInfo::new(name, self.cluster, rank));
         let info = Arc::clone(feed.source());
@@ -283,7 +294,6 @@ impl Opener<'_> {
             Some(Ok(None)) | None => {}
         }
         self.tasks.spawn(name, source.run(feed));
-        info
     }
 
     fn store(&self) -> Option<Store> {

@@ -7,10 +7,12 @@
 mod collector;
 mod definitions;
 mod dynamic;
+mod kubeconfig;
 mod limit;
 mod lines;
 mod managed;
 mod object;
+mod remote;
 mod resource;
 mod review;
 mod secret;
@@ -25,8 +27,13 @@ use std::time::Duration;
 use canopus_api::Kind;
 
 pub use dynamic::ResourceType;
+pub use kubeconfig::{AllowedFields, KubeconfigError};
 pub use limit::RateLimit;
 pub use managed::{ApiError, ApplyOptions};
+pub use remote::{
+    DefinitionEvents, RemoteCluster, RemoteClusterList, RemoteClusters, RemoteDefinitions, RemoteOptions,
+    RemoteRegistry,
+};
 pub use resource::{all_kinds, registry_kinds};
 pub use review::ReviewError;
 pub use secret::{SecretError, StoredSecret};

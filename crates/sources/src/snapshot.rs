@@ -136,6 +136,24 @@ impl Store {
         read(file, source).map(Some).map_err(|reason| SnapshotError::Unusable { path, reason })
     }
 
+    /// The sources that something was written of. Files that are not ours are passed over.
+    pub fn sources(&self) -> Vec<SourceInfo> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        let mut sources: Vec<SourceInfo> = entries.filter_map(|entry| read_head(&entry.path())).collect();
+        sources.sort_by(|a, b| a.name.cmp(&b.name));
+        sources
+    }
+
+    /// Removes what was written of a source, if anything was.
+    pub(crate) fn remove(&self, source: &SourceInfo) {
+        let path = self.path(source);
+        if let Err(error) = fs::remove_file(&path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            tracing::warn!(path = %path.display(), %error, "a snapshot that is not needed any more cannot be removed");
+        }
+    }
+
     fn path(&self, source: &SourceInfo) -> PathBuf {
         // Names have characters that file names cannot have, and two names must not become one.
         let legible = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
@@ -184,6 +202,14 @@ fn write(
     drop(out);
     file.sync_all()?;
     Ok(true)
+}
+
+/// The source that a file was written of.
+fn read_head(path: &Path) -> Option<SourceInfo> {
+    let mut line = Vec::new();
+    next_line(&mut BufReader::new(File::open(path).ok()?), &mut line).ok()?;
+    let head: Head = serde_json::from_slice(&line).ok()?;
+    (head.canopus_snapshot == VERSION).then(|| SourceInfo::new(head.source, &*head.cluster, 0))
 }
 
 /// Reads a file, or says what is wrong with it.

@@ -5,14 +5,14 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use axum::http::HeaderMap;
-use canopus_sources::kubernetes::{Cluster, RateLimit, TokenError, TokenOwner};
+use canopus_sources::kubernetes::{Cluster, RateLimit, RemoteRegistry, TokenError, TokenOwner};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
-use super::TokenCluster;
+use super::TokenClusters;
 use super::jwt::expiry;
 
 /// The header by which a client says which cluster its token is from.
@@ -40,7 +40,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Refused {
     #[error("the client says it is in cluster {named:?}, but only {known} is known")]
-    Cluster { named: String, known: Arc<str> },
+    Cluster { named: String, known: String },
     #[error("the token has expired")]
     Expired,
     #[error("too many tokens of the same address are being checked")]
@@ -51,10 +51,12 @@ pub(super) enum Refused {
     Token(#[from] TokenError),
 }
 
-/// Checks the tokens of one cluster.
+/// Checks the tokens of service accounts, each by the cluster that the client says it is in.
 pub(super) struct KubernetesTokens {
     cluster: Cluster,
-    names: Vec<Arc<str>>,
+    name: Arc<str>,
+    aliases: BTreeMap<String, Arc<str>>,
+    remote: RemoteRegistry,
     audiences: Vec<String>,
     turns: Semaphore,
     /// Questions under way for each address.
@@ -64,11 +66,14 @@ pub(super) struct KubernetesTokens {
 
 impl KubernetesTokens {
     /// Takes tokens that are meant for one of these audiences.
-    pub(super) fn new(cluster: TokenCluster, audiences: Vec<String>) -> Self {
+    pub(super) fn new(clusters: TokenClusters, audiences: Vec<String>) -> Self {
+        let TokenClusters { cluster, name, aliases, remote } = clusters;
         Self {
             // Whoever tries tokens must not slow down what is read from the API server.
-            cluster: cluster.cluster.limited(RateLimit::default()),
-            names: cluster.names,
+            cluster: cluster.limited(RateLimit::default()),
+            name,
+            aliases,
+            remote,
             audiences,
             turns: Semaphore::new(AT_ONCE),
             asking: Mutex::default(),
@@ -83,12 +88,12 @@ impl KubernetesTokens {
         headers: &HeaderMap,
         address: Option<IpAddr>,
     ) -> Result<TokenOwner, Refused> {
-        self.check_cluster(headers)?;
+        let (name, cluster) = self.cluster_of(headers)?;
         let expires = expiry(token);
         if expires.is_some_and(|expires| expires <= SystemTime::now()) {
             return Err(Refused::Expired);
         }
-        let digest = fingerprint(token);
+        let digest = fingerprint(&name, token);
         if let Some(verdict) = self.verdicts.lock().get(&digest, Instant::now()) {
             return verdict.map_err(Refused::from);
         }
@@ -96,7 +101,7 @@ impl KubernetesTokens {
         let asked = async {
             // The semaphore is never closed.
             let _turn = self.turns.acquire().await;
-            self.cluster.owner_of_token(token, &self.audiences).await
+            cluster.owner_of_token(token, &self.audiences).await
         };
         let verdict = timeout(PATIENCE, asked).await.map_err(|_| Refused::Late)?;
         let left = expires.and_then(|expires| expires.duration_since(SystemTime::now()).ok());
@@ -104,16 +109,28 @@ impl KubernetesTokens {
         Ok(verdict?)
     }
 
+    /// The cluster that issued the token, by what the client says.
+    ///
     /// Parity: a header that is there several times does not count.
-    fn check_cluster(&self, headers: &HeaderMap) -> Result<(), Refused> {
+    fn cluster_of(&self, headers: &HeaderMap) -> Result<(Arc<str>, Cluster), Refused> {
+        let own = || Ok((Arc::clone(&self.name), self.cluster.clone()));
         let mut named = headers.get_all(CLUSTER).iter();
-        let (Some(name), None) = (named.next(), named.next()) else { return Ok(()) };
-        let name = name.to_str().unwrap_or_default();
-        if name.is_empty() || self.names.iter().any(|known| **known == *name) {
-            return Ok(());
+        let (Some(named), None) = (named.next(), named.next()) else { return own() };
+        let named = named.to_str().unwrap_or_default();
+        let name = self.aliases.get(named).map_or(named, |name| name);
+        if name.is_empty() || *name == *self.name {
+            return own();
         }
-        let known = self.names.first().cloned().unwrap_or_default();
-        Err(Refused::Cluster { named: name.to_owned(), known })
+        match self.remote.cluster(name) {
+            Some(cluster) => Ok((name.into(), cluster.limited(RateLimit::default()))),
+            None => Err(Refused::Cluster { named: named.to_owned(), known: self.known() }),
+        }
+    }
+
+    fn known(&self) -> String {
+        let remote = self.remote.current();
+        let names = std::iter::once(&self.name).chain(remote.clusters.keys());
+        names.map(|name| &**name).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -153,9 +170,14 @@ impl Drop for Share<'_> {
 
 type Digest = [u8; 32];
 
-fn fingerprint(token: &str) -> Digest {
+/// Identifies a question. The cluster is a part of it: what one API server says of a token is not what another would.
+fn fingerprint(cluster: &str, token: &str) -> Digest {
+    let mut context = Context::new(&SHA256);
+    context.update(&(cluster.len() as u64).to_be_bytes());
+    context.update(cluster.as_bytes());
+    context.update(token.as_bytes());
     let mut bytes = Digest::default();
-    bytes.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
+    bytes.copy_from_slice(context.finish().as_ref());
     bytes
 }
 
@@ -256,12 +278,12 @@ mod tests {
     #[test]
     fn bad_tokens_are_bounded_and_drive_out_no_good_one() {
         let (mut verdicts, now) = (Verdicts::default(), Instant::now());
-        verdicts.keep(fingerprint("good"), &Ok(owner()), None, now);
+        verdicts.keep(fingerprint("Kubernetes", "good"), &Ok(owner()), None, now);
         for n in 0..KEPT + 10 {
             let refused = Err(TokenError::Refused(String::new()));
-            verdicts.keep(fingerprint(&n.to_string()), &refused, None, now);
+            verdicts.keep(fingerprint("Kubernetes", &n.to_string()), &refused, None, now);
         }
         assert_eq!(verdicts.refused.len(), KEPT);
-        assert_eq!(verdicts.get(&fingerprint("good"), now), Some(Ok(owner())));
+        assert_eq!(verdicts.get(&fingerprint("Kubernetes", "good"), now), Some(Ok(owner())));
     }
 }

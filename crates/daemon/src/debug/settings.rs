@@ -7,6 +7,7 @@ use canopus_engine::QueryError;
 use canopus_mesh::network::{NetworkGateway, NetworkGateways};
 use canopus_mesh::world::Objects;
 use canopus_proto::json;
+use canopus_sources::kubernetes::RemoteCluster;
 use canopus_sources::status::{Phase, SourceStatus};
 use serde_json::{Map, Value, json};
 
@@ -27,16 +28,24 @@ impl Debug {
     /// The clusters whose objects are known, and how far each can be trusted.
     pub(super) fn clusterz(&self, question: &Question) -> Result<Answer, QueryError> {
         let own = self.settings().cluster.clone();
+        let remote = self.remote.current();
         let keys = self.engine().keys::<Objects>();
-        let others: BTreeSet<_> =
-            keys.iter().map(|origin| &origin.cluster).filter(|name| **name != own).collect();
+        let others: BTreeSet<_> = keys
+            .iter()
+            .map(|origin| &origin.cluster)
+            .chain(remote.clusters.keys())
+            .filter(|name| **name != own)
+            .collect();
         let all = std::iter::once(&own).chain(others);
         let sources = self.sources.current();
         let all = all.map(|name| {
             let own: Vec<_> = sources.iter().filter(|status| *status.source.cluster == **name).collect();
-            cluster_json(name, &own)
+            cluster_json(name, &own, remote.clusters.get(name))
         });
-        Ok(Answer::json(question, &all.collect()))
+        let refused = remote.refused.iter().map(|(name, reason)| {
+            json!({"id": &**name, "secretName": "", "syncStatus": "closed", "problem": reason})
+        });
+        Ok(Answer::json(question, &all.chain(refused).collect()))
     }
 
     /// Policies and networks in force.
@@ -97,13 +106,21 @@ impl Debug {
 }
 
 /// A cluster in Istio's words, and where they do not do, why in ours.
-fn cluster_json(name: &str, sources: &[&SourceStatus]) -> Value {
+fn cluster_json(name: &str, sources: &[&SourceStatus], remote: Option<&RemoteCluster>) -> Value {
     let state = match sources {
+        [] if remote.is_some() => "syncing",
         sources if sources.iter().all(|source| source.is_live()) => "synced",
         sources if !sources.iter().all(|source| source.is_known()) => "syncing",
         _ => "timeout",
     };
-    let mut cluster = json!({"id": name, "secretName": "", "syncStatus": state});
+    let definition = remote.map_or("", |remote| &*remote.definition);
+    let mut cluster = json!({"id": name, "secretName": definition, "syncStatus": state});
+    if let Some(problem) = remote.and_then(|remote| remote.problem.as_ref()) {
+        cluster["problem"] = Value::from(problem.as_str());
+    }
+    if remote.is_some_and(|remote| remote.is_dropped) {
+        cluster["dropped"] = Value::from(true);
+    }
     let behind: Vec<Value> = sources
         .iter()
         .flat_map(|source| source.parts.iter().map(move |part| (&source.source.name, part)))

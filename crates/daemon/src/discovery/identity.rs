@@ -1,5 +1,6 @@
 //! Who clients are, and who the control plane is: authenticators, the certificate authority, the server's own certificate.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -8,12 +9,12 @@ use canopus_identity::service::CertificateService;
 use canopus_identity::token::TokenIssuer;
 use canopus_mesh::world::MeshSettings;
 use canopus_runtime::flags::{Flags, ISTIOD_CUSTOM_HOST};
-use canopus_sources::kubernetes::Cluster;
+use canopus_sources::kubernetes::{Cluster, RemoteRegistry};
 
 use super::DiscoveryArgs;
 use super::process::Process;
 use super::push_path::PushPath;
-use crate::authentication::{Authenticators, TokenCluster};
+use crate::authentication::{Authenticators, TokenClusters};
 use crate::certificate_authority::{self, CertificateAuthority, IssuedCertificates, Nodes, Places, Signers};
 use crate::controllers::follow_roots;
 use crate::forecast::Forecast;
@@ -42,6 +43,7 @@ impl Identity {
         args: &DiscoveryArgs,
         settings: &MeshSettings,
         cluster: Option<&Cluster>,
+        remote: &RemoteRegistry,
     ) -> anyhow::Result<Self> {
         let Process { flags, tasks, registry, .. } = process;
         let engine = push.dispatcher.engine();
@@ -50,9 +52,11 @@ impl Identity {
             configuration: args.sources.configuration(),
         };
         let join_tokens = certificate_authority::join_tokens(flags, &places).await?;
-        let tokens = cluster.map(|cluster| TokenCluster {
+        let tokens = cluster.map(|cluster| TokenClusters {
             cluster: cluster.clone(),
-            names: names_of(&settings.cluster, &args.cluster_aliases),
+            name: Arc::clone(&settings.cluster),
+            aliases: aliases(&args.cluster_aliases),
+            remote: remote.clone(),
         });
         let mut authenticators = Authenticators::new(engine.clone(), flags, tokens)?;
         if let Some(issuer) = &join_tokens {
@@ -95,11 +99,10 @@ impl Identity {
     }
 }
 
-/// The names that a cluster goes by: its own, and the aliases that stand for it.
-fn names_of(cluster: &Arc<str>, aliases: &[String]) -> Vec<Arc<str>> {
-    let pairs = aliases.iter().filter_map(|alias| alias.split_once('='));
-    let own = pairs.filter(|(_, name)| name.trim() == &**cluster).map(|(alias, _)| Arc::from(alias.trim()));
-    [Arc::clone(cluster)].into_iter().chain(own).collect()
+/// Names of clusters by the aliases that stand for them.
+fn aliases(pairs: &[String]) -> BTreeMap<String, Arc<str>> {
+    let pairs = pairs.iter().filter_map(|alias| alias.split_once('='));
+    pairs.map(|(alias, name)| (alias.trim().to_owned(), name.trim().into())).collect()
 }
 
 /// The names the control plane is called by, for a certificate of its own.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use canopus_runtime::flags::PILOT_MAX_REQUESTS_PER_SECOND;
+use canopus_sources::kubernetes::RemoteRegistry;
 
 use super::DiscoveryArgs;
 use super::identity::Identity;
@@ -12,7 +13,7 @@ use crate::control_plane::Mesh;
 use crate::debug::Debug;
 use crate::http::{self, identity_documents::IdentityDocuments};
 use crate::injection::Injection;
-use crate::metrics::{AdmissionMetrics, CallMetrics};
+use crate::metrics::{AdmissionMetrics, CallMetrics, collect_remote_clusters};
 use crate::serve::grpc::Grpc;
 use crate::serve::ports::Ports;
 use crate::serve::webhook::Admission;
@@ -24,13 +25,16 @@ pub(super) fn ports<'a>(
     args: &'a DiscoveryArgs,
     identity: Identity,
     injection: Option<Arc<Injection>>,
+    remote: RemoteRegistry,
 ) -> Ports<'a> {
     let Process { flags, readiness, registry, tracer, .. } = process;
     let debug = Debug::new(Arc::clone(&push.dispatcher))
         .with_quarantine(push.quarantine.clone())
         .with_sources(push.source_statuses.clone())
+        .with_remote_clusters(remote.clone())
         .with_forecast(identity.forecast);
     let debug = Arc::new(debug);
+    collect_remote_clusters(registry, remote, push.source_statuses.clone());
     let mut mesh = Mesh::new(Arc::clone(&push.dispatcher))
         .guarded(readiness.clone(), flags.request_limit())
         .recognising(Arc::clone(&identity.authenticators))

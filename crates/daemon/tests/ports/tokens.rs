@@ -1,5 +1,6 @@
 //! Tokens of service accounts, issued and reviewed by a real API server, on the xDS ports and the debug endpoints.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,10 +13,10 @@ use axum::extract::ConnectInfo;
 use axum::http::{Request, StatusCode};
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
-use canopus_daemon::authentication::{Authenticators, TokenCluster};
+use canopus_daemon::authentication::{Authenticators, TokenClusters};
 use canopus_daemon::debug::{self, Debug};
 use canopus_runtime::flags::Flags;
-use canopus_sources::kubernetes::{Access, Cluster, RateLimit};
+use canopus_sources::kubernetes::{Access, Cluster, RateLimit, RemoteRegistry};
 use canopus_testkit::{KubeApi, eventually};
 use canopus_xds::client::Update;
 use canopus_xds::types;
@@ -59,7 +60,12 @@ impl Guarded {
         kube.apply(ACCOUNTS).await?;
         let access = Access::Kubeconfig(kube.kubeconfig().to_owned());
         let cluster = Cluster::connect(&access, RateLimit::default()).await?;
-        let tokens = TokenCluster { cluster, names: vec!["Kubernetes".into(), "alias".into()] };
+        let tokens = TokenClusters {
+            cluster,
+            name: "Kubernetes".into(),
+            aliases: BTreeMap::from([("alias".to_owned(), "Kubernetes".into())]),
+            remote: RemoteRegistry::default(),
+        };
         let flags = Arc::new(Flags::read(&variables));
         let mut authenticators = None;
         let server = Server::start_as(&flags, |mesh| {

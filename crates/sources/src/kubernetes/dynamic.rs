@@ -60,6 +60,11 @@ impl Cluster {
         Ok(answer["gitVersion"].as_str().unwrap_or_default().to_owned())
     }
 
+    /// Whether services can be listed with these credentials: what a registry needs first.
+    pub async fn can_list_services(&self) -> Result<(), ApiError> {
+        self.json("/api/v1/services?limit=1").await.map(drop)
+    }
+
     /// The types of a version; none if the server does not have it.
     pub async fn resource_types(&self, api_version: &str) -> Result<Vec<ResourceType>, ApiError> {
         let answer = match self.json(&version_path(api_version)).await {

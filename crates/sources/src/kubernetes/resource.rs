@@ -105,6 +105,12 @@ impl Resource {
         Self { metadata_only: true, ..Self::of(Kind::CustomResourceDefinition, None) }
     }
 
+    /// Of these, the objects with a label.
+    pub(super) fn labelled(mut self, label: &str) -> Self {
+        parameter("labelSelector", label, &mut self.selectors);
+        self
+    }
+
     /// Turns to the next version; false if there is none, and the first is next again.
     pub(super) fn next_version(&mut self) -> bool {
         self.version = (self.version + 1) % self.versions.len();

@@ -74,7 +74,7 @@ impl Cluster {
             }
             Access::Pod => AccessError::Pod(message),
         };
-        let mut config = match access {
+        let config = match access {
             Access::Kubeconfig(path) | Access::Context { kubeconfig: path, .. } => {
                 let kubeconfig = Kubeconfig::read_from(path).map_err(|error| fail(chain(&error)))?;
                 let mut options = KubeConfigOptions::default();
@@ -87,10 +87,14 @@ impl Cluster {
             }
             Access::Pod => Config::incluster().map_err(|error| fail(chain(&error)))?,
         };
+        Self::new(config, limit).map_err(|error| fail(chain(&error)))
+    }
+
+    /// Prepares a client.
+    pub(super) fn new(mut config: Config, limit: RateLimit) -> kube::Result<Self> {
         // Whoever asks decides when to ask again, and says so.
         config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| fail(chain(&error)))?;
-        Ok(Self { client, limiter: Arc::new(Limiter::new(limit)) })
+        Ok(Self { client: Client::try_from(config)?, limiter: Arc::new(Limiter::new(limit)) })
     }
 
     /// The same server, with a limit of its own: what is asked by one handle keeps nobody waiting who asks by another.

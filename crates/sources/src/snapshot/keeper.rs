@@ -1,6 +1,6 @@
 //! Keeping snapshots up to date.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,8 +24,10 @@ const SHARE: u32 = 20;
 #[derive(Debug)]
 pub struct Keeper {
     store: Arc<Store>,
-    /// The sources, and the last revision that was written of each.
-    saved: BTreeMap<Box<str>, Option<u64>>,
+    /// Which sources are kept.
+    keeps: fn(&SourceInfo) -> bool,
+    /// The sources that something was written of, and the last revision of each.
+    saved: BTreeMap<Box<str>, (Arc<SourceInfo>, u64)>,
     next: Instant,
     writing: Option<JoinHandle<Written>>,
 }
@@ -34,14 +36,19 @@ pub struct Keeper {
 #[derive(Debug)]
 struct Written {
     took: Duration,
-    revisions: Vec<(Box<str>, u64)>,
+    revisions: Vec<(Arc<SourceInfo>, u64)>,
 }
 
 impl Keeper {
-    /// Keeps the snapshots of these sources.
-    pub fn new<'a>(store: Store, sources: impl IntoIterator<Item = &'a SourceInfo>) -> Self {
-        let saved = sources.into_iter().map(|source| (source.name.clone(), None)).collect();
-        Self { store: Arc::new(store), saved, next: Instant::now() + FIRST, writing: None }
+    /// Keeps the snapshots of the sources that `keeps` picks, those that come later included.
+    pub fn new(store: Store, keeps: fn(&SourceInfo) -> bool) -> Self {
+        Self {
+            store: Arc::new(store),
+            keeps,
+            saved: BTreeMap::new(),
+            next: Instant::now() + FIRST,
+            writing: None,
+        }
     }
 
     /// Waits until it is time to save.
@@ -56,9 +63,11 @@ impl Keeper {
             return;
         }
         self.settle().await;
+        self.remove_forgotten(world);
         let changed = world.holdings().filter(|holdings| {
-            let saved = self.saved.get(&holdings.source().name);
-            holdings.is_known() && saved.is_some_and(|saved| *saved != Some(holdings.revision()))
+            let source = holdings.source();
+            let saved = self.saved.get(&source.name).map(|(_, revision)| *revision);
+            holdings.is_known() && (self.keeps)(source) && saved != Some(holdings.revision())
         });
         let changed: Vec<_> = changed
             .map(|holdings| {
@@ -75,12 +84,25 @@ impl Keeper {
             let mut revisions = Vec::new();
             for (source, revision, objects, kinds) in changed {
                 match store.save(&source, &objects, kinds.as_ref()) {
-                    Ok(()) => revisions.push((source.name.clone(), revision)),
+                    Ok(()) => revisions.push((source, revision)),
                     Err(error) => tracing::warn!(%error, "the snapshot could not be written"),
                 }
             }
             Written { took: start.elapsed(), revisions }
         }));
+    }
+
+    /// Removes the snapshots of sources that are no more: a cluster that was removed must not come back with a restart.
+    fn remove_forgotten(&mut self, world: &World) {
+        let known: BTreeSet<Box<str>> = world.holdings().map(|one| one.source().name.clone()).collect();
+        let store = &self.store;
+        self.saved.retain(|name, (source, _)| {
+            let is_known = known.contains(name);
+            if !is_known {
+                store.remove(source);
+            }
+            is_known
+        });
     }
 
     /// Saves what has changed and waits until it is on the disk.
@@ -94,7 +116,9 @@ impl Keeper {
         let Some(writing) = self.writing.take() else { return };
         match writing.await {
             Ok(Written { took, revisions }) => {
-                self.saved.extend(revisions.into_iter().map(|(source, revision)| (source, Some(revision))));
+                let saved =
+                    revisions.into_iter().map(|(source, revision)| (source.name.clone(), (source, revision)));
+                self.saved.extend(saved);
                 self.next = Instant::now() + INTERVAL.max(took * SHARE);
             }
             Err(error) => tracing::error!(%error, "writing the snapshot ended unexpectedly"),

@@ -172,7 +172,7 @@ async fn keeper_saves_known_sources_that_changed() {
         world.take(Batch { source: Arc::clone(&info), events }, &mut Update::default());
     };
     let count = || store.load(&source()).unwrap().map(|saved| saved.objects.len());
-    let mut keeper = Keeper::new(store.clone(), [&source()]);
+    let mut keeper = Keeper::new(store.clone(), |_| true);
 
     keeper.due().await;
     take(&mut world, objects().into_iter().map(Change::Set).collect());
@@ -191,6 +191,12 @@ async fn keeper_saves_known_sources_that_changed() {
     keeper.settle().await;
     assert_eq!(count(), None, "nothing changed, so nothing was written");
     take(&mut world, vec![Change::Remove(objects()[0].key())]);
-    keeper.finish(&world).await;
+    keeper.save(&world).await;
+    keeper.settle().await;
     assert_eq!(count(), Some(3));
+    assert_eq!(store.sources(), [source()]);
+
+    world.forget(&source().name, &mut Update::default());
+    keeper.finish(&world).await;
+    assert_eq!(store.sources(), [], "a source that is no more must not come back with a restart");
 }

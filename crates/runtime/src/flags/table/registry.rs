@@ -6,6 +6,9 @@ super::flags! {
     /// Whether controllers write to the cluster: `on`, `off`, or `dry-run` to log what they would write.
     CANOPUS_CONTROLLERS: Text = "on";
 
+    /// How long the services and endpoints of a remote cluster that cannot be reached stay in force; 0 keeps them for ever.
+    CANOPUS_REMOTE_CLUSTER_DROP_AFTER: Duration = "0s";
+
     /// Name of this cluster.
     CLUSTER_ID: Text = "Kubernetes";
 

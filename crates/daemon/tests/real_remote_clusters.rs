@@ -1,0 +1,172 @@
+//! Remote clusters on real API servers: added, lost, found again, given other credentials, removed, and remembered.
+
+#![allow(dead_code, reason = "the local mesh is shared with others")]
+
+#[path = "../support/local_mesh.rs"]
+mod local_mesh;
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use canopus_testkit::{KubeApi, Relay, eventually, http};
+use local_mesh::LocalMesh;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// The same service in both clusters; only the remote one has an endpoint of it.
+const SERVICE: &str = "
+apiVersion: v1
+kind: Namespace
+metadata: {name: demo}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: shop, namespace: demo}
+spec:
+  ports: [{name: http, port: 80, targetPort: 8080}]
+";
+
+const ENDPOINT: &str = "
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {name: shop-1, namespace: demo, labels: {kubernetes.io/service-name: shop}}
+addressType: IPv4
+endpoints: [{addresses: [192.0.2.10], conditions: {ready: true}}]
+ports: [{name: http, port: 8080, protocol: TCP}]
+";
+
+/// An API server of which nobody has to make service accounts.
+async fn start_cluster() -> Result<KubeApi> {
+    let kube = KubeApi::start().await?;
+    kube.apply(SERVICE).await?;
+    Ok(kube)
+}
+
+async fn launch(kube: &KubeApi, snapshot: &Path, environment: &[(&str, &str)]) -> Result<LocalMesh> {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
+    command.arg("discovery").arg("--kubeconfig").arg(kube.kubeconfig()).arg("--snapshot").arg(snapshot);
+    command.envs(environment.iter().copied());
+    LocalMesh::launch(command, tempfile::tempdir()?).await
+}
+
+/// Writes the Secret that leads to the cluster `west`.
+async fn define_west(own: &KubeApi, kubeconfig: &str) -> Result<()> {
+    let secret = serde_json::json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": "west", "namespace": "istio-system", "labels": {"istio/multiCluster": "true"}},
+        "stringData": {"west": kubeconfig},
+    });
+    own.apply(&secret.to_string()).await
+}
+
+async fn west(mesh: &LocalMesh) -> Result<Option<Value>> {
+    let clusters: Value = serde_json::from_str(&http::get(mesh.http, "/debug/clusterz").await?.ok()?)?;
+    let clusters = clusters.as_array().context("clusterz is no list")?;
+    Ok(clusters.iter().find(|cluster| cluster["id"] == "west").cloned())
+}
+
+async fn west_becomes(mesh: &LocalMesh, state: &str) -> Result<Value> {
+    eventually(&format!("cluster west to be {state}"), PATIENCE, async || {
+        let west = west(mesh).await?.context("west is not known")?;
+        ensure!(west["syncStatus"] == state, "{west}");
+        Ok(west)
+    })
+    .await
+}
+
+async fn has_endpoint(mesh: &LocalMesh) -> Result<bool> {
+    Ok(http::get(mesh.http, "/debug/endpointz").await?.ok()?.contains("192.0.2.10"))
+}
+
+async fn endpoint_is(mesh: &LocalMesh, expected: bool) -> Result<()> {
+    eventually(&format!("the endpoint of west to be there: {expected}"), PATIENCE, async || {
+        ensure!(has_endpoint(mesh).await? == expected);
+        Ok(())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn real_remote_cluster_comes_is_lost_changes_and_goes() -> Result<()> {
+    let (own, mut remote) = (start_cluster().await?, start_cluster().await?);
+    own.kubectl(&["create", "namespace", "istio-system"]).await?;
+    remote.apply(ENDPOINT).await?;
+    let state = tempfile::tempdir()?;
+    let mesh = launch(&own, state.path(), &[]).await?;
+    assert!(!has_endpoint(&mesh).await?);
+
+    define_west(&own, &fs::read_to_string(remote.kubeconfig())?).await?;
+    let synced = west_becomes(&mesh, "synced").await?;
+    assert_eq!(synced["secretName"], "istio-system/west");
+    endpoint_is(&mesh, true).await?;
+
+    // Lost: stale, neither empty nor a reason not to be ready.
+    remote.stop();
+    let lost = west_becomes(&mesh, "timeout").await?;
+    assert!(lost["behind"].is_array(), "{lost}");
+    assert!(has_endpoint(&mesh).await?);
+    http::get(mesh.http, "/ready").await?.ok()?;
+
+    // A control plane that starts meanwhile knows what the last one knew.
+    drop(mesh);
+    let mesh = launch(&own, state.path(), &[]).await?;
+    assert!(has_endpoint(&mesh).await?, "{}", mesh.log());
+    remote.resume().await?;
+    west_becomes(&mesh, "synced").await?;
+
+    // Credentials that would run a program are refused, and those in force stay.
+    let mut exec: Value = serde_json::from_str(&fs::read_to_string(remote.kubeconfig())?)?;
+    exec["users"][0]["user"]["exec"] =
+        serde_json::json!({"apiVersion": "client.authentication.k8s.io/v1", "command": "sh"});
+    define_west(&own, &exec.to_string()).await?;
+    eventually("the refusal", PATIENCE, async || {
+        let west = west(&mesh).await?.context("west is gone")?;
+        ensure!(west["problem"].as_str().is_some_and(|problem| problem.contains("exec")), "{west}");
+        Ok(())
+    })
+    .await?;
+    assert!(has_endpoint(&mesh).await?);
+
+    // Credentials that work take over: the server is then followed by the other way.
+    let relay = Relay::start(remote.address()).await?;
+    let by_relay = remote.kubeconfig_by_way_of(relay.address())?;
+    define_west(&own, &fs::read_to_string(by_relay)?).await?;
+    eventually("the new credentials", PATIENCE, async || {
+        ensure!(mesh.log().contains("has other credentials"), "not in the log yet");
+        Ok(())
+    })
+    .await?;
+    west_becomes(&mesh, "synced").await?;
+    remote.kubectl(&["delete", "endpointslice", "shop-1", "--namespace=demo"]).await?;
+    endpoint_is(&mesh, false).await?;
+    remote.apply(ENDPOINT).await?;
+    endpoint_is(&mesh, true).await?;
+
+    own.kubectl(&["delete", "secret", "west", "--namespace=istio-system"]).await?;
+    endpoint_is(&mesh, false).await?;
+    assert_eq!(west(&mesh).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn real_remote_cluster_that_is_lost_for_too_long_is_dropped_where_asked_for() -> Result<()> {
+    let (own, mut remote) = (start_cluster().await?, start_cluster().await?);
+    own.kubectl(&["create", "namespace", "istio-system"]).await?;
+    remote.apply(ENDPOINT).await?;
+    define_west(&own, &fs::read_to_string(remote.kubeconfig())?).await?;
+    let state = tempfile::tempdir()?;
+    let mesh = launch(&own, state.path(), &[("CANOPUS_REMOTE_CLUSTER_DROP_AFTER", "3s")]).await?;
+    assert!(has_endpoint(&mesh).await?, "what Secrets lead to is read before anybody is served");
+
+    remote.stop();
+    endpoint_is(&mesh, false).await?;
+    assert_eq!(west(&mesh).await?.context("west")?["dropped"], true);
+    http::get(mesh.http, "/ready").await?.ok()?;
+    remote.resume().await?;
+    endpoint_is(&mesh, true).await
+}
