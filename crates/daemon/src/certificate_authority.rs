@@ -3,24 +3,22 @@
 //! In this order: files in `ROOT_CA_DIR`, a root in a Secret of the cluster, a root in a directory beside the configuration.
 //! What is started here lives in [`canopus_identity`]; this module gives it files, a cluster, flags and time.
 
-mod issued;
 mod kubernetes_signers;
 mod nodes;
 mod signers;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use canopus_controllers::SecretStore;
 use canopus_engine::Engine;
-use canopus_identity::authority::{Authority, CLOCK_SKEW, Lifetimes};
+use canopus_identity::authority::{Authority, Lifetimes};
 use canopus_identity::bundle::Bundle;
 use canopus_identity::external::ExternalAuthority;
 use canopus_identity::key::KeyKind;
 use canopus_identity::plugged::{self, Files};
-use canopus_identity::rotation::{Phase, Policy, Replica, State};
+use canopus_identity::rotation::{self, Keeper, Policy, Replica, State};
 use canopus_identity::self_signed::Profile;
 use canopus_identity::store::{CA_SECRET, CACERTS_SECRET, DirectoryStore, RootStore};
 use canopus_identity::token::{self, TokenIssuer};
@@ -34,19 +32,12 @@ use canopus_runtime::flags::{
 use canopus_sources::kubernetes::Cluster;
 use rustls::pki_types::UnixTime;
 use tokio::sync::watch;
-use tokio::time::sleep;
 use tracing::{error, info, warn};
 
-pub use issued::{Issuance, IssuedCertificates};
+pub use canopus_identity::issued::{Issuance, IssuedCertificates};
 use kubernetes_signers::KubernetesSigners;
 pub use nodes::Nodes;
 pub use signers::{Busy, Signers};
-
-/// How soon a store that does not answer is asked again.
-const RETRY: Duration = Duration::from_secs(10);
-
-/// How often a store is read at the least, so that a rotation an operator asks for begins soon.
-const REREAD: Duration = Duration::from_secs(60);
 
 /// Where a self-signed root may be kept.
 pub(crate) struct Places {
@@ -59,14 +50,15 @@ pub(crate) struct Places {
 /// The authority, and what keeps it going.
 pub(crate) struct CertificateAuthority {
     authority: Arc<Authority>,
-    keeper: Keeper,
+    source: Source,
     /// How far the rotation of a self-signed root is; `None` for plugged-in roots.
-    rotation: watch::Sender<Option<State>>,
+    rotation: watch::Receiver<Option<State>>,
 }
 
-enum Keeper {
+/// What the authority's bundle comes from.
+enum Source {
     Plugged(Box<Follower>),
-    SelfSigned(Box<Replica>, Duration),
+    SelfSigned(Box<Keeper>),
 }
 
 impl CertificateAuthority {
@@ -100,8 +92,8 @@ impl CertificateAuthority {
         let follower = Follower::new(directory, Arc::clone(&authority), multi_root, crl)?;
         Ok(Self {
             authority,
-            keeper: Keeper::Plugged(Box::new(follower)),
-            rotation: watch::Sender::new(None),
+            source: Source::Plugged(Box::new(follower)),
+            rotation: watch::Sender::new(None).subscribe(),
         })
     }
 
@@ -118,20 +110,17 @@ impl CertificateAuthority {
         let mut more_roots = Vec::new();
         plugged::append_roots(&mut more_roots, Path::new(flags.get(ROOT_CA_DIR)))?;
         let policy = policy(flags, lifetimes);
-        let mut replica = Replica::new(store, profile(flags, trust_domain)?, policy, more_roots);
+        let replica = Replica::new(store, profile(flags, trust_domain)?, policy, more_roots);
         let authority = Arc::new(Authority::new(lifetimes));
-        let rotation = watch::Sender::new(None);
-        match replica.tick(UnixTime::now(), None).await {
-            Ok(first) => {
-                info!(root = first.state.issuer, "certificates are signed by a self-signed root");
-                authority.replace(Some(first.bundle));
-                rotation.send_replace(Some(first.state));
-            }
+        let mut keeper =
+            Keeper::new(replica, Arc::clone(&authority), policy.check_interval, rotation::wall_clock());
+        match keeper.look(None).await {
+            Ok(()) => info!("certificates are signed by a self-signed root"),
             // Proxies that have certificates need configuration all the same.
             Err(error) => error!("no certificates are signed yet: {error}"),
         }
-        let keeper = Keeper::SelfSigned(Box::new(replica), policy.check_interval);
-        Ok(Some(Self { authority, keeper, rotation }))
+        let rotation = keeper.states();
+        Ok(Some(Self { authority, source: Source::SelfSigned(Box::new(keeper)), rotation }))
     }
 
     /// What signs.
@@ -141,66 +130,14 @@ impl CertificateAuthority {
 
     /// How far the rotation of the root is, now and from now on.
     pub(crate) fn rotation(&self) -> watch::Receiver<Option<State>> {
-        self.rotation.subscribe()
+        self.rotation.clone()
     }
 
     /// Keeps the authority up to date, for ever. A new root waits for holders of certificates that were issued before it.
     pub(crate) async fn run(self, issued: Arc<IssuedCertificates>) {
-        match self.keeper {
-            Keeper::Plugged(follower) => follower.run(|_| {}).await,
-            Keeper::SelfSigned(replica, interval) => {
-                keep(*replica, &self.authority, interval, &self.rotation, &issued).await;
-            }
-        }
-    }
-}
-
-/// How many workloads are known to lack the root that is being distributed. They get it with their next certificate.
-fn lacking_new_root(state: &State, issued: &IssuedCertificates, now: u64) -> Option<usize> {
-    let Phase::Distributing { since, .. } = &state.phase else { return None };
-    // Certificates become valid some time before they are issued.
-    Some(issued.older_than(since.saturating_sub(CLOCK_SKEW.as_secs()), now))
-}
-
-/// Keeps an authority in step with its stored root.
-async fn keep(
-    mut replica: Replica,
-    authority: &Authority,
-    interval: Duration,
-    rotation: &watch::Sender<Option<State>>,
-    issued: &IssuedCertificates,
-) {
-    if interval.is_zero() && authority.bundle().is_some() {
-        info!("the root certificate is not checked for renewal");
-        return std::future::pending().await;
-    }
-    let mut pause = if authority.bundle().is_some() { interval.min(REREAD) } else { RETRY };
-    loop {
-        sleep(pause).await;
-        let now = UnixTime::now();
-        let lacking =
-            rotation.borrow().as_ref().and_then(|state| lacking_new_root(state, issued, now.as_secs()));
-        match replica.tick(now, lacking).await {
-            Ok(tick) => {
-                if tick.changed || authority.bundle().is_none() {
-                    authority.replace(Some(tick.bundle));
-                }
-                rotation.send_if_modified(|known| {
-                    let is_other = known.as_ref() != Some(&tick.state);
-                    *known = Some(tick.state);
-                    is_other
-                });
-                pause = Duration::from_secs(tick.wake.saturating_sub(now.as_secs()))
-                    .clamp(RETRY, interval.clamp(RETRY, REREAD));
-            }
-            Err(error) => {
-                error!("the root certificate could not be checked: {error}");
-                if replica.is_stale(now) && authority.bundle().is_some() {
-                    error!("it has not been checked for too long: no certificates are signed until it is");
-                    authority.replace(None);
-                }
-                pause = RETRY;
-            }
+        match self.source {
+            Source::Plugged(follower) => follower.run(|_| {}).await,
+            Source::SelfSigned(keeper) => keeper.run(&issued).await,
         }
     }
 }

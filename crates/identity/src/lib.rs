@@ -27,6 +27,7 @@ pub mod certificate;
 pub mod external;
 pub mod forecast;
 pub mod issue;
+pub mod issued;
 pub mod key;
 pub mod pem;
 pub mod plugged;

@@ -21,12 +21,17 @@
 //! replica that has not read the store for [`Policy::staleness`] stops signing, a bundle reaches every verifier within
 //! [`Policy::propagation`], and each step waits for as long as these can add up to: a root issues only when nobody can have a
 //! bundle without it, and leaves only when nobody can have a certificate under it.
+//!
+//! [`Keeper`] is the loop around all this in a process: it looks at the store, exchanges the authority's bundle, and stops it
+//! when it has not read the store for too long. Its clock is a parameter, so a day can be simulated in a second.
 
+mod keeper;
 mod policy;
 mod record;
 mod replica;
 mod state;
 
+pub use keeper::{Clock, Keeper, wall_clock};
 pub use policy::Policy;
 pub use record::{NEXT_CERT, NEXT_KEY, RecordError, STATE};
 pub use replica::{Replica, ReplicaError, Stored, Tick, inspect, request};

@@ -1,13 +1,19 @@
 //! Which workloads got certificates of this process, and until when these last.
+//!
+//! A rotation waits for holders of certificates from before it ([`IssuedCertificates::older_than`]); the forecast lists them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use canopus_identity::certificate::Certificate;
 use parking_lot::Mutex;
+
+use crate::certificate::Certificate;
 
 /// How many identities are remembered; when there are more, those whose certificates expire first are forgotten.
 const MOST: usize = 100_000;
+
+/// How many more there may be for a while, so that not every certificate beyond the bound is the cause of a search.
+const SLACK: usize = 10_000;
 
 /// A certificate that was issued, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,10 +39,8 @@ impl IssuedCertificates {
         for identity in identities {
             issued.insert(identity.clone(), issuance);
         }
-        if issued.len() > MOST {
-            let first =
-                issued.iter().min_by_key(|(_, issuance)| issuance.expires).map(|(name, _)| name.clone());
-            first.map(|name| issued.remove(&name));
+        if issued.len() > MOST + SLACK {
+            forget_first(&mut issued);
         }
     }
 
@@ -52,6 +56,20 @@ impl IssuedCertificates {
         issued.retain(|_, issuance| issuance.expires.saturating_add(forgotten.as_secs()) > now);
         issued.iter().map(|(identity, issuance)| (identity.clone(), *issuance)).collect()
     }
+}
+
+/// Forgets those that expire first, down to [`MOST`].
+fn forget_first(issued: &mut BTreeMap<String, Issuance>) {
+    let surplus = issued.len().saturating_sub(MOST);
+    let mut ends: Vec<u64> = issued.values().map(|issuance| issuance.expires).collect();
+    let Some(last) = surplus.checked_sub(1) else { return };
+    let (_, end, _) = ends.select_nth_unstable(last);
+    let mut left = surplus;
+    issued.retain(|_, issuance| {
+        let is_first = issuance.expires <= *end && left > 0;
+        left -= usize::from(is_first);
+        !is_first
+    });
 }
 
 #[cfg(test)]
@@ -74,5 +92,15 @@ mod tests {
         assert_eq!(issued.older_than(0, end - 1), 0);
         assert_eq!(issued.all(end, hour).len(), 1);
         assert!(issued.all(end + 3600, hour).is_empty());
+    }
+
+    #[test]
+    fn those_that_expire_first_are_forgotten_when_there_are_too_many() {
+        let mut issued: BTreeMap<String, Issuance> = (0..MOST as u64 + 3)
+            .map(|number| (format!("{number:06}"), Issuance { from: 0, expires: 1_000_000 - number / 2 }))
+            .collect();
+        forget_first(&mut issued);
+        assert_eq!(issued.len(), MOST);
+        assert!(issued.contains_key("000000") && !issued.contains_key(&format!("{:06}", MOST + 2)));
     }
 }
