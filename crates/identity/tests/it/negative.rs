@@ -8,6 +8,8 @@ use rcgen::{
 };
 use rustls_pki_types::{CertificateDer, UnixTime};
 
+use crate::openssl::OpenSsl;
+
 const CART: &str = "spiffe://cluster.local/ns/shop/sa/cart";
 
 type Issuer = CertifiedIssuer<'static, KeyPair>;
@@ -165,4 +167,33 @@ fn chain_is_refused_when_another_authority_of_the_same_name_signed_it() {
     assert!(verify(&root, &[forged, der(&workload)]).is_err());
     assert!(verify(&root, &[]).is_err());
     assert!(verify(&root, &[CertificateDer::from(vec![0x30, 0x03, 1, 1, 0])]).is_err());
+}
+
+/// What no careful library writes is written by OpenSSL: weak keys, and names that are not ASCII.
+#[test]
+fn chain_is_refused_when_its_keys_are_weak_or_its_names_odd() {
+    let openssl = OpenSsl::new();
+    let certify = |key: &str, identity: &str| {
+        let key = openssl.key(key);
+        let authority = ["basicConstraints=critical,CA:TRUE", "keyUsage=critical,keyCertSign"];
+        let root = openssl.certify(&key, "/CN=root", None, &authority);
+        let leaf = openssl.certify(
+            &openssl.key("P-256"),
+            "/CN=cart",
+            Some((&root, &key)),
+            &[
+                "basicConstraints=critical,CA:FALSE",
+                "extendedKeyUsage=clientAuth,serverAuth",
+                &format!("subjectAltName=URI:{identity}"),
+            ],
+        );
+        let mut domains = TrustDomains::default();
+        domains.add("cluster.local", [Certificate::from_pem(root.as_bytes()).unwrap()]);
+        let leaf = canopus_identity::pem::certificates(leaf.as_bytes()).unwrap();
+        domains.verify(&leaf, UnixTime::now()).map(|identity| identity.to_string())
+    };
+    assert_eq!(certify("RSA-2048", CART).as_deref(), Ok(CART));
+    assert_eq!(certify("P-256", CART).as_deref(), Ok(CART));
+    assert!(certify("RSA-1024", CART).is_err(), "a short RSA key");
+    assert!(certify("P-256", "spiffe://cluster.local/ns/sh\u{f6}p/sa/cart").is_err(), "not ASCII");
 }

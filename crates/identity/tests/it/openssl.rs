@@ -138,7 +138,14 @@ impl OpenSsl {
         self.hierarchy_with(algorithm, &["basicConstraints=critical,CA:FALSE"])
     }
 
-    fn certify(&self, key: &str, subject: &str, issuer: Option<(&str, &str)>, extensions: &[&str]) -> String {
+    /// A certificate of a key, by itself or by an issuer and its key.
+    pub(crate) fn certify(
+        &self,
+        key: &str,
+        subject: &str,
+        issuer: Option<(&str, &str)>,
+        extensions: &[&str],
+    ) -> String {
         let key = self.file(key);
         let mut arguments = vec!["req", "-x509", "-new", "-key", &key, "-subj", subject, "-days", "365"];
         for extension in extensions {
