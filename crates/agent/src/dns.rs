@@ -256,4 +256,29 @@ mod tests {
             assert!(error.contains(broken) && error.contains("DNS_PROXY_ADDR"), "{error}");
         }
     }
+
+    #[test]
+    fn table_that_cannot_be_read_leaves_the_one_before() {
+        use canopus_proto::istio::networking::nds::v1::name_table::NameInfo;
+        let settings = DnsSettings {
+            address: String::new(),
+            namespace: "shop".to_owned(),
+            domain: "svc.cluster.local".to_owned(),
+            parallel: false,
+            timeout: Duration::from_secs(1),
+            is_root: false,
+        };
+        let server = NameServer::new(&settings, resolvers(&[]), false, &Registry::new());
+        let info = NameInfo { ips: vec!["10.0.0.1".to_owned()], ..NameInfo::default() };
+        let good = NameTable { table: [("api.example.com".to_owned(), info)].into() };
+        server.set_table(good.encode_to_vec().into()).unwrap();
+        let error = server.set_table(Bytes::from_static(b"\xff\xff\xff")).unwrap_err();
+        assert!(error.contains("name table"), "{error}");
+        assert!(server.is_ready());
+        assert_eq!(server.table(), good);
+        // An A query for api.example.com.
+        let query = b"\0\x07\x01\0\0\x01\0\0\0\0\0\0\x03api\x07example\x03com\0\0\x01\0\x01";
+        let Reaction::Answer(answer) = server.react(query, Transport::Udp) else { panic!("no answer") };
+        assert!(answer.ends_with(&[10, 0, 0, 1]), "{answer:?}");
+    }
 }

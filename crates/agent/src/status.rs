@@ -9,6 +9,7 @@
 //! | `/debug/ndsz` | any | this machine |
 
 pub mod metrics;
+mod page;
 pub mod probes;
 pub mod ready;
 
@@ -20,7 +21,6 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode};
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -31,6 +31,7 @@ use tokio::sync::Semaphore;
 use tracing::{debug, info, warn};
 
 use self::metrics::MetricsSettings;
+pub use self::page::Page;
 use self::probes::AppProbes;
 use self::ready::Readiness;
 use crate::dns::NameServer;
@@ -63,7 +64,7 @@ pub struct Status {
 }
 
 /// The body of an answer.
-pub type Answer = Response<Full<Bytes>>;
+pub type Answer = Response<Page>;
 
 /// Binds the port for both families where the machine has both.
 pub async fn bind(port: u16) -> io::Result<TcpListener> {
@@ -193,7 +194,7 @@ fn only_from_localhost() -> Answer {
 
 /// A plain answer.
 pub(crate) fn text(status: StatusCode, text: &str) -> Answer {
-    let mut response = Response::new(Full::new(Bytes::copy_from_slice(text.as_bytes())));
+    let mut response = Response::new(Page::from(Bytes::copy_from_slice(text.as_bytes())));
     *response.status_mut() = status;
     response
 }

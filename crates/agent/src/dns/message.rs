@@ -18,6 +18,11 @@ const SMALLEST_LIMIT: usize = 512;
 const LARGEST_LIMIT: usize = 65_535;
 /// The datagram size that the agent announces, which no path breaks up.
 const OWN_PAYLOAD: u16 = 1232;
+/// Bytes of a record whose name is a reference, before its data.
+const FIXED_RECORD: usize = 12;
+/// EDNS without options (RFC 6891): the root's name, type 41, [`OWN_PAYLOAD`], no flags, no data.
+const OPT: [u8; 11] =
+    [0, 0, 41, OWN_PAYLOAD.to_be_bytes()[0], OWN_PAYLOAD.to_be_bytes()[1], 0, 0, 0, 0, 0, 0];
 
 /// Why a packet is not looked up.
 #[derive(Debug, PartialEq, Eq)]
@@ -111,6 +116,51 @@ impl Query {
     /// The answer with the addresses that were found. A name without addresses of the family has an empty answer: an
     /// NXDOMAIN would make clients that ask for both families give up the other.
     pub fn answer(&self, family: Family, found: &Found<'_>, transport: Transport) -> Vec<u8> {
+        let plain = || self.plain_answer(family, found.addresses, self.limit(transport));
+        let plain = if found.alias_of.is_none() { plain() } else { None };
+        plain.unwrap_or_else(|| self.general_answer(family, found, transport))
+    }
+
+    /// The answer with addresses of the name itself, if the client takes all of them: nearly every answer is one. Its parts
+    /// have fixed sizes, so it is written in place; [`Self::general_answer`] has the same bytes for five times the work.
+    fn plain_answer(&self, family: Family, addresses: &Addresses, limit: usize) -> Option<Vec<u8>> {
+        let (count, kind, width) = match family {
+            Family::V4 => (addresses.v4.len(), RecordType::A, 4),
+            Family::V6 => (addresses.v6.len(), RecordType::AAAA, 16),
+        };
+        let edns = self.message.edns.is_some();
+        let size = self.question_end + count * (FIXED_RECORD + width) + if edns { OPT.len() } else { 0 };
+        let mut answer = Vec::with_capacity(size);
+        if size > limit {
+            return None;
+        }
+        let header = self.header();
+        answer.extend_from_slice(&header[..2]);
+        // It is a response and authoritative, and recursion is available. What was desired is repeated.
+        answer.extend([0x84 | (header[2] & 0x01), 0x80 | (header[3] & 0x10), 0, 1]);
+        answer.extend(u16::try_from(count).ok()?.to_be_bytes());
+        answer.extend([0, 0, 0, u8::from(edns)]);
+        answer.extend_from_slice(self.question());
+        let start = random_below(count);
+        for index in (start..count).chain(0..start) {
+            // The name is where the question has it.
+            answer.extend([0xc0, HEADER as u8]);
+            answer.extend(u16::from(kind).to_be_bytes());
+            answer.extend(u16::from(DNSClass::IN).to_be_bytes());
+            answer.extend(TTL.to_be_bytes());
+            answer.extend([0, width as u8]);
+            match family {
+                Family::V4 => answer.extend(addresses.v4.get(index)?.octets()),
+                Family::V6 => answer.extend(addresses.v6.get(index)?.octets()),
+            }
+        }
+        if edns {
+            answer.extend(OPT);
+        }
+        Some(answer)
+    }
+
+    fn general_answer(&self, family: Family, found: &Found<'_>, transport: Transport) -> Vec<u8> {
         let mut response = self.response(ResponseCode::NoError);
         response.metadata.authoritative = true;
         let asked = self.message.queries[0].name().clone();
@@ -290,6 +340,23 @@ mod tests {
         assert!(answer.edns.is_some());
         let empty = Message::from_vec(&query.answer(Family::V6, &found, Transport::Udp)).unwrap();
         assert_eq!((empty.metadata.response_code, empty.answers.len()), (ResponseCode::NoError, 0));
+    }
+
+    #[test]
+    fn answer_that_is_written_in_place_is_the_general_one() {
+        let addresses = Addresses { v4: [[10, 0, 0, 1].into()].into(), v6: [1_u128.into()].into() };
+        let found = Found { alias_of: None, addresses: &addresses };
+        for (kind, family) in [(RecordType::A, Family::V4), (RecordType::AAAA, Family::V6)] {
+            for payload in [None, Some(4096)] {
+                let mut bytes = packet("Cart.Shop.", kind, payload);
+                for flags in [[0x00, 0x00], [0x01, 0x00], [0x01, 0x10], [0x00, 0x20]] {
+                    bytes[2..4].copy_from_slice(&flags);
+                    let query = Query::parse(&bytes).unwrap();
+                    let plain = query.plain_answer(family, &addresses, SMALLEST_LIMIT).unwrap();
+                    assert_eq!(plain, query.general_answer(family, &found, Transport::Udp), "{flags:?}");
+                }
+            }
+        }
     }
 
     #[test]

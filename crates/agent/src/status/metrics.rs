@@ -3,6 +3,8 @@
 //! Pages are put one after the other. The application's comes last, because in the OpenMetrics format it ends with
 //! `# EOF`, which ends the whole page; it alone decides the format that is announced. A part that cannot be had is left
 //! out and counted: metrics of the others are still wanted.
+//!
+//! Pages have several megabytes, so what is received is not copied: a [`Page`] is a list of buffers.
 
 use std::io::Write as _;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,12 +16,13 @@ use canopus_runtime::metrics::{Counter, Registry, catalogue};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt as _, Full, Limited};
+use http_body_util::Limited;
 use hyper::body::Incoming;
 use serde::Deserialize;
 use tracing::{error, warn};
 
 use super::Answer;
+use super::page::Page;
 use crate::local_http::{self as client, HttpError};
 
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -127,12 +130,12 @@ pub fn targets(annotations: &str, status_port: u16) -> Result<Vec<Target>, Strin
 
 pub(super) async fn answer(settings: &MetricsSettings, request: &Request<Incoming>) -> Answer {
     settings.scrapes.inc();
-    let mut page = settings.registry.encode().into_bytes();
+    let mut page = Page::from(Bytes::from(settings.registry.encode()));
     if let Some(envoy) = settings.envoy {
         let query = request.uri().query().map(|query| format!("?{query}")).unwrap_or_default();
         let path = format!("/stats/prometheus{query}");
         match scrape(envoy, &path, request.headers(), "text/plain;version=0.0.4", MAX_ENVOY).await {
-            Ok((_, body)) => page.extend_from_slice(&body),
+            Ok((_, body)) => page.append(body),
             Err(reason) => {
                 error!("failed scraping envoy metrics: {reason}");
                 settings.failed("envoy");
@@ -144,17 +147,18 @@ pub(super) async fn answer(settings: &MetricsSettings, request: &Request<Incomin
 }
 
 /// Adds the pages of the application, and gives the format to announce.
-async fn application(settings: &MetricsSettings, headers: &HeaderMap, page: &mut Vec<u8>) -> &'static str {
+async fn application(settings: &MetricsSettings, headers: &HeaderMap, page: &mut Page) -> &'static str {
     let accept = accepted(headers);
     let mut format = None;
     let mut bodies = Vec::new();
     for target in &settings.targets {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, target.port));
         match scrape(address, &target.path, headers, &accept, MAX_APPLICATION).await {
-            Ok((found, body)) => {
+            Ok((found, mut body)) => {
                 let found = announced(&found);
                 // Pages of different formats together are text.
                 format = Some(if format.is_none_or(|format| format == found) { found } else { TEXT });
+                body.remove_end_marker();
                 bodies.push(body);
             }
             Err(reason) => {
@@ -164,14 +168,14 @@ async fn application(settings: &MetricsSettings, headers: &HeaderMap, page: &mut
         }
     }
     let format = format.unwrap_or(TEXT);
-    for body in &bodies {
-        page.extend_from_slice(without_end(body));
-        if page.last().is_some_and(|last| *last != b'\n') {
-            page.push(b'\n');
+    for body in bodies {
+        page.append(body);
+        if page.last_byte().is_some_and(|last| last != b'\n') {
+            page.push(Bytes::from_static(b"\n"));
         }
     }
     if format != TEXT {
-        page.extend_from_slice(b"# EOF\n");
+        page.push(Bytes::from_static(b"# EOF\n"));
     }
     format
 }
@@ -182,7 +186,7 @@ async fn scrape(
     headers: &HeaderMap,
     accept: &str,
     limit: usize,
-) -> Result<(String, Bytes), String> {
+) -> Result<(String, Page), String> {
     let patience = headers
         .get("x-prometheus-scrape-timeout-seconds")
         .and_then(|value| value.to_str().ok()?.parse::<f64>().ok())
@@ -205,9 +209,9 @@ async fn scrape(
         }
         let kind = answer.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
         let kind = kind.unwrap_or_default().to_owned();
-        let body = Limited::new(answer.into_body(), limit).collect().await;
+        let body = Page::read(Limited::new(answer.into_body(), limit)).await;
         let body = body.map_err(|error| HttpError::Body(format!("{error} (the limit is {limit} bytes)")))?;
-        Ok((kind, body.to_bytes()))
+        Ok((kind, body))
     };
     let late = HttpError::Late { address, limit: patience };
     tokio::time::timeout(patience, fetching).await.unwrap_or(Err(late)).map_err(|error| error.to_string())
@@ -245,18 +249,13 @@ fn announced(content_type: &str) -> &'static str {
     }
 }
 
-fn without_end(body: &[u8]) -> &[u8] {
-    let trimmed = body.trim_ascii_end();
-    trimmed.strip_suffix(b"# EOF").unwrap_or(body)
-}
-
-fn respond(page: Vec<u8>, format: &'static str, headers: &HeaderMap) -> Answer {
+fn respond(page: Page, format: &'static str, headers: &HeaderMap) -> Answer {
     let wants =
         headers.get(header::ACCEPT_ENCODING).and_then(|wanted| wanted.to_str().ok()).unwrap_or_default();
     let encoding = encoding(wants);
     let compressed = encoding.and_then(|encoding| encoding.compress(&page));
     let encoded = encoding.filter(|_| compressed.is_some());
-    let mut response = Response::new(Full::new(Bytes::from(compressed.unwrap_or(page))));
+    let mut response = Response::new(compressed.map_or(page, |bytes| Page::from(Bytes::from(bytes))));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(format));
     response.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept-Encoding"));
     if let Some(encoding) = encoded {
@@ -280,12 +279,17 @@ impl Encoding {
         }
     }
 
-    fn compress(self, page: &[u8]) -> Option<Vec<u8>> {
+    fn compress(self, page: &Page) -> Option<Vec<u8>> {
+        let room = Vec::with_capacity(page.len() / 8);
         let written = match self {
-            Self::Zstd => zstd::bulk::compress(page, ZSTD_LEVEL),
+            Self::Zstd => zstd::Encoder::new(room, ZSTD_LEVEL).and_then(|mut encoder| {
+                page.chunks().try_for_each(|chunk| encoder.write_all(chunk))?;
+                encoder.finish()
+            }),
             Self::Gzip => {
-                let mut encoder = GzEncoder::new(Vec::with_capacity(page.len() / 8), Compression::fast());
-                encoder.write_all(page).and_then(|()| encoder.finish())
+                let mut encoder = GzEncoder::new(room, Compression::fast());
+                let written = page.chunks().try_for_each(|chunk| encoder.write_all(chunk));
+                written.and_then(|()| encoder.finish())
             }
         };
         written.inspect_err(|error| warn!("metrics cannot be compressed: {error}")).ok()
@@ -352,15 +356,10 @@ mod tests {
         assert_eq!(encoding("gzip;q=1.0,zstd;q=0"), Some(Encoding::Gzip));
         assert_eq!(encoding("br"), None);
         let page = b"a_metric{label=\"x\"} 1\n".repeat(1000);
-        let small = Encoding::Zstd.compress(&page).unwrap();
+        let mut whole = Page::from(Bytes::from(page[..5000].to_vec()));
+        whole.push(Bytes::from(page[5000..].to_vec()));
+        let small = Encoding::Zstd.compress(&whole).unwrap();
         assert!(small.len() < page.len() / 10);
         assert_eq!(zstd::bulk::decompress(&small, page.len()).unwrap(), page);
-    }
-
-    #[test]
-    fn end_marker_is_removed_however_it_is_written() {
-        assert_eq!(without_end(b"a 1\n# EOF\n"), b"a 1\n");
-        assert_eq!(without_end(b"a 1\r\n# EOF\r\n "), b"a 1\r\n");
-        assert_eq!(without_end(b"a 1\n"), b"a 1\n");
     }
 }
