@@ -2,7 +2,7 @@
 //!
 //! Charts install the validation webhook with `failurePolicy: Ignore`, so that a control plane which is not there yet keeps
 //! nobody from anything. Once the API server was seen to get an answer ([`ValidationProof`]), webhooks of the same service with the
-//! right roots are set to `Fail`.
+//! right roots are set to `Fail`; so are webhooks at a URL, if that is the only place the API server could have asked.
 //!
 //! Parity: webhook configurations carry the revision in the label `istio.io/rev`; of mutating ones, only webhooks whose name
 //! ends with `sidecar-injector.istio.io` are the control plane's. Unlike istiod, Canopus leaves a `caBundle` alone that
@@ -42,11 +42,17 @@ impl Controller for WebhookRootsController {
         let settings = world.read::<Settings>(&()).unwrap_or_default();
         let Some(roots) = world.read::<DistributedRoots>(&()) else { return Ok(Plan::default()) };
         let is_proven = world.read::<ValidationProof>(&()).is_some_and(|proof| *proof);
+        let only_url = only_validation_url(world, &settings);
         let mut writes = Vec::new();
         for kind in [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration] {
             for origin in world.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
                 let object = world.read::<Objects>(origin).filter(|_| origin.cluster == settings.cluster);
-                writes.extend(object.and_then(|object| pending(&object, &settings, &roots.roots, is_proven)));
+                let is_proven_at = |webhook: &Webhook| {
+                    is_proven && (is_own(webhook, &settings) || is_at(webhook, only_url.as_deref()))
+                };
+                writes.extend(
+                    object.and_then(|object| pending(&object, &settings, &roots.roots, &is_proven_at)),
+                );
             }
         }
         Ok(writes.into())
@@ -54,15 +60,19 @@ impl Controller for WebhookRootsController {
 }
 
 /// The write that a configuration needs.
-fn pending(object: &Object, settings: &MeshSettings, roots: &str, is_proven: bool) -> Option<Arc<Write>> {
+fn pending(
+    object: &Object,
+    settings: &MeshSettings,
+    roots: &str,
+    is_proven_at: &dyn Fn(&Webhook) -> bool,
+) -> Option<Arc<Write>> {
     let is_validating = object.get::<ValidatingWebhookConfiguration>().is_some();
     let (meta, webhooks, suffix) = if let Some(mutating) = object.get::<MutatingWebhookConfiguration>() {
         let is_served = !settings.flags.get(INJECTION_WEBHOOK_CONFIG_NAME).is_empty();
         is_served.then_some((&mutating.meta, &mutating.spec.webhooks, INJECTOR))?
     } else {
         let validating = object.get::<ValidatingWebhookConfiguration>()?;
-        let is_own = validating.meta.label(VALIDATOR.0) == Some(VALIDATOR.1);
-        is_own.then_some((&validating.meta, &validating.spec.webhooks, ""))?
+        is_validator(&validating.meta).then_some((&validating.meta, &validating.spec.webhooks, ""))?
     };
     if !is_of_revision(meta, settings) {
         return None;
@@ -71,8 +81,7 @@ fn pending(object: &Object, settings: &MeshSettings, roots: &str, is_proven: boo
     let has_roots = |webhook: &Webhook| webhook.client_config.ca_bundle.0 == roots.as_bytes();
     let fails = |webhook: &Webhook| webhook.failure_policy.as_deref() == Some("Fail");
     // Without the roots in place the API server cannot ask, and would refuse everything.
-    let may_fail =
-        |webhook: &Webhook| is_validating && is_proven && has_roots(webhook) && is_own(webhook, settings);
+    let may_fail = |webhook: &Webhook| is_validating && has_roots(webhook) && is_proven_at(webhook);
     if own().all(|webhook| has_roots(webhook) && (fails(webhook) || !may_fail(webhook))) {
         return None;
     }
@@ -105,6 +114,36 @@ fn is_own(webhook: &Webhook, settings: &MeshSettings) -> bool {
     };
     let service = webhook.client_config.service.as_ref();
     service.is_some_and(|service| *service.name == *name && *service.namespace == *settings.system_namespace)
+}
+
+fn is_at(webhook: &Webhook, url: Option<&str>) -> bool {
+    url.is_some() && webhook.client_config.url.as_deref() == url
+}
+
+fn is_validator(meta: &Meta) -> bool {
+    meta.label(VALIDATOR.0) == Some(VALIDATOR.1)
+}
+
+/// The URL that all validating webhooks of this revision lead to, as those of a control plane outside of the cluster do. If
+/// there are several ways, it is not known which of them was proven.
+fn only_validation_url(world: &Snapshot, settings: &MeshSettings) -> Option<Arc<str>> {
+    let mut only: Option<Arc<str>> = None;
+    for origin in world.members::<Objects>(&ObjectIndex::Kind(Kind::ValidatingWebhookConfiguration)).iter() {
+        let object = world.read::<Objects>(origin).filter(|_| origin.cluster == settings.cluster);
+        let Some(object) = object else { continue };
+        let Some(validating) = object.get::<ValidatingWebhookConfiguration>() else { continue };
+        if !is_validator(&validating.meta) || !is_of_revision(&validating.meta, settings) {
+            continue;
+        }
+        for webhook in &validating.spec.webhooks {
+            let url = webhook.client_config.url.as_deref()?;
+            if only.as_deref().is_some_and(|only| only != url) {
+                return None;
+            }
+            only = Some(url.into());
+        }
+    }
+    only
 }
 
 fn is_of_revision(meta: &Meta, settings: &MeshSettings) -> bool {
@@ -172,6 +211,29 @@ mod tests {
         // First the roots, then the policy.
         assert_eq!(validator("T0xE", "istiod", true).as_deref(), Some(""));
         assert_eq!(validator("Uk9PVA==", "somebody-elses", true), None);
+    }
+
+    #[test]
+    fn webhook_at_a_url_fails_closed_if_no_other_can_have_answered() {
+        let object = |name: &str, url: &str| {
+            format!(
+                "{{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingWebhookConfiguration,
+                   metadata: {{name: {name}, labels: {{app: istiod, istio.io/rev: default}}}},
+                   webhooks: [{{name: rev.validation.istio.io, failurePolicy: Ignore,
+                     clientConfig: {{caBundle: Uk9PVA==, url: '{url}'}}}}]}}"
+            )
+        };
+        let planned = |objects: &[String]| {
+            let engine = world(&objects.join("\n---\n"));
+            let mut batch = Batch::new();
+            batch.set::<DistributedRoots>((), Roots { roots: "ROOT".into(), crl: "".into() });
+            batch.set::<ValidationProof>((), true);
+            engine.apply(batch);
+            plan(&WebhookRootsController, &engine).writes.len()
+        };
+        let (here, there) = ("https://mesh.example.com/validate", "https://other.example.com/validate");
+        assert_eq!(planned(&[object("a", here), object("b", here)]), 2);
+        assert_eq!(planned(&[object("a", here), object("b", there)]), 0);
     }
 
     #[test]

@@ -1,8 +1,7 @@
-//! What a running webhook answered to recorded requests.
-//!
-//! What becomes of webhook configurations has no adapter yet.
+//! What a running webhook answered to recorded requests, and what became of webhook configurations.
 
 mod inject;
+mod webhook_config;
 
 use anyhow::{Context, bail};
 use canopus_admission::validation::{self, Answer, Request};
@@ -25,6 +24,9 @@ impl Suite for LiveAdmission {
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
         if case.file.starts_with("inject") {
             return inject::replay(case).into();
+        }
+        if case.file.starts_with("webhook-config") {
+            return webhook_config::replay(case).into();
         }
         if !case.file.starts_with("validate") {
             return Outcome::Skipped(NO_ADAPTER);
