@@ -116,7 +116,7 @@ async fn install(arguments: &InstallArguments, is_upgrade: bool) -> anyhow::Resu
         ensure_installed(&mut installer, &owner).await?;
     }
     let mut is_blocked = false;
-    for finding in installer.precheck(&owner).await? {
+    for finding in installer.precheck(&generated, &owner).await? {
         let word = if finding.is_error && !arguments.force { "error" } else { "warning" };
         is_blocked |= word == "error";
         say(&format!("{word}: {}\n", finding.message), ExitCode::SUCCESS);

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use canopus_install::{Input, Operator, Package, generate, merge_inputs, to_yaml, translate};
+use canopus_install::{
+    Input, Operator, Package, generate, merge_for_install, merge_inputs, to_yaml, translate,
+};
 use clap::Subcommand;
 
 use crate::exit;
@@ -111,6 +113,9 @@ fn run_translate(arguments: &TranslateArguments) -> anyhow::Result<ExitCode> {
     Ok(say(&format!("Wrote {}; start with README.md.\n", directory.display()), ExitCode::SUCCESS))
 }
 
+/// How files and flags become one configuration.
+type Merge = fn(&Package, &[Input], &[String]) -> Result<Operator, canopus_install::Error>;
+
 impl Source {
     /// What one file says.
     pub(crate) fn of_file(file: &str) -> Self {
@@ -119,19 +124,12 @@ impl Source {
 
     /// As [`Source::load`]; the default revision also becomes the one that checks objects which name no revision.
     pub(crate) fn load_for_install(&self) -> anyhow::Result<(Package, Operator)> {
-        let inputs = self.read()?;
-        let (package, operator) = self.merge(&inputs, &[])?;
-        let values = operator.values();
-        let text = |name: &str| values[name].as_str().unwrap_or_default();
-        if text("defaultRevision").is_empty() && matches!(text("revision"), "" | "default") {
-            return self.merge(&inputs, &["values.defaultRevision=default"]);
-        }
-        Ok((package, operator))
+        self.merge(&self.read()?, merge_for_install)
     }
 
     /// The charts and the configuration that flags and files name.
     pub(crate) fn load(&self) -> anyhow::Result<(Package, Operator)> {
-        self.merge(&self.read()?, &[])
+        self.merge(&self.read()?, merge_inputs)
     }
 
     fn read(&self) -> anyhow::Result<Vec<Input>> {
@@ -144,9 +142,8 @@ impl Source {
         Ok(inputs)
     }
 
-    fn merge(&self, inputs: &[Input], more: &[&str]) -> anyhow::Result<(Package, Operator)> {
+    fn merge(&self, inputs: &[Input], merge: Merge) -> anyhow::Result<(Package, Operator)> {
         let mut flags = self.set.clone();
-        flags.extend(more.iter().map(|flag| (*flag).to_owned()));
         let aliases = [("installPackagePath", &self.manifests), ("revision", &self.revision)];
         flags.extend(aliases.iter().filter_map(|(path, value)| Some(format!("{path}={}", value.as_ref()?))));
         // The directory may be named by a file or by a flag, so it takes a first look to know where profiles are.
@@ -156,7 +153,7 @@ impl Source {
             (!path.is_empty()).then_some(path)
         });
         let package = directory.map_or_else(Package::built_in, Package::open);
-        let operator = merge_inputs(&package, inputs, &flags)?;
+        let operator = merge(&package, inputs, &flags)?;
         Ok((package, operator))
     }
 }

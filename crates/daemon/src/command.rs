@@ -14,6 +14,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEn
 use self::completion::Shell;
 use self::request::RequestArgs;
 use crate::discovery::{self, DiscoveryArgs};
+use crate::operator::{self, OperatorArgs};
 
 /// The Canopus control plane.
 ///
@@ -30,6 +31,8 @@ struct Cli {
 enum Command {
     /// Serve configuration to proxies. This is what happens if no command is named.
     Discovery(Box<DiscoveryArgs>),
+    /// Keep the cluster as its IstioOperator objects say.
+    Operator(OperatorArgs),
     /// Ask the running control plane for one of its debug pages.
     Request(RequestArgs),
     /// List the environment variables that change behaviour, with their defaults and current values.
@@ -73,6 +76,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     match cli.command {
         Command::Discovery(args) => discovery::main(*args),
+        Command::Operator(args) => operator::main(args),
         Command::Request(args) => match request::send(&args) {
             Ok(answer) => print(&answer),
             Err(error) => discovery::fail(&error),

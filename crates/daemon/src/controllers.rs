@@ -201,7 +201,7 @@ impl Starter<'_> {
 }
 
 /// The name of this process among replicas.
-fn identity(flags: &Flags) -> String {
+pub(crate) fn identity(flags: &Flags) -> String {
     match flags.get(POD_NAME) {
         "" => {
             let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();

@@ -20,6 +20,7 @@ pub mod http;
 pub mod injection;
 mod jwks;
 pub mod metrics;
+mod operator;
 mod pace;
 mod provenance;
 pub mod push;

@@ -9,6 +9,8 @@
 //! the next component is not begun before the last one is ready. Every step can be repeated, so an installation that stopped
 //! half-way is resumed by the same command.
 //!
+//! [`Installer::reconcile`] does the same for an IstioOperator of the cluster, again and again.
+//!
 //! **Invariant.** Nothing is deleted that does not carry the owner's labels.
 
 mod apply;
@@ -17,6 +19,7 @@ mod owner;
 mod plan;
 mod precheck;
 mod ready;
+mod reconcile;
 mod remove;
 mod tag;
 
@@ -29,6 +32,7 @@ pub use self::object::ObjectId;
 pub use self::owner::Owner;
 pub use self::plan::{Action, Plan, Step};
 pub use self::precheck::Finding;
+pub use self::reconcile::{PAUSE, State};
 pub use self::remove::Removal;
 pub use self::tag::Tag;
 

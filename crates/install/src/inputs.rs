@@ -46,6 +46,19 @@ pub fn merge_inputs(package: &Package, files: &[Input], flags: &[String]) -> Res
     Ok(Operator { tree: base })
 }
 
+/// As [`merge_inputs`]; the default revision also becomes the one that checks objects which name no revision.
+pub fn merge_for_install(package: &Package, files: &[Input], flags: &[String]) -> Result<Operator, Error> {
+    let operator = merge_inputs(package, files, flags)?;
+    let values = operator.values();
+    let text = |name: &str| values[name].as_str().unwrap_or_default();
+    if !text("defaultRevision").is_empty() || !matches!(text("revision"), "" | "default") {
+        return Ok(operator);
+    }
+    let mut flags = flags.to_vec();
+    flags.push("values.defaultRevision=default".to_owned());
+    merge_inputs(package, files, &flags)
+}
+
 fn set_flag(tree: &mut Tree, flag: &str) -> Result<(), Error> {
     tree::set_flag(tree, flag).map_err(|reason| Error::Set { flag: flag.to_owned(), reason })
 }

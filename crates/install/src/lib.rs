@@ -28,7 +28,7 @@ mod tree;
 mod validate;
 
 pub use component::Component;
-pub use inputs::{Input, merge_inputs};
+pub use inputs::{Input, merge_for_install, merge_inputs};
 pub use manifest::{Manifest, to_yaml};
 pub use operator::Operator;
 pub use package::{ChartRelease, Package, PackageError, load_chart};

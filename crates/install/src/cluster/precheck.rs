@@ -1,10 +1,13 @@
 //! What is in the way of an installation, found before anything is changed.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use canopus_api::labels;
 use serde_json::Value as Json;
 
 use super::object::ObjectId;
 use super::{ClusterError, Installer, Owner, asking};
+use crate::Generated;
 use crate::package::OLDEST_KUBERNETES;
 
 /// Something about the cluster that an installer should know.
@@ -25,8 +28,12 @@ impl Installer {
         Ok(version.trim_start_matches('v').to_owned())
     }
 
-    /// Looks for what is in the way.
-    pub async fn precheck(&mut self, owner: &Owner) -> Result<Vec<Finding>, ClusterError> {
+    /// Looks for what is in the way of installing this.
+    pub async fn precheck(
+        &mut self,
+        generated: &Generated,
+        owner: &Owner,
+    ) -> Result<Vec<Finding>, ClusterError> {
         let mut findings = Vec::new();
         let version = self.kubernetes_version().await?;
         if let (Some(has), Some(needs)) = (minor(&version), minor(OLDEST_KUBERNETES))
@@ -37,8 +44,86 @@ impl Installer {
                 "Kubernetes is {version}, but {oldest} or newer is needed: upgrade the cluster"
             )));
         }
+        findings.extend(self.missing_rights(generated, owner).await?);
+        if findings.iter().any(|finding| finding.is_error) {
+            // What follows would only fail for the same reasons.
+            return Ok(findings);
+        }
         findings.extend(self.helm_release(owner).await?);
         findings.extend(self.other_defaults(owner).await?);
+        findings.extend(self.leftovers(generated).await?);
+        Ok(findings)
+    }
+
+    /// Rights that the installation needs and this user lacks, all at once: found one by one they would take an administrator
+    /// as many times.
+    async fn missing_rights(
+        &mut self,
+        generated: &Generated,
+        owner: &Owner,
+    ) -> Result<Option<Finding>, ClusterError> {
+        let mut asked = BTreeSet::new();
+        let mut missing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for manifest in &generated.manifests {
+            let object = ObjectId::of(manifest);
+            // Kinds that the installation itself defines cannot be asked about yet.
+            let Some(found) = self.resource_type(&object).await? else { continue };
+            let namespace = match (found.is_namespaced, object.namespace.as_str()) {
+                (false, _) => "",
+                (true, "") => &owner.namespace,
+                (true, namespace) => namespace,
+            };
+            if !asked.insert((found.api_version.clone(), found.plural.clone(), namespace.to_owned())) {
+                continue;
+            }
+            for verb in ["get", "create", "patch"] {
+                let allowed = self.cluster.may_i(verb, &found, namespace).await;
+                if !allowed.map_err(|error| asking("rights", error))? {
+                    let place = if namespace.is_empty() { "" } else { " in namespace " };
+                    missing
+                        .entry(format!("{}{place}{namespace}", found.group_resource()))
+                        .or_default()
+                        .push(verb);
+                }
+            }
+        }
+        if missing.is_empty() {
+            return Ok(None);
+        }
+        let lines: String =
+            missing.iter().map(|(what, verbs)| format!("\n  {} {what}", verbs.join(", "))).collect();
+        Ok(Some(error(format!(
+            "this user lacks rights in the cluster:{lines}\nrun this as an administrator (such as with the role cluster-admin), or have one grant these"
+        ))))
+    }
+
+    /// Webhooks of meshes that are gone: whatever they are asked about fails or waits for a timeout.
+    async fn leftovers(&mut self, generated: &Generated) -> Result<Vec<Finding>, ClusterError> {
+        let mut findings = Vec::new();
+        for kind in [INJECTORS.1, "ValidatingWebhookConfiguration"] {
+            let all = ObjectId::new(INJECTORS.0, kind, "", "");
+            let Some(path) = self.path(&all).await? else { continue };
+            let items = self.cluster.list_at(&path, labels::REVISION.name).await;
+            for item in items.map_err(|error| asking("webhooks", error))? {
+                let name = item["metadata"]["name"].as_str().unwrap_or_default();
+                if generated.manifests.iter().any(|own| own.kind() == kind && own.name() == name) {
+                    continue;
+                }
+                let service = item.pointer("/webhooks/0/clientConfig/service").cloned().unwrap_or_default();
+                let text = |field: &str| service[field].as_str().unwrap_or_default().to_owned();
+                let service = ObjectId::new("v1", "Service", &text("namespace"), &text("name"));
+                if service.name.is_empty() || self.read(&service).await?.is_some() {
+                    continue;
+                }
+                findings.push(Finding {
+                    is_error: false,
+                    message: format!(
+                        "the webhook {name} asks {service}, which does not exist: it is left over from another installation and keeps what it is asked about from being created; remove it: kubectl delete {} {name}",
+                        kind.to_lowercase()
+                    ),
+                });
+            }
+        }
         Ok(findings)
     }
 

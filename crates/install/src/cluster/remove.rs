@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::apply::Progress;
 use super::object::ObjectId;
-use super::owner::OWNER;
+use super::owner::{OWNER, OWNER_NAMESPACE};
 use super::{ClusterError, Installer, Owner, asking};
 
 /// What an uninstallation takes away.
@@ -40,6 +40,9 @@ const EARLY: [&str; 8] = [
 
 const DEFINITION: (&str, &str) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
 
+/// The definition of IstioOperators.
+const OPERATORS: &str = "istiooperators.install.istio.io";
+
 impl Installer {
     /// The objects that a removal would delete, in order.
     pub async fn to_remove(&mut self, removal: &Removal) -> Result<Vec<ObjectId>, ClusterError> {
@@ -48,7 +51,10 @@ impl Installer {
             Removal::Revision(revision) => {
                 self.owned(&format!("{component},{}={revision}", labels::REVISION.name)).await
             }
-            Removal::Owner(owner) => self.owned(&format!("{component},{OWNER}={}", owner.name)).await,
+            Removal::Owner(owner) => {
+                let Owner { name, namespace, .. } = owner;
+                self.owned(&format!("{component},{OWNER}={name},{OWNER_NAMESPACE}={namespace}")).await
+            }
             Removal::Purge { namespace } => self.everything(namespace).await,
         }
     }
@@ -97,6 +103,10 @@ impl Installer {
         let late: Vec<ObjectId> = objects.iter().filter(|object| !is_early(object)).cloned().collect();
         for stage in [early, late] {
             for object in &stage {
+                if object.kind == DEFINITION.1 && object.name == OPERATORS {
+                    // Its operator is gone by now and would not let go of them.
+                    self.release_operators().await?;
+                }
                 let was_there = self.delete(object).await?;
                 progress.done(object, if was_there { "deleted" } else { "gone already" });
             }

@@ -1,7 +1,7 @@
 //! Objects of any kind, known only by what the API server says of their types: what an installer applies.
 
 use http::Request;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::managed::{ApiError, ApplyOptions};
 use super::resource::encode;
@@ -11,6 +11,8 @@ use super::server::{Cluster, Failure};
 const MAX_BYTES: usize = 64 << 20;
 
 const JSON: &str = "application/json";
+const ACCESS_REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+
 const APPLY: &str = "application/apply-patch+yaml";
 
 /// A type of objects that an API server has.
@@ -41,6 +43,20 @@ impl ResourceType {
             encode(name, &mut path);
         }
         path
+    }
+}
+
+impl ResourceType {
+    /// The type as rights name it: `deployments.apps`, or `services` for Kubernetes' core.
+    pub fn group_resource(&self) -> String {
+        match self.group() {
+            "" => self.plural.clone(),
+            group => format!("{}.{group}", self.plural),
+        }
+    }
+
+    fn group(&self) -> &str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 }
 
@@ -122,6 +138,24 @@ impl Cluster {
             .await
             .map(drop)
             .map_err(ApiError::from)
+    }
+
+    /// Whether this user may do something to objects of a type, in a namespace or in the whole cluster.
+    pub async fn may_i(
+        &self,
+        verb: &str,
+        resource: &ResourceType,
+        namespace: &str,
+    ) -> Result<bool, ApiError> {
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "namespace": namespace, "verb": verb, "group": resource.group(), "resource": resource.plural,
+            }},
+        });
+        let answer = self.post(ACCESS_REVIEWS, review.to_string(), MAX_BYTES).await?;
+        Ok(parse(&answer)?["status"]["allowed"] == true)
     }
 
     /// Deletes the object at a path and what it owns: before it if that is in the foreground, else after it. Whether there was
