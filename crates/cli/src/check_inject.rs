@@ -4,19 +4,23 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, bail};
 use canopus_admission::selection::{self, Verdict};
+use canopus_api::Kind;
 use canopus_base::labels::Labels;
 use canopus_base::labels::selector::{Operator, Selector};
 use canopus_base::tree::{Limits, Node};
 use canopus_base::yaml;
 
+use crate::cluster::{Cluster, KubeArguments, object_path};
 use crate::exit;
 use crate::global::Global;
 use crate::input;
 use crate::output::{print, say};
+use crate::proxy_config::target;
 
 /// Explain which webhooks inject a pod, and why the others do not.
 ///
-/// The objects are read from files: the MutatingWebhookConfigurations, the namespace, and the pod unless labels are given.
+/// The objects are read from the cluster, or from files: the MutatingWebhookConfigurations, the namespace, and the pod unless
+/// labels are given.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -30,20 +34,24 @@ pub(crate) struct Arguments {
     #[arg(short, long, value_name = "KEY=VALUE,…")]
     labels: Option<String>,
     /// File with the objects of the cluster, or `-` for standard input; may be repeated.
-    #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',', required = true)]
+    #[arg(short, long = "filename", value_name = "FILE", value_delimiter = ',')]
     filenames: Vec<String>,
 }
 
-pub(crate) fn run(global: &Global, arguments: &Arguments) -> ExitCode {
-    match explain(global, arguments) {
+pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
+    match explain(global, kube, arguments) {
         Ok(verdicts) => print(&table(&verdicts), ExitCode::SUCCESS),
         Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
     }
 }
 
-fn explain(global: &Global, arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
-    let objects = objects(&arguments.filenames)?;
+fn explain(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyhow::Result<Vec<Verdict>> {
     let default = if global.namespace.is_empty() { "default" } else { &global.namespace };
+    let objects = if arguments.filenames.is_empty() {
+        of_cluster(&Cluster::connect(kube)?, arguments.pod.as_deref(), default)?
+    } else {
+        objects(&arguments.filenames)?
+    };
     let (pod, namespace) = match (&arguments.pod, &arguments.labels) {
         (Some(_), Some(_)) | (None, None) => {
             bail!(
@@ -64,6 +72,21 @@ fn explain(global: &Global, arguments: &Arguments) -> anyhow::Result<Vec<Verdict
     let is_webhook = |object: &&Node| kind(object) == "MutatingWebhookConfiguration";
     let webhooks: Vec<Node> = objects.iter().filter(is_webhook).cloned().collect();
     Ok(selection::explain(&webhooks, &pod, &labels_of(found)))
+}
+
+/// The objects of a cluster that decide: its webhooks, the namespace, the pod.
+fn of_cluster(cluster: &Cluster, pod: Option<&str>, default: &str) -> anyhow::Result<Vec<Node>> {
+    let mut objects = cluster.list(Kind::MutatingWebhookConfiguration, "")?;
+    let (_, name, namespace) = target::split(pod.unwrap_or_default(), default);
+    if !name.is_empty() {
+        let found = cluster.get(&object_path(Kind::Pod, namespace, name))?;
+        let found = found.with_context(|| {
+            format!("failed retrieving: pods {name:?} not found in the {namespace:?} namespace")
+        })?;
+        objects.push(found);
+    }
+    objects.push(cluster.find(Kind::Namespace, "", namespace)?);
+    Ok(objects)
 }
 
 /// All objects of the files, those of lists one by one.

@@ -5,6 +5,7 @@
 //! none is left behind when the command ends or is interrupted.
 
 mod fill;
+mod write;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use canopus_api::Kind;
 use canopus_base::duration::Duration as GoDuration;
 use canopus_base::json;
 use canopus_base::tree::{Limits, Node};
+use canopus_sources::kubernetes::{Cluster as Server, RateLimit};
 use http::{HeaderName, HeaderValue, Method, Request};
 use hyper::body::Bytes;
 use k8s_openapi::api::core::v1::Pod;
@@ -22,10 +24,14 @@ use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Client, Error};
 use tokio::runtime::Runtime;
 
+pub(crate) use self::write::Refusal;
 use crate::{fetch, names};
 
 /// Where kubectl looks when nothing is configured.
 const FALLBACK_SERVER: &str = "http://localhost:8080";
+
+/// An installer asks about hundreds of objects one after another; the API server's own limits protect it.
+const INSTALLER_LIMIT: RateLimit = RateLimit { qps: 200.0, burst: 400 };
 
 /// How to reach the cluster.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -67,6 +73,16 @@ impl KubeArguments {
     /// Whether there is a kubeconfig at all.
     pub(crate) fn is_configured(&self) -> bool {
         self.kubeconfig.is_some() || Kubeconfig::read().is_ok()
+    }
+
+    /// The API server for commands that are asynchronous themselves: installing, upgrading, tags.
+    pub(crate) async fn server(&self) -> anyhow::Result<Server> {
+        if !self.is_configured() {
+            bail!("no kubeconfig: name one by --kubeconfig, or set $KUBECONFIG");
+        }
+        let config = self.config().await.context("cannot reach Kubernetes")?;
+        let client = Client::try_from(config).context("the Kubernetes client cannot be set up")?;
+        Ok(Server::of_client(client, INSTALLER_LIMIT))
     }
 
     async fn config(&self) -> anyhow::Result<Config> {
@@ -116,6 +132,12 @@ impl KubeArguments {
             })
             .collect()
     }
+}
+
+/// Runs a command that is asynchronous itself.
+pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.context("cannot start")?.block_on(command)
 }
 
 /// A cluster. Its methods block.
@@ -189,6 +211,11 @@ impl Cluster {
         format!("Get \"{}{path}?timeout={}s\": {reason}{remedy}", self.url, self.timeout.as_secs())
     }
 
+    /// Where the API server is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// Whether an object exists.
     pub(crate) fn exists(&self, kind: Kind, namespace: &str, name: &str) -> anyhow::Result<bool> {
         Ok(self.get(&object_path(kind, namespace, name))?.is_some())
@@ -230,6 +257,58 @@ impl Cluster {
         }
     }
 
+    /// The text at a path of the API, such as a log.
+    pub(crate) fn text(&self, path: &str) -> anyhow::Result<String> {
+        let request = Request::get(path).body(Vec::new())?;
+        let _entered = self.runtime.enter();
+        let asked = tokio::time::timeout(self.timeout, self.client.request_text(request));
+        let answer = self.runtime.block_on(asked).with_context(|| format!("{path}: no answer"))?;
+        Ok(answer?)
+    }
+
+    /// Leads connections to a port of this machine into a pod until the command is interrupted. The system closes the port
+    /// and all connections when the process ends, so that nothing is left behind.
+    pub(crate) fn forward(
+        &self,
+        namespace: &str,
+        pod: &str,
+        port: u16,
+        listen: &str,
+        local_port: u16,
+        ready: impl FnOnce(std::net::SocketAddr),
+    ) -> anyhow::Result<()> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        self.runtime.block_on(async {
+            let listener = tokio::net::TcpListener::bind((listen, local_port))
+                .await
+                .with_context(|| format!("cannot listen on {listen}:{local_port}; choose another by --port"))?;
+            ready(listener.local_addr()?);
+            let mut connections = tokio::task::JoinSet::new();
+            loop {
+                tokio::select! {
+                    accepted = listener.accept() => {
+                        let (mut local, _) = accepted?;
+                        let (pods, pod) = (pods.clone(), pod.to_owned());
+                        connections.spawn(async move {
+                            let mut forward = pods.portforward(&pod, &[port]).await?;
+                            let mut remote = forward.take_stream(port).context("the port-forward has no stream")?;
+                            tokio::io::copy_bidirectional(&mut local, &mut remote).await?;
+                            anyhow::Ok(())
+                        });
+                    }
+                    Some(ended) = connections.join_next() => {
+                        if let Ok(Err(error)) = ended {
+                            crate::output::say(
+                                &format!("a connection to pod {pod}.{namespace} ended: {error:#}\n"),
+                                std::process::ExitCode::SUCCESS,
+                            );
+                        }
+                    }
+                }
+            }
+        })
+    }
+
     /// Asks a server inside a pod over a port-forward.
     pub(crate) fn ask_pod(
         &self,
@@ -257,7 +336,7 @@ impl Cluster {
 }
 
 /// The path of all objects of a kind.
-fn collection_path(kind: Kind, namespace: &str) -> String {
+pub(crate) fn collection_path(kind: Kind, namespace: &str) -> String {
     let info = kind.info();
     let version = info.api_version();
     let root = if version.contains('/') { format!("/apis/{version}") } else { format!("/api/{version}") };
@@ -268,7 +347,7 @@ fn collection_path(kind: Kind, namespace: &str) -> String {
     }
 }
 
-fn object_path(kind: Kind, namespace: &str, name: &str) -> String {
+pub(crate) fn object_path(kind: Kind, namespace: &str, name: &str) -> String {
     format!("{}/{name}", collection_path(kind, namespace))
 }
 

@@ -4,15 +4,16 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use canopus_local::launch;
-use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::cluster::KubeArguments;
 use crate::global::Global;
 use crate::persona::Persona;
 use crate::{
-    analyze, authz, ca, check, check_inject, exit, explain, generate, history, install, kube_inject, local,
-    manifest, mesh_test, proxy_config, proxy_status, tag, usage, validate, wait, what_if, why, world,
+    analyze, authz, bug_report, ca, check, check_inject, completion, dashboard, debug_pages, describe, exit,
+    explain, generate, history, injector, install, kube_inject, local, manifest, mesh_test, precheck,
+    proxy_config, proxy_status, remote_clusters, remote_secret, settings, tag, usage, validate,
+    version_command, wait, waypoint, what_if, why, workload, world, ztunnel_config,
 };
 
 /// Look at, check and explain a mesh.
@@ -33,8 +34,17 @@ enum Command {
     Analyze(Box<analyze::Arguments>),
     /// Look at the certificate authority, rotate its root, issue join tokens.
     Ca(ca::Arguments),
+    /// Collect what is needed to find out what went wrong.
+    BugReport(Box<bug_report::Arguments>),
     /// Check whether everything is healthy.
     Check(check::Arguments),
+    /// Print a script that teaches a shell the commands and flags.
+    Completion(completion::Arguments),
+    /// Print a Secret that lets a control plane read this cluster.
+    CreateRemoteSecret(Box<remote_secret::Arguments>),
+    /// Open a web interface of the mesh.
+    #[command(visible_aliases = ["dash", "d"])]
+    Dashboard(dashboard::Arguments),
     /// Print what changes of each object have cost.
     Cost(history::CostArguments),
     /// End a mesh on this machine and remove everything it made.
@@ -66,6 +76,8 @@ enum Command {
     /// Print how far each proxy is, or whether one has what the control plane has for it.
     #[command(visible_alias = "ps")]
     ProxyStatus(proxy_status::Arguments),
+    /// List the clusters that each control plane reads.
+    RemoteClusters(remote_clusters::Arguments),
     /// End a process of a mesh on this machine and start it again.
     Restart(local::WorkloadArguments),
     /// Print how a mesh on this machine is.
@@ -85,16 +97,21 @@ enum Command {
     /// Check files of objects before a cluster sees them.
     #[command(visible_alias = "v")]
     Validate(validate::Arguments),
-    /// Print the version.
-    Version(VersionFlags),
+    /// Print the version of this program and of the mesh.
+    Version(version_command::Arguments),
     /// Wait until every proxy has a change.
     Wait(wait::Arguments),
+    /// Manage waypoints.
+    Waypoint(waypoint::Arguments),
     /// Print what a change of objects would change at which proxies.
     WhatIf(what_if::Arguments),
     /// Name the objects that a resource was made from.
     Why(why::Arguments),
     /// Print what objects add up to: services, endpoints, what a proxy sees.
     World(Box<world::Arguments>),
+    /// Look at the configuration and the connections of ztunnel.
+    #[command(visible_alias = "zc")]
+    ZtunnelConfig(Box<ztunnel_config::Arguments>),
 }
 
 #[derive(Args, Debug)]
@@ -109,6 +126,27 @@ enum ExperimentalCommand {
     Authz(authz::Arguments),
     /// Explain which webhooks inject a pod, and why the others do not.
     CheckInject(check_inject::Arguments),
+    /// Look at the defaults of flags.
+    Config(settings::Arguments),
+    /// Describe a pod or a service and the objects that configure it.
+    #[command(visible_alias = "des")]
+    Describe(describe::Arguments),
+    /// Print the numbers that an Envoy keeps.
+    #[command(visible_alias = "es")]
+    EnvoyStats(debug_pages::StatsArguments),
+    /// Look at the injectors of a cluster.
+    Injector(injector::Arguments),
+    /// Print a debug page of the control plane.
+    InternalDebug(debug_pages::DebugArguments),
+    /// Check whether the cluster is ready for a mesh.
+    Precheck(precheck::Arguments),
+    /// Print how far each proxy is.
+    #[command(visible_alias = "ps")]
+    ProxyStatus(proxy_status::Arguments),
+    /// Print the version of this program and of the mesh.
+    Version(version_command::Arguments),
+    /// Configure workloads outside Kubernetes.
+    Workload(Box<workload::Arguments>),
 }
 
 /// Runs the command the process was called with.
@@ -154,7 +192,26 @@ pub fn main() -> ExitCode {
         Command::Cost(arguments) => history::cost(&cli.global, &cli.kube, &arguments),
         Command::Experimental(Experimental { command }) => match command {
             ExperimentalCommand::Authz(arguments) => authz::run(&cli.global, &cli.kube, &arguments),
-            ExperimentalCommand::CheckInject(arguments) => check_inject::run(&cli.global, &arguments),
+            ExperimentalCommand::CheckInject(arguments) => {
+                check_inject::run(&cli.global, &cli.kube, &arguments)
+            }
+            ExperimentalCommand::Config(arguments) => settings::run(&arguments),
+            ExperimentalCommand::Describe(arguments) => describe::run(&cli.global, &cli.kube, &arguments),
+            ExperimentalCommand::EnvoyStats(arguments) => {
+                debug_pages::stats(&cli.global, &cli.kube, &arguments)
+            }
+            ExperimentalCommand::Injector(arguments) => injector::run(&cli.kube, &arguments),
+            ExperimentalCommand::InternalDebug(arguments) => {
+                debug_pages::debug(&cli.global, &cli.kube, &arguments)
+            }
+            ExperimentalCommand::Precheck(arguments) => precheck::run(&cli.global, &cli.kube, &arguments),
+            ExperimentalCommand::ProxyStatus(arguments) => {
+                proxy_status::run(&cli.global, &cli.kube, &arguments)
+            }
+            ExperimentalCommand::Version(arguments) => {
+                version_command::run(&cli.global, &cli.kube, &arguments)
+            }
+            ExperimentalCommand::Workload(arguments) => workload::run(&cli.global, &cli.kube, &arguments),
         },
         Command::Explain(arguments) => explain::run(&cli.global, &cli.kube, &arguments),
         Command::Generate(arguments) => generate::run(&cli.global, &arguments),
@@ -164,23 +221,24 @@ pub fn main() -> ExitCode {
         Command::ProxyConfig(arguments) => proxy_config::run(&cli.global, &cli.kube, &arguments),
         Command::ProxyStatus(arguments) => proxy_status::run(&cli.global, &cli.kube, &arguments),
         Command::Test(arguments) => mesh_test::run(&cli.global, &arguments),
-        Command::Install(arguments) => install::run(&arguments),
-        Command::Revision(arguments) => tag::run_revision(&arguments),
-        Command::Tag(arguments) => tag::run_tag(&cli.global, &arguments),
-        Command::Uninstall(arguments) => install::run_uninstall(&cli.global, &arguments),
-        Command::Upgrade(arguments) => install::run_upgrade(&arguments),
+        Command::Install(arguments) => install::run(&cli.kube, &arguments),
+        Command::Revision(arguments) => tag::run_revision(&cli.kube, &arguments),
+        Command::Tag(arguments) => tag::run_tag(&cli.global, &cli.kube, &arguments),
+        Command::Uninstall(arguments) => install::run_uninstall(&cli.global, &cli.kube, &arguments),
+        Command::Upgrade(arguments) => install::run_upgrade(&cli.kube, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::Wait(arguments) => wait::run(&cli.global, &cli.kube, &arguments),
         Command::WhatIf(arguments) => what_if::run(&cli.global, &arguments),
         Command::Why(arguments) => why::run(&cli.global, &cli.kube, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
-        Command::Version(flags) => {
-            let text = version::render(&BuildInfo::current(), flags);
-            match io::stdout().lock().write_all(text.as_bytes()) {
-                Err(error) if error.kind() != io::ErrorKind::BrokenPipe => exit::FAILURE,
-                _ => ExitCode::SUCCESS,
-            }
-        }
+        Command::BugReport(arguments) => bug_report::run(&cli.global, &cli.kube, &arguments),
+        Command::Completion(arguments) => completion::run(&mut Cli::command(), persona.program(), &arguments),
+        Command::CreateRemoteSecret(arguments) => remote_secret::run(&cli.global, &cli.kube, &arguments),
+        Command::Dashboard(arguments) => dashboard::run(&cli.global, &cli.kube, &arguments),
+        Command::RemoteClusters(arguments) => remote_clusters::run(&cli.global, &cli.kube, &arguments),
+        Command::Version(arguments) => version_command::run(&cli.global, &cli.kube, &arguments),
+        Command::Waypoint(arguments) => waypoint::run(&cli.global, &cli.kube, &arguments),
+        Command::ZtunnelConfig(arguments) => ztunnel_config::run(&cli.global, &cli.kube, &arguments),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// The maximum size of a file, because its content is held in memory several times.
 const MAX_BYTES: u64 = 1 << 30;
@@ -51,6 +52,14 @@ impl Input {
         };
         read.map_err(|error| format!("cannot read file {name:?}: {}", reason(&error)))
     }
+}
+
+/// A flag's duration, such as `90s` or `1m30s`.
+pub(crate) fn go_duration(text: &str) -> Result<Duration, String> {
+    // Parity: the message is that of Go's flag library.
+    let invalid = || format!("time: invalid duration {text:?}");
+    let duration: canopus_base::duration::Duration = text.parse().map_err(|_| invalid())?;
+    duration.to_std().ok_or_else(|| "a timeout is not negative".to_owned())
 }
 
 /// The message of the operating system without the number that Rust adds.

@@ -1,6 +1,5 @@
 //! `canopus install`, `upgrade` and `uninstall`: a mesh in a cluster.
 
-mod access;
 mod confirm;
 mod progress;
 mod show;
@@ -13,11 +12,12 @@ use canopus_install::cluster::{Installer, Owner, Plan, Removal};
 use canopus_install::generate;
 use clap::ArgAction;
 
-pub(crate) use self::access::{ClusterArguments, block_on};
 use self::confirm::confirm;
 use self::progress::Reporter;
+use crate::cluster::{KubeArguments, block_on};
 use crate::exit;
 use crate::global::Global;
+use crate::input::go_duration;
 use crate::manifest::Source;
 use crate::output::{print, say};
 
@@ -32,8 +32,6 @@ Examples:
 pub(crate) struct InstallArguments {
     #[command(flatten)]
     source: Source,
-    #[command(flatten)]
-    cluster: ClusterArguments,
     #[command(flatten)]
     waiting: Waiting,
     /// Show what would change, with the lines that do, and change nothing.
@@ -67,8 +65,6 @@ pub(crate) struct UninstallArguments {
     #[arg(short, long, value_name = "FILE")]
     filename: Option<String>,
     #[command(flatten)]
-    cluster: ClusterArguments,
-    #[command(flatten)]
     waiting: Waiting,
     /// Show what would be deleted, and delete nothing.
     #[arg(long)]
@@ -81,34 +77,37 @@ pub(crate) struct UninstallArguments {
 #[derive(clap::Args, Debug)]
 struct Waiting {
     /// How long a component may take to be ready, such as `90s` or `5m`; `0s` to wait for nothing.
-    #[arg(long = "readiness-timeout", value_name = "DURATION", default_value = "300s", value_parser = duration)]
+    #[arg(long = "readiness-timeout", value_name = "DURATION", default_value = "300s", value_parser = go_duration)]
     readiness_timeout: Duration,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    let duration: canopus_base::duration::Duration = text.parse().map_err(|error| format!("{error}"))?;
-    duration.to_std().ok_or_else(|| "a timeout is not negative".to_owned())
-}
-
-pub(crate) fn run(arguments: &InstallArguments) -> ExitCode {
-    block_on(install(arguments, false))
+pub(crate) fn run(kube: &KubeArguments, arguments: &InstallArguments) -> ExitCode {
+    block_on(install(kube, arguments, false))
         .unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
 /// An upgrade is an installation over one that must be there.
-pub(crate) fn run_upgrade(arguments: &InstallArguments) -> ExitCode {
-    block_on(install(arguments, true))
+pub(crate) fn run_upgrade(kube: &KubeArguments, arguments: &InstallArguments) -> ExitCode {
+    block_on(install(kube, arguments, true))
         .unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
-pub(crate) fn run_uninstall(global: &Global, arguments: &UninstallArguments) -> ExitCode {
-    let done = block_on(uninstall(global, arguments));
+pub(crate) fn run_uninstall(
+    global: &Global,
+    kube: &KubeArguments,
+    arguments: &UninstallArguments,
+) -> ExitCode {
+    let done = block_on(uninstall(global, kube, arguments));
     done.unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
-async fn install(arguments: &InstallArguments, is_upgrade: bool) -> anyhow::Result<ExitCode> {
+async fn install(
+    kube: &KubeArguments,
+    arguments: &InstallArguments,
+    is_upgrade: bool,
+) -> anyhow::Result<ExitCode> {
     let (package, operator) = arguments.source.load_for_install()?;
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+    let mut installer = Installer::new(kube.server().await?);
     let version = installer.kubernetes_version().await.context("cannot reach Kubernetes")?;
     let generated = generate(&package, &operator, arguments.force, Some(&version))?;
     let owner = Owner::new(&operator);
@@ -170,9 +169,13 @@ async fn carry_out(
     Ok(done?)
 }
 
-async fn uninstall(global: &Global, arguments: &UninstallArguments) -> anyhow::Result<ExitCode> {
+async fn uninstall(
+    global: &Global,
+    kube: &KubeArguments,
+    arguments: &UninstallArguments,
+) -> anyhow::Result<ExitCode> {
     let removal = arguments.removal(global)?;
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+    let mut installer = Installer::new(kube.server().await?);
     let objects = installer.to_remove(&removal).await.context("cannot see what is installed")?;
     if objects.is_empty() {
         return Ok(say("Nothing of it is installed.\n", ExitCode::SUCCESS));

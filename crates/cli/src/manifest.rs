@@ -122,6 +122,11 @@ impl Source {
         Self { filenames: vec![file.to_owned()], set: Vec::new(), manifests: None, revision: None }
     }
 
+    /// The default profile, with nothing changed.
+    pub(crate) fn default_profile() -> Self {
+        Self { filenames: Vec::new(), set: Vec::new(), manifests: None, revision: None }
+    }
+
     /// As [`Source::load`]; the default revision also becomes the one that checks objects which name no revision.
     pub(crate) fn load_for_install(&self) -> anyhow::Result<(Package, Operator)> {
         self.merge(&self.read()?, merge_for_install)

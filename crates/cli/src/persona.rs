@@ -11,6 +11,14 @@ pub(crate) enum Persona {
 }
 
 impl Persona {
+    /// The name that users type.
+    pub(crate) fn program(self) -> &'static str {
+        match self {
+            Self::Canopus => "canopus",
+            Self::Istioctl => "istioctl",
+        }
+    }
+
     /// Chooses by the name that the program was called by.
     pub(crate) fn from_program(program: Option<&OsStr>) -> Self {
         match program.and_then(|program| Path::new(program).file_stem()) {

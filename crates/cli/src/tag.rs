@@ -9,9 +9,9 @@ use canopus_install::cluster::Installer;
 use clap::{Subcommand, ValueEnum};
 use serde_json::{Value, json};
 
+use crate::cluster::{KubeArguments, block_on};
 use crate::exit;
 use crate::global::Global;
-use crate::install::{ClusterArguments, block_on};
 use crate::output::{print, say};
 
 /// Name revisions, so that namespaces move by moving a tag.
@@ -45,8 +45,6 @@ struct SetArguments {
     /// Move the tag if it stands for another revision.
     #[arg(long)]
     overwrite: bool,
-    #[command(flatten)]
-    cluster: ClusterArguments,
 }
 
 #[derive(clap::Args, Debug)]
@@ -54,8 +52,6 @@ struct ListArguments {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Format::Table)]
     output: Format,
-    #[command(flatten)]
-    cluster: ClusterArguments,
 }
 
 #[derive(clap::Args, Debug)]
@@ -65,8 +61,6 @@ struct RemoveArguments {
     /// Remove it though namespaces name it.
     #[arg(short = 'y', long = "skip-confirmation")]
     skip_confirmation: bool,
-    #[command(flatten)]
-    cluster: ClusterArguments,
 }
 
 /// Look at the revisions of the control plane.
@@ -88,26 +82,26 @@ enum Format {
     Json,
 }
 
-pub(crate) fn run_tag(global: &Global, arguments: &TagArguments) -> ExitCode {
+pub(crate) fn run_tag(global: &Global, kube: &KubeArguments, arguments: &TagArguments) -> ExitCode {
     let done = block_on(async {
         match &arguments.command {
-            TagCommand::Set(arguments) => set(global, arguments).await,
-            TagCommand::Generate(arguments) => generate(global, arguments).await,
-            TagCommand::List(arguments) => list_tags(arguments).await,
-            TagCommand::Remove(arguments) => remove(arguments).await,
+            TagCommand::Set(arguments) => set(global, kube, arguments).await,
+            TagCommand::Generate(arguments) => generate(global, kube, arguments).await,
+            TagCommand::List(arguments) => list_tags(kube, arguments).await,
+            TagCommand::Remove(arguments) => remove(kube, arguments).await,
         }
     });
     done.unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
-pub(crate) fn run_revision(arguments: &RevisionArguments) -> ExitCode {
+pub(crate) fn run_revision(kube: &KubeArguments, arguments: &RevisionArguments) -> ExitCode {
     let RevisionCommand::List(arguments) = &arguments.command;
-    let done = block_on(list_revisions(arguments));
+    let done = block_on(list_revisions(kube, arguments));
     done.unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
 }
 
-async fn set(global: &Global, arguments: &SetArguments) -> anyhow::Result<ExitCode> {
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+async fn set(global: &Global, kube: &KubeArguments, arguments: &SetArguments) -> anyhow::Result<ExitCode> {
+    let mut installer = Installer::new(kube.server().await?);
     let SetArguments { tag, revision, overwrite, .. } = arguments;
     installer.set_tag(tag, revision, &global.istio_namespace, *overwrite).await?;
     let advice = format!(
@@ -116,30 +110,34 @@ async fn set(global: &Global, arguments: &SetArguments) -> anyhow::Result<ExitCo
     Ok(say(&advice, ExitCode::SUCCESS))
 }
 
-async fn generate(global: &Global, arguments: &SetArguments) -> anyhow::Result<ExitCode> {
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+async fn generate(
+    global: &Global,
+    kube: &KubeArguments,
+    arguments: &SetArguments,
+) -> anyhow::Result<ExitCode> {
+    let mut installer = Installer::new(kube.server().await?);
     let objects = installer.tag_objects(&arguments.tag, &arguments.revision, &global.istio_namespace).await?;
     let texts: Vec<String> =
         objects.into_iter().map(|object| yaml::node_to_string(&Node::from(object))).collect();
     Ok(print(&format!("{}\n", texts.join("\n---\n")), ExitCode::SUCCESS))
 }
 
-async fn remove(arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+async fn remove(kube: &KubeArguments, arguments: &RemoveArguments) -> anyhow::Result<ExitCode> {
+    let mut installer = Installer::new(kube.server().await?);
     installer.remove_tag(&arguments.tag, arguments.skip_confirmation).await?;
     Ok(say(&format!("The tag {} is removed.\n", arguments.tag), ExitCode::SUCCESS))
 }
 
-async fn list_tags(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+async fn list_tags(kube: &KubeArguments, arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let mut installer = Installer::new(kube.server().await?);
     let tags = installer.tags().await?;
     let rows: Vec<[String; 3]> =
         tags.into_iter().map(|tag| [tag.name, tag.revision, tag.namespaces.join(",")]).collect();
     Ok(render(["TAG", "REVISION", "NAMESPACES"], ["tag", "revision", "namespaces"], &rows, arguments.output))
 }
 
-async fn list_revisions(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let mut installer = Installer::new(arguments.cluster.connect().await?);
+async fn list_revisions(kube: &KubeArguments, arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let mut installer = Installer::new(kube.server().await?);
     let tags = installer.tags().await?;
     let mut rows = Vec::new();
     for revision in installer.revisions().await? {

@@ -97,6 +97,11 @@ impl Cluster {
         Ok(Self { client: Client::try_from(config)?, limiter: Arc::new(Limiter::new(limit)) })
     }
 
+    /// Reaches an API server through a client that is already set up.
+    pub fn of_client(client: Client, limit: RateLimit) -> Self {
+        Self { client, limiter: Arc::new(Limiter::new(limit)) }
+    }
+
     /// The same server, with a limit of its own: what is asked by one handle keeps nobody waiting who asks by another.
     #[must_use]
     pub fn limited(&self, limit: RateLimit) -> Self {

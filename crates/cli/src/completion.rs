@@ -1,0 +1,160 @@
+//! `canopus completion`: scripts that teach a shell the commands and flags.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+
+use clap::{Arg, Command, ValueEnum};
+
+use crate::output::print;
+
+/// The shells that can be taught.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Shell {
+    Bash,
+    Fish,
+    Powershell,
+    Zsh,
+}
+
+/// Print a script that teaches a shell the commands and flags.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+Examples:
+  source <(canopus completion bash)
+  canopus completion zsh > \"${fpath[1]}/_canopus\"
+  canopus completion fish > ~/.config/fish/completions/canopus.fish
+  canopus completion powershell | Out-String | Invoke-Expression")]
+pub(crate) struct Arguments {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+    /// Leave out descriptions.
+    #[arg(long)]
+    no_descriptions: bool,
+}
+
+pub(crate) fn run(root: &mut Command, program: &str, arguments: &Arguments) -> ExitCode {
+    root.build();
+    let table = table(root, !arguments.no_descriptions);
+    let script = match arguments.shell {
+        Shell::Bash => bash(program, &table),
+        // It understands what bash does, if asked to.
+        Shell::Zsh => format!(
+            "#compdef {program}\nautoload -U +X bashcompinit && bashcompinit\n{}",
+            bash(program, &table)
+        ),
+        Shell::Fish => fish(program, &table),
+        Shell::Powershell => powershell(program, &table),
+    };
+    print(&script, ExitCode::SUCCESS)
+}
+
+/// What can follow a command.
+struct Entry {
+    /// The commands so far, without the program: `proxy-config cluster`.
+    path: String,
+    words: Vec<(String, String)>,
+}
+
+/// Every command with its subcommands and long flags.
+fn table(root: &Command, with_descriptions: bool) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    let mut open = vec![(String::new(), root)];
+    while let Some((path, command)) = open.pop() {
+        let describe = |text: Option<String>| {
+            let line = text.unwrap_or_default();
+            if with_descriptions { line.lines().next().unwrap_or_default().to_owned() } else { String::new() }
+        };
+        let commands: Vec<&Command> =
+            command.get_subcommands().filter(|command| !command.is_hide_set()).collect();
+        let flags = command.get_arguments().filter(|flag| !flag.is_hide_set());
+        let flag = |flag: &Arg| {
+            Some((format!("--{}", flag.get_long()?), describe(flag.get_help().map(ToString::to_string))))
+        };
+        let mut words: Vec<(String, String)> = commands
+            .iter()
+            .map(|command| {
+                (command.get_name().to_owned(), describe(command.get_about().map(ToString::to_string)))
+            })
+            .collect();
+        words.extend(flags.filter_map(flag));
+        open.extend(
+            commands
+                .into_iter()
+                .map(|command| (format!("{path} {}", command.get_name()).trim().to_owned(), command)),
+        );
+        entries.push(Entry { path, words });
+    }
+    entries.sort_by(|a, b| a.path.cmp(&b.path));
+    entries
+}
+
+fn bash(program: &str, table: &[Entry]) -> String {
+    let function = format!("__{}_complete", program.replace('-', "_"));
+    let mut cases = String::new();
+    for entry in table {
+        let words: Vec<&str> = entry.words.iter().map(|(word, _)| word.as_str()).collect();
+        let _ = writeln!(cases, "    \"{}\") words=\"{}\" ;;", entry.path, words.join(" "));
+    }
+    format!(
+        r#"{function}() {{
+  local current="${{COMP_WORDS[COMP_CWORD]}}" path="" words="" word
+  for word in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
+    [[ "$word" == -* ]] || path="${{path:+$path }}$word"
+  done
+  while :; do
+    case "$path" in
+{cases}    esac
+    [[ -n "$words" || -z "$path" ]] && break
+    [[ "$path" == *" "* ]] && path="${{path% *}}" || path=""
+  done
+  COMPREPLY=($(compgen -W "$words" -- "$current"))
+}}
+complete -o default -F {function} {program}
+"#
+    )
+}
+
+fn fish(program: &str, table: &[Entry]) -> String {
+    let quoted = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
+    let mut script = format!("complete -c {program} -f\n");
+    for entry in table {
+        let condition = if entry.path.is_empty() {
+            "__fish_use_subcommand".to_owned()
+        } else {
+            let seen = entry.path.split(' ').map(|word| format!("__fish_seen_subcommand_from {word}"));
+            seen.collect::<Vec<_>>().join("; and ")
+        };
+        for (word, about) in &entry.words {
+            let word = match word.strip_prefix("--") {
+                Some(flag) => format!("-l {flag}"),
+                None => format!("-a {word}"),
+            };
+            let _ = write!(script, "complete -c {program} -n '{condition}' {word}");
+            let _ =
+                if about.is_empty() { writeln!(script) } else { writeln!(script, " -d '{}'", quoted(about)) };
+        }
+    }
+    script
+}
+
+fn powershell(program: &str, table: &[Entry]) -> String {
+    let mut cases = String::new();
+    for entry in table {
+        let words: Vec<String> = entry.words.iter().map(|(word, _)| format!("'{word}'")).collect();
+        let _ = writeln!(cases, "    '{}' = @({})", entry.path, words.join(", "));
+    }
+    format!(
+        r#"Register-ArgumentCompleter -Native -CommandName '{program}' -ScriptBlock {{
+  param($wordToComplete, $commandAst, $cursorPosition)
+  $table = @{{
+{cases}  }}
+  $path = ($commandAst.CommandElements | Select-Object -Skip 1 | ForEach-Object {{ $_.ToString() }} |
+    Where-Object {{ -not $_.StartsWith('-') -and $_ -ne $wordToComplete }}) -join ' '
+  while ($path -and -not $table.ContainsKey($path)) {{ $path = ($path -replace ' ?[^ ]*$', '') }}
+  $table["$path"] | Where-Object {{ $_ -like "$wordToComplete*" }} |
+    ForEach-Object {{ [System.Management.Automation.CompletionResult]::new($_, $_, 'ParameterValue', $_) }}
+}}
+"#
+    )
+}
