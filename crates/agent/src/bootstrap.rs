@@ -147,8 +147,8 @@ impl<'a> Facts<'a> {
         Ok(Self {
             node,
             settings,
-            addresses: Addresses::of(&node.metadata.instance_ips.0, settings.dual_stack),
-            stats: StatsSettings::of(node),
+            addresses: Addresses::new(&node.metadata.instance_ips.0, settings.dual_stack),
+            stats: StatsSettings::from_node(node),
             xds_type: if delta { "DELTA_GRPC" } else { "GRPC" },
             metadata_discovery: wanted && delta,
         })
@@ -188,7 +188,7 @@ struct Addresses {
 }
 
 impl Addresses {
-    fn of(addresses: &[String], dual_stack: bool) -> Self {
+    fn new(addresses: &[String], dual_stack: bool) -> Self {
         let is_v6 =
             |address: &String| address.parse().is_ok_and(|address: std::net::IpAddr| address.is_ipv6());
         let (v4, v6) = (("127.0.0.1", "0.0.0.0"), ("::1", "::"));

@@ -210,25 +210,27 @@ impl World {
     }
 
     /// The objects of a kind, in the order they were added.
-    pub fn of_kind(&self, kind: Kind) -> &[Arc<Resource>] {
+    pub fn objects_of_kind(&self, kind: Kind) -> &[Arc<Resource>] {
         self.resources.get(&kind).map(Vec::as_slice).unwrap_or_default()
     }
 
     /// The typed objects of a kind.
     pub fn each<T: Typed>(&self) -> impl Iterator<Item = (&Arc<Resource>, &Arc<T>)> {
-        self.of_kind(T::KIND).iter().filter_map(|resource| Some((resource, T::of(&resource.object)?)))
+        self.objects_of_kind(T::KIND)
+            .iter()
+            .filter_map(|resource| Some((resource, T::downcast(&resource.object)?)))
     }
 
     /// The object of a kind with this name, in whichever cluster.
     pub fn find(&self, kind: Kind, namespace: &str, name: &str) -> Option<&Arc<Resource>> {
         let from = (kind, Box::from(namespace), Box::from(name), Arc::from(""));
         let (key, at) = self.positions.range(from..).next()?;
-        (key.0 == kind && &*key.1 == namespace && &*key.2 == name).then(|| &self.of_kind(kind)[*at])
+        (key.0 == kind && &*key.1 == namespace && &*key.2 == name).then(|| &self.objects_of_kind(kind)[*at])
     }
 
     /// The typed object with this name, in whichever cluster.
     pub fn get<T: Typed>(&self, namespace: &str, name: &str) -> Option<&Arc<T>> {
-        T::of(&self.find(T::KIND, namespace, name)?.object)
+        T::downcast(&self.find(T::KIND, namespace, name)?.object)
     }
 
     /// All objects.
@@ -290,7 +292,7 @@ pub fn read_text(
         for node in nodes {
             let line = if is_list { node.at.line } else { line };
             let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default();
-            let kind = match Kind::of(text("apiVersion"), text("kind")) {
+            let kind = match Kind::lookup(text("apiVersion"), text("kind")) {
                 Ok(kind) if counts(kind) => kind,
                 // Parity: old versions of kinds are read as the present one.
                 Err(_)

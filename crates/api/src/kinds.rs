@@ -110,7 +110,7 @@ macro_rules! kinds {
                 &self.meta
             }
 
-            fn of(object: &Object) -> Option<&Arc<Self>> {
+            fn downcast(object: &Object) -> Option<&Arc<Self>> {
                 match object {
                     Object::$variant(object) => Some(object),
                     _ => None,

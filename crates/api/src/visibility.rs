@@ -30,7 +30,7 @@ impl Visibility {
     /// Reads the annotation that gives a Kubernetes Service an `exportTo`: entries with commas between them.
     ///
     /// The empty set means that the mesh's default applies.
-    pub fn of_annotation(value: &str) -> BTreeSet<Self> {
+    pub fn parse_annotation(value: &str) -> BTreeSet<Self> {
         if value.is_empty() {
             return BTreeSet::new();
         }
@@ -56,7 +56,7 @@ mod tests {
     #[test]
     fn annotation_lists_entries_with_blanks_around_them() {
         let shown = |value: &str| {
-            let set = Visibility::of_annotation(value);
+            let set = Visibility::parse_annotation(value);
             set.iter().map(ToString::to_string).collect::<Vec<_>>()
         };
         assert_eq!(shown("b , a"), ["a", "b"]);

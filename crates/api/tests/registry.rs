@@ -12,7 +12,7 @@ fn every_served_version_is_the_same_kind() {
                 "" => (*version).to_owned(),
                 group => format!("{group}/{version}"),
             };
-            assert_eq!(Kind::of(&api_version, info.kind), Ok(kind));
+            assert_eq!(Kind::lookup(&api_version, info.kind), Ok(kind));
         }
         assert_eq!(Kind::by_resource(info.group, info.plural), Some(kind));
     }
@@ -30,10 +30,10 @@ fn kinds_are_all_there() {
 
 #[test]
 fn lookup_fails_by_kind_or_by_version() {
-    assert_eq!(Kind::of("v1", "Nothing"), Err(LookupError::UnknownKind));
-    assert_eq!(Kind::of("networking.istio.io/v1", "HTTPRoute"), Err(LookupError::UnknownKind));
+    assert_eq!(Kind::lookup("v1", "Nothing"), Err(LookupError::UnknownKind));
+    assert_eq!(Kind::lookup("networking.istio.io/v1", "HTTPRoute"), Err(LookupError::UnknownKind));
     assert_eq!(
-        Kind::of("networking.istio.io/v1", "EnvoyFilter"),
+        Kind::lookup("networking.istio.io/v1", "EnvoyFilter"),
         Err(LookupError::UnknownVersion(Kind::EnvoyFilter))
     );
 }

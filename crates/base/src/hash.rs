@@ -17,7 +17,7 @@ pub struct ContentHash(u128);
 
 impl ContentHash {
     /// The hash of these bytes.
-    pub fn of(bytes: &[u8]) -> Self {
+    pub fn compute(bytes: &[u8]) -> Self {
         Self(xxh3_128(bytes))
     }
 
@@ -135,13 +135,13 @@ mod tests {
             ("a", "a96faf705af16834e6c632b61e964e1f"),
             ("canopus", "03f7eb57be5b813884ff85a92baf42b4"),
         ] {
-            assert_eq!(ContentHash::of(text.as_bytes()).to_string(), hex, "{text}");
+            assert_eq!(ContentHash::compute(text.as_bytes()).to_string(), hex, "{text}");
         }
     }
 
     #[test]
     fn text_form_reads_back_and_nothing_else_does() {
-        let hash = ContentHash::of(b"x");
+        let hash = ContentHash::compute(b"x");
         assert_eq!(hash.to_string().parse(), Ok(hash));
         let json = serde_json::to_string(&hash).unwrap();
         assert_eq!(serde_json::from_str::<ContentHash>(&json).unwrap(), hash);
@@ -170,7 +170,7 @@ mod tests {
         #[test]
         fn pieces_hash_as_the_whole(whole in proptest::collection::vec(any::<u8>(), 0..600), cut in any::<prop::sample::Index>()) {
             let (head, tail) = whole.split_at(cut.index(whole.len() + 1));
-            prop_assert_eq!(Hasher::new().update(head).update(tail).finish(), ContentHash::of(&whole));
+            prop_assert_eq!(Hasher::new().update(head).update(tail).finish(), ContentHash::compute(&whole));
         }
     }
 }

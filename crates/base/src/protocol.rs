@@ -71,7 +71,7 @@ impl Protocol {
     ///
     /// `appProtocol`, if given, wins over the port's name; of either only the part before the first `-` counts, so that
     /// `http-admin` is HTTP. `transport` is the port's own protocol field: `TCP`, `UDP` or `SCTP`.
-    pub fn of_port(port: u32, name: &str, transport: &str, app_protocol: Option<&str>) -> Self {
+    pub fn from_port(port: u32, name: &str, transport: &str, app_protocol: Option<&str>) -> Self {
         if transport == "UDP" {
             return Self::Udp;
         }
@@ -81,13 +81,13 @@ impl Protocol {
             Some("kubernetes.io/wss") => return Self::Https,
             _ => {}
         }
-        match Self::of_port_name(app_protocol.unwrap_or(name)) {
+        match Self::from_port_name(app_protocol.unwrap_or(name)) {
             Self::Unsupported if SERVER_SPEAKS_FIRST.contains(&port) => Self::Tcp,
             protocol => protocol,
         }
     }
 
-    fn of_port_name(name: &str) -> Self {
+    fn from_port_name(name: &str) -> Self {
         let grpc_web = Self::GrpcWeb.as_str();
         // The one protocol with a hyphen in its name. Parity: `grpc-webby` counts too.
         if name.as_bytes().get(..grpc_web.len()).is_some_and(|s| s.eq_ignore_ascii_case(grpc_web.as_bytes()))

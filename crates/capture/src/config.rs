@@ -22,7 +22,7 @@ pub enum Family {
 
 impl Family {
     /// The family of a prefix.
-    pub fn of(net: &IpNet) -> Self {
+    pub fn from_prefix(net: &IpNet) -> Self {
         if matches!(net, IpNet::V4(_)) { Self::V4 } else { Self::V6 }
     }
 
@@ -215,7 +215,7 @@ impl CaptureConfig {
     }
 
     /// The prefixes of one family.
-    pub(crate) fn of_family(ranges: &[IpNet], family: Family) -> impl Iterator<Item = &IpNet> {
-        ranges.iter().filter(move |range| Family::of(range) == family)
+    pub(crate) fn ranges_in_family(ranges: &[IpNet], family: Family) -> impl Iterator<Item = &IpNet> {
+        ranges.iter().filter(move |range| Family::from_prefix(range) == family)
     }
 }

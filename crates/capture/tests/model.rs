@@ -287,7 +287,7 @@ proptest! {
     #[test]
     fn every_nft_jump_has_a_chain_and_no_text_breaks_its_line(config in config()) {
         let transaction = nftables::sidecar(&config);
-        let listing = Listing::of(&transaction);
+        let listing = Listing::from_transaction(&transaction);
         let chains: Vec<_> = listing.counts().map(|(table, chain, _)| (table.to_owned(), chain.to_owned())).collect();
         for line in transaction.to_string().lines() {
             prop_assert!(["add ", "flush ", "insert "].iter().any(|verb| line.starts_with(verb)), "{}", line);

@@ -190,7 +190,7 @@ fn analyzed(
         world.mesh_config = mesh_config::apply(&text, &base).with_context(|| file.clone())?.value;
     }
     let counts = |kind: Kind| {
-        reads(kind) && !(is_alone && RUNTIME_KINDS.contains(&kind) && world.of_kind(kind).is_empty())
+        reads(kind) && !(is_alone && RUNTIME_KINDS.contains(&kind) && world.objects_of_kind(kind).is_empty())
     };
     report.with_clusters = !arguments.remote_contexts.is_empty();
     report.outcome = outcome(persona, &world, &selection, counts)?;

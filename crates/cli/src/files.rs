@@ -161,7 +161,7 @@ impl Reader<'_> {
         }
         let text = |key: &str| node.get(key).and_then(Node::as_str).unwrap_or_default();
         // Kinds that the mesh does not read are ignored.
-        let Ok(kind) = Kind::of(text("apiVersion"), text("kind")) else { return Ok(()) };
+        let Ok(kind) = Kind::lookup(text("apiVersion"), text("kind")) else { return Ok(()) };
         if !counts(kind) {
             return Ok(());
         }

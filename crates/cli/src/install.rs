@@ -216,7 +216,7 @@ impl UninstallArguments {
         let Some(file) = &self.filename else {
             bail!("say what to remove: --revision REVISION, --filename FILE, or --purge for everything");
         };
-        let (_, operator) = Source::of_file(file).load()?;
+        let (_, operator) = Source::from_file(file).load()?;
         Ok(Removal::Owner(Owner::new(&operator)))
     }
 }

@@ -118,7 +118,7 @@ type Merge = fn(&Package, &[Input], &[String]) -> Result<Operator, canopus_insta
 
 impl Source {
     /// What one file says.
-    pub(crate) fn of_file(file: &str) -> Self {
+    pub(crate) fn from_file(file: &str) -> Self {
         Self { filenames: vec![file.to_owned()], set: Vec::new(), manifests: None, revision: None }
     }
 

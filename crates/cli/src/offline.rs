@@ -42,7 +42,7 @@ impl OfflineMesh {
 
     /// What the sidecar of a pod receives. Whoever can read the files can read the Secrets in them.
     pub(crate) fn bundle(&self, global: &Global, pod: &str) -> anyhow::Result<Bundle> {
-        let (node, identity) = ProxyArguments::of_pod(pod).node(global, &self.world)?;
+        let (node, identity) = ProxyArguments::for_pod(pod).node(global, &self.world)?;
         let proxy = Proxy::new(&node, Some(identity.clone())).with_context(|| format!("pod {pod}"))?;
         let account = Account {
             cluster: proxy.metadata.cluster_id.as_str().into(),

@@ -94,7 +94,7 @@ struct NodeParts {
 
 impl ProxyArguments {
     /// The sidecar of a pod in the files.
-    pub(crate) fn of_pod(pod: &str) -> Self {
+    pub(crate) fn for_pod(pod: &str) -> Self {
         Self {
             proxy: None,
             pod: Some(pod.to_owned()),

@@ -140,7 +140,7 @@ fn place(global: &Global, arguments: &Arguments) -> String {
 
 fn render(world: &Value, format: Format) -> String {
     match format {
-        Format::Table => table::of(world),
+        Format::Table => table::render(world),
         Format::Json => format!("{world:#}\n"),
         Format::Yaml => yaml::node_to_string(&Node::from(world.clone())),
     }

@@ -95,7 +95,7 @@ impl Corpus {
         let files = self.files(Path::new(""))?;
         let contents = files
             .par_iter()
-            .map(|file| Ok(ContentHash::of(&self.bytes(file)?).to_string()))
+            .map(|file| Ok(ContentHash::compute(&self.bytes(file)?).to_string()))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let mut hasher = Hasher::new();
         for (file, content) in files.iter().zip(&contents) {

@@ -17,7 +17,7 @@ impl Dump {
     }
 
     /// The same for one suite: what it makes of files that belong to another does not go to where the other writes.
-    pub(crate) fn of_suite(&self, suite: &str) -> Self {
+    pub(crate) fn for_suite(&self, suite: &str) -> Self {
         Self { root: self.root.clone(), suite: suite.into() }
     }
 
@@ -51,7 +51,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let dump = Dump::new(Some(root.path().to_owned()));
         for suite in ["xds", "proto-json"] {
-            dump.of_suite(suite).write(Path::new("xds/a.json"), || suite.into()).unwrap();
+            dump.for_suite(suite).write(Path::new("xds/a.json"), || suite.into()).unwrap();
         }
         let read = |file: &str| std::fs::read_to_string(root.path().join(file)).unwrap();
         assert_eq!((read("xds/a.json"), read("proto-json/xds/a.json")), ("xds".into(), "proto-json".into()));

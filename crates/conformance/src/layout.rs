@@ -34,7 +34,7 @@ const INPUT_DIRECTORIES: [&str; 3] = ["inputs", "setup", "world"];
 
 impl Layout {
     /// The layout of a suite, by what is in its directory and, where that does not tell, by the family it belongs to.
-    pub(crate) fn of(suite: &str, corpus: &Corpus) -> Self {
+    pub(crate) fn detect(suite: &str, corpus: &Corpus) -> Self {
         let has = |file: &str| corpus.exists(&Path::new(suite).join(file));
         match suite {
             "fuzz-regressions" => Self::Files,
@@ -270,7 +270,7 @@ mod tests {
     #[track_caller]
     fn check(suite: &str, files: &[(&str, &str)], layout: Layout, ids: &[&str]) {
         let (_root, corpus) = corpus(files);
-        assert_eq!(Layout::of(suite, &corpus), layout);
+        assert_eq!(Layout::detect(suite, &corpus), layout);
         let cases = layout.cases(suite, &corpus).unwrap();
         assert_eq!(cases.iter().map(|c| c.id.as_str()).collect::<Vec<_>>(), ids);
     }

@@ -123,7 +123,7 @@ pub(crate) fn run(plans: &[Plan], dump: &Dump) -> anyhow::Result<Vec<Score>> {
 
 fn run_suite(plan: &Plan, dump: &Dump) -> Score {
     let name = plan.suite.name();
-    let dump = &dump.of_suite(name);
+    let dump = &dump.for_suite(name);
     let weighed = |case: &Case| better::weigh(name, &case.id, guarded(|| plan.suite.run(case, dump)));
     let results = plan.cases.par_iter().map(|case| (case.id.clone(), weighed(case))).collect::<Vec<_>>();
     Score {

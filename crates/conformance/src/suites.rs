@@ -56,7 +56,7 @@ pub(crate) trait Suite: Send + Sync {
 
     /// The cases in the data.
     fn cases(&self, corpus: &Corpus) -> anyhow::Result<Vec<Case>> {
-        Layout::of(self.name(), corpus).cases(self.name(), corpus)
+        Layout::detect(self.name(), corpus).cases(self.name(), corpus)
     }
 
     /// Runs one case.
@@ -124,7 +124,7 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "tables-validation" => Box::new(tables_validation::TablesValidation),
         "xds" => Box::new(xds::Xds::default()),
         "validation-samples" => Box::new(validation_samples::ValidationSamples),
-        _ if Layout::of(&name, corpus) == Layout::Inputs => {
+        _ if Layout::detect(&name, corpus) == Layout::Inputs => {
             let files = corpus.files(Path::new(&name))?.len();
             Box::new(unadapted::Inputs { name, files })
         }

@@ -121,7 +121,7 @@ impl Authenticators {
                     audience => vec![audience.to_owned()],
                 };
                 info!(issuer, "there is no cluster: tokens are checked by the keys of TOKEN_ISSUER");
-                authenticators.issued.push(IssuedTokens::new(Rule::of_issuer(issuer, audiences), flags));
+                authenticators.issued.push(IssuedTokens::new(Rule::for_issuer(issuer, audiences), flags));
             }
             None if authenticators.issued.is_empty() => info!(
                 "there is neither a cluster nor a JWT_RULE nor a TOKEN_ISSUER: of tokens, only join tokens of this \

@@ -171,7 +171,7 @@ impl Starter<'_> {
         let mut candidate = Candidate::new(&identity(&settings.flags), revision);
         let mut lock_name = name.to_owned();
         if lock == Lock::RevisionLease {
-            candidate = candidate.of_one_revision();
+            candidate = candidate.per_revision();
             lock_name = format!("{name}-{revision}");
         }
         let kind = if lock == Lock::ConfigMap { LockKind::ConfigMap } else { LockKind::Lease };

@@ -245,7 +245,7 @@ impl Debug {
     /// The client of this proxy, else the first whose connection contains the text in its name.
     fn find_client(&self, name: &str) -> Option<Arc<Connection>> {
         let connections = self.dispatcher.connections();
-        if let Some(found) = connections.of_proxy(name).pop() {
+        if let Some(found) = connections.connections_of_proxy(name).pop() {
             return Some(found);
         }
         let mut all = self.clients();

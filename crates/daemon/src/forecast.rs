@@ -54,7 +54,7 @@ impl Forecast {
 
     /// Looks at an authority as well, its rotation, and what it issued.
     #[must_use]
-    pub fn of_authority(
+    pub fn with_authority(
         self,
         authority: Arc<Authority>,
         rotation: watch::Receiver<Option<State>>,
@@ -65,7 +65,7 @@ impl Forecast {
 
     /// Looks at the certificate of the TLS ports as well.
     #[must_use]
-    pub fn of_server(self, server: watch::Receiver<Option<Arc<Certificate>>>) -> Self {
+    pub fn with_server(self, server: watch::Receiver<Option<Arc<Certificate>>>) -> Self {
         Self { server: Some(server), ..self }
     }
 
@@ -86,7 +86,7 @@ impl Forecast {
     /// The authority's, the server's, and those that webhooks carry.
     fn own(&self, now: UnixTime) -> Vec<Entry> {
         let bundle = self.authority.as_ref().and_then(|authority| authority.bundle());
-        let mut entries = bundle.map(|bundle| forecast::of_bundle(&bundle, now)).unwrap_or_default();
+        let mut entries = bundle.map(|bundle| forecast::forecast_bundle(&bundle, now)).unwrap_or_default();
         if let Some(leaf) = self.server.as_ref().and_then(|server| server.borrow().clone()) {
             entries.push(Entry::new(Role::Server, "TLS ports of the control plane", &leaf, now));
         }

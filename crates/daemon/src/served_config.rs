@@ -45,7 +45,7 @@ pub(crate) fn is_served(type_url: &str) -> bool {
 /// Parity: only in the version that is used first.
 fn kind(type_url: &str) -> Option<Kind> {
     let (api_version, name) = type_url.rsplit_once('/')?;
-    let kind = Kind::of(api_version, name).ok()?;
+    let kind = Kind::lookup(api_version, name).ok()?;
     let info = kind.info();
     let preferred = api_version.split_once('/') == Some((info.group, info.version()));
     (preferred && is_configuration(kind)).then_some(kind)

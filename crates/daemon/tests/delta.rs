@@ -231,7 +231,7 @@ impl Pair {
             let held: BTreeMap<Arc<str>, ContentHash> = self
                 .follower
                 .held(type_url)
-                .map(|(name, held)| (name.into(), ContentHash::of(&held.body.value)))
+                .map(|(name, held)| (name.into(), ContentHash::compute(&held.body.value)))
                 .collect();
             assert_eq!(held, expected[type_url], "{type_url}");
         }

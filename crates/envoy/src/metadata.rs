@@ -62,6 +62,6 @@ mod tests {
         let mut written = ProtoWriter::default();
         write_config(&mut written, "virtual-service", "shop", "cart");
         let message = names::config_metadata("virtual-service", "shop", "cart");
-        assert_eq!(written, ProtoWriter::of_message(&message));
+        assert_eq!(written, ProtoWriter::from_message(&message));
     }
 }

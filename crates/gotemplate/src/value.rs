@@ -143,7 +143,7 @@ impl Value {
     /// A `[]string`.
     pub fn strings<T: Into<Str>>(items: impl IntoIterator<Item = T>) -> Self {
         let items = items.into_iter().map(|item| Self::String(item.into())).collect();
-        Self::List(List::of(Elem::String, items))
+        Self::List(List::typed(Elem::String, items))
     }
 
     /// A `map[string]interface {}`.

@@ -115,7 +115,7 @@ impl Entry {
 }
 
 /// The certificates of an authority, the first to expire first.
-pub fn of_bundle(bundle: &Bundle, now: UnixTime) -> Vec<Entry> {
+pub fn forecast_bundle(bundle: &Bundle, now: UnixTime) -> Vec<Entry> {
     let entry =
         |role, certificate: &Certificate| Entry::new(role, &certificate.subject_text(), certificate, now);
     let signing = bundle.signer().certificate();

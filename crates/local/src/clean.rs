@@ -153,7 +153,7 @@ mod tests {
         let journal = Journal::open(&state.journal()).unwrap();
         let mut child =
             Command::new("sh").args(["-c", "sleep 600 & sleep 600"]).process_group(0).spawn().unwrap();
-        let id = ProcessId::of(i32::try_from(child.id()).unwrap()).unwrap();
+        let id = ProcessId::lookup(i32::try_from(child.id()).unwrap()).unwrap();
         journal.record(&Entry::Process { name: "web".to_owned(), id }).unwrap();
         // A number that another process has by now is left alone.
         let own = i32::try_from(std::process::id()).unwrap();

@@ -39,7 +39,7 @@ pub struct ProcessId {
 
 impl ProcessId {
     /// The process that has this number now.
-    pub fn of(pid: i32) -> io::Result<Self> {
+    pub fn lookup(pid: i32) -> io::Result<Self> {
         Ok(Self { pid, started: Stat::read(pid)?.started })
     }
 
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn process_of_another_start_is_not_the_same() {
-        let own = ProcessId::of(i32::try_from(std::process::id()).unwrap()).unwrap();
+        let own = ProcessId::lookup(i32::try_from(std::process::id()).unwrap()).unwrap();
         assert!(own.is_alive());
         assert!(!ProcessId { started: own.started + 1, ..own }.is_alive());
     }

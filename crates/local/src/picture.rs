@@ -22,14 +22,14 @@ const BACKGROUND: &str = "#10141c";
 const FOREGROUND: &str = "#d4d8e0";
 
 /// The live view of a mesh at a moment.
-pub fn of_mesh(snapshot: &Snapshot) -> String {
+pub fn draw_mesh(snapshot: &Snapshot) -> String {
     let Ok(mut terminal) = Terminal::new(TestBackend::new(COLUMNS, LINES));
     let Ok(_) =
         terminal.draw(|frame| draw(frame, snapshot, &Chosen { ends_mesh: true, ..Chosen::default() }));
-    of_buffer(terminal.backend().buffer())
+    draw_buffer(terminal.backend().buffer())
 }
 
-fn of_buffer(buffer: &Buffer) -> String {
+fn draw_buffer(buffer: &Buffer) -> String {
     let (columns, lines) = (buffer.area.width, buffer.area.height);
     let (width, height) = (f64::from(columns) * WIDTH + 24.0, f64::from(lines) * HEIGHT + 24.0);
     let mut svg = format!(
@@ -117,7 +117,7 @@ mod tests {
         let mut buffer = Buffer::empty(Rect::new(0, 0, 10, 1));
         buffer.set_string(0, 0, "a<b", Style::new().fg(Color::Green));
         buffer.set_string(4, 0, "c", Style::new().fg(Color::Red));
-        let svg = of_buffer(&buffer);
+        let svg = draw_buffer(&buffer);
         assert!(
             svg.contains(
                 "fill=\"#7ec77b\" textLength=\"25.2\" lengthAdjust=\"spacingAndGlyphs\">a&lt;b</text>"

@@ -220,7 +220,7 @@ impl Service {
 impl Plan {
     /// Plans the mesh of a file in a directory. `free` is asked in loopback mode, and for the control plane's debug port.
     pub fn new(file: &MeshFile, directory: &Path, mode: Mode, free: FreePorts<'_>) -> Self {
-        let hash = ContentHash::of(directory.as_os_str().as_encoded_bytes()).to_string();
+        let hash = ContentHash::compute(directory.as_os_str().as_encoded_bytes()).to_string();
         let prefix = format!("canopus-{}-{}", file.name, &hash[..6]);
         let mut planner =
             Planner { file, directory, mode, free, prefix, used: BTreeSet::new(), pods: Vec::new() };

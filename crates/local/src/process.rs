@@ -81,7 +81,7 @@ impl Launcher {
             format!("{}: cannot start in {}", specification.name, specification.directory.display())
         })?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).context("the process has ended")?;
-        let id = ProcessId::of(pid)?;
+        let id = ProcessId::lookup(pid)?;
         self.journal.record(&Entry::Process { name: specification.name.clone(), id })?;
         Ok(Running { child, id })
     }

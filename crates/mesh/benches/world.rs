@@ -46,7 +46,7 @@ struct Watched {
 }
 
 impl Watched {
-    fn of(engine: &Engine, model: &Model) -> Self {
+    fn start(engine: &Engine, model: &Model) -> Self {
         let keys = || (0..model.services()).map(|at| model.service_key(at));
         let sidecars = (0..model.namespaces())
             .flat_map(|namespace| (0..SIDECARS_PER_NAMESPACE).map(move |at| (namespace, at)));
@@ -84,7 +84,7 @@ fn build(model: &Model) -> (Engine, Watched, Duration) {
     let started = processor_time();
     let engine = Engine::with_options(Options { threads: 1, idle: 1000 });
     engine.apply(batch);
-    let watched = Watched::of(&engine, model);
+    let watched = Watched::start(&engine, model);
     (engine, watched, processor_time().saturating_sub(started))
 }
 

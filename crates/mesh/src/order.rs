@@ -53,7 +53,7 @@ pub(crate) struct SortEntry<P> {
 impl<P> SortEntry<P> {
     /// Creates the entry of an object. The namespace is part of the hash, because names repeat across namespaces.
     pub(crate) fn new(created: Option<Timestamp>, name: Arc<str>, namespace: &str, locator: P) -> Self {
-        let hash = ContentHash::of(format!("{namespace}/{name}").as_bytes()).as_u128();
+        let hash = ContentHash::compute(format!("{namespace}/{name}").as_bytes()).as_u128();
         let hash = u64::try_from(hash & u128::from(u64::MAX)).expect("the value is masked to 64 bits");
         Self { created, name_prefix: name_prefix(&name), name, hash, locator }
     }

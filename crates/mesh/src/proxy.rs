@@ -65,7 +65,7 @@ impl Proxy {
     /// Reads an xDS node; `identity` is what the proxy's credentials prove.
     pub fn new(node: &Node, identity: Option<Identity>) -> Result<Self, NodeError> {
         let empty = Default::default();
-        let metadata = NodeMetadata::of_struct(node.metadata.as_ref().unwrap_or(&empty))?;
+        let metadata = NodeMetadata::from_struct(node.metadata.as_ref().unwrap_or(&empty))?;
         let id = NodeId::parse(&node.id, &metadata)?;
         let locality = node.locality.as_ref().map_or_else(Locality::default, |locality| Locality {
             region: locality.region.clone(),

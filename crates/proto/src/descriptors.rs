@@ -41,13 +41,13 @@ pub fn proxy_config() -> MessageDescriptor {
 }
 
 /// The descriptor of a generated type.
-pub fn of<M: Name>() -> MessageDescriptor {
+pub fn message_descriptor<M: Name>() -> MessageDescriptor {
     message(&M::full_name()).expect("generated types come from the embedded set")
 }
 
 /// A dynamic copy of a typed message.
 pub fn to_dynamic<M: Message + Name>(message: &M) -> DynamicMessage {
-    DynamicMessage::decode(of::<M>(), message.encode_to_vec().as_slice())
+    DynamicMessage::decode(message_descriptor::<M>(), message.encode_to_vec().as_slice())
         .expect("a generated type and its descriptor agree on the encoding")
 }
 

@@ -64,7 +64,7 @@ pub struct Decoded<T> {
 
 /// Reads a typed message.
 pub fn read<M: Message + Name + Default>(node: &Node, unknown: Unknown) -> Result<Decoded<M>, Problems> {
-    let wire = read_wire(&descriptors::of::<M>(), node, unknown)?;
+    let wire = read_wire(&descriptors::message_descriptor::<M>(), node, unknown)?;
     let value = M::decode(wire.value.as_slice()).map_err(|e| malformed(node, &e))?;
     Ok(Decoded { value, ignored: wire.ignored })
 }

@@ -24,7 +24,7 @@ impl Resource {
     /// A resource whose version is the hash of its bytes.
     pub fn new(name: impl Into<Arc<str>>, body: impl Into<Bytes>) -> Self {
         let body = body.into();
-        Self { name: name.into(), version: ContentHash::of(&body), body, aliases: Arc::default() }
+        Self { name: name.into(), version: ContentHash::compute(&body), body, aliases: Arc::default() }
     }
 
     /// Encodes `message` under `name`.

@@ -159,7 +159,7 @@ async fn look(agent: &Agent, names: &BTreeSet<String>, due: &Due) -> Result<Vec<
             continue;
         }
         let place = ProblemScope::Object(entry::key(&name));
-        match entry::of(&name, &instances) {
+        match entry::build_entry(&name, &instances) {
             Ok(entry) => {
                 events.push(Change::Set(Object::from(entry.object)));
                 if !entry.problems.is_empty() {

@@ -112,7 +112,7 @@ impl Files {
     /// A file that cannot be read keeps what it last held.
     fn look_at(&mut self, path: &Path) -> Result<(), FilesError> {
         let bytes = read_bounded(path).map_err(|source| FilesError { path: path.to_owned(), source })?;
-        let hash = Some(ContentHash::of(&bytes));
+        let hash = Some(ContentHash::compute(&bytes));
         let file = self.files.entry(path.to_owned()).or_default();
         let seen = file.hash == hash;
         if seen && !file.unsettled {

@@ -158,7 +158,7 @@ impl Store {
         // Names have characters that file names cannot have, and two names must not become one.
         let legible = |c: char| if c.is_ascii_alphanumeric() || c == '-' { c } else { '_' };
         let name: String = source.name.chars().take(64).map(legible).collect();
-        let hash = ContentHash::of(source.name.as_bytes()).to_string();
+        let hash = ContentHash::compute(source.name.as_bytes()).to_string();
         self.directory.join(format!("{name}-{}.jsonl", &hash[..8]))
     }
 }

@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn values_that_collide_are_not_taken_for_each_other() {
         let pool = Pool::<&str>::default();
-        let digest = ContentHash::of(b"the same for both");
+        let digest = ContentHash::compute(b"the same for both");
         let is_equal = |one: &&str, other: &&str| one == other;
         let victim = pool.share(digest, Arc::new("victim"), is_equal);
         let attacker = pool.share(digest, Arc::new("attacker"), is_equal);

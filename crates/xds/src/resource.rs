@@ -53,7 +53,7 @@ impl ResourceSet {
             resources.sort_by(|a, b| a.name.cmp(&b.name));
             resources.dedup_by(|later, kept| later.name == kept.name);
         }
-        let sum = Sum::of(&resources);
+        let sum = Sum::compute(&resources);
         Self::summed(resources, sum, None)
     }
 
@@ -184,7 +184,7 @@ struct Sum {
 }
 
 impl Sum {
-    fn of<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
+    fn compute<'a>(resources: impl IntoIterator<Item = &'a Resource>) -> Self {
         let mut sum = Self::default();
         resources.into_iter().for_each(|resource| sum.add(resource));
         sum
@@ -204,15 +204,15 @@ impl Sum {
         let mut bytes = [0; 24];
         bytes[..16].copy_from_slice(&self.total.to_le_bytes());
         bytes[16..].copy_from_slice(&self.count.to_le_bytes());
-        ContentHash::of(&bytes)
+        ContentHash::compute(&bytes)
     }
 }
 
 fn term(resource: &Resource) -> u128 {
     let mut bytes = [0; 32];
-    bytes[..16].copy_from_slice(&ContentHash::of(resource.name.as_bytes()).as_u128().to_le_bytes());
+    bytes[..16].copy_from_slice(&ContentHash::compute(resource.name.as_bytes()).as_u128().to_le_bytes());
     bytes[16..].copy_from_slice(&resource.version.as_u128().to_le_bytes());
-    ContentHash::of(&bytes).as_u128()
+    ContentHash::compute(&bytes).as_u128()
 }
 
 fn difference(older: &ResourceSet, newer: &ResourceSet) -> Difference {
@@ -305,7 +305,7 @@ impl SetPool {
                 |wanted: &&Resource| place(wanted).is_ok_and(|at| is_same(&found.resources[at], wanted));
             found.resources.len() == resources.len() && resources.iter().all(held)
         };
-        let found = self.0.get(Sum::of(resources.iter().copied()).digest(), holds_all);
+        let found = self.0.get(Sum::compute(resources.iter().copied()).digest(), holds_all);
         found.map_or_else(|| self.share(resources.into_iter().cloned().collect()), ResourceSet)
     }
 

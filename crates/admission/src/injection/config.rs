@@ -144,7 +144,7 @@ impl Config {
     }
 
     /// A configuration that injects every pod with these templates, as `kube-inject` does.
-    pub fn of_templates(
+    pub fn from_templates(
         raw_templates: BTreeMap<String, String>,
         variables: &BTreeMap<String, String>,
     ) -> Result<Self, ConfigError> {
@@ -170,9 +170,9 @@ impl Config {
         });
         if !has_templates {
             let template = [(SIDECAR.to_owned(), text.to_owned())];
-            return Self::of_templates(template.into_iter().collect(), variables);
+            return Self::from_templates(template.into_iter().collect(), variables);
         }
-        Self::of_templates(Self::read(text, variables)?.raw_templates, variables)
+        Self::from_templates(Self::read(text, variables)?.raw_templates, variables)
     }
 
     fn with_templates(

@@ -156,7 +156,7 @@ impl Injector {
 
 fn string_map(map: &BTreeMap<String, String>) -> Value {
     let entries = map.iter().map(|(key, value)| (Str::from(key.as_str()), Value::string(value.as_str())));
-    Value::Map(Map::of(MapKind::String, entries.collect()))
+    Value::Map(Map::typed(MapKind::String, entries.collect()))
 }
 
 /// The struct that templates of gateways are rendered with. As in Go, the fields of the Gateway and of its metadata are
@@ -213,7 +213,7 @@ fn convert(name: &str, json: &Json) -> Value {
         Json::Object(fields) if MAPS.contains(&name) => {
             let entries =
                 fields.iter().map(|(key, value)| (Str::from(key.as_str()), Value::from(value.clone())));
-            Value::Map(Map::of(MapKind::String, entries.collect()))
+            Value::Map(Map::typed(MapKind::String, entries.collect()))
         }
         Json::Object(_) => Value::object(JsonStruct::new("v1.Struct", Some(json))),
         Json::Array(items) => Value::list(items.iter().map(|item| convert(name, item))),
@@ -253,7 +253,7 @@ mod tests {
 
     fn render(template: &str) -> Result<Vec<Json>, GatewayTemplateError> {
         let templates = [("edge".to_owned(), template.to_owned())].into_iter().collect();
-        let config = Config::of_templates(templates, &BTreeMap::new()).unwrap();
+        let config = Config::from_templates(templates, &BTreeMap::new()).unwrap();
         let values = Values::read("global: {hub: hub, tag: tag}").unwrap();
         let injector = Injector::new(config, values, mesh_config::default_mesh_config(), "");
         let gateway = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "7"},

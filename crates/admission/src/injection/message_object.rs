@@ -22,7 +22,10 @@ pub struct MessageObject {
 impl MessageObject {
     /// The view of a message.
     pub fn new<M: Message + Name>(message: &M) -> Self {
-        Self { descriptor: descriptors::of::<M>(), message: Some(descriptors::to_dynamic(message)) }
+        Self {
+            descriptor: descriptors::message_descriptor::<M>(),
+            message: Some(descriptors::to_dynamic(message)),
+        }
     }
 
     fn nested(descriptor: MessageDescriptor, message: Option<DynamicMessage>) -> Value {
@@ -99,7 +102,7 @@ fn convert(field: &FieldDescriptor, value: &ReflectValue) -> Value {
     match value {
         ReflectValue::List(items) => {
             let elem = if field.kind() == Kind::String { Elem::String } else { Elem::Any };
-            Value::List(List::of(
+            Value::List(List::typed(
                 elem,
                 items.iter().map(|item| convert_scalar(&field.kind(), item)).collect(),
             ))
@@ -108,7 +111,7 @@ fn convert(field: &FieldDescriptor, value: &ReflectValue) -> Value {
             let Kind::Message(entry) = field.kind() else { return Value::Nil };
             let kind = entry.map_entry_value_field().kind();
             let entries = entries.iter().map(|(key, value)| (key_text(key), convert_scalar(&kind, value)));
-            Value::Map(Map::of(map_kind(field), entries.collect()))
+            Value::Map(Map::typed(map_kind(field), entries.collect()))
         }
         scalar => convert_scalar(&field.kind(), scalar),
     }

@@ -26,7 +26,7 @@ static CRON_JOB: LazyLock<Regex> =
 
 impl Owner {
     /// The owner of a pod: what controls it, or the Deployment, CronJob or other workload that controls that.
-    pub fn of_pod(pod: &Json) -> Self {
+    pub fn find(pod: &Json) -> Self {
         let metadata = pod.get("metadata");
         let text =
             |field: &str| metadata.and_then(|metadata| metadata.get(field)?.as_str()).unwrap_or_default();

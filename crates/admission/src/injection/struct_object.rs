@@ -44,11 +44,11 @@ fn convert(kind: &FieldType, json: &Json) -> Value {
         },
         (FieldType::List(inner), Json::Array(items)) => {
             let elem = if **inner == FieldType::String { Elem::String } else { Elem::Any };
-            Value::List(List::of(elem, items.iter().map(|item| convert(inner, item)).collect()))
+            Value::List(List::typed(elem, items.iter().map(|item| convert(inner, item)).collect()))
         }
         (FieldType::Map(inner), Json::Object(map)) => {
             let entries = map.iter().map(|(key, value)| (Str::from(key.as_str()), convert(inner, value)));
-            Value::Map(Map::of(map_kind(inner), entries.collect()))
+            Value::Map(Map::typed(map_kind(inner), entries.collect()))
         }
         (FieldType::Int32, Json::Number(number)) => {
             Value::Int(number.as_i64().unwrap_or_default(), IntKind::Int32)

@@ -67,7 +67,7 @@ fn pod() -> Json {
 fn subject(pod: &Json) -> Subject<'_> {
     Subject {
         pod,
-        owner: Owner::of_pod(pod),
+        owner: Owner::find(pod),
         proxy_config: None,
         namespace_annotations: None,
         native_sidecars: false,

@@ -222,7 +222,7 @@ fn inject(
     };
     let node = subject_pod.get("spec").and_then(|spec| spec.get("nodeName")?.as_str()).unwrap_or_default();
     let subject = Subject {
-        owner: Owner::of_pod(&subject_pod),
+        owner: Owner::find(&subject_pod),
         proxy_config: surroundings.proxy_config(injector.mesh(), target),
         namespace_annotations: namespace_annotations.as_ref(),
         native_sidecars: surroundings.native_sidecars(cluster, node),

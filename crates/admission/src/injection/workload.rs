@@ -135,7 +135,7 @@ impl Injector {
             |json: &Json, field: &str| json.get(field).and_then(Json::as_str).unwrap_or_default().to_owned();
         let own = object.get("metadata").cloned().unwrap_or_default();
         let owner = if kind == "Pod" {
-            Owner::of_pod(object)
+            Owner::find(object)
         } else {
             Owner {
                 name: text(&own, "name"),
@@ -204,6 +204,6 @@ fn reason_to_skip(pod: &Json) -> Option<&'static str> {
     if pod.pointer("/spec/hostNetwork").and_then(Json::as_bool) == Some(true) {
         return Some("host networking enabled");
     }
-    let everything = Config::of_templates(Default::default(), &Default::default()).ok()?;
+    let everything = Config::from_templates(Default::default(), &Default::default()).ok()?;
     (!everything.is_required(pod)).then_some("sidecar injection disabled")
 }

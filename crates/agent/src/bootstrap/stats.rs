@@ -63,7 +63,7 @@ pub struct StatsSettings {
 
 impl StatsSettings {
     /// Reads annotations and configuration of a node.
-    pub fn of(node: &Node) -> Self {
+    pub fn from_node(node: &Node) -> Self {
         let annotation = |name: &str| node.metadata.annotations.get(&format!("sidecar.istio.io/{name}"));
         let matcher = node.config.message.proxy_stats_matcher.clone().unwrap_or_default();
         let addresses = &node.metadata.instance_ips.0;

@@ -15,7 +15,7 @@ const IGNORED: [&str; 3] =
 
 pub(crate) fn analyze(world: &World, findings: &mut Findings) {
     for kind in KINDS {
-        for resource in world.of_kind(kind) {
+        for resource in world.objects_of_kind(kind) {
             check(resource, kind.info().kind, findings);
         }
     }

@@ -63,8 +63,10 @@ fn namespaces(world: &World, resource: &Resource, policy: &AuthorizationPolicy, 
             let Some(source) = &from.source else { continue };
             let named = source.namespaces.iter().enumerate().chain(source.not_namespaces.iter().enumerate());
             for (k, name) in named {
-                let exists =
-                    world.of_kind(Kind::Namespace).iter().any(|namespace| matches(namespace.name(), name));
+                let exists = world
+                    .objects_of_kind(Kind::Namespace)
+                    .iter()
+                    .any(|namespace| matches(namespace.name(), name));
                 if !exists {
                     let [i, j, k] = [i, j, k].map(|index| index.to_string());
                     let path = ["spec", "rules", &i, "from", &j, "source", "namespaces", &k];

@@ -23,7 +23,7 @@ const REPORTED: [(Kind, &[&str]); 7] = [
 
 pub(crate) fn analyze(world: &World, findings: &mut Findings) {
     for (kind, reported) in REPORTED {
-        for resource in world.of_kind(kind) {
+        for resource in world.objects_of_kind(kind) {
             for condition in conditions(resource) {
                 let text = |key: &str| condition.get(key).and_then(Node::as_str).unwrap_or_default();
                 let is_false = reported.contains(&text("type")) && text("status") == "False";

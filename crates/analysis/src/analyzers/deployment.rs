@@ -75,10 +75,10 @@ fn different_ports(deployment: &Resource, ports: &[(String, &ServicePort)], find
 }
 
 pub(crate) fn application_user(world: &World, findings: &mut Findings) {
-    for pod in world.of_kind(Kind::Pod) {
+    for pod in world.objects_of_kind(Kind::Pod) {
         check_user(pod, &["spec"], findings);
     }
-    for deployment in world.of_kind(Kind::Deployment) {
+    for deployment in world.objects_of_kind(Kind::Deployment) {
         check_user(deployment, &["spec", "template", "spec"], findings);
     }
 }

@@ -65,7 +65,7 @@ impl Written<'_> {
 
 /// Hosts and ports that do not exist, and routes of which gateways use other subsets than intended.
 pub(crate) fn hosts(world: &World, findings: &mut Findings) {
-    let hosts = Hosts::of(world);
+    let hosts = Hosts::collect(world);
     let subset_routes = subset_routes(world);
     for (resource, service) in world.each::<VirtualService>() {
         for to in written(&service.spec) {

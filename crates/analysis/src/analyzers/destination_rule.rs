@@ -59,7 +59,7 @@ fn unverified_mode(tls: Option<&ClientTlsSettings>, has_selector: bool) -> Optio
 }
 
 pub(crate) fn subsets(world: &World, findings: &mut Findings) {
-    let hosts = Hosts::of(world);
+    let hosts = Hosts::collect(world);
     let pods: Vec<Labels> = world.each::<Pod>().map(|(_, pod)| augmented_labels(world, pod)).collect();
     for (resource, rule) in world.each::<DestinationRule>() {
         let spec = &rule.spec;

@@ -224,7 +224,7 @@ fn may_share_pods(world: &World, a: &BTreeMap<String, String>, b: &BTreeMap<Stri
     let (a_text, b_text) = (selector::text(a), selector::text(b));
     (a_text.contains(&b_text) || b_text.contains(&a_text))
         && world
-            .of_kind(Kind::Pod)
+            .objects_of_kind(Kind::Pod)
             .iter()
             .any(|pod| selector::selects(a, pod.labels()) && selector::selects(b, pod.labels()))
 }

@@ -40,7 +40,7 @@ fn check_selector(
     wanted: &BTreeMap<String, String>,
     findings: &mut Findings,
 ) {
-    let pods = world.of_kind(Kind::Pod).iter().filter(|pod| pod.namespace() == policy.namespace());
+    let pods = world.objects_of_kind(Kind::Pod).iter().filter(|pod| pod.namespace() == policy.namespace());
     for pod in pods.filter(|pod| selector::selects(wanted, pod.labels())) {
         if let Some(gateway) = pod.labels().get(&labels::GATEWAY_NAME) {
             findings.add(&catalogue::INEFFECTIVE_SELECTOR, policy, &[gateway.into()]);
@@ -49,7 +49,7 @@ fn check_selector(
 }
 
 pub(crate) fn definition_versions(world: &World, findings: &mut Findings) {
-    for definition in world.of_kind(Kind::CustomResourceDefinition) {
+    for definition in world.objects_of_kind(Kind::CustomResourceDefinition) {
         let minimum = MINIMUM_VERSIONS.iter().find(|(name, _)| *name == definition.name());
         let installed = definition.annotation(BUNDLE_VERSION).and_then(parse_version);
         let (Some((name, minimum)), Some((installed, text))) = (minimum, installed) else { continue };

@@ -38,7 +38,7 @@ pub(super) struct Host {
 pub(super) struct Hosts(BTreeMap<ScopedHost, Host>);
 
 impl Hosts {
-    pub(super) fn of(world: &World) -> Self {
+    pub(super) fn collect(world: &World) -> Self {
         let mut hosts = BTreeMap::new();
         for (resource, entry) in world.each::<ServiceEntry>() {
             let spec = &entry.spec;

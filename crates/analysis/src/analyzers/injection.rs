@@ -33,7 +33,7 @@ fn injector_values(config: &ConfigMap) -> Option<Value> {
 
 pub(crate) fn analyze(world: &World, findings: &mut Findings) {
     let mut injected = Vec::new();
-    let namespaces = world.of_kind(Kind::Namespace).iter();
+    let namespaces = world.objects_of_kind(Kind::Namespace).iter();
     for namespace in namespaces.filter(|namespace| namespace.name() != SYSTEM_NAMESPACE) {
         if is_injected(world, namespace, findings) {
             injected.push(namespace.name());
@@ -99,8 +99,8 @@ pub(crate) fn images(world: &World, findings: &mut Findings) {
             configured.insert(resource.name(), configured_image(config));
         }
     }
-    let proxies = ImageTypes::of(world);
-    for namespace in world.of_kind(Kind::Namespace) {
+    let proxies = ImageTypes::collect(world);
+    for namespace in world.objects_of_kind(Kind::Namespace) {
         let labels = namespace.labels();
         let revision = match labels.get(&labels::REVISION) {
             Some(revision) => revision,
@@ -114,7 +114,7 @@ pub(crate) fn images(world: &World, findings: &mut Findings) {
             if resource.annotation(&annotations::PROXY_IMAGE).is_some_and(|image| !image.is_empty()) {
                 continue;
             }
-            let variant = format!("{image}-{}", proxies.of_pod(world, resource));
+            let variant = format!("{image}-{}", proxies.image_type(world, resource));
             let proxies = in_mesh::containers(&pod.spec).filter(|container| &*container.name == PROXY);
             for _ in proxies.filter(|proxy| *proxy.image != **image && *proxy.image != *variant) {
                 outdated.push(resource.name().to_owned());
@@ -147,7 +147,7 @@ struct ImageTypes<'a> {
 }
 
 impl<'a> ImageTypes<'a> {
-    fn of(world: &'a World) -> Self {
+    fn collect(world: &'a World) -> Self {
         let mut types = Self { root: None, by_namespace: BTreeMap::new(), by_workload: Vec::new() };
         let root = match world.mesh_config.root_namespace.as_str() {
             "" => SYSTEM_NAMESPACE,
@@ -166,7 +166,7 @@ impl<'a> ImageTypes<'a> {
         types
     }
 
-    fn of_pod(&self, world: &World, pod: &Resource) -> String {
+    fn image_type(&self, world: &World, pod: &Resource) -> String {
         let image_type = |config: &canopus_proto::istio::mesh::v1alpha1::ProxyConfig| {
             config.image.as_ref().map(|image| image.image_type.clone()).unwrap_or_default()
         };

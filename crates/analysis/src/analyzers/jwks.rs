@@ -13,7 +13,7 @@ const VARIABLE: &str = "BLOCKED_CIDRS_IN_JWKS_URIS";
 const NAMED: usize = 5;
 
 pub(crate) fn analyze(world: &World, findings: &mut Findings) {
-    let policies = world.of_kind(Kind::RequestAuthentication);
+    let policies = world.objects_of_kind(Kind::RequestAuthentication);
     if policies.is_empty() {
         return;
     }
@@ -23,7 +23,7 @@ pub(crate) fn analyze(world: &World, findings: &mut Findings) {
         names.push_str(&format!(", and {} more", policies.len() - NAMED));
     }
     let control_planes = world
-        .of_kind(Kind::Deployment)
+        .objects_of_kind(Kind::Deployment)
         .iter()
         .filter(|deployment| deployment.labels().get("app") == Some("istiod"));
     for deployment in control_planes.filter(|deployment| !is_restricted(deployment)) {

@@ -13,7 +13,7 @@ const UNREACHABLE: &str = "virtual-service-unreachable-rule";
 const INEFFECTIVE: &str = "virtual-service-ineffective-match";
 
 pub(crate) fn analyze(kind: Kind, world: &World, findings: &mut Findings) {
-    for resource in world.of_kind(kind) {
+    for resource in world.objects_of_kind(kind) {
         let report = validate::validate(&resource.object);
         for (kind, parameters) in messages(&report) {
             findings.add(kind, resource, &parameters);

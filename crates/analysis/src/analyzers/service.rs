@@ -23,7 +23,7 @@ pub(crate) fn port_names(world: &World, findings: &mut Findings) {
         for (index, port) in service.spec.ports.iter().enumerate() {
             let transport = port.protocol.to_string();
             let protocol =
-                Protocol::of_port(port.port.into(), &port.name, &transport, port.app_protocol.as_deref());
+                Protocol::from_port(port.port.into(), &port.name, &transport, port.app_protocol.as_deref());
             let is_named_tcp = &*port.name == "tcp";
             let is_questionable = protocol.is_unsupported() || (is_external && is_named_tcp);
             if !is_questionable {

@@ -27,7 +27,7 @@ pub(crate) fn analyze(world: &World, findings: &mut Findings) {
             continue;
         };
         let pods = world
-            .of_kind(Kind::Pod)
+            .objects_of_kind(Kind::Pod)
             .iter()
             .filter(|pod| pod.namespace() == resource.namespace() && selector::selects(labels, pod.labels()));
         let mut found = false;

@@ -38,7 +38,7 @@ pub(crate) fn selectors(world: &World, findings: &mut Findings) {
         let labels = telemetry.spec.selector.as_ref().map(|selector| &selector.match_labels);
         let Some(labels) = labels.filter(|labels| !labels.is_empty()) else { continue };
         let pods = world
-            .of_kind(Kind::Pod)
+            .objects_of_kind(Kind::Pod)
             .iter()
             .filter(|pod| pod.namespace() == resource.namespace() && selector::selects(labels, pod.labels()));
         let mut found = false;

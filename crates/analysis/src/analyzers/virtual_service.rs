@@ -131,7 +131,7 @@ pub(crate) fn jwt_claims(world: &World, findings: &mut Findings) {
         for gateway in service.spec.gateways.iter().filter(|gateway| *gateway != MESH) {
             let (namespace, name) = short_or_full_name(resource.namespace(), gateway);
             let Some(found) = world.get::<Gateway>(namespace, name) else { continue };
-            let pods = world.of_kind(Kind::Pod).iter();
+            let pods = world.objects_of_kind(Kind::Pod).iter();
             let pods = pods.filter(|pod| selector::selects(&found.spec.selector, pod.labels()));
             for pod in pods.filter(|pod| !validates_tokens(world, pod)) {
                 let parameters = [claim.into(), full_name(namespace, name).into(), pod.name().into()];

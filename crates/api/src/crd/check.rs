@@ -100,7 +100,7 @@ fn plural(count: usize, noun: &str) -> String {
 /// Checks one value and those within it.
 fn value(schema: &Schema, node: &Node, path: Path<'_>) -> Outcome {
     let subject = Subject { node, path };
-    let format = Format::of(schema);
+    let format = Format::from_schema(schema);
     let mut outcome = Outcome::default();
     if node.is_null() {
         null(schema, subject, &mut outcome);

@@ -92,7 +92,7 @@ fn version(definition: &Definition, info: &Info, name: &str) -> Node {
         ("storage", Value::Bool(name == definition.storage).into()),
         ("subresources", map([("status", map([]))])),
     ];
-    if let Some(columns) = columns::of(info) {
+    if let Some(columns) = columns::printer_columns(info) {
         version.push(("additionalPrinterColumns", columns));
     }
     map(version)

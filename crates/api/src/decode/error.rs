@@ -21,7 +21,7 @@ pub struct Identity {
 
 impl Identity {
     /// What `node` says of itself; anything that is not a string counts as not given.
-    pub fn of(node: &Node) -> Self {
+    pub fn read(node: &Node) -> Self {
         let text = |pointer| node.pointer(pointer).and_then(Node::as_str).unwrap_or_default().into();
         Self {
             api_version: text("/apiVersion"),
@@ -81,7 +81,7 @@ pub enum Reason {
 
 impl DecodeError {
     pub(crate) fn new(node: &Node, reason: Reason) -> Self {
-        Self { document: None, at: node.at, object: Box::new(Identity::of(node)), reason }
+        Self { document: None, at: node.at, object: Box::new(Identity::read(node)), reason }
     }
 
     /// Whether the document is simply of a kind that the mesh does not read.

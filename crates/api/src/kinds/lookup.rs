@@ -13,7 +13,7 @@ pub enum LookupError {
 
 impl Kind {
     /// The kind that an object with this `apiVersion` and `kind` has. Every served version is the same kind.
-    pub fn of(api_version: &str, kind: &str) -> Result<Self, LookupError> {
+    pub fn lookup(api_version: &str, kind: &str) -> Result<Self, LookupError> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = Self::in_group(group, kind).ok_or(LookupError::UnknownKind)?;
         if found.info().versions.contains(&version) {

@@ -50,7 +50,7 @@ pub trait Typed: Sized + Clone + PartialEq + Send + Sync + 'static {
     fn meta(&self) -> &Meta;
 
     /// The typed object inside `object`, if it is of this kind.
-    fn of(object: &Object) -> Option<&Arc<Self>>;
+    fn downcast(object: &Object) -> Option<&Arc<Self>>;
 
     /// The object of any kind that holds this one.
     fn into_object(this: Arc<Self>) -> Object;
@@ -79,7 +79,7 @@ impl Object {
 
     /// The object as a type of its own, if it is of that kind: `object.get::<VirtualService>()`.
     pub fn get<T: Typed>(&self) -> Option<&Arc<T>> {
-        T::of(self)
+        T::downcast(self)
     }
 }
 
@@ -108,7 +108,7 @@ fn kind_of(node: &Node) -> Result<Kind, DecodeError> {
         (Ok(api_version), Ok(kind)) => (api_version, kind),
         (Err(problem), _) | (_, Err(problem)) => return fail(Reason::NotAnObject(Box::new(problem))),
     };
-    match Kind::of(api_version, kind) {
+    match Kind::lookup(api_version, kind) {
         Ok(kind) => Ok(kind),
         Err(LookupError::UnknownKind) => fail(Reason::UnknownKind),
         Err(LookupError::UnknownVersion(kind)) => {

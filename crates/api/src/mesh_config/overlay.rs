@@ -28,14 +28,14 @@ pub(super) fn lay_over<M: Message + Name + Default>(
 
 /// The value of a field in a document, under either of its names, unless it is null.
 pub(super) fn given<'a, M: Name>(node: &'a Node, json_name: &str) -> Option<&'a Node> {
-    let descriptor = descriptors::of::<M>();
+    let descriptor = descriptors::message_descriptor::<M>();
     let field = descriptor.get_field_by_json_name(json_name)?;
     let found = node.get(json_name).or_else(|| node.get(field.name()))?;
     (!found.is_null()).then_some(found)
 }
 
 fn take_places<M: Name>(fields: &mut Map, mentioned: &Map) {
-    let descriptor = descriptors::of::<M>();
+    let descriptor = descriptors::message_descriptor::<M>();
     for entry in mentioned.iter().filter(|entry| !entry.node.is_null()) {
         let field = descriptor
             .get_field_by_json_name(&entry.key)

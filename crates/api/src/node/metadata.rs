@@ -159,12 +159,12 @@ pub enum MetadataError {
 
 impl NodeMetadata {
     /// Reads the metadata of an xDS node.
-    pub fn of_struct(metadata: &Struct) -> Result<Self, MetadataError> {
-        Self::of_tree(json::write(metadata))
+    pub fn from_struct(metadata: &Struct) -> Result<Self, MetadataError> {
+        Self::from_tree(json::write(metadata))
     }
 
     /// Reads metadata in JSON form.
-    pub fn of_tree(raw: Node) -> Result<Self, MetadataError> {
+    pub fn from_tree(raw: Node) -> Result<Self, MetadataError> {
         let mut metadata: Self = raw.decode()?;
         metadata.proxy_config = match raw.get("PROXY_CONFIG") {
             // Newer agents may send fields that are not known here.

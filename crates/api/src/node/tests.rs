@@ -3,7 +3,7 @@ use canopus_base::tree::Node;
 
 fn metadata(json: &str) -> Result<NodeMetadata, MetadataError> {
     let json: serde_json::Value = serde_json::from_str(json).unwrap();
-    NodeMetadata::of_tree(Node::from(json))
+    NodeMetadata::from_tree(Node::from(json))
 }
 
 #[test]

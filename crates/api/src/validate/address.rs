@@ -21,7 +21,7 @@ pub const UNIX: &str = "unix://";
 
 /// An IP address.
 pub fn ip(text: &str) -> Result<(), Fault> {
-    parse_ip(text).map(drop).map_err(|_| NOT_AN_IP.says(format!("{text} is not a valid IP")).of(text))
+    parse_ip(text).map(drop).map_err(|_| NOT_AN_IP.says(format!("{text} is not a valid IP")).with_value(text))
 }
 
 /// An IP address, or a subnet.
@@ -29,7 +29,7 @@ pub fn subnet(text: &str) -> Result<(), Fault> {
     if text.matches('/').count() != 1 {
         return ip(text);
     }
-    let not_a_subnet = |_| NOT_A_SUBNET.says(format!("{text} is not a valid CIDR block")).of(text);
+    let not_a_subnet = |_| NOT_A_SUBNET.says(format!("{text} is not a valid CIDR block")).with_value(text);
     parse_prefix(text).map(drop).map_err(not_a_subnet)
 }
 
@@ -41,13 +41,14 @@ pub fn unix_socket(path: &str) -> Result<(), Fault> {
     if path.starts_with('@') || (path.starts_with('/') && !path.ends_with('/')) {
         return Ok(());
     }
-    Err(RELATIVE_SOCKET.says(format!("{path} is not an absolute path to a file")).of(path))
+    Err(RELATIVE_SOCKET.says(format!("{path} is not an absolute path to a file")).with_value(path))
 }
 
 /// A server: `host:port`.
 pub fn server(address: &str) -> Result<(), Fault> {
-    let (name, port_text) = split_host_port(address)
-        .map_err(|error| NO_PORT.says(format!("unable to split {}: {error}", quoted(address))).of(address))?;
+    let (name, port_text) = split_host_port(address).map_err(|error| {
+        NO_PORT.says(format!("unable to split {}: {error}", quoted(address))).with_value(address)
+    })?;
     port::number(
         port_number(port_text).map_err(|fault| {
             fault.reworded(|error| format!("port ({port_text}) is not a number: {error}"))
@@ -55,7 +56,7 @@ pub fn server(address: &str) -> Result<(), Fault> {
     )?;
     if host::fqdn(name).is_err() && parse_ip(name).is_err() {
         let message = format!("{} is not a valid hostname or an IP address", quoted(name));
-        return Err(NOT_A_HOST.says(message).of(name));
+        return Err(NOT_A_HOST.says(message).with_value(name));
     }
     Ok(())
 }
@@ -68,7 +69,7 @@ pub fn port_number(text: &str) -> Result<i64, Fault> {
             PosOverflow | NegOverflow => "value out of range",
             _ => "invalid syntax",
         };
-        PORT_NOT_A_NUMBER.says(format!("strconv.Atoi: parsing {}: {why}", quoted(text))).of(text)
+        PORT_NOT_A_NUMBER.says(format!("strconv.Atoi: parsing {}: {why}", quoted(text))).with_value(text)
     })
 }
 

@@ -44,7 +44,7 @@ pub(super) fn dry_run(policy: &AuthorizationPolicy, annotation: &str, value: &st
          invalid syntax",
         quoted(value)
     );
-    Err(DRY_RUN_VALUE.says(message).of(value))
+    Err(DRY_RUN_VALUE.says(message).with_value(value))
 }
 
 /// An action by its name, or by its number if nobody knows that one.
@@ -141,7 +141,9 @@ fn custom_condition(condition: &Condition, mut scope: Scope<'_>) {
         key,
         "source.namespace" | "source.serviceAccount" | "source.trustDomain" | "source.principal"
     );
-    scope.field("key").add_if(known_later || key.starts_with("request.auth."), || unsupported(key).of(key));
+    scope
+        .field("key")
+        .add_if(known_later || key.starts_with("request.auth."), || unsupported(key).with_value(key));
 }
 
 fn unsupported(attribute: &str) -> Fault {

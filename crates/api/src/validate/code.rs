@@ -62,7 +62,7 @@ pub struct Fault {
 impl Fault {
     /// The same fault with the value that breaks the rule.
     #[must_use]
-    pub fn of(mut self, value: impl fmt::Display) -> Self {
+    pub fn with_value(mut self, value: impl fmt::Display) -> Self {
         self.value = Some(value.to_string().into());
         self
     }

@@ -27,7 +27,7 @@ pub fn check(settings: &ConnectionPoolSettings, scope: Scope<'_>) {
 }
 
 /// Settings of a whole mesh. Parity: Istio does not look at its keep-alives.
-pub fn of_mesh(settings: &ConnectionPoolSettings, scope: Scope<'_>) {
+pub fn mesh_connection_pool(settings: &ConnectionPoolSettings, scope: Scope<'_>) {
     pool(settings, scope, http);
 }
 
@@ -44,7 +44,7 @@ fn pool(
 }
 
 fn not_negative(value: i32, words: &str, mut scope: Scope<'_>) {
-    scope.add_if(value < 0, || NEGATIVE.says(format!("{words} must be non-negative")).of(value));
+    scope.add_if(value < 0, || NEGATIVE.says(format!("{words} must be non-negative")).with_value(value));
 }
 
 fn http(http: &HttpSettings, mut scope: Scope<'_>) {
@@ -83,7 +83,7 @@ fn tcp(tcp: &TcpSettings, mut scope: Scope<'_>) {
     duration::optional(tcp.connect_timeout.as_ref(), scope.field("connectTimeout"));
     duration::optional(tcp.max_connection_duration.as_ref(), scope.field("maxConnectionDuration"));
     // Parity: less than a millisecond counts as zero here, which switches the timeout off.
-    let idle = tcp.idle_timeout.as_ref().filter(|idle| duration::of(idle).as_nanos() / 1_000_000 != 0);
+    let idle = tcp.idle_timeout.as_ref().filter(|idle| duration::to_std(idle).as_nanos() / 1_000_000 != 0);
     duration::optional(idle, scope.field("idleTimeout"));
     scope.optional("tcpKeepalive", tcp.tcp_keepalive.as_ref(), |keepalive, mut scope| {
         duration::optional(keepalive.time.as_ref(), scope.field("time"));

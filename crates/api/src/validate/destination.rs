@@ -17,7 +17,7 @@ codes! {
 pub fn check(destination: &Destination, mut scope: Scope<'_>) {
     let Destination { host, subset, port } = destination;
     if host == "*" {
-        scope.field("host").add(WILDCARD.says(format!("invalid destination host {host}")).of(host));
+        scope.field("host").add(WILDCARD.says(format!("invalid destination host {host}")).with_value(host));
     } else {
         scope.field("host").require(host::wildcard(host));
     }
@@ -37,5 +37,5 @@ pub fn subset_name(name: &str) -> Result<(), Fault> {
     if is_dns_label(name) {
         return Ok(());
     }
-    Err(BAD_SUBSET.says(format!("subset name is invalid: {name}")).of(name))
+    Err(BAD_SUBSET.says(format!("subset name is invalid: {name}")).with_value(name))
 }

@@ -27,7 +27,7 @@ pub fn check(rule: &DestinationRule, mut scope: Scope<'_>) {
     scope.each("subsets", &spec.subsets, |subset, mut scope| {
         if !names.insert(subset.name.as_str()) {
             let message = format!("duplicate subset names: {}", subset.name);
-            scope.field("name").add(DUPLICATE_SUBSET.says(message).of(&subset.name));
+            scope.field("name").add(DUPLICATE_SUBSET.says(message).with_value(&subset.name));
         }
         // Parity: Istio drops the warnings of a subset's policy.
         self::subset(subset, namespace, scope.without_warnings());

@@ -19,7 +19,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// The duration as Go has it: as near as 292 years allow.
-pub fn of(duration: &ProtoDuration) -> Duration {
+pub fn to_std(duration: &ProtoDuration) -> Duration {
     let nanos = i128::from(duration.seconds) * 1_000_000_000 + i128::from(duration.nanos);
     let clamped = nanos.clamp(i64::MIN.into(), i64::MAX.into());
     Duration::from_nanos(i64::try_from(clamped).expect("it was clamped to this range"))
@@ -33,14 +33,14 @@ fn milliseconds(duration: Duration) -> Result<(), Fault> {
     if is_multiple_of(duration, MILLISECOND) {
         return Ok(());
     }
-    Err(TOO_PRECISE.says("only durations to ms precision are supported").of(duration))
+    Err(TOO_PRECISE.says("only durations to ms precision are supported").with_value(duration))
 }
 
 /// At least a millisecond, and a whole number of them.
 pub fn positive(duration: &ProtoDuration) -> Result<(), Fault> {
-    let duration = of(duration);
+    let duration = to_std(duration);
     if duration < MILLISECOND {
-        return Err(TOO_SHORT.says("duration must be greater than 1ms").of(duration));
+        return Err(TOO_SHORT.says("duration must be greater than 1ms").with_value(duration));
     }
     milliseconds(duration)
 }
@@ -55,17 +55,17 @@ pub fn optional(duration: Option<&ProtoDuration>, mut scope: Scope<'_>) {
 /// How long to wait for a connection: up to an hour.
 pub fn connect_timeout(timeout: &ProtoDuration) -> Result<(), Fault> {
     positive(timeout)?;
-    let timeout = of(timeout);
+    let timeout = to_std(timeout);
     if (MILLISECOND..=HOUR).contains(&timeout) {
         return Ok(());
     }
     let message = format!("time {timeout} must be >{MILLISECOND} and <{HOUR}");
-    Err(OUT_OF_RANGE.says(message).of(timeout))
+    Err(OUT_OF_RANGE.says(message).with_value(timeout))
 }
 
 /// How long to look for the protocol of a connection; zero means as long as it takes.
 pub fn protocol_detection_timeout(timeout: &ProtoDuration) -> Result<(), Fault> {
-    milliseconds(of(timeout))
+    milliseconds(to_std(timeout))
 }
 
 /// How long a proxy drains: whole seconds.
@@ -73,12 +73,12 @@ pub fn drain(duration: &ProtoDuration) -> Result<(), Fault> {
     // Istio makes a list of each of these, even of one.
     positive(duration)
         .map_err(|fault| fault.reworded(|message| format!("invalid drain duration: {message}")).listed())?;
-    let duration = of(duration);
+    let duration = to_std(duration);
     if is_multiple_of(duration, SECOND) {
         return Ok(());
     }
     let message = "drain time only supports durations to seconds precision";
-    Err(NOT_SECONDS.says(message).of(duration).listed())
+    Err(NOT_SECONDS.says(message).with_value(duration).listed())
 }
 
 /// How long a proxy may stay connected.
@@ -87,7 +87,7 @@ pub fn max_connection_age(age: Duration) -> Result<(), Fault> {
         let message = format!(
             "invalid duration: {age}: --keepaliveMaxServerConnectionAge only accepts positive duration eg: 30m"
         );
-        return Err(NEGATIVE.says(message).of(age));
+        return Err(NEGATIVE.says(message).with_value(age));
     }
     Ok(())
 }
@@ -103,9 +103,9 @@ mod tests {
     #[test]
     fn duration_beyond_what_go_holds_is_as_long_as_can_be() {
         let forever = ProtoDuration { seconds: i64::MAX, nanos: i32::MAX };
-        assert_eq!(of(&forever), Duration::from_nanos(i64::MAX));
+        assert_eq!(to_std(&forever), Duration::from_nanos(i64::MAX));
         let never = ProtoDuration { seconds: i64::MIN, nanos: i32::MIN };
-        assert_eq!(of(&never), Duration::from_nanos(i64::MIN));
+        assert_eq!(to_std(&never), Duration::from_nanos(i64::MIN));
     }
 
     #[test]

@@ -156,7 +156,7 @@ fn proxy_version(matching: &EnvoyConfigObjectMatch, mut scope: Scope<'_>) {
         scope.add(LONG_VERSION.says(message));
     } else if let Err(error) = regex::check(version) {
         let message = format!("Envoy filter: invalid regex for proxy version, [{error}]");
-        scope.add(BAD_VERSION.says(message).of(version));
+        scope.add(BAD_VERSION.says(message).with_value(version));
     }
 }
 
@@ -228,7 +228,7 @@ fn sub_filter_match(apply_to: i32, parent: &str, name: &str) -> Result<(), Fault
     if !matches!(parent, CONNECTION_MANAGER | OLD_CONNECTION_MANAGER) {
         let message =
             format!("Envoy filter: subfilter match requires filter match with {CONNECTION_MANAGER}");
-        return Err(SUB_FILTER_PARENT.says(message).of(parent));
+        return Err(SUB_FILTER_PARENT.says(message).with_value(parent));
     }
     if name.is_empty() {
         return Err(UNNAMED_FILTER.says("Envoy filter: subfilter match has no name to match on"));
@@ -242,7 +242,7 @@ fn present_name(name: &str) -> Result<(), Fault> {
         Some((old, new)) => {
             let message =
                 format!("using deprecated filter name {}; use {} instead", quoted(old), quoted(new));
-            Err(OLD_NAME.says(message).of(old))
+            Err(OLD_NAME.says(message).with_value(old))
         }
     }
 }

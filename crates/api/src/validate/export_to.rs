@@ -41,7 +41,7 @@ pub fn check(entries: &[String], namespace: &str, exporter: Exporter, mut scope:
         } else {
             match visibility(target) {
                 Ok(()) => drop(exported.insert(target)),
-                Err(fault) => scope.add(fault.of(entry)),
+                Err(fault) => scope.add(fault.with_value(entry)),
             }
         }
     }
@@ -81,7 +81,7 @@ fn duplicate(entry: &str, target: &str, namespace: &str) -> Fault {
     } else {
         format!("duplicate entries in exportTo: . and current namespace {namespace}")
     };
-    DUPLICATE.says(message).of(entry)
+    DUPLICATE.says(message).with_value(entry)
 }
 
 fn visibility(target: &str) -> Result<(), Fault> {

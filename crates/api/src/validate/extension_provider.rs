@@ -39,7 +39,7 @@ pub fn check_all(providers: &[ExtensionProvider], mut scope: Scope<'_>) {
             scope.field("name").add_if(name.is_empty(), || UNNAMED.says("empty extension provider name"));
             let twice = !name.is_empty() && !names.insert(name);
             scope.field("name").add_if(twice, || {
-                NAMED_TWICE.says(format!("duplicate extension provider name {name}")).of(name)
+                NAMED_TWICE.says(format!("duplicate extension provider name {name}")).with_value(name)
             });
             check(provider, scope);
         });
@@ -88,7 +88,7 @@ pub fn service(service: &str, mut scope: Scope<'_>) {
         host::namespaced(service, NamedBy::Sidecar, scope);
     } else if host::fqdn(service).is_err() {
         scope.require(address::ip(service).map_err(|fault| {
-            BAD_SERVICE.says(format!("invalid service fmt {service}: {fault}")).of(service)
+            BAD_SERVICE.says(format!("invalid service fmt {service}: {fault}")).with_value(service)
         }));
     }
 }
@@ -126,10 +126,12 @@ fn ext_authz_http(http: &EnvoyExternalAuthorizationHttpProvider, mut scope: Scop
     }
     let mut scope = scope.field("pathPrefix");
     if let Err(error) = Url::parse(prefix) {
-        scope.add(BAD_PREFIX.says(format!("invalid pathPrefix {prefix}: {error}")).of(prefix));
+        scope.add(BAD_PREFIX.says(format!("invalid pathPrefix {prefix}: {error}")).with_value(prefix));
     }
     scope.add_if(!prefix.starts_with('/'), || {
-        BAD_PREFIX.says(format!("pathPrefix should begin with `/` but found {}", quoted(prefix))).of(prefix)
+        BAD_PREFIX
+            .says(format!("pathPrefix should begin with `/` but found {}", quoted(prefix)))
+            .with_value(prefix)
     });
 }
 
@@ -143,7 +145,7 @@ fn status_on_error(status: &str) -> Result<(), Fault> {
         let status_text = quoted(status);
         let message =
             format!("invalid statusOnError value {status}: strconv.ParseInt: parsing {status_text}: {why}");
-        return Err(STATUS_NOT_A_NUMBER.says(message).of(status));
+        return Err(STATUS_NOT_A_NUMBER.says(message).with_value(status));
     };
     let known = descriptors::pool().get_enum_by_name("envoy.type.v3.StatusCode");
     let known = known.expect("the embedded set has Envoy's types");
@@ -155,7 +157,7 @@ fn status_on_error(status: &str) -> Result<(), Fault> {
     let values: Vec<_> = values.iter().map(|(number, name)| format!("{number}:{name}")).collect();
     let values = values.join(" ");
     let message = format!("unsupported statusOnError value {status}, supported values: map[{values}]");
-    Err(STATUS_UNKNOWN.says(message).of(status))
+    Err(STATUS_UNKNOWN.says(message).with_value(status))
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub fn check(gateway: &Gateway, mut scope: Scope<'_>) {
     let from_kubernetes = gateway.meta.annotation(SEMANTICS) == Some("gateway");
     let name = &*gateway.meta.name;
     if !from_kubernetes && !is_dns_label(name) {
-        let fault = BAD_NAME.says(format!("invalid gateway name: {}", quoted(name))).of(name);
+        let fault = BAD_NAME.says(format!("invalid gateway name: {}", quoted(name))).with_value(name);
         scope.field("metadata").field("name").add(fault);
     }
     let servers = &gateway.spec.servers;
@@ -53,7 +53,7 @@ pub fn check(gateway: &Gateway, mut scope: Scope<'_>) {
         let Some(port) = &server.port else { return };
         if !names.insert(port.name.as_str()) {
             let message = format!("port names in servers must be unique: duplicate name {}", port.name);
-            scope.field("port").field("name").add(DUPLICATE_PORT_NAME.says(message).of(&port.name));
+            scope.field("port").field("name").add(DUPLICATE_PORT_NAME.says(message).with_value(&port.name));
         }
         let redirects = server.tls.as_ref().is_some_and(|tls| tls.https_redirect);
         if redirects && !Protocol::parse(&port.protocol).is_http() {
@@ -109,16 +109,16 @@ pub fn server_port(port: Option<&Port>, bind: &str, mut scope: Scope<'_>) {
             "invalid protocol {}, supported protocols are HTTP, HTTP2, GRPC, GRPC-WEB, MONGO, REDIS, MYSQL, TCP",
             quoted(&port.protocol)
         );
-        scope.field("protocol").add(UNKNOWN_PROTOCOL.says(message).of(&port.protocol));
+        scope.field("protocol").add(UNKNOWN_PROTOCOL.says(message).with_value(&port.protocol));
     }
     if port.number > 0 || !bind.starts_with(address::UNIX) {
         scope.field("number").require(port::number(port.number));
     }
     #[expect(deprecated, reason = "this is where its use is found")]
     let target_port = port.target_port;
-    scope
-        .field("targetPort")
-        .add_if(target_port > 0, || TARGET_PORT.says("targetPort has no impact on Gateways").of(target_port));
+    scope.field("targetPort").add_if(target_port > 0, || {
+        TARGET_PORT.says("targetPort has no impact on Gateways").with_value(target_port)
+    });
     scope.field("name").add_if(port.name.is_empty(), || {
         NO_PORT_NAME.says(format!("port name must be set: {}", shown(port)))
     });
@@ -129,7 +129,7 @@ fn bind(port: Option<&Port>, bind: &str, mut scope: Scope<'_>) {
         scope.require(address::unix_socket(socket));
         if let Some(port) = port.filter(|port| port.number != 0) {
             let message = format!("port number must be 0 for unix domain socket: {}", shown(port));
-            scope.add(SOCKET_WITH_PORT.says(message).of(port.number));
+            scope.add(SOCKET_WITH_PORT.says(message).with_value(port.number));
         }
     } else if !bind.is_empty() {
         scope.require(address::ip(bind));

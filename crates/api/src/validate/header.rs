@@ -23,7 +23,7 @@ fn made_of(name: &str, allowed: impl Fn(u8) -> bool) -> Result<(), Fault> {
     if name.bytes().all(allowed) {
         return Ok(());
     }
-    Err(BAD_NAME.says(format!("header name {name} is not a valid header name")).of(name))
+    Err(BAD_NAME.says(format!("header name {name} is not a valid header name")).with_value(name))
 }
 
 /// The characters RFC 7230 allows in names.
@@ -87,14 +87,16 @@ pub fn changeable(name: &str) -> Result<(), Fault> {
     named(name)?;
     if name.eq_ignore_ascii_case("host") {
         let message = format!("invalid header {}: cannot set Host header", crate::text::quoted(name));
-        return Err(HOST_OPERATION.says(message).of(name));
+        return Err(HOST_OPERATION.says(message).with_value(name));
     }
     if is_internal(name) { Err(pseudo(name)) } else { Ok(()) }
 }
 
 fn pseudo(name: &str) -> Fault {
     let quoted = crate::text::quoted(name);
-    PSEUDO_OPERATION.says(format!(r#"invalid header {quoted}: header cannot have ":" prefix"#)).of(name)
+    PSEUDO_OPERATION
+        .says(format!(r#"invalid header {quoted}: header cannot have ":" prefix"#))
+        .with_value(name)
 }
 
 /// Whether a proxy keeps the header to itself.

@@ -28,7 +28,9 @@ const AUTO_SNI_FORM: &str = "outbound_.<PORT>_._.<HOSTNAME>";
 
 fn bounded(name: &str) -> Result<(), Fault> {
     if name.len() > MAX_LENGTH {
-        return Err(TOO_LONG.says(format!("domain name {} too long (max 255)", quoted(name))).of(name));
+        return Err(TOO_LONG
+            .says(format!("domain name {} too long (max 255)", quoted(name)))
+            .with_value(name));
     }
     if name.is_empty() {
         return Err(EMPTY.says("empty domain name not allowed"));
@@ -38,7 +40,7 @@ fn bounded(name: &str) -> Result<(), Fault> {
 
 fn bad_label(name: &str, label: &str) -> Fault {
     let message = format!("domain name {} invalid (label {} invalid)", quoted(name), quoted(label));
-    INVALID.says(message).of(name)
+    INVALID.says(message).with_value(name)
 }
 
 /// Each label is one of DNS, and the last one is not a number. One dot may stand at the end.
@@ -47,7 +49,7 @@ fn labels(name: &str) -> Result<(), Fault> {
     if last.parse::<i64>().is_ok() {
         let (domain, top) = (quoted(name), quoted(last));
         let message = format!("domain name {domain} invalid (top level domain {top} cannot be all-numeric)");
-        return Err(NUMERIC_TOP_LEVEL.says(message).of(name));
+        return Err(NUMERIC_TOP_LEVEL.says(message).with_value(name));
     }
     let mut labels = name.strip_suffix('.').unwrap_or(name).split('.');
     // Parity: the name "." has one empty label before its last dot; the name "" has none.
@@ -118,7 +120,7 @@ impl<'a> AutoSni<'a> {
             }
             _ => {
                 let message = format!("domain name {name} invalid, should follow '{AUTO_SNI_FORM}' format");
-                Err(BAD_SNI.says(message).of(name))
+                Err(BAD_SNI.says(message).with_value(name))
             }
         }
     }
@@ -132,13 +134,15 @@ pub fn trust_domain(name: &str) -> Result<(), Fault> {
     if name.strip_suffix('.').unwrap_or(name).split('.').all(is_dns_label) {
         return Ok(());
     }
-    Err(TRUST_DOMAIN.says(format!("trust domain name {} invalid", quoted(name))).of(name))
+    Err(TRUST_DOMAIN.says(format!("trust domain name {} invalid", quoted(name))).with_value(name))
 }
 
 /// A wildcard stands alone or is the whole first label.
 pub fn whole_wildcard(name: &str) -> Result<(), Fault> {
     if name.contains('*') && name.len() != 1 && !name.starts_with("*.") {
-        return Err(PARTIAL_WILDCARD.says(format!("partial wildcard {} not allowed", quoted(name))).of(name));
+        return Err(PARTIAL_WILDCARD
+            .says(format!("partial wildcard {} not allowed", quoted(name)))
+            .with_value(name));
     }
     Ok(())
 }
@@ -159,7 +163,7 @@ pub fn namespaced(host: &str, by: NamedBy, mut scope: Scope<'_>) {
     let Some((namespace, name)) = host.split_once('/') else {
         match by {
             NamedBy::Sidecar => {
-                scope.add(NO_NAMESPACE.says("host must be of form namespace/dnsName").of(host));
+                scope.add(NO_NAMESPACE.says("host must be of form namespace/dnsName").with_value(host));
             }
             NamedBy::Gateway | NamedBy::KubernetesGateway => listener_host(host, by, scope),
         }
@@ -167,7 +171,7 @@ pub fn namespaced(host: &str, by: NamedBy, mut scope: Scope<'_>) {
     };
     if namespace.is_empty() || name.is_empty() {
         let message = "config namespace and dnsName in host entry cannot be empty";
-        scope.add(EMPTY_PART.says(message).of(host));
+        scope.add(EMPTY_PART.says(message).with_value(host));
     }
     let (valid, place) = match by {
         NamedBy::Sidecar => {
@@ -179,7 +183,7 @@ pub fn namespaced(host: &str, by: NamedBy, mut scope: Scope<'_>) {
     };
     if !valid {
         let message = format!("invalid namespace value {} in {place}", quoted(namespace));
-        scope.add(BAD_NAMESPACE.says(message).of(host));
+        scope.add(BAD_NAMESPACE.says(message).with_value(host));
     }
     listener_host(name, by, scope);
 }
@@ -190,7 +194,7 @@ fn is_namespace(namespace: &str) -> bool {
 
 fn listener_host(name: &str, by: NamedBy, mut scope: Scope<'_>) {
     if name != "*" && !name.contains('.') {
-        scope.add(SHORT_NAME.says("short names (non FQDN) are not allowed").of(name));
+        scope.add(SHORT_NAME.says("short names (non FQDN) are not allowed").with_value(name));
     }
     if let Err(fault) = wildcard(name) {
         // Parity: Istio says this twice of a sidecar's host, unless it is an address.

@@ -24,9 +24,9 @@ pub fn check(name: &'static str, labels: &BTreeMap<String, String>, mut scope: S
 
 /// What is wrong with one label.
 pub fn faults(key: &str, value: &str) -> impl Iterator<Item = Fault> {
-    let key = validate_key(key).err().map(|error| BAD_KEY.says(words(&error)).of(key).listed());
+    let key = validate_key(key).err().map(|error| BAD_KEY.says(words(&error)).with_value(key).listed());
     let value = (!is_qualified_name_or_empty(value))
-        .then(|| BAD_VALUE.says(format!("invalid tag value: {}", quoted(value))).of(value).listed());
+        .then(|| BAD_VALUE.says(format!("invalid tag value: {}", quoted(value))).with_value(value).listed());
     key.into_iter().chain(value)
 }
 

@@ -42,7 +42,7 @@ pub fn check(setting: &LocalityLoadBalancerSetting, has_outlier_detection: bool,
         let message = format!(
             "can not simultaneously set 'failover' and topology label '{label}' in 'failover_priority'"
         );
-        scope.field("failoverPriority").add(FAILOVER_AND_TOPOLOGY.says(message).of(label));
+        scope.field("failoverPriority").add(FAILOVER_AND_TOPOLOGY.says(message).with_value(label));
         return rest(setting, has_outlier_detection, scope.ours());
     }
     rest(setting, has_outlier_detection, scope);
@@ -78,13 +78,13 @@ fn distribution(distribute: &Distribute, mut scope: Scope<'_>) -> bool {
 
 fn weights(to: &BTreeMap<String, u32>) -> Result<(), Fault> {
     if let Some(weight) = to.values().find(|weight| !(1..=100).contains(*weight)) {
-        return Err(BAD_WEIGHT.says("locality weight must be in range [1, 100]").of(weight));
+        return Err(BAD_WEIGHT.says("locality weight must be in range [1, 100]").with_value(weight));
     }
     let total: u64 = to.values().map(|weight| u64::from(*weight)).sum();
     if total == 100 {
         return Ok(());
     }
-    Err(TOTAL_WEIGHT.says(format!("total locality weight {total} != 100")).of(total))
+    Err(TOTAL_WEIGHT.says(format!("total locality weight {total} != 100")).with_value(total))
 }
 
 fn outliers(has_failover: bool, has_outlier_detection: bool, mut scope: Scope<'_>) {
@@ -122,7 +122,7 @@ fn regions<'a>(
     for (index, (from, to)) in failover.enumerate() {
         let mut scope = scope.item(index);
         let mut add_if = |broken: bool, code: &'static Code, message: &'static str| {
-            scope.add_if(broken, || code.says(message).of(format_args!("{from} to {to}")));
+            scope.add_if(broken, || code.says(message).with_value(format_args!("{from} to {to}")));
         };
         add_if(from == to, &SAME_REGION, words.same);
         add_if(from.contains('/') || to.contains('/'), &NOT_A_REGION, words.not_a_region);
@@ -138,7 +138,7 @@ pub fn zone_aware(setting: &ZoneAwareLoadBalancerSetting, has_outlier_detection:
                 "'failover_priority' for zone aware lb must not use topology label '{label}'; region- and zone-level \
                  routing are handled automatically"
             );
-            ZONE_AWARE_TOPOLOGY.says(message).of(label)
+            ZONE_AWARE_TOPOLOGY.says(message).with_value(label)
         });
     });
     let has_failover = !setting.failover.is_empty() || !setting.failover_priority.is_empty();
@@ -163,11 +163,11 @@ pub fn distinct<'a>(localities: impl IntoIterator<Item = &'a str>) -> Result<(),
         if stars > 1 || (stars == 1 && !locality.ends_with('*')) {
             let message =
                 format!("locality {locality} wildcard '*' number can not exceed 1 and must be in the end");
-            return Err(WILDCARD.says(message).of(locality));
+            return Err(WILDCARD.says(message).with_value(locality));
         }
         let overlap = || {
             let message = format!("locality {locality} overlap with previous specified ones");
-            OVERLAP.says(message).of(locality)
+            OVERLAP.says(message).with_value(locality)
         };
         if world.parts.contains_key("*") {
             return Err(overlap());
@@ -175,7 +175,7 @@ pub fn distinct<'a>(localities: impl IntoIterator<Item = &'a str>) -> Result<(),
         let parts: Vec<_> = locality.splitn(3, '/').collect();
         if parts.iter().any(|part| part.is_empty()) {
             let message = format!("locality {locality} must not contain empty region/zone/subzone info");
-            return Err(EMPTY_PART.says(message).of(locality));
+            return Err(EMPTY_PART.says(message).with_value(locality));
         }
         if !take(&mut world, &parts) {
             return Err(overlap());

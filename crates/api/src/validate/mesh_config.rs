@@ -27,12 +27,16 @@ codes! {
 
 /// Checks a whole mesh configuration, defaults included.
 pub fn check(mesh: &MeshConfig, mut scope: Scope<'_>) {
-    scope.field("proxyListenPort").require(of(port::number(mesh.proxy_listen_port), "proxy listen port"));
+    scope
+        .field("proxyListenPort")
+        .require(name_setting(port::number(mesh.proxy_listen_port), "proxy listen port"));
     let connect = mesh.connect_timeout.unwrap_or_default();
-    scope.field("connectTimeout").require(of(duration::connect_timeout(&connect), "connect timeout"));
+    scope
+        .field("connectTimeout")
+        .require(name_setting(duration::connect_timeout(&connect), "connect timeout"));
     let detection = mesh.protocol_detection_timeout.unwrap_or_default();
     let detection = duration::protocol_detection_timeout(&detection);
-    scope.field("protocolDetectionTimeout").require(of(detection, "protocol detection timeout"));
+    scope.field("protocolDetectionTimeout").require(name_setting(detection, "protocol detection timeout"));
     match &mesh.default_config {
         Some(config) => proxy_config(config, scope.field("defaultConfig")),
         None => scope.field("defaultConfig").add(NO_DEFAULTS.says("missing default config")),
@@ -56,7 +60,7 @@ pub fn check(mesh: &MeshConfig, mut scope: Scope<'_>) {
 }
 
 /// The same outcome, saying which setting it is about.
-fn of(checked: Result<(), Fault>, setting: &str) -> Result<(), Fault> {
+fn name_setting(checked: Result<(), Fault>, setting: &str) -> Result<(), Fault> {
     checked.map_err(|fault| fault.reworded(|message| format!("invalid {setting}: {message}")))
 }
 
@@ -86,7 +90,7 @@ fn trust_domains(mesh: &MeshConfig, mut scope: Scope<'_>) {
 
 /// Checks what applies to traffic that no destination rule says anything about.
 pub fn default_traffic_policy(policy: &DefaultTrafficPolicy, mut scope: Scope<'_>) {
-    scope.optional("connectionPool", policy.connection_pool.as_ref(), connection_pool::of_mesh);
+    scope.optional("connectionPool", policy.connection_pool.as_ref(), connection_pool::mesh_connection_pool);
     scope.optional("outlierDetection", policy.outlier_detection.as_ref(), |outlier, scope| {
         // Parity: nobody is warned of deprecated fields here.
         outlier_detection::check(outlier, scope.without_warnings());

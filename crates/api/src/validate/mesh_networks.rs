@@ -32,7 +32,7 @@ fn network(network: &Network, mut scope: Scope<'_>) {
         Some(Ne::FromCidr(subnet)) => scope.field("fromCidr").require(address::subnet(subnet)),
         Some(Ne::FromRegistry(registry)) => {
             scope.field("fromRegistry").add_if(!is_dns_label(registry), || {
-                BAD_REGISTRY.says(format!("invalid registry name: {registry}")).of(registry)
+                BAD_REGISTRY.says(format!("invalid registry name: {registry}")).with_value(registry)
             });
         }
         None => {}
@@ -57,10 +57,11 @@ fn gateway(text: &str, resolves: bool) -> Result<(), Fault> {
     let Err(not_an_ip) = address::ip(text) else { return Ok(()) };
     if !resolves {
         let message = format!("{not_an_ip} (hostname is allowed if RESOLVE_HOSTNAME_GATEWAYS is enabled)");
-        return Err(NAME_NOT_RESOLVED.says(message).of(text));
+        return Err(NAME_NOT_RESOLVED.says(message).with_value(text));
     }
-    host::fqdn(text)
-        .map_err(|_| BAD_GATEWAY.says(format!("{text} is not a valid IP address or DNS name")).of(text))
+    host::fqdn(text).map_err(|_| {
+        BAD_GATEWAY.says(format!("{text} is not a valid IP address or DNS name")).with_value(text)
+    })
 }
 
 #[cfg(test)]

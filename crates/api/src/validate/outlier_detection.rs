@@ -20,7 +20,7 @@ pub fn check(outlier: &OutlierDetection, mut scope: Scope<'_>) {
     if consecutive_errors != 0 {
         let message = "outlier detection consecutive errors is deprecated, use consecutiveGatewayErrors or \
                        consecutive5xxErrors instead";
-        scope.field("consecutiveErrors").add(CONSECUTIVE_ERRORS.says(message).of(consecutive_errors));
+        scope.field("consecutiveErrors").add(CONSECUTIVE_ERRORS.says(message).with_value(consecutive_errors));
     }
     let local = outlier.consecutive_local_origin_failures.is_some_and(|failures| failures.value > 0);
     if local && !outlier.split_external_local_origin_errors {

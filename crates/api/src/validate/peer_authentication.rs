@@ -21,7 +21,7 @@ pub fn check(policy: &PeerAuthentication, mut scope: Scope<'_>) {
         PORTS_WITHOUT_SELECTOR.says("mesh/namespace peer authentication cannot have port level mTLS")
     });
     for port in spec.port_level_mtls.keys().filter(|port| !(1..=65535).contains(*port)) {
-        ports.entry(&port.to_string()).add(BAD_PORT.says("port must be in range 1..65535").of(port));
+        ports.entry(&port.to_string()).add(BAD_PORT.says("port must be in range 1..65535").with_value(port));
     }
     scope.optional("selector", spec.selector.as_ref(), selector::workload);
 }

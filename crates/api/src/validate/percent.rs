@@ -16,7 +16,7 @@ pub fn whole(percent: i32) -> Result<(), Fault> {
     if (0..=100).contains(&percent) {
         return Ok(());
     }
-    Err(OUT_OF_RANGE.says(format!("percentage {percent} is not in range 0..100")).of(percent))
+    Err(OUT_OF_RANGE.says(format!("percentage {percent} is not in range 0..100")).with_value(percent))
 }
 
 /// A percentage that may have a fraction, none too small to be honoured.
@@ -25,7 +25,7 @@ pub fn fraction(percent: &Percent) -> Result<(), Fault> {
     if !(0.0..=100.0).contains(&value) || (value > 0.0 && value < 0.0001) {
         let shown = number(value);
         let message = format!("percentage {shown} is neither 0.0, nor in range [0.0001, 100.0]");
-        return Err(BAD_FRACTION.says(message).of(shown));
+        return Err(BAD_FRACTION.says(message).with_value(shown));
     }
     Ok(())
 }
@@ -33,7 +33,7 @@ pub fn fraction(percent: &Percent) -> Result<(), Fault> {
 /// A share relative to others.
 pub fn weight(weight: i32) -> Result<(), Fault> {
     if weight < 0 {
-        return Err(NEGATIVE_WEIGHT.says(format!("weight {weight} < 0")).of(weight));
+        return Err(NEGATIVE_WEIGHT.says(format!("weight {weight} < 0")).with_value(weight));
     }
     Ok(())
 }

@@ -18,7 +18,7 @@ pub fn number(port: impl Into<i64>) -> Result<(), Fault> {
     if (1..=65535).contains(&port) {
         return Ok(());
     }
-    Err(OUT_OF_RANGE.says(format!("port number {port} must be in the range 1..65535")).of(port))
+    Err(OUT_OF_RANGE.says(format!("port number {port} must be in the range 1..65535")).with_value(port))
 }
 
 /// The name of a port.
@@ -26,7 +26,7 @@ pub fn name(name: &str) -> Result<(), Fault> {
     if is_dns_label(name) {
         return Ok(());
     }
-    Err(BAD_NAME.says(format!("invalid port name: {name}")).of(name))
+    Err(BAD_NAME.says(format!("invalid port name: {name}")).with_value(name))
 }
 
 /// A protocol proxies know; none at all means that they find out.
@@ -34,5 +34,5 @@ pub fn protocol(name: &str) -> Result<(), Fault> {
     if name.is_empty() || !Protocol::parse(name).is_unsupported() {
         return Ok(());
     }
-    Err(UNKNOWN_PROTOCOL.says(format!("unsupported protocol: {name}")).of(name))
+    Err(UNKNOWN_PROTOCOL.says(format!("unsupported protocol: {name}")).with_value(name))
 }

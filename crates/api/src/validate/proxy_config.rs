@@ -16,6 +16,6 @@ pub fn check(config: &ProxyConfig, mut scope: Scope<'_>) {
     scope.optional("selector", spec.selector.as_ref(), selector::workload);
     let concurrency = spec.concurrency.unwrap_or_default().value;
     scope.field("concurrency").add_if(concurrency < 0, || {
-        NEGATIVE_CONCURRENCY.says("concurrency must be greater than or equal to 0").of(concurrency)
+        NEGATIVE_CONCURRENCY.says("concurrency must be greater than or equal to 0").with_value(concurrency)
     });
 }

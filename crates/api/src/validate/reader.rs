@@ -36,21 +36,23 @@ pub fn read_spec(kind: ObjectKind, spec: &Node) -> Result<Option<String>, String
 
 fn spec_of(kind: ObjectKind) -> Option<MessageDescriptor> {
     Some(match kind {
-        ObjectKind::VirtualService => descriptors::of::<networking::VirtualService>(),
-        ObjectKind::Gateway => descriptors::of::<networking::Gateway>(),
-        ObjectKind::ServiceEntry => descriptors::of::<networking::ServiceEntry>(),
-        ObjectKind::WorkloadEntry => descriptors::of::<networking::WorkloadEntry>(),
-        ObjectKind::WorkloadGroup => descriptors::of::<networking::WorkloadGroup>(),
-        ObjectKind::DestinationRule => descriptors::of::<networking::DestinationRule>(),
-        ObjectKind::Sidecar => descriptors::of::<networking::Sidecar>(),
-        ObjectKind::EnvoyFilter => descriptors::of::<networking::EnvoyFilter>(),
-        ObjectKind::ProxyConfig => descriptors::of::<v1beta1::ProxyConfig>(),
-        ObjectKind::AuthorizationPolicy => descriptors::of::<security::AuthorizationPolicy>(),
-        ObjectKind::RequestAuthentication => descriptors::of::<security::RequestAuthentication>(),
-        ObjectKind::PeerAuthentication => descriptors::of::<security::PeerAuthentication>(),
-        ObjectKind::Telemetry => descriptors::of::<telemetry::Telemetry>(),
-        ObjectKind::WasmPlugin => descriptors::of::<extensions::WasmPlugin>(),
-        ObjectKind::TrafficExtension => descriptors::of::<extensions::TrafficExtension>(),
+        ObjectKind::VirtualService => descriptors::message_descriptor::<networking::VirtualService>(),
+        ObjectKind::Gateway => descriptors::message_descriptor::<networking::Gateway>(),
+        ObjectKind::ServiceEntry => descriptors::message_descriptor::<networking::ServiceEntry>(),
+        ObjectKind::WorkloadEntry => descriptors::message_descriptor::<networking::WorkloadEntry>(),
+        ObjectKind::WorkloadGroup => descriptors::message_descriptor::<networking::WorkloadGroup>(),
+        ObjectKind::DestinationRule => descriptors::message_descriptor::<networking::DestinationRule>(),
+        ObjectKind::Sidecar => descriptors::message_descriptor::<networking::Sidecar>(),
+        ObjectKind::EnvoyFilter => descriptors::message_descriptor::<networking::EnvoyFilter>(),
+        ObjectKind::ProxyConfig => descriptors::message_descriptor::<v1beta1::ProxyConfig>(),
+        ObjectKind::AuthorizationPolicy => descriptors::message_descriptor::<security::AuthorizationPolicy>(),
+        ObjectKind::RequestAuthentication => {
+            descriptors::message_descriptor::<security::RequestAuthentication>()
+        }
+        ObjectKind::PeerAuthentication => descriptors::message_descriptor::<security::PeerAuthentication>(),
+        ObjectKind::Telemetry => descriptors::message_descriptor::<telemetry::Telemetry>(),
+        ObjectKind::WasmPlugin => descriptors::message_descriptor::<extensions::WasmPlugin>(),
+        ObjectKind::TrafficExtension => descriptors::message_descriptor::<extensions::TrafficExtension>(),
         _ => return None,
     })
 }
@@ -288,7 +290,7 @@ mod tests {
     #[track_caller]
     fn check<M: canopus_proto::Name>(text: &str, expected: Result<Option<&str>, &str>) {
         let node = json::parse(text.as_bytes(), &Limits::default()).unwrap();
-        let said = read(&descriptors::of::<M>(), &node);
+        let said = read(&descriptors::message_descriptor::<M>(), &node);
         assert_eq!(said.as_ref().map(Option::as_deref).map_err(String::as_str), expected, "{text}");
     }
 

@@ -27,7 +27,7 @@ pub fn pattern(text: &str, place: &str) -> Result<(), Fault> {
             "{}: {error}; Istio uses RE2 style regex-based match (https://github.com/google/re2/wiki/Syntax)",
             quoted(place)
         );
-        INVALID.says(message).of(text)
+        INVALID.says(message).with_value(text)
     })
 }
 

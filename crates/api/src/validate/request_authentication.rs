@@ -65,7 +65,7 @@ fn jwt_rule(rule: &JwtRule, mut scope: Scope<'_>) {
 }
 
 fn jwks_uri(uri: &str) -> Result<(), Fault> {
-    JwksServer::parse(uri).map(drop).map_err(|error| BAD_JWKS_URI.says(error.to_string()).of(uri))
+    JwksServer::parse(uri).map(drop).map_err(|error| BAD_JWKS_URI.says(error.to_string()).with_value(uri))
 }
 
 /// Keys in the object itself. They are never part of a message: some might be secret.

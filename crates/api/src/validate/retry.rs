@@ -36,7 +36,7 @@ const CONDITIONS: [&str; 16] = [
 /// A policy of retries, of a route or of the mesh.
 pub fn check(retries: &HttpRetry, mut scope: Scope<'_>) {
     if retries.attempts < 0 {
-        let fault = NEGATIVE.says("attempts cannot be negative").of(retries.attempts).listed();
+        let fault = NEGATIVE.says("attempts cannot be negative").with_value(retries.attempts).listed();
         scope.field("attempts").add(fault);
     }
     let other_settings = retries.per_try_timeout.is_some()
@@ -50,7 +50,7 @@ pub fn check(retries: &HttpRetry, mut scope: Scope<'_>) {
     if !retries.retry_on.is_empty() {
         for condition in retries.retry_on.split(',').filter(|condition| !is_condition(condition)) {
             let message = format!("{} is not a valid retryOn policy", quoted(condition));
-            scope.field("retryOn").add(UNKNOWN_CONDITION.says(message).of(condition));
+            scope.field("retryOn").add(UNKNOWN_CONDITION.says(message).with_value(condition));
         }
     }
     duration::optional(retries.backoff.as_ref(), scope.field("backoff"));

@@ -50,7 +50,7 @@ fn labels(name: &'static str, labels: &BTreeMap<String, String>, mut scope: Scop
             EMPTY_KEY.says(format!("empty key is not supported in selector: {}", label()))
         });
         scope.add_if(key.contains('*') || value.contains('*'), || {
-            WILDCARD.says(format!("wildcard is not supported in selector: {}", label())).of(value)
+            WILDCARD.says(format!("wildcard is not supported in selector: {}", label())).with_value(value)
         });
     });
 }
@@ -63,14 +63,14 @@ pub fn target_ref(target: &PolicyTargetReference, mut scope: Scope<'_>) {
     }
     if !namespace.is_empty() {
         let message = "targetRef namespace must not be set; cross namespace referencing is not supported";
-        scope.field("namespace").add(REF_WITH_NAMESPACE.says(message).of(namespace));
+        scope.field("namespace").add(REF_WITH_NAMESPACE.says(message).with_value(namespace));
     }
     let canonical = if group.is_empty() { "core" } else { group };
     if !TARGETS.contains(&(canonical, kind)) {
         let known: Vec<_> = TARGETS.iter().map(|(group, kind)| format!("{group}/v1/{kind}")).collect();
         let known = known.join(" ");
         let message = format!("targetRef must be to one of [{known}] but was {group}/{kind}");
-        scope.field("kind").add(REF_KIND.says(message).of(kind));
+        scope.field("kind").add(REF_KIND.says(message).with_value(kind));
     }
 }
 

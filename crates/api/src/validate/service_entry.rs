@@ -70,7 +70,7 @@ fn hosts(spec: &Spec, mut scope: Scope<'_>) {
         .add_if(spec.hosts.is_empty(), || NO_HOSTS.says("service entry must have at least one host"));
     scope.each("hosts", &spec.hosts, |host, mut scope| {
         if host == "*" {
-            return scope.add(WILDCARD.says(format!("invalid host {host}")).of(host));
+            return scope.add(WILDCARD.says(format!("invalid host {host}")).with_value(host));
         }
         scope.require(host::wildcard(host));
         if spec.resolution() != Resolution::DynamicDns {
@@ -98,11 +98,11 @@ fn ports<'a>(spec: &'a Spec, meta: &Meta, mut scope: Scope<'_>) -> BTreeSet<&'a 
         let mut scope = scope.item(index);
         scope.field("name").add_if(!names.insert(port.name.as_str()), || {
             let message = format!("service entry port name {} already defined", quoted(&port.name));
-            DUPLICATE_PORT_NAME.says(message).of(&port.name)
+            DUPLICATE_PORT_NAME.says(message).with_value(&port.name)
         });
         scope.field("number").add_if(!numbers.insert(port.number), || {
             let message = format!("service entry port {} already defined", port.number);
-            DUPLICATE_PORT.says(message).of(port.number)
+            DUPLICATE_PORT.says(message).with_value(port.number)
         });
         if port.target_port != 0 {
             scope.field("targetPort").require(port::number(port.target_port));

@@ -89,9 +89,9 @@ fn port_words(port: &SidecarPort, mut scope: Scope<'_>) {
 fn target_port(port: &SidecarPort, mut scope: Scope<'_>) {
     #[expect(deprecated, reason = "this is where its use is found")]
     let target_port = port.target_port;
-    scope
-        .field("targetPort")
-        .add_if(target_port > 0, || TARGET_PORT.says("targetPort has no impact on Sidecars").of(target_port));
+    scope.field("targetPort").add_if(target_port > 0, || {
+        TARGET_PORT.says("targetPort has no impact on Sidecars").with_value(target_port)
+    });
 }
 
 /// A listener on a port of the network, and perhaps on one address only.
@@ -104,5 +104,5 @@ fn on_network(port: &SidecarPort, bind: &str, mut scope: Scope<'_>) {
 
 fn same_port(port: &SidecarPort, mut scope: Scope<'_>) {
     let message = "sidecar: ports on IP bound listeners must be unique";
-    scope.field("port").field("number").add(DUPLICATE_PORT.says(message).of(port.number));
+    scope.field("port").field("number").add(DUPLICATE_PORT.says(message).with_value(port.number));
 }

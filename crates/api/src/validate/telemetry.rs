@@ -62,7 +62,7 @@ fn providers(providers: &[ProviderRef], mut scope: Scope<'_>) {
 pub fn filter(filter: &Filter) -> Result<(), Fault> {
     check_expression(&filter.expression).map_err(|error| {
         let message = format!("must be a valid CEL expression, {error}");
-        BAD_FILTER.says(message).of(&filter.expression)
+        BAD_FILTER.says(message).with_value(&filter.expression)
     })
 }
 
@@ -73,7 +73,7 @@ fn tracing(tracing: &Tracing, mut scope: Scope<'_>) {
     providers(&tracing.providers, scope.again());
     let sampling = tracing.random_sampling_percentage.unwrap_or_default().value;
     scope.field("randomSamplingPercentage").add_if(!(0.0..=100.0).contains(&sampling), || {
-        BAD_SAMPLING.says("randomSamplingPercentage must be in range [0.0, 100.0]").of(sampling)
+        BAD_SAMPLING.says("randomSamplingPercentage must be in range [0.0, 100.0]").with_value(sampling)
     });
     scope.each_entry("customTags", &tracing.custom_tags, custom_tag);
 }
@@ -113,7 +113,7 @@ fn tag_override(tag: &TagOverride) -> Result<(), Fault> {
         }
         Ok(Operation::Remove) if !tag.value.is_empty() => {
             let message = "tagOverrides.value may only be set when operation is UPSERT";
-            Err(UNUSED_OVERRIDE_VALUE.says(message).of(&tag.value))
+            Err(UNUSED_OVERRIDE_VALUE.says(message).with_value(&tag.value))
         }
         _ => Ok(()),
     }

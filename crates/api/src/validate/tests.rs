@@ -27,7 +27,7 @@ fn finding_has_the_path_of_its_scope() {
         scope.add(BAD.says("root"));
         let mut spec = scope.field("spec");
         spec.each("http", &["a", "b"], |item, mut scope| {
-            scope.field("name").add(BAD.says(*item).of(item));
+            scope.field("name").add(BAD.says(*item).with_value(item));
         });
         spec.field("labels").entry("a.\"b").add(ODD.says("key"));
         for path in ["", "tls[0]", "[1].name"] {

@@ -74,22 +74,24 @@ fn tunnel(tunnel: &TunnelSettings, mut scope: Scope<'_>) {
     let TunnelSettings { protocol, target_host, target_port } = tunnel;
     if !matches!(protocol.as_str(), "" | "CONNECT" | "POST") {
         let message = r#"tunnel protocol must be "CONNECT" or "POST""#;
-        scope.field("protocol").add(TUNNEL_PROTOCOL.says(message).of(protocol));
+        scope.field("protocol").add(TUNNEL_PROTOCOL.says(message).with_value(protocol));
     }
     if let (Err(not_a_name), Err(not_an_ip)) = (host::fqdn(target_host), address::ip(target_host)) {
         let message =
             format!("tunnel target host must be valid FQDN or IP address: {not_a_name}; {not_an_ip}");
-        scope.field("targetHost").add(TUNNEL_HOST.says(message).of(target_host));
+        scope.field("targetHost").add(TUNNEL_HOST.says(message).with_value(target_host));
     }
     if let Err(fault) = port::number(*target_port) {
         let message = format!("tunnel target port is invalid: {fault}");
-        scope.field("targetPort").add(TUNNEL_PORT.says(message).of(target_port));
+        scope.field("targetPort").add(TUNNEL_PORT.says(message).with_value(target_port));
     }
 }
 
 fn proxy_protocol(settings: &ProxyProtocol, mut scope: Scope<'_>) {
     let version = settings.version;
     scope.field("version").add_if(!matches!(version, 0 | 1), || {
-        PROXY_PROTOCOL_VERSION.says(format!("proxy protocol version is invalid: {version}")).of(version)
+        PROXY_PROTOCOL_VERSION
+            .says(format!("proxy protocol version is invalid: {version}"))
+            .with_value(version)
     });
 }

@@ -108,20 +108,22 @@ fn gateway_names(names: &[String], from_kubernetes: bool, mut scope: Scope<'_>) 
                     "using legacy gatewayName format {}; prefer the <namespace>/<name> format: {preferred}",
                     quoted(name)
                 );
-                scope.add(LEGACY_GATEWAY.says(message).of(name));
+                scope.add(LEGACY_GATEWAY.says(message).with_value(name));
             }
             scope.require(host::fqdn(name));
             // Parity: Istio looks at no name behind one without a namespace, so objects with bad ones exist.
             return;
         };
         scope.add_if(namespace.is_empty() || gateway.is_empty(), || {
-            EMPTY_GATEWAY.says("config namespace and gateway name cannot be empty").of(name)
+            EMPTY_GATEWAY.says("config namespace and gateway name cannot be empty").with_value(name)
         });
         scope.add_if(!is_dns_label(namespace), || {
-            GATEWAY_NAMESPACE.says(format!("invalid value for namespace: {}", quoted(namespace))).of(name)
+            GATEWAY_NAMESPACE
+                .says(format!("invalid value for namespace: {}", quoted(namespace)))
+                .with_value(name)
         });
         scope.add_if(!is_dns_label(gateway) && !from_kubernetes, || {
-            GATEWAY_NAME.says(format!("invalid value for gateway name: {}", quoted(gateway))).of(name)
+            GATEWAY_NAME.says(format!("invalid value for gateway name: {}", quoted(gateway))).with_value(name)
         });
     }
 }
@@ -137,7 +139,7 @@ fn claims(spec: &Spec, mut scope: Scope<'_>) {
                         "JWT claim based routing (key: {name}) is only supported for gateway, found no gateways: \
                          [{gateways}]"
                     );
-                    CLAIM_WITHOUT_GATEWAY.says(message).of(name)
+                    CLAIM_WITHOUT_GATEWAY.says(message).with_value(name)
                 });
             };
             scope.each_entry("headers", &matching.headers, claim);
@@ -155,7 +157,7 @@ fn hosts(spec: &Spec, on_gateway: bool, mut scope: Scope<'_>) {
             Err(_) if parse_ip(name).is_ok() => Ok(()),
             Ok(()) if !on_gateway && name == "*" => {
                 let message = "wildcard host * is not allowed for virtual services bound to the mesh gateway";
-                Err(WILDCARD_ON_MESH.says(message).of(name))
+                Err(WILDCARD_ON_MESH.says(message).with_value(name))
             }
             checked => checked,
         };

@@ -50,10 +50,10 @@ pub fn url(text: &str) -> Result<(), Fault> {
     if text.is_empty() {
         return Err(NO_URL.says("url field needs to be set"));
     }
-    let scheme = fetchable(text).map_err(|message| BAD_URL.says(message).of(text))?;
+    let scheme = fetchable(text).map_err(|message| BAD_URL.says(message).with_value(text))?;
     match scheme.as_str() {
         "" | "file" | "http" | "https" | "oci" => Ok(()),
-        _ => Err(UNKNOWN_SCHEME.says(format!("url contains unsupported scheme: {scheme}")).of(text)),
+        _ => Err(UNKNOWN_SCHEME.says(format!("url contains unsupported scheme: {scheme}")).with_value(text)),
     }
 }
 
@@ -80,10 +80,10 @@ pub fn sha256(digest: &str) -> Result<(), Fault> {
         return Ok(());
     }
     if digest.len() != 64 {
-        return Err(SHA_LENGTH.says("sha256 field must be 64 characters long").of(digest));
+        return Err(SHA_LENGTH.says("sha256 field must be 64 characters long").with_value(digest));
     }
     if !digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return Err(SHA_DIGITS.says("sha256 field must match [a-f0-9]{64} pattern").of(digest));
+        return Err(SHA_DIGITS.says("sha256 field must match [a-f0-9]{64} pattern").with_value(digest));
     }
     Ok(())
 }
@@ -122,7 +122,7 @@ fn env<'a>(variable: &'a EnvVar, names: &mut BTreeSet<&'a str>, mut scope: Scope
         let message = "env.name field must be less than 255 characters long";
         scope.field("name").add(ENV_NAME_TOO_LONG.says(message));
     } else if !names.insert(name.as_str()) {
-        scope.field("name").add(ENV_TWICE.says("duplicate env").of(name));
+        scope.field("name").add(ENV_TWICE.says("duplicate env").with_value(name));
     }
     let inline = variable.value_from == EnvValueSource::Inline as i32;
     scope.field("value").add_if(!inline && !value.is_empty(), || {
@@ -139,7 +139,7 @@ pub(super) fn match_ports<'a>(selectors: impl Iterator<Item = &'a [PortSelector]
             for (port_at, PortSelector { number }) in ports.iter().enumerate() {
                 list.item(port_at).field("number").add_if(!(1..=65535).contains(number), || {
                     let place = format!("spec.Match[{at}].Ports[{port_at}]");
-                    MATCH_PORT.says(format!("{place} is out of range: {number}")).of(number)
+                    MATCH_PORT.says(format!("{place} is out of range: {number}")).with_value(number)
                 });
             }
         }

@@ -59,7 +59,9 @@ fn rest(workload: &Spec, of: Of<'_>, mut scope: Scope<'_>) {
             scope.require(address::unix_socket(socket));
             scope.add_if(!workload.ports.is_empty(), || {
                 let address = &workload.address;
-                SOCKET_WITH_PORTS.says(format!("unix endpoint {address} must not include ports")).of(address)
+                SOCKET_WITH_PORTS
+                    .says(format!("unix endpoint {address} must not include ports"))
+                    .with_value(address)
             });
         }
         None => network_address(&workload.address, of, scope.field("address")),
@@ -83,7 +85,7 @@ fn network_address(address: &str, of: Of<'_>, mut scope: Scope<'_>) {
     match of {
         Of::Service(_) => {
             let message = format!("endpoint address {} is not a valid IP address", quoted(address));
-            scope.add(NOT_AN_IP.says(message).of(address));
+            scope.add(NOT_AN_IP.says(message).with_value(address));
         }
         Of::Itself => name_or_address(address, scope),
     }
@@ -93,7 +95,7 @@ fn network_address(address: &str, of: Of<'_>, mut scope: Scope<'_>) {
 pub(super) fn name_or_address(address: &str, mut scope: Scope<'_>) {
     if parse_ip(address).is_err() && host::fqdn(address).is_err() {
         let message = format!("endpoint address {} is not a valid FQDN or an IP address", quoted(address));
-        scope.add(NOT_AN_ADDRESS.says(message).of(address));
+        scope.add(NOT_AN_ADDRESS.says(message).with_value(address));
     }
 }
 
@@ -101,7 +103,9 @@ pub(super) fn name_or_address(address: &str, mut scope: Scope<'_>) {
 pub(super) fn ports(workload: &Spec, of_service: Option<&BTreeSet<&str>>, mut scope: Scope<'_>) {
     scope.each_entry("ports", &workload.ports, |name, number, mut scope| {
         scope.add_if(of_service.is_some_and(|ports| !ports.contains(name)), || {
-            UNKNOWN_PORT.says(format!("endpoint port {number} is not defined by the service entry")).of(name)
+            UNKNOWN_PORT
+                .says(format!("endpoint port {number} is not defined by the service entry"))
+                .with_value(name)
         });
         scope.require(port::name(name));
         scope.require(port::number(*number));

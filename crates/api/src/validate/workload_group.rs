@@ -52,7 +52,7 @@ fn probe(probe: &ReadinessProbe, mut scope: Scope<'_>) {
     for (field, value) in settings {
         scope
             .field(field)
-            .add_if(value < 0, || NEGATIVE.says(format!("{field} must be non-negative")).of(value));
+            .add_if(value < 0, || NEGATIVE.says(format!("{field} must be non-negative")).with_value(value));
     }
     match &probe.health_check_method {
         Some(HealthCheckMethod::HttpGet(get)) => http_get(get, scope.field("httpGet")),
@@ -77,7 +77,7 @@ fn probe(probe: &ReadinessProbe, mut scope: Scope<'_>) {
 fn http_get(get: &HttpHealthCheckConfig, mut scope: Scope<'_>) {
     scope.field("port").require(port::number(get.port));
     scope.field("scheme").add_if(!matches!(get.scheme.as_str(), "" | "HTTP" | "HTTPS"), || {
-        BAD_SCHEME.says(r#"httpGet.scheme must be one of "HTTPS", "HTTP""#).of(&get.scheme)
+        BAD_SCHEME.says(r#"httpGet.scheme must be one of "HTTPS", "HTTP""#).with_value(&get.scheme)
     });
     scope.each("httpHeaders", &get.http_headers, |header, mut scope| {
         scope.field("name").require(header::probe_name(&header.name));

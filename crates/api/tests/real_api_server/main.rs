@@ -35,8 +35,8 @@ async fn real_cluster_judges_objects_as_we_do() {
             differences.extend(opinions.difference());
         }
     }
-    let from_corpus = of_corpus();
-    let variants: Vec<Node> = accepted.iter().flat_map(variants::of).collect();
+    let from_corpus = corpus_documents();
+    let variants: Vec<Node> = accepted.iter().flat_map(variants::derive_variants).collect();
     for document in from_corpus.iter().chain(&variants) {
         differences.extend(cluster.ask(document).await.difference());
     }
@@ -52,7 +52,7 @@ fn documents(text: &str) -> Vec<Node> {
 }
 
 /// The documents of the corpus, without what it has written into them.
-fn of_corpus() -> Vec<Node> {
+fn corpus_documents() -> Vec<Node> {
     let Some(directory) = corpus::directory() else { return Vec::new() };
     let index = corpus::documents(&directory.join("cases.yaml"));
     let cases = index[0].get("cases").and_then(Node::as_list).unwrap();

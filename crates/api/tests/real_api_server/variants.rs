@@ -7,7 +7,7 @@ use serde_json::json;
 const PER_PART: usize = 2;
 
 /// Variants of a document. Which replacements a part gets goes round, so that each is tried on parts of every sort.
-pub(crate) fn of(document: &Node) -> Vec<Node> {
+pub(crate) fn derive_variants(document: &Node) -> Vec<Node> {
     let mut paths = Vec::new();
     if let Some(spec) = document.get("spec") {
         collect(spec, "/spec", &mut paths);

@@ -347,7 +347,7 @@ fn check(object: &Object) {
     }
     let again = Object::decode(&document, Options::lenient()).unwrap().value;
     assert_eq!(validate(&again), report, "after {}", document.to_json());
-    let on_the_wire = of_bytes(object, &to_bytes(object)).unwrap();
+    let on_the_wire = decode_same_kind(object, &to_bytes(object)).unwrap();
     assert_eq!(validate(&on_the_wire), report, "as bytes: {}", document.to_json());
 }
 
@@ -363,7 +363,7 @@ macro_rules! bytes {
         }
 
         /// Reads a spec of the same kind from other bytes.
-        fn of_bytes(object: &Object, bytes: &[u8]) -> Option<Object> {
+        fn decode_same_kind(object: &Object, bytes: &[u8]) -> Option<Object> {
             match object {
                 $(Object::$kind(object) => {
                     let mut object = istio::$kind::clone(object);
@@ -413,7 +413,7 @@ proptest! {
             let place = place.index(bytes.len());
             bytes[place] = byte;
         }
-        if let Some(object) = of_bytes(&original, &bytes) {
+        if let Some(object) = decode_same_kind(&original, &bytes) {
             // Not every message can be written as a document: a duration may be out of range.
             validate(&object);
         }
@@ -424,7 +424,7 @@ proptest! {
         spec in select(SPECS),
         bytes in vec(any::<u8>(), 0..64),
     ) {
-        if let Some(object) = of_bytes(&object(spec.0, spec.1), &bytes) {
+        if let Some(object) = decode_same_kind(&object(spec.0, spec.1), &bytes) {
             validate(&object);
         }
     }

@@ -103,7 +103,7 @@ impl Selector {
     }
 
     /// The selector of exactly these label values.
-    pub fn of_labels(labels: &Labels) -> Self {
+    pub fn from_labels(labels: &Labels) -> Self {
         let requirement = |(key, value): (&str, &str)| Requirement {
             key: key.into(),
             operator: Operator::Equals,
@@ -127,7 +127,7 @@ impl Selector {
             .into_iter()
             .map(|(key, value)| Requirement::new(key, Operator::In, vec![value.into()]));
         let expressions = match_expressions.into_iter().map(|(key, operator, values)| {
-            let operator = Operator::of_expression(operator)?;
+            let operator = Operator::parse_expression(operator)?;
             Requirement::new(key, operator, values.into_iter().map(Box::from).collect())
         });
         Ok(Self::new(labels.chain(expressions).collect::<Result<_, _>>()?))
@@ -240,7 +240,7 @@ fn validate_value(key: &str, operator: Operator, value: &str) -> Result<(), Sele
 
 impl Operator {
     /// The operators of `matchExpressions`, by the names they have there.
-    fn of_expression(name: &str) -> Result<Self, SelectorError> {
+    fn parse_expression(name: &str) -> Result<Self, SelectorError> {
         match name {
             "In" => Ok(Self::In),
             "NotIn" => Ok(Self::NotIn),

@@ -124,7 +124,7 @@ proptest! {
         let small: Labels = inner.clone().into_iter().collect();
         let large: Labels = inner.into_iter().chain(more).collect();
         prop_assert!(small.selects(&large));
-        prop_assert!(Selector::of_labels(&small).matches(&large));
+        prop_assert!(Selector::from_labels(&small).matches(&large));
         prop_assert_eq!(large.subset_of(&small), large == small);
     }
 }

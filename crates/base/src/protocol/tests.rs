@@ -51,7 +51,7 @@ fn port_protocol_follows_app_protocol_then_name_then_port() {
     ];
     for (port, name, transport, app, expected) in cases {
         assert_eq!(
-            Protocol::of_port(port, name, transport, app),
+            Protocol::from_port(port, name, transport, app),
             expected,
             "{port} {name} {transport} {app:?}"
         );

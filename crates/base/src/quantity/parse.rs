@@ -43,7 +43,7 @@ impl FromStr for Quantity {
     type Err = InvalidQuantity;
 
     fn from_str(text: &str) -> Result<Self, InvalidQuantity> {
-        let parts = Parts::of(text)?;
+        let parts = Parts::split(text)?;
         let (multiplier, notation) = interpret(parts.suffix)?;
         let magnitude = match multiplier {
             Multiplier::PowerOfTwo(bits) => parts.times_power_of_two(bits),
@@ -64,7 +64,7 @@ impl FromStr for Quantity {
 }
 
 impl<'a> Parts<'a> {
-    fn of(text: &'a str) -> Result<Self, InvalidQuantity> {
+    fn split(text: &'a str) -> Result<Self, InvalidQuantity> {
         if text.is_empty() {
             return Err(InvalidQuantity::Form);
         }

@@ -265,7 +265,7 @@ impl<'a> Builder<'a> {
         if anchor == 0 {
             return Ok(());
         }
-        let size = Size::of(node);
+        let size = Size::measure(node);
         self.spend(size.nodes, node.at)?;
         self.anchors.insert(anchor, Anchored { node: node.clone(), size });
         Ok(())
@@ -366,13 +366,13 @@ fn duplicate(twice: DuplicateKey) -> ReadError {
 }
 
 impl Size {
-    fn of(node: &Node) -> Self {
+    fn measure(node: &Node) -> Self {
         let leaf = |text| Self { nodes: 1, text, depth: 0 };
         match &node.value {
             Value::String(text) => leaf(text.len()),
-            Value::List(items) => Self::around(items.iter().map(Self::of)),
+            Value::List(items) => Self::around(items.iter().map(Self::measure)),
             Value::Map(map) => Self::around(map.iter().map(|entry| {
-                let size = Self::of(&entry.node);
+                let size = Self::measure(&entry.node);
                 Self { text: size.text + entry.key.len(), ..size }
             })),
             _ => leaf(0),

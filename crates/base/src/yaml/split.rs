@@ -29,7 +29,7 @@ pub(super) fn split(stream: &[u8]) -> Vec<DocumentRange> {
     for line in lines(stream) {
         number += 1;
         let next = at + line.len();
-        match Line::of(line) {
+        match Line::classify(line) {
             Line::Start { content } => {
                 if open || part.has_content {
                     part.range.end = at;
@@ -92,7 +92,7 @@ enum Line {
 }
 
 impl Line {
-    fn of(line: &[u8]) -> Self {
+    fn classify(line: &[u8]) -> Self {
         if let Some(rest) = marked(line, b"---") {
             return Self::Start { content: !is_blank(rest) };
         }

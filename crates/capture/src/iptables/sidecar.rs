@@ -213,7 +213,7 @@ impl Builder<'_> {
     /// Destinations that are left alone: loopback, which applications use to reach each other, and excluded ranges.
     fn leave_outbound_ranges(&mut self) {
         self.output(format!("-d {} -j RETURN", self.config.loopback(self.family)));
-        for range in CaptureConfig::of_family(&self.config.outbound_ranges_exclude, self.family) {
+        for range in CaptureConfig::ranges_in_family(&self.config.outbound_ranges_exclude, self.family) {
             self.output(format!("-d {range} -j RETURN"));
         }
     }
@@ -231,7 +231,7 @@ impl Builder<'_> {
                 self.redirect_virtual_interfaces("");
             }
             OutboundRanges::Only(ranges) => {
-                for range in CaptureConfig::of_family(ranges, self.family) {
+                for range in CaptureConfig::ranges_in_family(ranges, self.family) {
                     self.redirect_virtual_interfaces(&format!("-d {range} "));
                     self.output(format!("-d {range} -j {ISTIO_REDIRECT}"));
                 }

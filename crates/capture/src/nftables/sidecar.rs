@@ -247,7 +247,7 @@ impl Builder<'_> {
             self.output(format!("{keyword} daddr {loopback} counter return"));
         }
         for family in self.config.families() {
-            for range in CaptureConfig::of_family(&self.config.outbound_ranges_exclude, *family) {
+            for range in CaptureConfig::ranges_in_family(&self.config.outbound_ranges_exclude, *family) {
                 self.output(format!("{} daddr {range} counter return", keyword(*family)));
             }
         }
@@ -261,7 +261,7 @@ impl Builder<'_> {
             }
             OutboundRanges::Only(ranges) => {
                 for family in self.config.families() {
-                    for range in CaptureConfig::of_family(ranges, *family) {
+                    for range in CaptureConfig::ranges_in_family(ranges, *family) {
                         let matches = format!("{} daddr {range} ", keyword(*family));
                         self.redirect_virtual_interfaces(&matches);
                         self.output(format!("{matches}counter jump {REDIRECT}"));

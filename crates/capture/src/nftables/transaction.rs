@@ -198,7 +198,7 @@ pub struct Listing {
 
 impl Listing {
     /// Takes the steps of a transaction.
-    pub fn of(transaction: &Transaction) -> Self {
+    pub fn from_transaction(transaction: &Transaction) -> Self {
         let mut listing = Self::default();
         for operation in &transaction.operations {
             listing.take(operation);
@@ -292,7 +292,7 @@ mod tests {
              insert rule inet t own index 0 c\n"
         );
         assert_eq!(
-            Listing::of(&transaction).to_string(),
+            Listing::from_transaction(&transaction).to_string(),
             "add table inet t\nadd chain inet t own\nadd rule inet t own c\nadd rule inet t own a\nadd rule inet t own b\n"
         );
     }
@@ -311,7 +311,7 @@ mod tests {
     fn removal_leaves_nothing_and_no_rules_are_no_steps() {
         let mut transaction = Transaction::default();
         transaction.remove_table("t");
-        assert_eq!(Listing::of(&transaction), Listing::default());
+        assert_eq!(Listing::from_transaction(&transaction), Listing::default());
         let mut nothing = Transaction::default();
         nothing.replace_table("t", &CHAINS, &RuleList::default());
         assert!(nothing.is_empty());

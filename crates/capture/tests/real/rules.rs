@@ -53,7 +53,7 @@ pub(crate) fn left_alone(backend: Backend) -> Result<()> {
 fn check_counts(backend: Backend, config: &canopus_capture::CaptureConfig, listing: &str) -> Result<()> {
     if backend == Backend::Nftables {
         let transaction = nftables::sidecar(config);
-        let wanted: usize = Listing::of(&transaction).counts().map(|(_, _, rules)| rules).sum();
+        let wanted: usize = Listing::from_transaction(&transaction).counts().map(|(_, _, rules)| rules).sum();
         let found = listing.lines().filter(|line| line.contains("counter ")).count();
         ensure!(found == wanted, "{found} rules in the kernel, {wanted} in the program:\n{listing}");
     } else {

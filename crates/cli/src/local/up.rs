@@ -75,7 +75,7 @@ fn attach(arguments: &Arguments) -> Result<()> {
     let state = state(arguments)?;
     match &arguments.picture {
         Some(path) => {
-            let text = picture::of_mesh(&control::settled_snapshot(&state)?);
+            let text = picture::draw_mesh(&control::settled_snapshot(&state)?);
             std::fs::write(path, text).with_context(|| path.display().to_string())
         }
         None if io::stdout().is_terminal() => view::run(&state, false),

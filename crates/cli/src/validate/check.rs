@@ -171,7 +171,7 @@ impl Checker<'_> {
         let is_list = node.get("kind").and_then(Node::as_str).is_some_and(|kind| kind.ends_with("List"));
         match node.get("items").and_then(Node::as_list) {
             Some(items) if is_list => {
-                self.list = Some(Identity::of(node));
+                self.list = Some(Identity::read(node));
                 items.iter().for_each(|item| self.object(item));
                 self.list = None;
             }
@@ -180,7 +180,7 @@ impl Checker<'_> {
     }
 
     fn object(&mut self, node: &Node) {
-        let identity = Identity::of(node);
+        let identity = Identity::read(node);
         let mesh_namespace = &self.global.istio_namespace;
         // Parity: to these, the kind alone matters.
         let found = match &*identity.kind {
@@ -189,7 +189,7 @@ impl Checker<'_> {
             _ => Vec::new(),
         };
         found.into_iter().for_each(|finding| self.add(finding));
-        match Kind::of(&identity.api_version, &identity.kind) {
+        match Kind::lookup(&identity.api_version, &identity.kind) {
             Ok(kind) if kind.info().category == Category::Istio => self.istio(kind, node, &identity),
             Ok(kind) if kind.info().category == Category::GatewayApi => self.gateway_api(node),
             Ok(Kind::Service | Kind::Deployment) => self.report.checked += 1,

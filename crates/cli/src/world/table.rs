@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value};
 
 /// The whole world.
-pub(super) fn of(world: &Value) -> String {
+pub(super) fn render(world: &Value) -> String {
     let all = list(world, "services");
     let mut sections = vec![services(all), endpoints(all)];
     if all.iter().any(|service| service.get("dependents").is_some()) {

@@ -53,9 +53,9 @@ fn definitions(corpus: &Corpus) -> anyhow::Result<[Vec<Crd>; 2]> {
 fn judge(case: &Case, definitions: &[Vec<Crd>; 2]) -> anyhow::Result<Vec<Difference>> {
     let document = document(case)?;
     let [ours, shipped] = definitions;
-    let verdict = Verdict::of(&document, ours)?;
+    let verdict = Verdict::reach(&document, ours)?;
     let mut found = compare(case, "/crd/own", &verdict)?;
-    found.extend(compare(case, "/crd/shipped", &Verdict::of(&document, shipped)?)?);
+    found.extend(compare(case, "/crd/shipped", &Verdict::reach(&document, shipped)?)?);
     if case.id.starts_with("webhook-parity/") {
         found.extend(disagreement(&verdict, &document));
     }
@@ -80,7 +80,7 @@ fn document(case: &Case) -> anyhow::Result<Node> {
 struct Verdict(Admission);
 
 impl Verdict {
-    fn of(document: &Node, definitions: &[Crd]) -> anyhow::Result<Self> {
+    fn reach(document: &Node, definitions: &[Crd]) -> anyhow::Result<Self> {
         let text = |key| document.get(key).and_then(Node::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let version = definitions.iter().find_map(|crd| crd.serving(api_version, kind));
@@ -175,7 +175,7 @@ mod tests {
 
     fn verdict(document: &Node) -> Verdict {
         let ours: Vec<_> = own::definitions().iter().map(|document| Crd::parse(document).unwrap()).collect();
-        Verdict::of(document, &ours).unwrap()
+        Verdict::reach(document, &ours).unwrap()
     }
 
     fn peer_authentication(spec: serde_json::Value) -> Node {

@@ -81,7 +81,7 @@ fn feed_tree(node: &Node) {
             json::write_dynamic(&read.value);
         }
     }
-    _ = NodeMetadata::of_tree(node.clone());
+    _ = NodeMetadata::from_tree(node.clone());
 }
 
 fn feed_words(text: &str) {
@@ -89,7 +89,7 @@ fn feed_words(text: &str) {
     for word in words.take(1000) {
         host::matches(word, "*.com");
         host::matches("*", word);
-        Protocol::of_port(80, word, "TCP", Some(word));
+        Protocol::from_port(80, word, "TCP", Some(word));
         _ = word.parse::<Identity>();
         _ = net::parse_prefix_or_ip(word);
         _ = Selector::parse(word);

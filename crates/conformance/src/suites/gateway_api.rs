@@ -37,7 +37,7 @@ fn compare(case: &Case) -> anyhow::Result<Vec<Difference>> {
     let golden = |key: &str| -> anyhow::Result<Vec<Node>> {
         case.corpus.documents(&case.path(case.text(key).context("nothing is expected")?))
     };
-    let world = fixture::World::of(case)?;
+    let world = fixture::World::load(case)?;
     let rules = Rules::default();
     let expected = derived::by_name(golden("golden")?);
     let mut found = tree::difference(&expected, &derived::by_name(objects(&world)?), &rules);
@@ -52,7 +52,7 @@ fn compare(case: &Case) -> anyhow::Result<Vec<Difference>> {
 fn objects(world: &fixture::World) -> anyhow::Result<Vec<Node>> {
     let snapshot = &world.snapshot;
     let mut made = Vec::new();
-    for origin in world.of_kinds(&[Kind::KubernetesGateway, Kind::ListenerSet]) {
+    for origin in world.origins_of_kinds(&[Kind::KubernetesGateway, Kind::ListenerSet]) {
         let opened = snapshot.get::<ListenersOpenedBy>(origin)?;
         let listeners =
             opened.iter().flat_map(|opened| &opened.listeners).filter(|listener| listener.is_valid);

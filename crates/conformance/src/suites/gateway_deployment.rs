@@ -140,7 +140,7 @@ fn injector(case: &Case, mesh: MeshConfig) -> anyhow::Result<Injector> {
         let text = case.corpus.bytes(format!("{FILES}/{name}.yaml").as_ref())?;
         templates.insert(name.to_owned(), String::from_utf8(text)?);
     }
-    let config = Config::of_templates(templates, &BTreeMap::new())?;
+    let config = Config::from_templates(templates, &BTreeMap::new())?;
     let values = Values::read(case.text("values").unwrap_or("global: {hub: test, tag: test}"))?;
     Ok(Injector::new(config, values, mesh, ""))
 }

@@ -50,7 +50,7 @@ enum Phase {
 
 impl Phase {
     /// By what a name begins with.
-    fn of(name: &str) -> Self {
+    fn from_name(name: &str) -> Self {
         let begins = |words: &[&str]| words.iter().any(|word| name.starts_with(word));
         if begins(&["before-", "registry-before-"]) {
             Self::Before
@@ -118,7 +118,7 @@ impl Suite for LiveDebug {
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
         let name = case.file.file_stem().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        self.compare(case, Phase::of(&name)).into()
+        self.compare(case, Phase::from_name(&name)).into()
     }
 }
 
@@ -185,7 +185,7 @@ impl Asked<'_> {
             let body =
                 json::parse(got.body.as_bytes(), &Limits::default()).context("the body is not JSON")?;
             if stage.phase == Phase::Ambient {
-                expected = of_same_namespaces(expected, &body);
+                expected = keep_namespaces_of(expected, &body);
             }
             found.extend(trees(&expected, &body));
         } else if self
@@ -335,7 +335,7 @@ fn resource(expected: &Node, got: &canopus_proto::Any) -> anyhow::Result<Vec<Dif
 }
 
 /// What was recorded of the namespaces that there are here: others of that process had objects that nobody kept.
-fn of_same_namespaces(recorded: Node, got: &Node) -> Node {
+fn keep_namespaces_of(recorded: Node, got: &Node) -> Node {
     let Value::Map(lists) = recorded.value else { return recorded };
     let mut kept = Map::new();
     for entry in lists.into_entries() {

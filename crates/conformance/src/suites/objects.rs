@@ -27,7 +27,7 @@ impl Suite for Objects {
     fn cases(&self, corpus: &Corpus) -> anyhow::Result<Vec<Case>> {
         let mut cases = Vec::new();
         for suite in corpus.suites()? {
-            let layout = Layout::of(&suite, corpus);
+            let layout = Layout::detect(&suite, corpus);
             if layout != Layout::Index && suite != "samples" {
                 continue;
             }

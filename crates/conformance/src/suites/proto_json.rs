@@ -34,7 +34,7 @@ impl Suite for ProtoJson {
     fn cases(&self, corpus: &Corpus) -> anyhow::Result<Vec<Case>> {
         let mut files = Vec::new();
         for suite in corpus.suites()? {
-            match Layout::of(&suite, corpus) {
+            match Layout::detect(&suite, corpus) {
                 Layout::Index => files.extend(resource_files(corpus, &suite)?),
                 Layout::Cases => files.extend(golden_files(corpus, &suite)?),
                 _ => {}

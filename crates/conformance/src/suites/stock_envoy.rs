@@ -82,7 +82,7 @@ fn judge(case: &Case, extensions: &[Extension]) -> anyhow::Result<Vec<Difference
     for proxy in &mut scenario.proxies {
         proxy.node.extensions = extensions.to_vec();
     }
-    let generated = Generated::of(&scenario)?;
+    let generated = Generated::generate(&scenario)?;
     let mut found = Vec::new();
     for proxy in &scenario.proxies {
         let file = generated.bundle(&proxy.name)?.standalone(&proxy.node)?;

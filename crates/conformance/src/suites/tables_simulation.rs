@@ -36,7 +36,7 @@ impl Suite for TablesSimulation {
 
 /// Follows every call of a row.
 fn calls(case: &Case) -> anyhow::Result<Vec<Difference>> {
-    let world = world::of_traffic(&case.entry, &case.shared)?;
+    let world = world::for_traffic(&case.entry, &case.shared)?;
     let config = world.config()?;
     let calls = case.entry.get("calls").and_then(Node::as_list).context("no calls")?;
     let mut found = Vec::new();
@@ -84,7 +84,7 @@ fn follow(config: &Config, written: &Node) -> anyhow::Result<Vec<Difference>> {
 
 /// Looks up virtual hosts by domain and compares where their routes lead.
 fn routes(case: &Case) -> anyhow::Result<Vec<Difference>> {
-    let world = world::of_routes(&case.entry, &case.shared)?;
+    let world = world::for_routes(&case.entry, &case.shared)?;
     let name = case.text("routeName").context("no routeName")?;
     let table = world.route_table(name)?;
     let expected = case.entry.get("expectVirtualHosts").context("no expectation")?;

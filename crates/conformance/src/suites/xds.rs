@@ -155,7 +155,7 @@ impl Xds {
         let cell = self.worlds.lock().entry(case.directory.clone()).or_default().clone();
         let make = || {
             let scenario = Scenario::read(&case.corpus, &case.directory)?;
-            Generated::of(&scenario).map(Arc::new)
+            Generated::generate(&scenario).map(Arc::new)
         };
         cell.get_or_init(|| make().map_err(|error| format!("{error:#}"))).clone()
     }

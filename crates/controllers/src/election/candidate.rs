@@ -56,7 +56,7 @@ impl Candidate {
 
     /// The same for a lock that each revision has for itself.
     #[must_use]
-    pub fn of_one_revision(self) -> Self {
+    pub fn per_revision(self) -> Self {
         Self { has_precedence: false, ..self }
     }
 
@@ -200,7 +200,7 @@ mod tests {
         assert!(!takes("canary", "stable", None));
         assert!(!takes("canary", "canary", Some("canary")));
         assert!(takes("canary", "^canary", None));
-        let mut alone = Candidate::new("a", "canary").of_one_revision();
+        let mut alone = Candidate::new("a", "canary").per_revision();
         assert_eq!(alone.step(Some(&held("stable")), Some("canary"), now, TIME), Step::Wait);
     }
 }

@@ -41,7 +41,7 @@ spec: {gatewayClassName: istio, listeners: [{name: http, port: 80, protocol: HTT
 
 fn world(template: &str, documents: &str) -> Engine {
     let templates = BTreeMap::from([("kube-gateway".to_owned(), template.to_owned())]);
-    let config = Config::of_templates(templates, &BTreeMap::new()).unwrap();
+    let config = Config::from_templates(templates, &BTreeMap::new()).unwrap();
     let values = Values::read("global: {hub: hub, tag: tag}").unwrap();
     let injector = Injector::new(config, values, mesh_config::default_mesh_config(), "");
     let mut batch: Batch = objects(documents);

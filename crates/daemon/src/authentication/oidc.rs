@@ -68,7 +68,7 @@ impl Rule {
     }
 
     /// Tokens of this issuer for these audiences, with keys from where it says in its OpenID configuration.
-    pub(super) fn of_issuer(issuer: &str, audiences: Vec<String>) -> Self {
+    pub(super) fn for_issuer(issuer: &str, audiences: Vec<String>) -> Self {
         Self { issuer: issuer.to_owned(), audiences, keys: Keys::At(KeySource::Issuer(issuer.into())) }
     }
 }
@@ -352,7 +352,7 @@ mod tests {
         };
         assert_eq!(uri(r#"{"issuer": "i", "jwks_uri": "http://a"}"#), "http://a");
         assert_eq!(uri(r#"{"issuer": "i", "jwksUri": "http://a"}"#), "http://a");
-        assert_eq!(Rule::parse(r#"{"issuer": "i"}"#).unwrap(), Rule::of_issuer("i", Vec::new()));
+        assert_eq!(Rule::parse(r#"{"issuer": "i"}"#).unwrap(), Rule::for_issuer("i", Vec::new()));
         assert_eq!(Rule::parse("{}"), Err(RuleError::NoIssuer));
         assert_eq!(Rule::parse(r#"{"issuer": "i", "jwks": "x"}"#), Err(RuleError::Keys));
         assert!(matches!(Rule::parse("nonsense"), Err(RuleError::Json(_))));

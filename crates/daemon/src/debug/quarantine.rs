@@ -89,7 +89,7 @@ fn value_json(object: &Object, whole: bool) -> Value {
     json!({
         "resourceVersion": &*meta.resource_version,
         "generation": meta.generation,
-        "hash": tree.as_ref().map(|tree| ContentHash::of(tree.to_string().as_bytes()).to_string()),
+        "hash": tree.as_ref().map(|tree| ContentHash::compute(tree.to_string().as_bytes()).to_string()),
         "object": tree.filter(|_| whole),
     })
 }

@@ -122,7 +122,7 @@ impl Lab {
             &SessionEvent::Sent {
                 type_url: type_url.clone(),
                 nonce: nonce.to_owned(),
-                version: ContentHash::of(b""),
+                version: ContentHash::compute(b""),
                 revision: 1,
                 pushed: false,
                 resources: 1,

@@ -70,7 +70,7 @@ impl Identity {
         let issued = Arc::new(IssuedCertificates::default());
         let mut forecast = Forecast::new(engine.clone());
         if let Some(ca) = ca {
-            forecast = forecast.of_authority(ca.authority(), ca.rotation(), Arc::clone(&issued));
+            forecast = forecast.with_authority(ca.authority(), ca.rotation(), Arc::clone(&issued));
             tasks.spawn("certificate authority", ca.run(Arc::clone(&issued)));
         }
         let issuing = match &authority {
@@ -92,7 +92,7 @@ impl Identity {
         let names = certificate_names(settings, flags, cluster.is_some());
         let certificates = Certificates::new(&args.ports.tls, &names, engine, authority.clone(), flags)?;
         tasks.spawn("distributed roots", follow_roots(certificates.roots(), push.store(Reason::Global)));
-        let forecast = Arc::new(forecast.of_server(certificates.leaf()));
+        let forecast = Arc::new(forecast.with_server(certificates.leaf()));
         forecast.register(registry);
         tasks.spawn("certificate reminders", Forecast::clone(&forecast).remind());
         Ok(Self { authenticators, authority, join_tokens, issuing, certificates, forecast })

@@ -25,7 +25,7 @@ impl Cause {
         let objects: Arc<[Origin]> = objects.into_iter().collect();
         let mut reasons = BTreeMap::new();
         for origin in objects.iter() {
-            *reasons.entry(Reason::of(origin.key.kind)).or_default() += 1;
+            *reasons.entry(Reason::for_kind(origin.key.kind)).or_default() += 1;
         }
         Self { seen, objects, reasons }
     }
@@ -79,7 +79,7 @@ pub enum Reason {
 
 impl Reason {
     /// The reason an object of this kind is.
-    pub fn of(kind: Kind) -> Self {
+    pub fn for_kind(kind: Kind) -> Self {
         match kind {
             Kind::EndpointSlice | Kind::WorkloadEntry => Self::Endpoint,
             Kind::Service | Kind::ServiceEntry | Kind::Node => Self::Service,

@@ -332,7 +332,7 @@ impl Connections {
     }
 
     /// Those of a proxy, by its workload's id (`pod.namespace`), its whole node id, or the name of the connection.
-    pub fn of_proxy(&self, name: &str) -> Vec<Arc<Connection>> {
+    pub fn connections_of_proxy(&self, name: &str) -> Vec<Arc<Connection>> {
         let mut found = self.all();
         found.retain(|connection| {
             let proxy = &connection.proxy;

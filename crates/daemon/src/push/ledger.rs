@@ -193,7 +193,7 @@ impl State {
         self.pushes.get_mut(at)
     }
 
-    fn of_object(&self, object: &Origin, revision: u64) -> ObjectState {
+    fn object_state(&self, object: &Origin, revision: u64) -> ObjectState {
         let mut state =
             ObjectState { object: object.clone(), revision, pending: Vec::new(), rejected: Vec::new() };
         let at = self.pushes.binary_search_by_key(&revision, |push| push.revision).ok();
@@ -225,7 +225,7 @@ impl Ledger {
     }
 
     /// The pushes an object was part of, the newest first.
-    pub fn of_object(&self, object: &Origin) -> Vec<Push> {
+    pub fn pushes_with(&self, object: &Origin) -> Vec<Push> {
         let state = self.state.lock();
         let of_object = state.pushes.iter().rev().filter(|push| push.cause.objects.contains(object));
         of_object.cloned().collect()
@@ -235,7 +235,7 @@ impl Ledger {
     pub fn object(&self, object: &Origin) -> Option<ObjectState> {
         let state = self.state.lock();
         let revision = *state.objects.get(object)?;
-        Some(state.of_object(object, revision))
+        Some(state.object_state(object, revision))
     }
 
     /// The objects whose last change some session has not settled, or has rejected, in order.
@@ -245,7 +245,7 @@ impl Ledger {
         let objects = open.flat_map(|push| push.cause.objects.iter().map(|object| (object, push.revision)));
         let last = objects.filter(|(object, revision)| state.objects.get(object) == Some(revision));
         let mut found: Vec<ObjectState> =
-            last.map(|(object, revision)| state.of_object(object, revision)).collect();
+            last.map(|(object, revision)| state.object_state(object, revision)).collect();
         found.sort_by(|a, b| a.object.cmp(&b.object));
         found
     }

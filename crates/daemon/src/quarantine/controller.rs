@@ -407,7 +407,7 @@ impl QuarantineController {
         for (origin, served) in values {
             serve(&mut batch, origin, served.clone());
         }
-        reach::of(&self.dispatcher, batch, |client, differences| {
+        reach::predict(&self.dispatcher, batch, |client, differences| {
             let rejection = self.quarantine().rejection(client.id, type_url);
             let names = differences.get(type_url);
             rejection

@@ -115,7 +115,7 @@ mod tests {
     #[test]
     fn version_before_is_known_where_there_was_one() {
         let contested = contested("", &set(&[("a", "1")]), &set(&[("a", "2"), ("n", "1")]));
-        assert_eq!(contested[0].accepted, Some(ContentHash::of(b"1")));
-        assert_eq!((contested[1].accepted, contested[1].rejected), (None, ContentHash::of(b"1")));
+        assert_eq!(contested[0].accepted, Some(ContentHash::compute(b"1")));
+        assert_eq!((contested[1].accepted, contested[1].rejected), (None, ContentHash::compute(b"1")));
     }
 }

@@ -42,7 +42,7 @@ impl Reach {
 }
 
 /// Whom a batch would reach; `belongs` says who is part of the matter, given what would change for him.
-pub(super) fn of(
+pub(super) fn predict(
     dispatcher: &Dispatcher,
     change: Batch,
     belongs: impl Fn(&Connection, &Differences) -> bool,
@@ -56,7 +56,7 @@ pub(super) fn of(
     let mut known: Vec<(Group, Arc<Differences>)> = Vec::new();
     let mut reach = Reach::default();
     for client in dispatcher.connections().all() {
-        let differences = Group::of(&now, &client).and_then(|group| {
+        let differences = Group::for_client(&now, &client).and_then(|group| {
             if let Some((_, differences)) = known.iter().find(|(other, _)| *other == group) {
                 return Ok(Some(Arc::clone(differences)));
             }
@@ -92,7 +92,7 @@ struct Group {
 }
 
 impl Group {
-    fn of(world: &Snapshot, client: &Connection) -> Result<Self, QueryError> {
+    fn for_client(world: &Snapshot, client: &Connection) -> Result<Self, QueryError> {
         let interests =
             client.types().into_iter().filter_map(|(kind, status)| Some((kind, status.interest?)));
         Ok(Self {

@@ -89,7 +89,7 @@ pub(crate) fn read_all() -> Option<Vec<Case>> {
     cases.push(case("tcp-1000", "tcp", 1000, 0, "sidecar", &["NDS"]));
     cases.extend(ENDPOINTS.into_iter().map(|(services, endpoints)| Case {
         name: format!("{services}x{endpoints}"),
-        objects: objects(&of_endpoints(services, endpoints)),
+        objects: objects(&endpoints_in_networks(services, endpoints)),
         networks: networks(),
         kind: "sidecar",
         types: &["EDS"],
@@ -122,7 +122,7 @@ fn objects(documents: &str) -> Vec<Object> {
 }
 
 /// Entries whose endpoints are in four networks.
-fn of_endpoints(services: usize, endpoints: usize) -> String {
+fn endpoints_in_networks(services: usize, endpoints: usize) -> String {
     let mut text = String::new();
     for (name, namespace, selector, mode) in [
         ("global", "istio-system", "", "PERMISSIVE"),

@@ -110,7 +110,7 @@ impl<M: Message + Default> Term<M> {
 /// One that looks at something.
 impl<M: Message> From<M> for Term<M> {
     fn from(message: M) -> Self {
-        Self(ProtoWriter::of_message(&message))
+        Self(ProtoWriter::from_message(&message))
     }
 }
 

@@ -34,14 +34,14 @@ impl Outbound {
         let retry_policy = retry::policy(settings.mesh.default_http_retry_policy.as_ref(), false);
         let mut action = RouteAction { retry_policy, ..Default::default() };
         destination::disable_timeout(&mut action);
-        Self { encoded_action: ProtoWriter::of_message(&action), action }
+        Self { encoded_action: ProtoWriter::from_message(&action), action }
     }
 
     /// The route to a cluster, and the name of its spans, both in parts; `hash` says how endpoints are chosen, if that is
     /// said.
     pub(crate) fn route(&self, cluster: &[&str], operation: &[&str], hash: Option<HashPolicy>) -> RouteList {
         let hashed = hash.map(|policy| {
-            ProtoWriter::of_message(&RouteAction { hash_policy: vec![policy], ..self.action.clone() })
+            ProtoWriter::from_message(&RouteAction { hash_policy: vec![policy], ..self.action.clone() })
         });
         let action = hashed.as_ref().unwrap_or(&self.encoded_action);
         let names = cluster.iter().chain(operation).map(|part| part.len()).sum::<usize>();
@@ -96,7 +96,7 @@ static ANY_PATH: LazyLock<ProtoWriter<Route>> = LazyLock::new(|| {
 
 /// An action without timeouts.
 static NO_TIMEOUTS: LazyLock<ProtoWriter<RouteAction>> = LazyLock::new(|| {
-    ProtoWriter::of_message(&RouteAction {
+    ProtoWriter::from_message(&RouteAction {
         timeout: NO_TIMEOUT,
         // Without it, a gRPC client's own deadline would not count.
         max_stream_duration: Some(MaxStreamDuration {
@@ -112,7 +112,7 @@ static NO_TIMEOUTS: LazyLock<ProtoWriter<RouteAction>> = LazyLock::new(|| {
 static INBOUND_RETRIES: LazyLock<ProtoWriter<RouteAction>> = LazyLock::new(|| inbound_retries(None));
 
 fn inbound_retries(wanted: Option<&HttpRetry>) -> ProtoWriter<RouteAction> {
-    ProtoWriter::of_message(&RouteAction {
+    ProtoWriter::from_message(&RouteAction {
         retry_policy: retry::inbound_policy(wanted),
         ..Default::default()
     })

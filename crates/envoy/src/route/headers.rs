@@ -114,7 +114,7 @@ mod tests {
             response_headers_to_remove: vec!["e".into()],
             ..Default::default()
         };
-        assert_eq!(written, ProtoWriter::of_message(&message));
+        assert_eq!(written, ProtoWriter::from_message(&message));
     }
 
     #[test]

@@ -50,7 +50,7 @@ fn telemetry_tracing(env: &Env<'_>, traces: &Traces) -> Option<Traced> {
     let Reporting { tracer, spawns_spans, max_tag_length, samples } = provider::reporting(env, provider)?;
     // A sampler decides by itself, so it must see everything.
     let share = if samples { 100.0 } else { traces.sampling.unwrap_or_else(|| sampling(env)) };
-    let mut tracing = ProtoWriter::of_message(&Tracing {
+    let mut tracing = ProtoWriter::from_message(&Tracing {
         provider: Some(tracer),
         spawn_upstream_span: spawns_spans.then(|| true.into()),
         max_path_tag_length: max_path_tag_length(env, max_tag_length),

@@ -70,14 +70,14 @@ impl Measure {
 /// A fleet that nobody else's counts get mixed up with.
 fn connected() -> (Fleet, MutexGuard<'static, ()>) {
     let alone = POOLS.lock();
-    (Fleet::connected(Mesh::of_this_run()), alone)
+    (Fleet::connected(Mesh::from_environment()), alone)
 }
 
 #[test]
 fn connecting_generates_each_resource_once() {
     let _alone = POOLS.lock();
     let measure = Measure::start();
-    let fleet = Fleet::connected(Mesh::of_this_run());
+    let fleet = Fleet::connected(Mesh::from_environment());
     let runs = measure.assert_little_waste("connecting");
     assert!(runs["clusters"] >= fleet.mesh.services as u64, "{runs:?}");
     assert!(runs["routes"] >= fleet.mesh.namespaces as u64, "{runs:?}");

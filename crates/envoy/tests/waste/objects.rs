@@ -169,7 +169,7 @@ fn networking(kind: &str, namespace: &str, name: &str, spec: &str) -> String {
 
 impl Mesh {
     /// Small, unless the environment asks for a thousand proxies.
-    pub(crate) fn of_this_run() -> Self {
+    pub(crate) fn from_environment() -> Self {
         #[expect(clippy::disallowed_methods, reason = "whoever starts the test may want a larger fleet")]
         let is_full = env::var("CANOPUS_FLEET").is_ok_and(|size| size == "full");
         match is_full {

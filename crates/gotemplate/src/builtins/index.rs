@@ -107,7 +107,7 @@ pub(super) fn slice(_: &Budget, slots: &[Slot]) -> Result<Slot, CallError> {
     typed(match &*item {
         Value::String(text) => Value::String(Str::from(&text.as_bytes()[start..end])),
         Value::Bytes(bytes) => Value::Bytes(Str::from(&bytes.as_bytes()[start..end])),
-        Value::List(list) => Value::List(List::of(list.elem(), list.items()[start..end].to_vec())),
+        Value::List(list) => Value::List(List::typed(list.elem(), list.items()[start..end].to_vec())),
         other => other.clone(),
     })
 }

@@ -135,8 +135,8 @@ impl Chart {
             _ => Value::list([]),
         };
         let strings = |key: &str| match self.about.get(key).map(Value::from) {
-            Some(Value::List(list)) => Value::List(List::of(Elem::String, list.items().to_vec())),
-            _ => Value::List(List::of(Elem::String, Vec::new())),
+            Some(Value::List(list)) => Value::List(List::typed(Elem::String, list.items().to_vec())),
+            _ => Value::List(List::typed(Elem::String, Vec::new())),
         };
         let annotations = match self.about.get("annotations").map(Value::from) {
             Some(Value::Map(map)) => map.with_kind(MapKind::String),

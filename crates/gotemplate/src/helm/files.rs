@@ -42,7 +42,7 @@ impl Files {
     fn as_data(&self, budget: &Budget, encode: fn(&Str) -> Str) -> Vec<u8> {
         let entries =
             self.files.iter().map(|(name, content)| (path::base(name).into(), encode(content).into()));
-        let map = Value::Map(Map::of(MapKind::String, entries.collect()));
+        let map = Value::Map(Map::typed(MapKind::String, entries.collect()));
         yaml::encode(budget, &map).unwrap_or_default()
     }
 }
@@ -78,7 +78,7 @@ impl Object for Files {
             .files
             .iter()
             .map(|(name, content)| (Str::from(name.as_str()), Value::Bytes(content.clone())));
-        ObjectData::Map(Map::of(MapKind::Any, entries.collect()))
+        ObjectData::Map(Map::typed(MapKind::Any, entries.collect()))
     }
 
     fn print(&self) -> String {

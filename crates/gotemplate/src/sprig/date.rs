@@ -54,7 +54,7 @@ pub(super) fn add_to(functions: &mut Functions, now: Option<SystemTime>) {
             let nanos = match &value {
                 Value::String(text) => duration::parse(&text.to_text()).unwrap_or(0),
                 Value::Int(int, IntKind::Int64) => *int,
-                other => match (Time::of(other), now) {
+                other => match (Time::from_value(other), now) {
                     (Some(time), Some(now)) => now.nanoseconds_since(time),
                     (Some(_), None) => return Err(CallError::from(NO_CLOCK)),
                     _ => 0,
@@ -81,7 +81,7 @@ pub(super) fn add_to(functions: &mut Functions, now: Option<SystemTime>) {
 fn instant(value: &Value, now: Option<Time>) -> Result<Time, CallError> {
     match value {
         Value::Int(seconds, _) => Ok(Time { seconds: *seconds, nanos: 0 }),
-        other => Time::of(other).or(now).ok_or_else(|| NO_CLOCK.into()),
+        other => Time::from_value(other).or(now).ok_or_else(|| NO_CLOCK.into()),
     }
 }
 
@@ -96,7 +96,7 @@ impl Time {
     }
 
     /// The time in a value, if it is one. Only this module makes objects of this type.
-    fn of(value: &Value) -> Option<Self> {
+    fn from_value(value: &Value) -> Option<Self> {
         let Value::Object(object) = value else { return None };
         if object.type_name() != "time.Time" {
             return None;
@@ -125,7 +125,7 @@ impl FromArg for Time {
     const TYPE: Type = Type::Object(Cow::Borrowed("time.Time"));
 
     fn from_arg(value: Value) -> Self {
-        Self::of(&value).unwrap_or(ZERO)
+        Self::from_value(&value).unwrap_or(ZERO)
     }
 }
 

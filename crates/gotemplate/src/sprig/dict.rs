@@ -146,13 +146,13 @@ pub(crate) fn deep_copy(budget: &Budget, value: &Value, depth: u32) -> Result<Va
             budget.charge_steps(u64::try_from(list.len()).unwrap_or(u64::MAX))?;
             budget.charge_bytes(list.len().saturating_mul(size_of::<Value>()))?;
             let items = list.items().iter().map(|item| deep_copy(budget, item, depth + 1));
-            Ok(Value::List(List::of(list.elem(), items.collect::<Result<_, _>>()?)))
+            Ok(Value::List(List::typed(list.elem(), items.collect::<Result<_, _>>()?)))
         }
         Value::Map(map) if !map.is_nil() => {
             charge(budget, map)?;
             let entries = map.entries().into_iter();
             let entries = entries.map(|(key, value)| Ok((key, deep_copy(budget, &value, depth + 1)?)));
-            Ok(Value::Map(Map::of(map.kind(), entries.collect::<Result<_, CallError>>()?)))
+            Ok(Value::Map(Map::typed(map.kind(), entries.collect::<Result<_, CallError>>()?)))
         }
         other => Ok(other.clone()),
     }

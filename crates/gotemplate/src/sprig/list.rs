@@ -160,7 +160,7 @@ fn slice(list: Value, bounds: Variadic<Value>) -> Result<Value, CallError> {
         return Err("reflect.Value.Slice: slice index out of bounds".into());
     };
     Ok(match list {
-        Value::List(list) => Value::List(List::of(list.elem(), list.items()[start..end].to_vec())),
+        Value::List(list) => Value::List(List::typed(list.elem(), list.items()[start..end].to_vec())),
         Value::Bytes(bytes) => Value::Bytes(Str::from(&bytes.as_bytes()[start..end])),
         other => other,
     })
@@ -172,7 +172,7 @@ fn chunk(budget: &Budget, size: i64, list: Value) -> Result<List, CallError> {
         return Err("runtime error: makeslice: len out of range".into());
     };
     let chunks = items.chunks(size).map(|chunk| Value::list(chunk.to_vec())).collect();
-    Ok(List::of(Elem::List, chunks))
+    Ok(List::typed(Elem::List, chunks))
 }
 
 fn concat(budget: &Budget, lists: Variadic<Value>) -> Result<List, CallError> {

@@ -80,7 +80,7 @@ fn divided(a: &Value, b: &Value, operation: fn(i64, i64) -> i64) -> Result<Int64
 }
 
 fn ints(items: Vec<i64>) -> Value {
-    Value::List(List::of(Elem::Int, items.into_iter().map(Value::int).collect()))
+    Value::List(List::typed(Elem::Int, items.into_iter().map(Value::int).collect()))
 }
 
 fn until_step(budget: &Budget, start: i64, stop: i64, step: i64) -> Result<Vec<i64>, LimitError> {

@@ -287,7 +287,7 @@ pub(super) fn split(text: &[u8], separator: &[u8], count: i64) -> Vec<Str> {
 /// Parts as `{_0: …, _1: …}`.
 fn numbered(parts: Vec<Str>) -> Map {
     let entries = parts.into_iter().enumerate();
-    Map::of(MapKind::String, entries.map(|(at, part)| (format!("_{at}").into(), part.into())).collect())
+    Map::typed(MapKind::String, entries.map(|(at, part)| (format!("_{at}").into(), part.into())).collect())
 }
 
 /// The items of a list as strings, without those that are nil; a value that is no list is its only item.

@@ -44,7 +44,7 @@ impl From<&Node> for Value {
             Tree::List(items) => Self::list(items.iter().map(Self::from)),
             Tree::Map(map) => {
                 let entries = map.iter().map(|entry| (Str::from(&*entry.key), Self::from(&entry.node)));
-                Self::Map(Map::of(MapKind::Any, entries.collect::<BTreeMap<_, _>>()))
+                Self::Map(Map::typed(MapKind::Any, entries.collect::<BTreeMap<_, _>>()))
             }
         }
     }

@@ -36,11 +36,11 @@ impl Drop for Items {
 impl List {
     /// A slice of type `[]interface {}`.
     pub fn new(items: Vec<Value>) -> Self {
-        Self::of(Elem::Any, items)
+        Self::typed(Elem::Any, items)
     }
 
     /// A slice whose elements all have the given type; that they do is for the caller to see to.
-    pub fn of(elem: Elem, items: Vec<Value>) -> Self {
+    pub fn typed(elem: Elem, items: Vec<Value>) -> Self {
         Self { elem, items: Some(Arc::new(Items(items))) }
     }
 

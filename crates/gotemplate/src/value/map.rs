@@ -52,11 +52,11 @@ pub(super) fn drop_iteratively(mut pending: Vec<Value>) {
 impl Map {
     /// An empty `map[string]interface {}`.
     pub fn new() -> Self {
-        Self::of(MapKind::Any, BTreeMap::new())
+        Self::typed(MapKind::Any, BTreeMap::new())
     }
 
     /// A map of the given type with these entries.
-    pub fn of(kind: MapKind, entries: BTreeMap<Str, Value>) -> Self {
+    pub fn typed(kind: MapKind, entries: BTreeMap<Str, Value>) -> Self {
         Self { kind, cell: Some(Arc::new(Cell(RwLock::new(entries)))) }
     }
 
@@ -176,6 +176,6 @@ impl Default for Map {
 impl<K: Into<Str>, V: Into<Value>> FromIterator<(K, V)> for Map {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (key.into(), value.into()));
-        Self::of(MapKind::Any, entries.collect())
+        Self::typed(MapKind::Any, entries.collect())
     }
 }

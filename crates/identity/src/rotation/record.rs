@@ -91,7 +91,7 @@ pub(super) struct Contents {
 impl Contents {
     /// One root, and no rotation.
     pub(super) fn new(issuer: Keyed) -> Self {
-        let state = State::new(Root::of(&issuer.certificate));
+        let state = State::new(Root::from_certificate(&issuer.certificate));
         Self { state, roots: vec![issuer.certificate.clone()], issuer, next: None }
     }
 
@@ -100,7 +100,7 @@ impl Contents {
         let issuer = Keyed::read(record, CA_CERT, CA_KEY)?.ok_or(RecordError::Missing(CA_CERT))?;
         let Some(state) = read_state(record)? else { return Ok(Self::new(issuer)) };
         let next = Keyed::read(record, NEXT_CERT, NEXT_KEY)?;
-        let found = Root::of(&issuer.certificate);
+        let found = Root::from_certificate(&issuer.certificate);
         let state = if state.issuer == found.id { state } else { state.taken_over(found, retirement) };
         Self::assemble(state, issuer, next, handed_out(record)?)
     }

@@ -84,7 +84,7 @@ impl Replica {
         let mut generated: Option<Keyed> = None;
         for _ in 0..MOST_STEPS {
             let contents = self.read(&stored.record, now)?;
-            let new_root = generated.as_ref().map(|one| Root::of(&one.certificate));
+            let new_root = generated.as_ref().map(|one| Root::from_certificate(&one.certificate));
             let observed = Observations { generated: new_root, unconfirmed };
             let Step { next, action, wake } = step(&contents.state, &self.policy, now.as_secs(), &observed);
             match (next, action) {

@@ -21,7 +21,7 @@ pub struct Root {
 
 impl Root {
     /// What is known of this certificate.
-    pub fn of(certificate: &Certificate) -> Self {
+    pub fn from_certificate(certificate: &Certificate) -> Self {
         Self {
             id: certificate.fingerprint(),
             not_before: certificate.not_before().as_secs(),

@@ -190,7 +190,7 @@ fn forecast_names_what_expires_first() {
     let parts = Parts { certificate: pem, key, roots, ..Parts::default() };
     let bundle = Bundle::new(&parts, now()).unwrap();
     let at = |seconds| {
-        let entries = forecast::of_bundle(&bundle, after(seconds));
+        let entries = forecast::forecast_bundle(&bundle, after(seconds));
         entries.into_iter().map(|entry| (entry.role, entry.verdict)).collect::<Vec<_>>()
     };
     let fine = Verdict::Fine;

@@ -65,7 +65,7 @@ async fn supervise(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str))
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
     let Prepared { file, directory, components, lock: _lock, .. } = prepared;
     let journal = Arc::new(Journal::open(&components.state.journal())?);
-    journal.record(&Entry::Supervisor(ProcessId::of(i32::try_from(std::process::id())?)?))?;
+    journal.record(&Entry::Supervisor(ProcessId::lookup(i32::try_from(std::process::id())?)?))?;
     components.write_files(&file, &directory)?;
     let plan = components.plan.clone();
     let node = match plan.mode {

@@ -78,7 +78,7 @@ impl Query for DeploymentOf {
             return None;
         }
         let gateway = cluster.object::<Gateway>(origin.namespace(), origin.name())?;
-        let deployer = Deployer::of(&cluster, &gateway)?;
+        let deployer = Deployer::find(&cluster, &gateway)?;
         if !is_managed(&cluster, &gateway.spec) || !is_for_this_revision(ctx, &gateway.meta) {
             return None;
         }
@@ -129,7 +129,7 @@ const AGENTGATEWAY_CONTROLLER: &str = "istio.io/agentgateway-controller";
 const AGENTGATEWAY_WAYPOINT_CONTROLLER: &str = "istio.io/agentgateway-waypoint-controller";
 
 impl Deployer {
-    fn of(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Self> {
+    fn find(cluster: &ClusterObjects<'_>, gateway: &Gateway) -> Option<Self> {
         let flags = &cluster.settings.flags;
         let name = &*gateway.spec.gateway_class_name;
         // Unlike for conversion, a class that is there and somebody else's is never taken for a built-in one.

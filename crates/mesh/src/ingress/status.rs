@@ -44,11 +44,11 @@ impl Query for IngressAddresses {
     fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
         let settings = settings(ctx);
         let addresses = match settings.mesh.ingress_service.as_str() {
-            "" => of_nodes(ctx),
+            "" => node_addresses(ctx),
             service => {
                 let key = ObjectKey::new(Kind::Service, settings.flags.get(K8S_INGRESS_NS), service);
                 let service = object::<Service>(ctx, &Origin::new(settings.cluster.clone(), key));
-                service.map(|service| of_service(&service)).unwrap_or_default()
+                service.map(|service| service_addresses(&service)).unwrap_or_default()
             }
         };
         let place = |address: Box<str>| match parse_ip(&address) {
@@ -61,7 +61,7 @@ impl Query for IngressAddresses {
     }
 }
 
-fn of_service(service: &Service) -> Vec<Box<str>> {
+fn service_addresses(service: &Service) -> Vec<Box<str>> {
     if service.spec.r#type == ServiceType::ExternalName {
         return vec![service.spec.external_name.clone()];
     }
@@ -73,7 +73,7 @@ fn of_service(service: &Service) -> Vec<Box<str>> {
 }
 
 /// The external addresses of the node of the first proxy that runs.
-fn of_nodes(ctx: &Ctx<'_>) -> Vec<Box<str>> {
+fn node_addresses(ctx: &Ctx<'_>) -> Vec<Box<str>> {
     let settings = settings(ctx);
     let selected: Labels = selector(&settings.mesh).into_iter().collect();
     let home = settings.flags.get(K8S_INGRESS_NS).into();

@@ -35,7 +35,7 @@ pub(super) fn convert(ctx: &EagerCtx<'_>, origin: &Origin, object: &KubeObject) 
         registry: Registry::Kubernetes,
         created: meta.creation_timestamp,
         labels: meta.labels.clone(),
-        export_to: Visibility::of_annotation(
+        export_to: Visibility::parse_annotation(
             meta.annotation(annotations::EXPORT_TO.name).unwrap_or_default(),
         ),
         address: addresses[0].clone(),
@@ -70,7 +70,12 @@ fn port(port: &ServicePort) -> Port {
     Port {
         number,
         name: Arc::from(&*port.name),
-        protocol: Protocol::of_port(number, &port.name, port.protocol.as_str(), port.app_protocol.as_deref()),
+        protocol: Protocol::from_port(
+            number,
+            &port.name,
+            port.protocol.as_str(),
+            port.app_protocol.as_deref(),
+        ),
     }
 }
 

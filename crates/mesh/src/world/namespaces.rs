@@ -22,7 +22,7 @@ pub(crate) fn is_grouped(kind: Kind) -> bool {
 
 /// The group that a namespace hashes to.
 pub(crate) fn namespace_group(namespace: &str) -> u8 {
-    let hash = ContentHash::of(namespace.as_bytes()).as_u128() % u128::from(GROUPS);
+    let hash = ContentHash::compute(namespace.as_bytes()).as_u128() % u128::from(GROUPS);
     u8::try_from(hash).expect("the remainder is below GROUPS, which is a u8")
 }
 

@@ -283,18 +283,18 @@ impl<'a> Reader<'a> {
 
     fn varint(&mut self, n: u64) -> Scalar {
         encode_varint(n, &mut self.out);
-        Scalar::of(n == 0)
+        Scalar::new(n == 0)
     }
 
     fn fixed<const N: usize>(&mut self, bytes: [u8; N], is_default: bool) -> Scalar {
         self.out.extend_from_slice(&bytes);
-        Scalar::of(is_default)
+        Scalar::new(is_default)
     }
 
     fn delimited(&mut self, bytes: &[u8]) -> Scalar {
         encode_varint(bytes.len() as u64, &mut self.out);
         self.out.extend_from_slice(bytes);
-        Scalar::of(bytes.is_empty())
+        Scalar::new(bytes.is_empty())
     }
 
     fn string(&mut self, node: &'a Node) -> Option<Scalar> {
@@ -462,7 +462,7 @@ enum Scalar {
 }
 
 impl Scalar {
-    fn of(is_default: bool) -> Self {
+    fn new(is_default: bool) -> Self {
         if is_default { Self::Default } else { Self::Other }
     }
 }

@@ -25,7 +25,8 @@ fn problems<M: Message + Name + Default + fmt::Debug>(json: &str) -> Vec<String>
 fn round_trip<M: Message + Name + Default + fmt::Debug + PartialEq>(json: &str) {
     let message: M = ok(json);
     assert_eq!(write(&message), node(json));
-    let wire = read_wire(&descriptors::of::<M>(), &node(json), Unknown::Reject).unwrap().value;
+    let wire =
+        read_wire(&descriptors::message_descriptor::<M>(), &node(json), Unknown::Reject).unwrap().value;
     assert_eq!(wire, message.encode_to_vec(), "the reader writes the canonical encoding");
 }
 

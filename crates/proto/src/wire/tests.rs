@@ -143,7 +143,8 @@ fn written_message_equals_the_encoded_one() {
             .into(),
         ..Default::default()
     };
-    let mut written = ProtoWriter::of_message(&VirtualHost { name: host.name.clone(), ..Default::default() });
+    let mut written =
+        ProtoWriter::from_message(&VirtualHost { name: host.name.clone(), ..Default::default() });
     host.domains.iter().for_each(|domain| written.string(virtual_host::DOMAINS, domain));
     written.message(virtual_host::ROUTES, &message);
     written.append_message(&VirtualHost { routes: vec![message], ..Default::default() });
@@ -242,7 +243,7 @@ fn entry_takes_the_size_that_is_foretold() {
 #[test]
 fn fields_are_read_one_by_one_until_the_message_ends() {
     let message = StringMatcher { ignore_case: true, ..Default::default() };
-    let mut written = ProtoWriter::of_message(&message);
+    let mut written = ProtoWriter::from_message(&message);
     written.string(string_matcher::EXACT, "text");
     let mut rest = written.as_slice();
     assert_eq!(next_field(&mut rest), Ok((string_matcher::IGNORE_CASE.tag(), &b""[..])));

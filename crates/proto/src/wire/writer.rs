@@ -270,7 +270,7 @@ struct Gap {
 
 impl<M: Message> ProtoWriter<M> {
     /// Starts with the fields that a message has.
-    pub fn of_message(message: &M) -> Self {
+    pub fn from_message(message: &M) -> Self {
         Self::over(message.encode_to_vec())
     }
 

@@ -54,7 +54,7 @@ where
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let metadata = event.metadata();
-        let Some(level) = Level::of(*metadata.level()) else {
+        let Some(level) = Level::from_tracing(*metadata.level()) else {
             return;
         };
         let (scope, settings) = self.scopes.resolve(metadata.target());

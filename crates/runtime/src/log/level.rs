@@ -42,7 +42,7 @@ impl Level {
     }
 
     /// The level at which a tracing event is printed; `None` for trace events, which are finer than any scope allows.
-    pub fn of(level: tracing::Level) -> Option<Level> {
+    pub fn from_tracing(level: tracing::Level) -> Option<Level> {
         match level {
             tracing::Level::ERROR => Some(Level::Error),
             tracing::Level::WARN => Some(Level::Warn),
@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn trace_events_have_no_level() {
-        assert_eq!(Level::of(tracing::Level::TRACE), None);
-        assert_eq!(Level::of(tracing::Level::DEBUG), Some(Level::Debug));
+        assert_eq!(Level::from_tracing(tracing::Level::TRACE), None);
+        assert_eq!(Level::from_tracing(tracing::Level::DEBUG), Some(Level::Debug));
     }
 }

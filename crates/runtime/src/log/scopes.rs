@@ -174,7 +174,7 @@ impl Scopes {
 
     fn allows(&self, metadata: &Metadata<'_>) -> bool {
         let (_, settings) = self.resolve(metadata.target());
-        Level::of(*metadata.level()).is_some_and(|level| level <= settings.output)
+        Level::from_tracing(*metadata.level()).is_some_and(|level| level <= settings.output)
     }
 }
 

@@ -57,6 +57,6 @@ pub fn describe() -> Vec<Description> {
 }
 
 /// The metrics of the agent, which puts a prefix before their names.
-pub fn of_agent() -> &'static [Description] {
+pub fn agent_metrics() -> &'static [Description] {
     AGENT
 }

@@ -146,7 +146,7 @@ fn catalogue_is_consistent() {
 fn documentation_names_every_metric_of_the_control_plane() {
     let page = include_str!("../../../../docs/metrics.md");
     let elsewhere = ["istio_cni_", "nodeagent_", "ztunnel_"];
-    let agent: Vec<_> = of_agent().iter().map(|metric| metric.name).collect();
+    let agent: Vec<_> = agent_metrics().iter().map(|metric| metric.name).collect();
     for metric in describe() {
         let ours =
             !agent.contains(&metric.name) && !elsewhere.iter().any(|prefix| metric.name.starts_with(prefix));

@@ -38,7 +38,7 @@ fn host(service: &str) -> String {
 }
 
 /// The entry of a service with these instances, of which there is at least one.
-pub(super) fn of(service: &str, instances: &[Instance]) -> Result<Entry, String> {
+pub(super) fn build_entry(service: &str, instances: &[Instance]) -> Result<Entry, String> {
     if !is_dns_label(&service.to_ascii_lowercase()) {
         return Err(format!("{service:?} cannot be part of a host name; rename the service"));
     }
@@ -182,7 +182,7 @@ mod tests {
                 "Checks": [{"Status": "critical"}],
             },
         ]));
-        let entry = of("Web", &instances).unwrap();
+        let entry = build_entry("Web", &instances).unwrap();
         assert_eq!(entry.problems, [""; 0]);
         let node = canopus_api::Object::from(entry.object).to_node().to_json();
         assert_eq!(
@@ -210,7 +210,7 @@ mod tests {
         let instances = instances(json!([
             {"Node": {"Address": "10.0.0.3"}, "Service": {"Port": 80}, "Checks": [{"Status": "critical"}]},
         ]));
-        let entry = of("web", &instances).unwrap();
+        let entry = build_entry("web", &instances).unwrap();
         assert_eq!((entry.object.spec.hosts.len(), entry.object.spec.endpoints.len()), (1, 0));
     }
 
@@ -219,20 +219,23 @@ mod tests {
         let instances = instances(json!([
             {"Node": {}, "Service": {"Address": "db.example.com", "Port": 5432, "Meta": {"external": "true"}}},
         ]));
-        let spec = of("db", &instances).unwrap().object.spec;
+        let spec = build_entry("db", &instances).unwrap().object.spec;
         assert_eq!((spec.resolution(), spec.location()), (Resolution::Dns, Location::MeshExternal));
     }
 
     #[test]
     fn nonsense_is_reported_and_left_out() {
-        assert!(of("under_score", &instances(json!([{"Service": {"Port": 1}}]))).is_err());
-        assert!(of("web", &instances(json!([{"Service": {"Port": 0}}, {"Service": {"Port": -1}}]))).is_err());
-        assert!(of("web", &instances(json!([{"Service": {"Port": 70000}}]))).is_err());
+        assert!(build_entry("under_score", &instances(json!([{"Service": {"Port": 1}}]))).is_err());
+        assert!(
+            build_entry("web", &instances(json!([{"Service": {"Port": 0}}, {"Service": {"Port": -1}}])))
+                .is_err()
+        );
+        assert!(build_entry("web", &instances(json!([{"Service": {"Port": 70000}}]))).is_err());
         let odd = instances(json!([
             {"Node": {"Address": "10.0.0.1"}, "Service": {"Port": 80, "Tags": ["bad key|x", "good|y"]}},
             {"Node": {}, "Service": {"Port": 80}},
         ]));
-        let entry = of("web", &odd).unwrap();
+        let entry = build_entry("web", &odd).unwrap();
         assert_eq!(entry.object.spec.endpoints.len(), 1);
         assert_eq!(entry.object.spec.endpoints[0].labels.len(), 1);
         assert_eq!(entry.problems.len(), 2, "{:?}", entry.problems);

@@ -34,7 +34,7 @@ impl Broken {
     }
 
     fn add(&mut self, object: &Identity) {
-        match Kind::of(&object.api_version, &object.kind) {
+        match Kind::lookup(&object.api_version, &object.kind) {
             Ok(kind) if !object.name.is_empty() => {
                 self.known.insert(ObjectKey::new(kind, &object.namespace, &object.name));
             }

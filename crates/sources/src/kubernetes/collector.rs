@@ -141,7 +141,7 @@ impl Collector {
         }
         self.number += 1;
         let resource = match kind {
-            Some(kind) => Resource::of(kind, self.options.namespace.as_deref()),
+            Some(kind) => Resource::for_kind(kind, self.options.namespace.as_deref()),
             None => Resource::definitions(),
         };
         let optional = kind.is_some_and(is_optional);

@@ -86,7 +86,7 @@ pub(super) struct Resource {
 
 impl Resource {
     /// The objects of a kind, all or those of one namespace.
-    pub(super) fn of(kind: Kind, namespace: Option<&str>) -> Self {
+    pub(super) fn for_kind(kind: Kind, namespace: Option<&str>) -> Self {
         let info = kind.info();
         Self {
             group: info.group,
@@ -102,7 +102,7 @@ impl Resource {
 
     /// The names and annotations of the definitions of kinds.
     pub(super) fn definitions() -> Self {
-        Self { metadata_only: true, ..Self::of(Kind::CustomResourceDefinition, None) }
+        Self { metadata_only: true, ..Self::for_kind(Kind::CustomResourceDefinition, None) }
     }
 
     /// Of these, the objects with a label.
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn path_names_group_version_namespace_and_selectors() {
-        let path = |kind, namespace| Resource::of(kind, namespace).path(&[("limit", "500")]);
+        let path = |kind, namespace| Resource::for_kind(kind, namespace).path(&[("limit", "500")]);
         assert_eq!(path(Kind::Service, None), "/api/v1/services?limit=500");
         assert_eq!(
             path(Kind::Pod, Some("shop")),
@@ -221,12 +221,12 @@ mod tests {
             "/apis/networking.istio.io/v1/virtualservices?limit=500"
         );
         assert_eq!(path(Kind::Node, Some("shop")), "/api/v1/nodes?limit=500");
-        assert_eq!(Resource::of(Kind::Node, None).path(&[]), "/api/v1/nodes");
+        assert_eq!(Resource::for_kind(Kind::Node, None).path(&[]), "/api/v1/nodes");
     }
 
     #[test]
     fn versions_come_in_turn() {
-        let mut resource = Resource::of(Kind::AuthorizationPolicy, None);
+        let mut resource = Resource::for_kind(Kind::AuthorizationPolicy, None);
         assert!(resource.next_version());
         assert_eq!(resource.path(&[]), "/apis/security.istio.io/v1beta1/authorizationpolicies");
         assert!(!resource.next_version());

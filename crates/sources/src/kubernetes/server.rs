@@ -240,7 +240,7 @@ impl Failure {
     }
 
     /// What a `Status` object says.
-    pub(super) fn of_status(status: &Node) -> Self {
+    pub(super) fn from_status(status: &Node) -> Self {
         let code = status.get("code").and_then(Node::as_i64).and_then(|code| u16::try_from(code).ok());
         let message = status.get("message").and_then(Node::as_str).unwrap_or("no reason given");
         Self::Status { code: code.unwrap_or(500), message: message.to_owned() }

@@ -28,7 +28,8 @@ fn take(world: &mut World, source: &Arc<SourceInfo>, events: Vec<Change>) -> Upd
 }
 
 fn changed(update: &Update) -> Vec<(String, Option<String>)> {
-    let host = |object: &Object| ServiceEntry::of(object).and_then(|entry| entry.spec.hosts.first().cloned());
+    let host =
+        |object: &Object| ServiceEntry::downcast(object).and_then(|entry| entry.spec.hosts.first().cloned());
     let change = |((_, key), object): (&(Arc<str>, ObjectKey), &Option<Object>)| {
         (key.name.to_string(), object.as_ref().and_then(host))
     };
@@ -73,7 +74,7 @@ fn lower_rank_counts_and_the_other_comes_back_when_it_goes() {
 fn age_of_an_object_does_not_decide_which_counts() {
     let (first, second) = (source("a", 0), source("b", 1));
     let dated = |host: &str, created: &str| {
-        let mut object = ServiceEntry::of(&entry("one", host)).unwrap().as_ref().clone();
+        let mut object = ServiceEntry::downcast(&entry("one", host)).unwrap().as_ref().clone();
         object.meta.creation_timestamp = Some(created.parse().unwrap());
         Object::from(object)
     };
@@ -90,7 +91,7 @@ fn equal_ranks_are_told_apart_by_name() {
     take(&mut world, &b, vec![Change::Set(entry("one", "of b"))]);
     take(&mut world, &a, vec![Change::Set(entry("one", "of a"))]);
     let one = world.get("east", &key("one")).unwrap();
-    assert_eq!(ServiceEntry::of(one).unwrap().spec.hosts, ["of a"]);
+    assert_eq!(ServiceEntry::downcast(one).unwrap().spec.hosts, ["of a"]);
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn listing_that_begins_again_starts_over() {
 fn version_alone_changes_nothing() {
     let kubernetes = source("kubernetes:east", 0);
     let versioned = |version: &str| {
-        let mut object = ServiceEntry::of(&entry("one", "x")).unwrap().as_ref().clone();
+        let mut object = ServiceEntry::downcast(&entry("one", "x")).unwrap().as_ref().clone();
         object.meta.resource_version = version.into();
         Object::from(object)
     };

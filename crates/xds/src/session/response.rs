@@ -66,7 +66,7 @@ fn joined(own: ContentHash, parent: ContentHash) -> ContentHash {
     let mut bytes = [0; 32];
     bytes[..16].copy_from_slice(&own.as_u128().to_le_bytes());
     bytes[16..].copy_from_slice(&parent.as_u128().to_le_bytes());
-    ContentHash::of(&bytes)
+    ContentHash::compute(&bytes)
 }
 
 /// Which resources of a set are sent.

@@ -45,12 +45,16 @@ static OBJECT: LazyLock<Schema> = LazyLock::new(|| {
 
 impl<'a> Value<'a> {
     /// What a schema makes of a part of the object.
-    pub(in crate::crd) fn of(node: &'a Node, schema: &'a Schema) -> Result<Self> {
-        Self::of_object(node, schema, schema.is_embedded_object)
+    pub(in crate::crd) fn from_node(node: &'a Node, schema: &'a Schema) -> Result<Self> {
+        Self::from_object_node(node, schema, schema.is_embedded_object)
     }
 
-    /// As [`Value::of`]; `is_object` says whether it is a whole object of Kubernetes.
-    pub(in crate::crd) fn of_object(node: &'a Node, schema: &'a Schema, is_object: bool) -> Result<Self> {
+    /// As [`Value::from_node`]; `is_object` says whether it is a whole object of Kubernetes.
+    pub(in crate::crd) fn from_object_node(
+        node: &'a Node,
+        schema: &'a Schema,
+        is_object: bool,
+    ) -> Result<Self> {
         let wrong = |expected: &str| {
             Err(EvalError::new(format!("invalid data, expected {expected}, got {}", node.kind_name())))
         };
@@ -114,7 +118,7 @@ impl<'a> Items<'a> {
 
     pub(super) fn get(&self, index: usize) -> Result<Value<'a>> {
         match self.items.get(index) {
-            Some(node) => Value::of(node, self.schema),
+            Some(node) => Value::from_node(node, self.schema),
             None => Err(EvalError::new(format!("index out of bounds: {index}"))),
         }
     }
@@ -148,7 +152,7 @@ impl<'a> Entries<'a> {
         }
         let of_every_object = || if self.is_object { OBJECT.properties.get(key) } else { None };
         match self.schema.under(key).or_else(of_every_object) {
-            Some(schema) => Value::of(node, schema).map(Some),
+            Some(schema) => Value::from_node(node, schema).map(Some),
             None => Ok(None),
         }
     }

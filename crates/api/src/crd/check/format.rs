@@ -59,7 +59,7 @@ static TEXTS: [TextFormat; 19] = [
 
 impl Format {
     /// The format of a schema, if it is one that is checked for the type.
-    pub(super) fn of(schema: &Schema) -> Option<Self> {
+    pub(super) fn from_schema(schema: &Schema) -> Option<Self> {
         let name = schema.format.as_deref()?;
         match (schema.kind, name) {
             (Some(Type::Integer), "int32") => Some(Self::Int32),

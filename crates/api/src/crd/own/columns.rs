@@ -11,7 +11,7 @@ const PLAIN: [Kind; 5] =
     [Kind::EnvoyFilter, Kind::Gateway, Kind::ProxyConfig, Kind::RequestAuthentication, Kind::Sidecar];
 
 /// The columns of a kind; `None` if `kubectl` is left to print its own.
-pub(super) fn of(info: &Info) -> Option<Node> {
+pub(super) fn printer_columns(info: &Info) -> Option<Node> {
     if PLAIN.iter().any(|kind| kind.info() == info) {
         return None;
     }

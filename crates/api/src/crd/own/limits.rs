@@ -58,7 +58,7 @@ const PACKAGES: [(&str, &[Entry]); 6] = [
 ];
 
 /// What is said about a message or field, by its full name.
-pub(super) fn of(full_name: &str) -> &'static [Limit] {
+pub(super) fn limits_for(full_name: &str) -> &'static [Limit] {
     let entry = PACKAGES.iter().find_map(|(package, entries)| {
         let name = full_name.strip_prefix(package)?;
         entries.iter().find(|(entry, _)| *entry == name)

@@ -18,7 +18,7 @@ pub(super) fn object(definition: &Definition) -> Node {
     let spec = Draft::message(&known(definition.message));
     let mut status = Draft::message(&known(STATUS));
     status.set("x-kubernetes-preserve-unknown-fields", Value::Bool(true));
-    let mut object = Draft::of_type("object");
+    let mut object = Draft::with_type("object");
     object.set_node("properties", map([("spec", spec.node()), ("status", status.node())]));
     if definition.needs_spec {
         object.set_node("required", list([text("spec")]));
@@ -35,7 +35,7 @@ fn known(name: &str) -> MessageDescriptor {
 struct Draft(Map);
 
 impl Draft {
-    fn of_type(name: &str) -> Self {
+    fn with_type(name: &str) -> Self {
         let mut draft = Self::default();
         draft.set("type", name);
         draft
@@ -62,15 +62,17 @@ impl Draft {
     fn message(message: &MessageDescriptor) -> Self {
         let mut draft = match message.full_name() {
             "google.protobuf.Struct" => return Self::anything(),
-            "google.protobuf.Duration" => return Self::of_type("string"),
-            "google.protobuf.Timestamp" => return Self::of_type("string").with("format", text("date-time")),
+            "google.protobuf.Duration" => return Self::with_type("string"),
+            "google.protobuf.Timestamp" => {
+                return Self::with_type("string").with("format", text("date-time"));
+            }
             "google.protobuf.BoolValue" => return Self::nullable("boolean"),
             "google.protobuf.StringValue" => return Self::nullable("string"),
             "google.protobuf.DoubleValue" => return Self::nullable("number").with("format", text("double")),
             "google.protobuf.Int32Value" => return Self::nullable("integer").with("format", text("int32")),
             "google.protobuf.UInt32Value" => return Self::nullable("integer").unsigned(),
             "google.protobuf.UInt64Value" => return Self::nullable("integer").at_least_zero(),
-            _ => Self::of_type("object"),
+            _ => Self::with_type("object"),
         };
         let properties: Map = message.fields().flat_map(|field| properties(&field)).collect();
         if !properties.is_empty() {
@@ -82,17 +84,17 @@ impl Draft {
             draft.set_node("required", list(required));
         }
         draft.alternatives(message);
-        draft.limit(limits::of(message.full_name()));
+        draft.limit(limits::limits_for(message.full_name()));
         draft.describe(words::about(message.full_name()));
         draft
     }
 
     fn anything() -> Self {
-        Self::of_type("object").with("x-kubernetes-preserve-unknown-fields", Value::Bool(true).into())
+        Self::with_type("object").with("x-kubernetes-preserve-unknown-fields", Value::Bool(true).into())
     }
 
     fn nullable(kind: &str) -> Self {
-        Self::of_type(kind).with("nullable", Value::Bool(true).into())
+        Self::with_type(kind).with("nullable", Value::Bool(true).into())
     }
 
     fn at_least_zero(self) -> Self {
@@ -123,18 +125,18 @@ impl Draft {
     /// The schema of one value of a field: an item, if the field is a list.
     fn value(field: &FieldDescriptor) -> Self {
         match field.kind() {
-            Kind::Bool => Self::of_type("boolean"),
-            Kind::String => Self::of_type("string"),
-            Kind::Bytes => Self::of_type("string").with("format", text("byte")),
-            Kind::Double => Self::of_type("number").with("format", text("double")),
-            Kind::Float => Self::of_type("number").with("format", text("float")),
+            Kind::Bool => Self::with_type("boolean"),
+            Kind::String => Self::with_type("string"),
+            Kind::Bytes => Self::with_type("string").with("format", text("byte")),
+            Kind::Double => Self::with_type("number").with("format", text("double")),
+            Kind::Float => Self::with_type("number").with("format", text("float")),
             Kind::Int32 | Kind::Sint32 | Kind::Sfixed32 => {
-                Self::of_type("integer").with("format", text("int32"))
+                Self::with_type("integer").with("format", text("int32"))
             }
-            Kind::Uint32 | Kind::Fixed32 => Self::of_type("integer").unsigned(),
-            Kind::Uint64 | Kind::Fixed64 => Self::of_type("integer").at_least_zero(),
+            Kind::Uint32 | Kind::Fixed32 => Self::with_type("integer").unsigned(),
+            Kind::Uint64 | Kind::Fixed64 => Self::with_type("integer").at_least_zero(),
             Kind::Int64 | Kind::Sint64 | Kind::Sfixed64 => Self::int_or_string(),
-            Kind::Enum(kind) => Self::of_type("string").with("enum", list(names(&kind))),
+            Kind::Enum(kind) => Self::with_type("string").with("enum", list(names(&kind))),
             Kind::Message(message) => Self::message(&message),
         }
     }
@@ -149,14 +151,14 @@ impl Draft {
 
     /// The schema of a field, with what is said about it.
     fn field(field: &FieldDescriptor) -> Self {
-        let limits = limits::of(field.full_name());
+        let limits = limits::limits_for(field.full_name());
         let mut draft = match field.kind() {
             Kind::Message(entry) if field.is_map() => {
                 let values = Self::value(&entry.map_entry_value_field()).each(limits);
-                Self::of_type("object").with("additionalProperties", values.node())
+                Self::with_type("object").with("additionalProperties", values.node())
             }
             _ if field.is_list() => {
-                Self::of_type("array").with("items", Self::value(field).each(limits).node())
+                Self::with_type("array").with("items", Self::value(field).each(limits).node())
             }
             _ => Self::value(field),
         };
@@ -238,7 +240,7 @@ impl Draft {
 /// A field under its name, and under its other name if it has one.
 fn properties(field: &FieldDescriptor) -> Vec<(String, Node)> {
     let schema = Draft::field(field).node();
-    let other = limits::of(field.full_name()).iter().find_map(|limit| match limit {
+    let other = limits::limits_for(field.full_name()).iter().find_map(|limit| match limit {
         Limit::Also(name) => Some((*name).to_owned()),
         _ => None,
     });
@@ -248,7 +250,7 @@ fn properties(field: &FieldDescriptor) -> Vec<(String, Node)> {
 }
 
 fn is_required(field: &FieldDescriptor) -> bool {
-    limits::of(field.full_name()).iter().any(|limit| matches!(limit, Limit::Required))
+    limits::limits_for(field.full_name()).iter().any(|limit| matches!(limit, Limit::Required))
 }
 
 fn required<'a>(names: impl IntoIterator<Item = &'a str>) -> Node {

@@ -195,14 +195,14 @@ struct Subject<'a> {
 impl<'a> Subject<'a> {
     fn variables(&self, rule: &Rule) -> Vec<Result<Value<'a>, EvalError>> {
         let (types, is_object) = (self.types, self.is_object);
-        let old = self.old.map(|old| Value::of_object(old, types, is_object));
+        let old = self.old.map(|old| Value::from_object_node(old, types, is_object));
         let old = match (old, rule.optional_old_self) {
             (Some(old), false) => old,
             (None, false) => Err(EvalError::Other("no such attribute(s): oldSelf".into())),
             (Some(old), true) => old.map(|old| Value::Optional(Some(old.into()))),
             (None, true) => Ok(Value::Optional(None)),
         };
-        vec![Value::of_object(self.node, types, is_object), old]
+        vec![Value::from_object_node(self.node, types, is_object), old]
     }
 
     // Parity: the value is not shown, only what type it is of.

@@ -197,7 +197,7 @@ fn fault(invalid: &InvalidValue) -> Fault {
     };
     let fault = code.says(invalid.to_string());
     match value {
-        Some(value) => fault.of(value),
+        Some(value) => fault.with_value(value),
         None => fault,
     }
 }

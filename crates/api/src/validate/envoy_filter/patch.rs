@@ -41,7 +41,7 @@ pub(super) fn check(apply_to: i32, value: &Struct, mut scope: Scope<'_>) {
     let name = ApplyTo::try_from(apply_to).ok().and_then(message_name);
     let Some(descriptor) = name.and_then(descriptors::message) else {
         let message = format!("Envoy filter: unknown object type for applyTo {apply_to}");
-        return scope.add(UNKNOWN_CLASS.says(message).of(apply_to));
+        return scope.add(UNKNOWN_CLASS.says(message).with_value(apply_to));
     };
     let value = object(value);
     match reader::read(&descriptor, &value) {

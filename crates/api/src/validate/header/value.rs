@@ -24,11 +24,11 @@ enum Expect {
 pub fn value(text: &str) -> Result<(), Fault> {
     if text.bytes().any(|byte| matches!(byte, 0..=0x8 | 0xa..=0x1f | 0x7f)) {
         let message = format!("header value configuration {text} is invalid");
-        return Err(CONTROL_CHARACTER.says(message).of(text));
+        return Err(CONTROL_CHARACTER.says(message).with_value(text));
     }
     variables(text).map_err(|why| {
         let message = format!("header value configuration: invalid header configuration. {why}");
-        BAD_VARIABLE.says(message).of(text)
+        BAD_VARIABLE.says(message).with_value(text)
     })
 }
 

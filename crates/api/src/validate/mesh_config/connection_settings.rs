@@ -35,7 +35,7 @@ pub fn check(settings: &ConnectionSettings, mut scope: Scope<'_>) {
             .add_if(is_below(bytes, 0), || NEGATIVE.says(format!("{name} must be non-negative")));
     }
     for (field, name, timeout) in timeouts(settings) {
-        let negative = timeout.is_some_and(|timeout| duration::of(&timeout).is_negative());
+        let negative = timeout.is_some_and(|timeout| duration::to_std(&timeout).is_negative());
         scope.field(field).add_if(negative, || NEGATIVE.says(format!("{name} must be non-negative")));
     }
     let streams = settings.http_max_concurrent_streams;

@@ -125,7 +125,9 @@ pub fn auth_policy(policy: i32) -> Result<(), Fault> {
         Ok(other) => other.as_str_name().to_owned(),
         Err(_) => policy.to_string(),
     };
-    Err(AUTH_POLICY.says(format!("unrecognized control plane auth policy {}", quoted(&name))).of(name))
+    Err(AUTH_POLICY
+        .says(format!("unrecognized control plane auth policy {}", quoted(&name)))
+        .with_value(name))
 }
 
 /// What stands for the address of the node a proxy is on.

@@ -73,12 +73,12 @@ fn dns(spec: &Spec, resolution: Resolution, ports: &BTreeSet<&str>, mut scope: S
                 "hosts must be FQDN or contain only prefix wildcards if no endpoints are provided for resolution \
                  mode {resolution_name}, {fault}"
             );
-            scope.field("hosts").item(index).add(NOT_RESOLVABLE.says(message).of(&spec.hosts[index]));
+            scope.field("hosts").item(index).add(NOT_RESOLVABLE.says(message).with_value(&spec.hosts[index]));
         }
     }
     if resolution == Resolution::DnsRoundRobin && spec.endpoints.len() > 1 {
         let message = format!("there must only be 0 or 1 endpoint for resolution mode {resolution_name}");
-        scope.field("endpoints").add(TOO_MANY_ENDPOINTS.says(message).of(spec.endpoints.len()));
+        scope.field("endpoints").add(TOO_MANY_ENDPOINTS.says(message).with_value(spec.endpoints.len()));
     }
     scope.each("endpoints", &spec.endpoints, |endpoint, mut scope| {
         workload_entry::name_or_address(&endpoint.address, scope.field("address"));
@@ -101,7 +101,9 @@ fn dynamic(spec: &Spec, meta: &Meta, mut scope: Scope<'_>) {
     });
     scope.each("hosts", &spec.hosts, |host, mut scope| {
         scope.add_if(!is_wildcard(host), || {
-            NOT_A_WILDCARD.says(format!("host must be wildcarded for resolution mode {resolution}")).of(host)
+            NOT_A_WILDCARD
+                .says(format!("host must be wildcarded for resolution mode {resolution}"))
+                .with_value(host)
         });
     });
     // Parity: a blank is missing in the middle of each of these two.
@@ -124,7 +126,7 @@ fn dynamic(spec: &Spec, meta: &Meta, mut scope: Scope<'_>) {
             let message = format!(
                 "only HTTP, TLS, GRPC, and HTTP2 protocols are supported for resolution type {resolution}"
             );
-            DYNAMIC_PROTOCOL.says(message).of(&port.protocol)
+            DYNAMIC_PROTOCOL.says(message).with_value(&port.protocol)
         });
     });
     location(spec, meta, scope.field("location"));

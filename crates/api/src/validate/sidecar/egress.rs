@@ -36,7 +36,7 @@ pub(super) fn check(listeners: &[IstioEgressListener], namespace: &str, mut scop
                 if port.number == 0 {
                     scope.field("bind").add_if(!sockets.insert(listener.bind.as_str()), || {
                         let message = "sidecar: unix domain socket values for listeners must be unique";
-                        DUPLICATE_SOCKET.says(message).of(&listener.bind)
+                        DUPLICATE_SOCKET.says(message).with_value(&listener.bind)
                     });
                 } else if !numbers.insert(port.number) {
                     super::same_port(port, scope.again());
@@ -57,7 +57,7 @@ fn bound(listener: &IstioEgressListener, port: &SidecarPort, mut scope: Scope<'_
         Some(socket) => scope.field("bind").require(address::unix_socket(socket)),
         None => {
             let message = "sidecar: ports with 0 value must have a unix domain socket bind address";
-            scope.field("bind").add(NO_SOCKET.says(message).of(&listener.bind));
+            scope.field("bind").add(NO_SOCKET.says(message).with_value(&listener.bind));
         }
     }
     let captured =
@@ -84,7 +84,7 @@ fn hosts(hosts: &[String], own_namespace: &str, mut scope: Scope<'_>) {
                 name => names.contains(name) || names.contains("*"),
             };
             scope.add_if(included, || {
-                DUPLICATE_HOST.says(format!("duplicated egress host: {entry}")).of(entry)
+                DUPLICATE_HOST.says(format!("duplicated egress host: {entry}")).with_value(entry)
             });
             names.insert(name);
         }

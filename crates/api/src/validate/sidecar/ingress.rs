@@ -49,13 +49,13 @@ fn default_endpoint(endpoint: &str, mut scope: Scope<'_>) {
         return scope.require(address::unix_socket(socket));
     }
     let (host, port_text) = address::split_host_port(endpoint).unwrap_or_else(|error| {
-        scope.add(BAD_SPLIT.says(error).of(endpoint));
+        scope.add(BAD_SPLIT.says(error).with_value(endpoint));
         ("", "")
     });
     if !matches!(host, "" | "127.0.0.1" | "0.0.0.0" | "::1" | "::") {
         let message = "sidecar: defaultEndpoint must be of form \
                        127.0.0.1:<port>,0.0.0.0:<port>,[::1]:port,[::]:port,unix://filepath or unset";
-        scope.add(FOREIGN_ENDPOINT.says(message).of(endpoint));
+        scope.add(FOREIGN_ENDPOINT.says(message).with_value(endpoint));
     }
     match address::port_number(port_text) {
         Ok(number) => scope.require(port::number(number)),
@@ -84,7 +84,7 @@ fn tls_settings(tls: &ServerTlsSettings, port: &SidecarPort, mut scope: Scope<'_
     scope.field("mode").add_if(matches!(mode, Mode::IstioMutual | Mode::AutoPassthrough), || {
         let mode = mode.as_str_name();
         let message = format!("configuration is invalid: cannot set mode to {mode} in sidecar ingress tls");
-        TLS_MODE.says(message).of(mode)
+        TLS_MODE.says(message).with_value(mode)
     });
     scope.add_if(!Protocol::parse(&port.protocol).is_tls(), || {
         TLS_ON_PLAIN_PORT.says("server cannot have TLS settings for non HTTPS/TLS ports")

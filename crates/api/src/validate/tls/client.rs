@@ -50,11 +50,11 @@ pub fn client(settings: &ClientTlsSettings, namespace: &str, mut scope: Scope<'_
 fn config_map(name: &str, namespace: &str) -> Result<(), Fault> {
     let invalid = "invalid configmap:// credentialName";
     match Credential::parse(name, namespace) {
-        Err(error) => Err(BAD_CONFIG_MAP.says(format!("{invalid}: {error}")).of(name)),
+        Err(error) => Err(BAD_CONFIG_MAP.says(format!("{invalid}: {error}")).with_value(name)),
         Ok(Credential::Object { namespace: home, .. }) if *home != *namespace || namespace.is_empty() => {
             let namespace = quoted(namespace);
             let message = format!("{invalid}: namespace must match the configuration namespace {namespace}");
-            Err(FOREIGN_CONFIG_MAP.says(message).of(name))
+            Err(FOREIGN_CONFIG_MAP.says(message).with_value(name))
         }
         Ok(_) => Ok(()),
     }

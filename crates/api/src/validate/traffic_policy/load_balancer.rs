@@ -57,7 +57,7 @@ fn consistent_hash(hash: &ConsistentHashLb, mut scope: Scope<'_>) {
     if ring_size != 0 {
         let message = "consistent hash MinimumRingSize is deprecated, use ConsistentHashLB's RingHash configuration instead";
         let mut scope = scope.field("minimumRingSize");
-        scope.add(RING_SIZE_DEPRECATED.says(message).of(ring_size));
+        scope.add(RING_SIZE_DEPRECATED.says(message).with_value(ring_size));
         scope.add_if(hash.hash_algorithm.is_some(), || {
             RING_SIZE_AND_ALGORITHM.says("only one of MinimumRingSize or Maglev/Ringhash can be specified")
         });
@@ -80,7 +80,7 @@ fn cookie(cookie: &HttpCookie, mut scope: Scope<'_>) {
             scope.add(COOKIE_ATTRIBUTE_NAME.says("cookie attribute name cannot be empty"));
         } else if !names.insert(name) {
             let message = format!("duplicate cookie attribute name: {name}");
-            scope.add(COOKIE_ATTRIBUTE_TWICE.says(message).of(name));
+            scope.add(COOKIE_ATTRIBUTE_TWICE.says(message).with_value(name));
         }
     }
 }
@@ -90,10 +90,11 @@ fn maglev(maglev: &MagLev, mut scope: Scope<'_>) {
     let mut scope = scope.field("tableSize");
     scope.add_if(size == 0, || MAGLEV_SIZE.says("tableSize must be set for maglev"));
     scope.add_if(size >= MAGLEV_MAX, || {
-        MAGLEV_SIZE.says("tableSize must be less than 5000011 for maglev").of(size)
+        MAGLEV_SIZE.says("tableSize must be less than 5000011 for maglev").with_value(size)
     });
-    scope
-        .add_if(!is_prime(size), || MAGLEV_SIZE.says("tableSize must be a prime number for maglev").of(size));
+    scope.add_if(!is_prime(size), || {
+        MAGLEV_SIZE.says("tableSize must be a prime number for maglev").with_value(size)
+    });
 }
 
 /// Whether Envoy takes a number for a prime: 1 counts, 0 does not. Beyond what could be accepted anyway, only small
@@ -114,11 +115,11 @@ fn warmup(warmup: &WarmupConfiguration, mut scope: Scope<'_>) {
     }
     if let Some(minimum) = warmup.minimum_percent.filter(|minimum| minimum.value > 100.0) {
         let message = "minimumPercent value should be less than or equal to 100";
-        scope.field("minimumPercent").add(WARMUP_PERCENT.says(message).of(minimum.value));
+        scope.field("minimumPercent").add(WARMUP_PERCENT.says(message).with_value(minimum.value));
     }
     if let Some(aggression) = warmup.aggression.filter(|aggression| aggression.value <= 0.0) {
         let message = "aggression should be greater than 0";
-        scope.field("aggression").add(WARMUP_AGGRESSION.says(message).of(aggression.value));
+        scope.field("aggression").add(WARMUP_AGGRESSION.says(message).with_value(aggression.value));
     }
 }
 

@@ -59,7 +59,7 @@ fn sni_host(name: &str, spec: &Spec, mut scope: Scope<'_>) {
         let message = format!(
             "using an IP address ({name_quoted}) goes against SNI spec and most clients do not support this"
         );
-        return scope.add(SNI_IS_ADDRESS.says(message).of(name));
+        return scope.add(SNI_IS_ADDRESS.says(message).with_value(name));
     }
     scope.add_if(!spec.hosts.iter().any(|host| subset_of(name, host)), || {
         let hosts = spec.hosts.join(", ");
@@ -67,7 +67,7 @@ fn sni_host(name: &str, spec: &Spec, mut scope: Scope<'_>) {
             "SNI host {} is not a compatible subset of any of the virtual service hosts: [{hosts}]",
             quoted(name)
         );
-        SNI_NOT_A_HOST.says(message).of(name)
+        SNI_NOT_A_HOST.says(message).with_value(name)
     });
 }
 

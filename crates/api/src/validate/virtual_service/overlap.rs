@@ -19,7 +19,7 @@ pub(super) fn check(hosts: &[String], mut scope: Scope<'_>) {
     }
     for (earlier, later) in pairs(hosts) {
         let message = format!("duplicate hosts in virtual service: {} & {}", hosts[earlier], hosts[later]);
-        scope.item(later).add(DUPLICATE_HOST.says(message).of(&hosts[later]));
+        scope.item(later).add(DUPLICATE_HOST.says(message).with_value(&hosts[later]));
     }
 }
 

@@ -84,7 +84,7 @@ fn label(name: &str, index: usize) -> String {
 pub(super) fn http(routes: &[HttpRoute], mut scope: Scope<'_>) {
     let mut prefixes = Vec::new();
     each_new_match(routes, scope.again(), |rule, index| {
-        prefixes.extend(overlap::PrefixMatch::of(&routes[rule], rule, index));
+        prefixes.extend(overlap::PrefixMatch::from_route(&routes[rule], rule, index));
     });
     overlap::check(&prefixes, scope);
 }

@@ -24,7 +24,7 @@ pub(super) fn merge(
     };
     let merged = match merged {
         Some(merged) => merged,
-        None => merged.insert(Box::new(Merged::of(entries)?)),
+        None => merged.insert(Box::new(Merged::collect(entries)?)),
     };
     for entry in maps.into_iter().rev().flat_map(Map::into_entries) {
         merged.put(entries, entry, false);
@@ -40,7 +40,7 @@ fn into_map(node: Node) -> Result<Map, ReadError> {
 }
 
 impl Merged {
-    fn of(entries: &[Entry]) -> Result<Self, ReadError> {
+    fn collect(entries: &[Entry]) -> Result<Self, ReadError> {
         let mut index = FastMap::default();
         for (at, entry) in entries.iter().enumerate() {
             if index.insert(entry.key.clone(), at).is_some() {

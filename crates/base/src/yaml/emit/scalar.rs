@@ -194,7 +194,7 @@ fn style_of(text: &str, place: NodePosition) -> Style {
         // Such texts have neither breaks nor anything that wants another style.
         return Style::Double;
     }
-    let traits = Traits::of(text);
+    let traits = Traits::scan(text);
     if traits.breaks {
         let block = !traits.trailing_space && !traits.space_break && !traits.special;
         return if block && !simple_key { Style::Literal } else { Style::Double };
@@ -229,7 +229,7 @@ fn is_sexagesimal(group: &str) -> bool {
 }
 
 impl Traits {
-    fn of(text: &str) -> Self {
+    fn scan(text: &str) -> Self {
         let mut traits =
             Self { indicators: text.starts_with("---") || text.starts_with("..."), ..Self::default() };
         let mut before: Option<char> = None;

@@ -94,5 +94,5 @@ fn nftables(case: &Case) -> anyhow::Result<Vec<Difference>> {
     }
     let start = [Operation::AddTable(TABLE.into()), Operation::AddChain(TABLE.into(), CHAIN)];
     let transaction: Transaction = start.into_iter().chain(rules.operations(TABLE)).collect();
-    Ok(text::difference(&golden(case)?, &Listing::of(&transaction).to_string()))
+    Ok(text::difference(&golden(case)?, &Listing::from_transaction(&transaction).to_string()))
 }

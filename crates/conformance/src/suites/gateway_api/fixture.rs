@@ -27,7 +27,7 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn of(case: &Case) -> anyhow::Result<Self> {
+    pub(super) fn load(case: &Case) -> anyhow::Result<Self> {
         let defaults = case.shared.get("defaults").context("no defaults")?;
         let text = |key: &str| defaults.get(key).and_then(Node::as_str).context("a default is missing");
         let features = defaults.get("features").and_then(Node::as_map).into_iter().flatten();
@@ -73,7 +73,7 @@ impl World {
         Ok(Self { snapshot: engine.snapshot(), origins })
     }
 
-    pub(super) fn of_kinds(&self, kinds: &[Kind]) -> impl Iterator<Item = &Origin> {
+    pub(super) fn origins_of_kinds(&self, kinds: &[Kind]) -> impl Iterator<Item = &Origin> {
         self.origins.iter().filter(|origin| kinds.contains(&origin.key.kind))
     }
 

@@ -46,7 +46,7 @@ impl World {
             corpus.documents(&directory.join("objects.yaml"))?.iter().map(Node::to_json).collect();
         let pods = corpus.document(&directory.join("pods.yaml"))?.to_json();
         let pods = pods["pods"].as_array().context("no pods")?.clone();
-        documents.extend(of_cluster());
+        documents.extend(cluster_documents());
         complete(&mut documents);
         let slices = slices(&documents, &pods);
         documents.extend(slices);
@@ -68,7 +68,7 @@ impl World {
 /// Whether the mesh reads objects of this kind at all.
 fn is_read(document: &Json) -> bool {
     let text = |key: &str| document[key].as_str().unwrap_or_default();
-    Kind::of(text("apiVersion"), text("kind")).is_ok()
+    Kind::lookup(text("apiVersion"), text("kind")).is_ok()
 }
 
 /// What an API server fills in.
@@ -104,7 +104,7 @@ fn complete(documents: &mut [Json]) {
 }
 
 /// What a cluster begins with, and what Istio itself adds to it.
-fn of_cluster() -> Vec<Json> {
+fn cluster_documents() -> Vec<Json> {
     let class = |name: &str, controller: &str, description: &str| {
         json!({
             "apiVersion": "gateway.networking.k8s.io/v1",

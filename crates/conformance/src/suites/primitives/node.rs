@@ -52,7 +52,7 @@ const NODE: &str = "sidecar~1.1.1.1~id~domain";
 
 fn metadata(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
     let sent = row.get("metadata").cloned().unwrap_or_else(|| json!({}).into());
-    let metadata = NodeMetadata::of_tree(sent)?;
+    let metadata = NodeMetadata::from_tree(sent)?;
     let node = NodeId::parse(NODE, &metadata)?;
     let expected = row.get("out").context("column out is missing")?;
     let raw = expected.pointer("/metadata/raw").cloned().unwrap_or_default();

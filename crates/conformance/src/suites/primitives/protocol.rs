@@ -12,7 +12,7 @@ use crate::compare::Difference;
 pub(super) fn check(test: &str) -> Option<Check> {
     Some(match test {
         "TestParse" => parse,
-        "TestConvertProtocol" => of_port,
+        "TestConvertProtocol" => check_port_protocol,
         "TestServiceConversionWithExportToAnnotation" => export_to,
         _ => return None,
     })
@@ -23,18 +23,18 @@ fn parse(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
     Ok(equal("out", &row.text("out")?, &got))
 }
 
-fn of_port(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
+fn check_port_protocol(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
     let app_protocol = match row.get("appProtocol") {
         Some(_) => Some(row.text("appProtocol")?),
         None => None,
     };
     let port = u32::try_from(row.integer("port")?)?;
-    let got = Protocol::of_port(port, row.text("name")?, row.text("proto")?, app_protocol).as_str();
+    let got = Protocol::from_port(port, row.text("name")?, row.text("proto")?, app_protocol).as_str();
     Ok(equal("out", &row.text("out")?, &got))
 }
 
 fn export_to(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
-    let got = Visibility::of_annotation(row.text("Annotation")?);
+    let got = Visibility::parse_annotation(row.text("Annotation")?);
     let got: BTreeSet<_> = got.iter().map(ToString::to_string).collect();
     Ok(equal("Want", &row.texts("Want")?.into_iter().collect(), &got))
 }

@@ -84,13 +84,13 @@ fn short_name(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
 /// Every host is that of a VirtualService of its name.
 fn most_specific(row: Row<'_>) -> anyhow::Result<Vec<Difference>> {
     let hosts = row.texts("in")?;
-    let services: Vec<_> = hosts.iter().map(|host| Arc::new(of_host(host))).collect();
+    let services: Vec<_> = hosts.iter().map(|host| Arc::new(virtual_service_for(host))).collect();
     let owners = HostOwners::new(&services);
     let found = owners.owner(row.text("needle")?).map_or("", |service| service.name());
     Ok(equal("want", &row.text("want")?, &found))
 }
 
-fn of_host(host: &str) -> VirtualService {
+fn virtual_service_for(host: &str) -> VirtualService {
     VirtualService {
         origin: Origin::new("", ObjectKey::new(Kind::VirtualService, "", host)),
         created: None,

@@ -56,7 +56,7 @@ impl World {
 }
 
 /// The world of a row of calls.
-pub(super) fn of_traffic(row: &Node, shared: &Node) -> anyhow::Result<World> {
+pub(super) fn for_traffic(row: &Node, shared: &Node) -> anyhow::Result<World> {
     let defaults = shared.get("proxyDefaults").context("no proxyDefaults")?;
     let written = row.get("proxy").context("no proxy")?;
     let features = row.get("features").and_then(Node::as_map).into_iter().flatten();
@@ -70,7 +70,7 @@ pub(super) fn of_traffic(row: &Node, shared: &Node) -> anyhow::Result<World> {
 }
 
 /// The world of a row about routes.
-pub(super) fn of_routes(row: &Node, shared: &Node) -> anyhow::Result<World> {
+pub(super) fn for_routes(row: &Node, shared: &Node) -> anyhow::Result<World> {
     let text = |node: &'_ Node, key: &str| node.get(key).and_then(Node::as_str).map(str::to_owned);
     let services = text(shared, "services").context("no services")?;
     let config = text(row, "config").unwrap_or_default();

@@ -100,7 +100,7 @@ fn in_order(order: &[Node], heard: &[Update], place: &str, found: &mut Vec<Diffe
     let recorded: Vec<&str> = order.iter().filter_map(Node::as_str).collect();
     let mut sent: Vec<String> = Vec::new();
     for update in heard {
-        let kind = Type::of_url(&update.type_url).map(|kind| kind.to_string());
+        let kind = Type::from_url(&update.type_url).map(|kind| kind.to_string());
         if let Some(kind) = kind.filter(|kind| !sent.contains(kind)) {
             sent.push(kind);
         }
@@ -119,7 +119,7 @@ fn current(
     place: &str,
     found: &mut Vec<Difference>,
 ) -> anyhow::Result<()> {
-    let generated = Generated::of(&live.scenario)?;
+    let generated = Generated::generate(&live.scenario)?;
     for recorded in &live.scenario.proxies {
         let following = &proxies[&recorded.name];
         for kind in &recorded.recorded {

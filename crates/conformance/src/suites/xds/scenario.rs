@@ -51,7 +51,7 @@ impl Type {
     }
 
     /// The type with this URL.
-    pub(super) fn of_url(url: &str) -> Option<Self> {
+    pub(super) fn from_url(url: &str) -> Option<Self> {
         Self::all().find(|kind| kind.url() == url)
     }
 

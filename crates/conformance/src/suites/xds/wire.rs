@@ -187,9 +187,9 @@ impl Client {
         place: &str,
         found: &mut Vec<Difference>,
     ) -> anyhow::Result<()> {
-        let generated = Generated::of(&live.scenario)?;
+        let generated = Generated::generate(&live.scenario)?;
         let proxy = &live.scenario.proxies[0].name;
-        let kind = Type::of_url(type_url);
+        let kind = Type::from_url(type_url);
         let now = kind.map(|kind| generated.resources(proxy, kind)).transpose()?.unwrap_or_default();
         for name in skipped {
             let held = self.held.get(&(type_url.to_owned(), (*name).clone()));

@@ -30,7 +30,7 @@ pub(crate) struct Generated {
 }
 
 impl Generated {
-    pub(in crate::suites) fn of(scenario: &Scenario) -> anyhow::Result<Self> {
+    pub(in crate::suites) fn generate(scenario: &Scenario) -> anyhow::Result<Self> {
         let engine = Engine::with_options(Options::default());
         let mut batch = Batch::new();
         batch.set::<Settings>((), settings(scenario)?);

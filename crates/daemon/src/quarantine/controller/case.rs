@@ -67,7 +67,7 @@ impl Case {
 
     /// Whether the present arrangement changes nothing for anybody but the judges.
     pub(super) fn is_confined(&self, dispatcher: &Dispatcher) -> bool {
-        reach::of(dispatcher, self.batch(), |client, _| self.members.include(client)).is_confined()
+        reach::predict(dispatcher, self.batch(), |client, _| self.members.include(client)).is_confined()
     }
 
     /// Begins again with these beside the suspects there are.

@@ -73,7 +73,7 @@ impl QuarantineController {
         let mut batch = Batch::new();
         serve(&mut batch, origin, Some(hold.wanted.clone()));
         let Reach { members, stranger, is_awaited } =
-            reach::of(&self.dispatcher, batch, |client, _| hold.members.include(client));
+            reach::predict(&self.dispatcher, batch, |client, _| hold.members.include(client));
         if let Some(stranger) = stranger {
             return Some(End::Stranger(stranger.proxy.id.id.clone()));
         }

@@ -157,7 +157,7 @@ impl StringMap {
     /// A map with these entries.
     pub fn new(entries: impl IntoIterator<Item = (Str, Str)>) -> Self {
         let entries = entries.into_iter().map(|(key, value)| (key, Value::String(value)));
-        Self(Map::of(MapKind::String, entries.collect()))
+        Self(Map::typed(MapKind::String, entries.collect()))
     }
 
     /// The entries, sorted by key.

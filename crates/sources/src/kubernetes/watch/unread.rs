@@ -44,7 +44,7 @@ struct Line {
 impl Unread {
     /// The name of an object that cannot be read for this reason.
     pub(super) fn new(object: &[u8], reason: String) -> Self {
-        Self::of(serde_json::from_slice::<Named>(object).unwrap_or_default(), reason)
+        Self::from_named(serde_json::from_slice::<Named>(object).unwrap_or_default(), reason)
     }
 
     /// The same of a line of a watch, and whether the line says that the object is gone; `None` if it names none.
@@ -52,7 +52,7 @@ impl Unread {
         let line: Line = serde_json::from_slice(line).ok()?;
         let is_gone = &*line.r#type == "DELETED";
         let is_told = is_gone || matches!(&*line.r#type, "ADDED" | "MODIFIED");
-        let unread = Self::of(line.object, reason);
+        let unread = Self::from_named(line.object, reason);
         (is_told && !unread.name.is_empty()).then_some((unread, is_gone))
     }
 
@@ -61,7 +61,7 @@ impl Unread {
         serde_json::json!({"metadata": {"name": self.name, "namespace": self.namespace}}).into()
     }
 
-    fn of(Named { metadata }: Named, reason: String) -> Self {
+    fn from_named(Named { metadata }: Named, reason: String) -> Self {
         let Metadata { name, namespace, version } = metadata;
         Self { namespace, name, version, reason }
     }

@@ -31,7 +31,7 @@ pub(super) fn parse(line: &[u8]) -> Result<WireEvent, Failure> {
         Some("ADDED" | "MODIFIED") => Ok(WireEvent::Object(object)),
         Some("DELETED") => Ok(WireEvent::Gone(object)),
         Some("BOOKMARK") => Ok(WireEvent::Bookmark(object)),
-        Some("ERROR") => Ok(WireEvent::Error(Failure::of_status(&object))),
+        Some("ERROR") => Ok(WireEvent::Error(Failure::from_status(&object))),
         other => Err(Failure::Malformed(format!("an event of type {other:?}"))),
     }
 }

@@ -13,16 +13,24 @@ use crate::crd::cel::value::Value;
 pub(super) const BUILTINS: &[Builtin] = &[
     global("quantity", 1..=1, Cost::Read, quantity),
     global("isQuantity", 1..=1, Cost::Read, is_quantity),
-    method("sign", 1..=1, Cost::One, |_, args| Ok(sign(of(&args[0])?).into())),
-    method("isInteger", 1..=1, Cost::One, |_, args| Ok(whole(of(&args[0])?).is_some().into())),
+    method("sign", 1..=1, Cost::One, |_, args| Ok(sign(as_quantity(&args[0])?).into())),
+    method("isInteger", 1..=1, Cost::One, |_, args| Ok(whole(as_quantity(&args[0])?).is_some().into())),
     method("asInteger", 1..=1, Cost::One, as_integer),
-    method("asApproximateFloat", 1..=1, Cost::One, |_, args| Ok(Value::Double(of(&args[0])?.as_f64()))),
-    method("isGreaterThan", 2..=2, Cost::One, |_, args| Ok((of(&args[0])? > of(&args[1])?).into())),
-    method("isLessThan", 2..=2, Cost::One, |_, args| Ok((of(&args[0])? < of(&args[1])?).into())),
-    method("compareTo", 2..=2, Cost::One, |_, args| Ok((of(&args[0])?.cmp(of(&args[1])?) as i64).into())),
+    method("asApproximateFloat", 1..=1, Cost::One, |_, args| {
+        Ok(Value::Double(as_quantity(&args[0])?.as_f64()))
+    }),
+    method("isGreaterThan", 2..=2, Cost::One, |_, args| {
+        Ok((as_quantity(&args[0])? > as_quantity(&args[1])?).into())
+    }),
+    method("isLessThan", 2..=2, Cost::One, |_, args| {
+        Ok((as_quantity(&args[0])? < as_quantity(&args[1])?).into())
+    }),
+    method("compareTo", 2..=2, Cost::One, |_, args| {
+        Ok((as_quantity(&args[0])?.cmp(as_quantity(&args[1])?) as i64).into())
+    }),
 ];
 
-fn of<'v>(value: &'v Value<'_>) -> Result<&'v Quantity> {
+fn as_quantity<'v>(value: &'v Value<'_>) -> Result<&'v Quantity> {
     match value {
         Value::Quantity(quantity) => Ok(quantity),
         _ => no_overload(),
@@ -55,5 +63,7 @@ fn whole(quantity: &Quantity) -> Option<i64> {
 }
 
 fn as_integer<'a>(_: &mut Meter, args: Vec<Value<'a>>) -> Result<Value<'a>> {
-    whole(of(&args[0])?).map(Value::Int).ok_or_else(|| EvalError::new("cannot convert value to integer"))
+    whole(as_quantity(&args[0])?)
+        .map(Value::Int)
+        .ok_or_else(|| EvalError::new("cannot convert value to integer"))
 }

@@ -46,10 +46,10 @@ pub fn redirect(redirect: &HttpRedirect, matches: &[HttpMatchRequest], mut scope
         });
         scope.field("redirectCode").add_if(!matches!(redirect_code, 0 | 300..400), || {
             let message = format!("{redirect_code} is not a valid redirect code, must be 3xx");
-            REDIRECT_CODE.says(message).of(redirect_code)
+            REDIRECT_CODE.says(message).with_value(redirect_code)
         });
         scope.field("scheme").add_if(!matches!(scheme.as_str(), "" | "http" | "https"), || {
-            REDIRECT_SCHEME.says(r#"invalid redirect scheme, must be "http" or "https""#).of(scheme)
+            REDIRECT_SCHEME.says(r#"invalid redirect scheme, must be "http" or "https""#).with_value(scheme)
         });
         if let Some(RedirectPort::Port(number @ 1..)) = redirect_port {
             scope.field("port").require(port::number(*number));
@@ -71,10 +71,10 @@ pub fn direct_response(response: &HttpDirectResponse, mut scope: Scope<'_>) {
     };
     if size > MAX_BODY {
         let message = "large direct_responses may impact control plane performance, must be less than 1MB";
-        scope.field("body").add(BODY_TOO_LARGE.says(message).of(size));
+        scope.field("body").add(BODY_TOO_LARGE.says(message).with_value(size));
     } else if size > LARGE_BODY {
         let message = "large direct_responses may impact control plane performance";
-        scope.field("body").add(BODY_LARGE.says(message).of(size));
+        scope.field("body").add(BODY_LARGE.says(message).with_value(size));
     }
     // Parity: a status beyond what an int32 holds wraps around in the message.
     scope.field("status").require(http_status(response.status.cast_signed()));

@@ -81,7 +81,10 @@ pub(super) fn one_authority(route: &HttpRoute, mut scope: Scope<'_>) {
             let message = format!(
                 "authority header cannot be set multiple times: have {have}, attempting to set {wanted}"
             );
-            return scope.field("headers").field("request").add(AUTHORITY_TWICE.says(message).of(value));
+            return scope
+                .field("headers")
+                .field("request")
+                .add(AUTHORITY_TWICE.says(message).with_value(value));
         }
         current = value;
     }

@@ -22,7 +22,9 @@ pub fn check(policy: &CorsPolicy, mut scope: Scope<'_>) {
     scope.each("allowOrigins", &policy.allow_origins, origin);
     scope.each("allowMethods", &policy.allow_methods, |method, mut scope| {
         scope.add_if(!METHODS.contains(&method.as_str()), || {
-            UNKNOWN_METHOD.says(format!("{} is not a supported HTTP method", quoted(method))).of(method)
+            UNKNOWN_METHOD
+                .says(format!("{} is not a supported HTTP method", quoted(method)))
+                .with_value(method)
         });
     });
     scope.each("allowHeaders", &policy.allow_headers, |name, mut scope| {

@@ -70,7 +70,7 @@ pub fn http_status(status: i32) -> Result<(), Fault> {
     if (200..=600).contains(&status) {
         return Ok(());
     }
-    Err(BAD_STATUS.says(format!("HTTP status {status} is not in range 200-599")).of(status))
+    Err(BAD_STATUS.says(format!("HTTP status {status} is not in range 200-599")).with_value(status))
 }
 
 fn grpc_status(status: &str) -> Result<(), Fault> {
@@ -82,7 +82,7 @@ fn grpc_status(status: &str) -> Result<(), Fault> {
          supported codes, for example 'NOT_FOUND'",
         quoted(status)
     );
-    Err(BAD_GRPC_STATUS.says(message).of(status))
+    Err(BAD_GRPC_STATUS.says(message).with_value(status))
 }
 
 /// Checks a delay.

@@ -64,6 +64,6 @@ fn source(matching: &HttpMatchRequest, mut scope: Scope<'_>) {
     gateway_names(&matching.gateways, false, scope.field("gateways").without_warnings());
     let namespace = &matching.source_namespace;
     scope.field("sourceNamespace").add_if(!namespace.is_empty() && !is_dns_label(namespace), || {
-        SOURCE_NAMESPACE.says(format!("sourceNamespace match {namespace} is invalid")).of(namespace)
+        SOURCE_NAMESPACE.says(format!("sourceNamespace match {namespace} is invalid")).with_value(namespace)
     });
 }

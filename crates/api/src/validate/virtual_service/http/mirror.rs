@@ -22,7 +22,7 @@ pub(super) fn percentages(route: &HttpRoute, mut scope: Scope<'_>) {
         let value = percent.value;
         scope.add_if(value > 100, || {
             let message = format!("mirror_percent must have a max value of 100 (it has {value})");
-            OUT_OF_RANGE.says(message).of(value)
+            OUT_OF_RANGE.says(message).with_value(value)
         });
         let message = r#"using deprecated setting "mirrorPercent", use "mirrorPercentage" instead"#;
         scope.add(DEPRECATED.says(message));
@@ -36,10 +36,10 @@ fn share(percent: &Percent, name: &str, mut scope: Scope<'_>) {
     let value = percent.value;
     let shown = fixed(value);
     scope.add_if(value > 100.0, || {
-        OUT_OF_RANGE.says(format!("{name} must have a max value of 100 (it has {shown})")).of(value)
+        OUT_OF_RANGE.says(format!("{name} must have a max value of 100 (it has {shown})")).with_value(value)
     });
     scope.add_if(value < 0.0, || {
-        OUT_OF_RANGE.says(format!("{name} must have a min value of 0 (it has {shown})")).of(value)
+        OUT_OF_RANGE.says(format!("{name} must have a min value of 0 (it has {shown})")).with_value(value)
     });
 }
 

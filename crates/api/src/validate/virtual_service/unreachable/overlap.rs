@@ -36,7 +36,7 @@ enum Pattern<'a> {
 }
 
 impl<'a> Pattern<'a> {
-    fn of(matching: &'a StringMatch) -> Self {
+    fn from_string_match(matching: &'a StringMatch) -> Self {
         match &matching.match_type {
             Some(MatchType::Exact(text)) if !text.is_empty() => Self::Exact(text),
             Some(MatchType::Prefix(text)) if !text.is_empty() => Self::Prefix(text),
@@ -45,11 +45,11 @@ impl<'a> Pattern<'a> {
     }
 
     fn optional(matching: Option<&'a StringMatch>) -> Self {
-        matching.map_or(Self::Anything, Self::of)
+        matching.map_or(Self::Anything, Self::from_string_match)
     }
 
     fn all(matches: &'a BTreeMap<String, StringMatch>) -> Patterns<'a> {
-        matches.iter().map(|(name, matching)| (name.as_str(), Self::of(matching))).collect()
+        matches.iter().map(|(name, matching)| (name.as_str(), Self::from_string_match(matching))).collect()
     }
 
     /// Parity: Istio compares texts the wrong way round, so that a narrower earlier pattern counts as covering.
@@ -66,7 +66,7 @@ impl<'a> Pattern<'a> {
 
 impl<'a> PrefixMatch<'a> {
     /// The match of a route, if it is by path prefix.
-    pub(super) fn of(route: &'a HttpRoute, rule: usize, index: usize) -> Option<Self> {
+    pub(super) fn from_route(route: &'a HttpRoute, rule: usize, index: usize) -> Option<Self> {
         let matching = &route.r#match[index];
         let Some(MatchType::Prefix(prefix)) = matching.uri.as_ref()?.match_type.as_ref() else { return None };
         if prefix.is_empty() {
