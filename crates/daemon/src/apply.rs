@@ -29,7 +29,7 @@ use tracing::{debug, info, warn};
 
 use crate::metrics::Metrics;
 use crate::pace::{Applied, Pace};
-use crate::push::{Cause, Dispatcher, Reason, Stamp};
+use crate::push::{Cause, Dispatched, Dispatcher, Reason, Stamp};
 use crate::quarantine::QuarantineController;
 use crate::settings::SettingsKeeper;
 use crate::source_statuses::SourceStatuses;
@@ -165,10 +165,8 @@ impl Applier {
             batch.set::<Settings>((), settings);
             cause = cause.and(Reason::Global);
         }
-        let before = self.dispatcher.engine().revision().number();
-        let revision = self.dispatcher.apply(batch, cause);
+        let Dispatched { revision, woken } = self.dispatcher.apply(batch, cause);
         self.quarantine.applied(revision);
-        let woken = if revision == before { 0 } else { self.dispatcher.ledger().woken(revision) };
         self.pace.applied(Applied { started, ended: Instant::now(), changes, woken });
     }
 }

@@ -227,7 +227,8 @@ impl ControlPlane for Mesh {
             Some(identity) => read(Some(identity))?,
             None => claimed,
         };
-        let connection = self.dispatcher.connect(proxy, peer);
+        let revision = self.dispatcher.engine().revision().number();
+        let connection = self.dispatcher.connections().connect(proxy, peer, revision);
         info!(proxy = connection.proxy.node_id, peer = ?peer.address, "connected");
         Ok(Arc::new(tokio::task::block_in_place(|| Client::new(&self.dispatcher, connection))))
     }
@@ -256,7 +257,7 @@ impl ControlPlane for Mesh {
             Ok(None) if Family::find(type_url).is_some() => Ok(ResourceSet::default()),
             Ok(None) => self.check_reader(client).map(|()| ResourceSet::default()),
             Err(error) => {
-                self.dispatcher.failed();
+                self.dispatcher.connections().generation_failed();
                 Err(failed(client, type_url, &error))
             }
         }
@@ -270,16 +271,16 @@ impl ControlPlane for Mesh {
         if let SessionEvent::Nacked { type_url, message, .. } = &event {
             warn!(proxy = client.connection.proxy.node_id, %type_url, reason = %message, "rejected by the proxy");
         }
-        self.dispatcher.note(&client.connection, &event);
+        self.dispatcher.connections().record(&client.connection, &event);
     }
 
     fn handed_over(&self, _: &Client, took: Duration) {
-        self.dispatcher.handed_over(took);
+        self.dispatcher.connections().handed_over(took);
     }
 
     fn disconnect(&self, client: &Client) {
         info!(proxy = client.connection.proxy.node_id, "disconnected");
-        self.dispatcher.disconnect(&client.connection);
+        self.dispatcher.connections().disconnect(&client.connection);
     }
 }
 

@@ -38,13 +38,14 @@ pub use http::routes;
 pub use query::Parameters;
 
 use crate::forecast::Forecast;
-use crate::push::{Connection, Dispatcher};
+use crate::push::{Connection, Dispatcher, Ledger};
 use crate::quarantine::Quarantine;
 use crate::source_statuses::SourceStatuses;
 
 /// Answers questions about the mesh and the clients that are connected.
 pub struct Debug {
     dispatcher: Arc<Dispatcher>,
+    ledger: Arc<Ledger>,
     quarantine: Arc<Quarantine>,
     sources: Arc<SourceStatuses>,
     remote: RemoteRegistry,
@@ -154,15 +155,22 @@ const ENDPOINTS: &[Endpoint] = &[
 ];
 
 impl Debug {
-    /// Answers about what this dispatcher pushes, and to whom.
+    /// Answers about the engine and the sessions of this dispatcher.
     pub fn new(dispatcher: Arc<Dispatcher>) -> Self {
         Self {
             dispatcher,
+            ledger: Arc::default(),
             quarantine: Arc::default(),
             sources: Arc::default(),
             remote: RemoteRegistry::default(),
             forecast: None,
         }
+    }
+
+    /// Tells which pushes there were and what became of them.
+    #[must_use]
+    pub fn with_ledger(self, ledger: Arc<Ledger>) -> Self {
+        Self { ledger, ..self }
     }
 
     /// Tells what is held back because proxies reject it.

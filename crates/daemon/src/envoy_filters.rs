@@ -70,7 +70,6 @@ mod tests {
     use canopus_base::tree::Limits;
     use canopus_engine::{Batch, Engine};
     use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
-    use canopus_xds::Peer;
 
     use super::*;
 
@@ -96,8 +95,8 @@ spec:
             batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
         }
         engine.apply(batch);
-        let dispatcher = Dispatcher::new(engine, Vec::new());
-        dispatcher.connect(crate::test_proxy("a"), &Peer::default());
+        let dispatcher = Dispatcher::unobserved(engine);
+        dispatcher.connect(crate::test_proxy("a"));
         let metrics = Registry::new();
         register(&metrics, &Flags::read(&[("PILOT_ENVOY_FILTER_STATS", "true")]), &dispatcher);
         let text = metrics.encode();

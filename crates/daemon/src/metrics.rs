@@ -40,7 +40,7 @@ pub(crate) use remote::collect_remote_clusters;
 use calls::code_name;
 use sends::{Sends, label};
 
-use crate::push::{Connection, Observer, Push, Stamp};
+use crate::push::{AppliedBatch, Connection, Observer, Push, Stamp};
 
 /// Batches of which it is remembered when they came.
 const REMEMBERED: usize = 256;
@@ -164,24 +164,25 @@ impl Metrics {
 }
 
 impl Observer for Metrics {
-    fn applied(&self, push: &Push) {
+    fn applied(&self, batch: &AppliedBatch) {
+        let woken = batch.woken.len();
         let mut memory = self.memory.lock();
         // A batch that concerns none of those who are connected is no push.
-        if push.woken > 0 || memory.clients == 0 {
-            self.debounce.observe_duration(push.applied.since(push.cause.seen));
-            self.apply_time.observe_duration(push.took);
+        if woken > 0 || memory.clients == 0 {
+            self.debounce.observe_duration(batch.applied.since(batch.cause.seen));
+            self.apply_time.observe_duration(batch.took);
         }
-        for (reason, times) in &push.cause.reasons {
+        for (reason, times) in &batch.cause.reasons {
             self.batches.with([reason.label()]).inc();
-            self.recipients.with([reason.label()]).inc_by(push.woken as u64);
-            if push.woken > 0 {
-                self.triggers.with([reason.label()]).inc_by((push.woken * times) as u64);
+            self.recipients.with([reason.label()]).inc_by(woken as u64);
+            if woken > 0 {
+                self.triggers.with([reason.label()]).inc_by((woken * times) as u64);
             }
         }
         if memory.batches.len() >= REMEMBERED {
             memory.batches.pop_front();
         }
-        let (revision, seen, applied) = (push.revision, push.cause.seen, push.applied);
+        let (revision, seen, applied) = (batch.revision, batch.cause.seen, batch.applied);
         memory.batches.push_back(Batch { revision, seen, applied });
     }
 
@@ -225,7 +226,7 @@ impl Observer for Metrics {
         self.internal_errors.with([]).inc();
     }
 
-    fn disconnected(&self, connection: &Connection) {
+    fn disconnected(&self, connection: &Connection, _: &[u64]) {
         let mut memory = self.memory.lock();
         memory.clients = memory.clients.saturating_sub(1);
         let version = version(connection);

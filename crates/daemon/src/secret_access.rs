@@ -83,7 +83,7 @@ impl Observer for Wishes {
         }
     }
 
-    fn disconnected(&self, connection: &Connection) {
+    fn disconnected(&self, connection: &Connection, _: &[u64]) {
         if connection.proxy.identity.is_some() {
             let _ = self.0.send(Wish::Gone(connection.id));
         }
@@ -223,7 +223,6 @@ impl<S: Fn(Batch) + Send> AccessKeeper<S> {
 #[cfg(test)]
 mod tests {
     use canopus_engine::Engine;
-    use canopus_xds::Peer;
 
     use super::*;
     use crate::push::Dispatcher;
@@ -235,9 +234,8 @@ mod tests {
     #[tokio::test]
     async fn accounts_have_an_answer_while_they_are_connected() {
         let engine = Engine::new();
-        let dispatcher = Dispatcher::new(engine.clone(), Vec::new());
-        let connections =
-            ["a", "b"].map(|name| dispatcher.connect(crate::test_proxy(name), &Peer::default()).id);
+        let dispatcher = Dispatcher::unobserved(engine.clone());
+        let connections = ["a", "b"].map(|name| dispatcher.connect(crate::test_proxy(name)).id);
         let (wishes, heard) = mpsc::unbounded_channel();
         let (stored, mut changes) = mpsc::unbounded_channel();
         let store = {

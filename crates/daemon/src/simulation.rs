@@ -45,7 +45,7 @@ use crate::apply::Applier;
 use crate::control_plane::Mesh;
 use crate::metrics::Metrics;
 use crate::pace::Pace;
-use crate::push::{Dispatcher, Stamp};
+use crate::push::{Connections, Dispatcher, Observer, Observers, Stamp};
 use crate::quarantine::{Quarantine, QuarantineController};
 use crate::settings::SettingsKeeper;
 
@@ -82,7 +82,8 @@ impl Plane {
         batch.set::<SecretAccess>(account, true);
         engine.apply(batch);
         let quarantine = Quarantine::new(quarantine);
-        let dispatcher = Dispatcher::new(engine, vec![quarantine.clone()]);
+        let observers = Observers::new([quarantine.clone() as Arc<dyn Observer>]);
+        let dispatcher = Dispatcher::new(engine, Connections::new(observers.clone()), observers);
         let clock = Arc::new(Mutex::new(Instant::now()));
         let quarantine = QuarantineController::new(Arc::clone(&dispatcher), quarantine).with_clock({
             let clock = Arc::clone(&clock);

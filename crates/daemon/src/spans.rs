@@ -20,7 +20,7 @@ use tracing::info;
 
 pub(crate) use self::exporter::Exporter;
 use self::settings::Settings;
-use crate::push::{Observer, Push};
+use crate::push::{AppliedBatch, Observer, Push};
 
 /// Spans that wait to be exported.
 const WAITING: usize = 4096;
@@ -161,19 +161,19 @@ impl Tracer {
 }
 
 impl Observer for Tracer {
-    fn applied(&self, push: &Push) {
+    fn applied(&self, batch: &AppliedBatch) {
         if !self.is_on() {
             return;
         }
-        let reasons: Vec<_> = push.cause.reasons.keys().map(|reason| reason.label()).collect();
+        let reasons: Vec<_> = batch.cause.reasons.keys().map(|reason| reason.label()).collect();
         let attributes = [
-            ("canopus.revision", Attribute::Number(push.revision)),
-            ("canopus.objects", Attribute::Number(push.cause.objects.len() as u64)),
+            ("canopus.revision", Attribute::Number(batch.revision)),
+            ("canopus.objects", Attribute::Number(batch.cause.objects.len() as u64)),
             ("canopus.reasons", Attribute::Text(reasons.join(","))),
-            ("canopus.recipients", Attribute::Number(push.woken as u64)),
+            ("canopus.recipients", Attribute::Number(batch.woken.len() as u64)),
         ];
-        let (trace, root) = (self.trace("revision", push.revision), self.root(push.revision));
-        self.send(trace, root, None, "apply", push.cause.seen.time, attributes);
+        let (trace, root) = (self.trace("revision", batch.revision), self.root(batch.revision));
+        self.send(trace, root, None, "apply", batch.cause.seen.time, attributes);
     }
 
     fn converged(&self, push: &Push) {

@@ -317,7 +317,7 @@ async fn follow(changes: Vec<Change>) {
         batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
     }
     engine.apply(batch);
-    let dispatcher = Dispatcher::new(engine.clone(), Vec::new());
+    let dispatcher = Dispatcher::unobserved(engine.clone());
     let mesh = Arc::new(Mesh::new(Arc::clone(&dispatcher)));
     let mut pairs = Vec::new();
     for (protocol, id) in [
@@ -337,7 +337,7 @@ async fn follow(changes: Vec<Change>) {
     let mut before = bundles(&pairs);
     for change in changes {
         let (batch, origin) = change.batch();
-        let revision = dispatcher.apply(batch, Cause::objects(Stamp::now(), [origin]));
+        let revision = dispatcher.apply(batch, Cause::objects(Stamp::now(), [origin])).revision;
         let after = bundles(&pairs);
         for pair in &mut pairs {
             let said = pair.revised(revision);

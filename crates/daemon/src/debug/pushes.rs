@@ -20,7 +20,7 @@ impl Debug {
         let of_object = |push: &Push| {
             object.is_none_or(|object| push.cause.objects.iter().any(|origin| name_of(origin) == object))
         };
-        let pushes = self.dispatcher.ledger().pushes();
+        let pushes = self.ledger.pushes();
         let shown = pushes.iter().filter(|push| of_object(push)).take(limit);
         let shown: Vec<Value> = shown.map(|push| self.push_json(push)).collect();
         let revision = self.engine().revision().number();
@@ -29,8 +29,7 @@ impl Debug {
 
     /// The objects whose last change some client does not have yet, with those clients.
     pub(super) fn convergence(&self, question: &Question) -> Result<Answer, QueryError> {
-        let open: Vec<Value> =
-            self.dispatcher.ledger().unconverged().iter().map(|state| self.state_json(state)).collect();
+        let open: Vec<Value> = self.ledger.unconverged().iter().map(|state| self.state_json(state)).collect();
         let clients: Vec<Value> = self
             .clients()
             .iter()

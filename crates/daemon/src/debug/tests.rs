@@ -19,13 +19,13 @@ use canopus_runtime::flags::Flags;
 use canopus_sources::status::{PartStatus, Phase, SourceStatus};
 use canopus_sources::{Part, SourceInfo};
 use canopus_testkit::http::{self, Method, StatusCode};
-use canopus_xds::{Code, Interest, Names, Peer, Refusal, ResourceSet, SessionEvent, types};
+use canopus_xds::{Code, Interest, Names, Refusal, ResourceSet, SessionEvent, types};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower_service::Service as _;
 
 use super::*;
-use crate::push::{Cause, Stamp};
+use crate::push::{Cause, Connections, Ledger, Observer, Observers, Stamp};
 
 const SERVICE: &str = "
 apiVersion: v1
@@ -89,9 +89,12 @@ impl Lab {
             origins.push(origin.clone());
             batch.set::<Objects>(origin, object);
         }
-        let dispatcher = Dispatcher::new(Engine::new(), Vec::new());
+        let ledger = Ledger::new(Observers::default());
+        let observers = Observers::new([ledger.clone() as Arc<dyn Observer>]);
+        let connections = Connections::new(observers.clone());
+        let dispatcher = Dispatcher::new(Engine::new(), connections, observers);
         dispatcher.apply(batch, Cause::objects(Stamp::now(), origins));
-        let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)));
+        let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)).with_ledger(ledger));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let routes = routes(Arc::clone(&debug), Arc::new(Tokens));
@@ -105,19 +108,19 @@ impl Lab {
         let node = Node { id, ..Node::default() };
         let identity = Identity::new("cluster.local", namespace, "somebody").ok();
         let proxy = Proxy::new(&node, identity).unwrap();
-        let connection = self.dispatcher.connect(proxy, &Peer::default());
+        let connection = self.dispatcher.connect(proxy);
         let subscribe =
             |type_url: &str, interest| SessionEvent::Subscribed { type_url: type_url.into(), interest };
-        self.dispatcher.note(&connection, &subscribe(types::CLUSTER, Interest::Wildcard));
+        self.dispatcher.connections().record(&connection, &subscribe(types::CLUSTER, Interest::Wildcard));
         let names = Interest::Names(Names::new(["outbound|80||cart.shop.svc.cluster.local"]));
-        self.dispatcher.note(&connection, &subscribe(types::ENDPOINT, names));
+        self.dispatcher.connections().record(&connection, &subscribe(types::ENDPOINT, names));
         connection
     }
 
     /// A message of a type goes to a client, which accepts or rejects it.
     fn exchange(&self, connection: &Connection, nonce: &str, error: Option<&str>) {
         let type_url: Arc<str> = types::CLUSTER.into();
-        self.dispatcher.note(
+        self.dispatcher.connections().record(
             connection,
             &SessionEvent::Sent {
                 type_url: type_url.clone(),
@@ -142,7 +145,7 @@ impl Lab {
                 refused: ResourceSet::default(),
             },
         };
-        self.dispatcher.note(connection, &event);
+        self.dispatcher.connections().record(connection, &event);
     }
 
     async fn get(&self, path: &str) -> (StatusCode, String) {
@@ -402,7 +405,7 @@ async fn questions_over_xds_need_an_identity_and_one_name() {
     assert_eq!(ask(&shop, "istio.io/debug/config_dump", names(&["cart-1.shop"])).unwrap().len(), 7);
 
     let anonymous = Proxy::new(&Node { id: shop.proxy.node_id.clone(), ..Node::default() }, None).unwrap();
-    let anonymous = lab.dispatcher.connect(anonymous, &Peer::default());
+    let anonymous = lab.dispatcher.connect(anonymous);
     let refused = ask(&anonymous, types::DEBUG, names(&["list"])).unwrap_err();
     assert_eq!(refused, Refusal::new(Code::Unauthenticated, "authentication required"));
 }

@@ -15,7 +15,7 @@ use super::process::Process;
 use crate::apply::Applier;
 use crate::metrics::{Metrics, collect_model};
 use crate::pace::Pace;
-use crate::push::{Cause, Dispatcher, Observer, Reason, Revisions, Stamp};
+use crate::push::{Cause, Connections, Dispatcher, Ledger, Observer, Observers, Reason, Revisions, Stamp};
 use crate::quarantine::{Quarantine, QuarantineController};
 use crate::secret_access::{self, AccessKeeper, Wish};
 use crate::settings::SettingsKeeper;
@@ -25,6 +25,7 @@ use crate::sources::Opened;
 /// The dispatcher and those who observe it.
 pub(super) struct PushPath {
     pub(super) dispatcher: Arc<Dispatcher>,
+    pub(super) ledger: Arc<Ledger>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) source_statuses: Arc<SourceStatuses>,
     /// The revision of the world.
@@ -46,17 +47,23 @@ impl PushPath {
         let (revisions, revision) = Revisions::new(engine.revision().number());
         let enabled = args.quarantine.unwrap_or_else(|| process.flags.get(CANOPUS_QUARANTINE));
         let quarantine = Quarantine::new(enabled);
-        let observers: Vec<Arc<dyn Observer>> = vec![
-            quarantine.clone(),
+        let ledger =
+            Ledger::new(Observers::new([metrics.clone() as Arc<dyn Observer>, process.tracer.clone()]));
+        // A batch that concerns nobody converges as soon as the ledger knows of it, so the ledger is told after the others.
+        let observers = Observers::new([
+            quarantine.clone() as Arc<dyn Observer>,
             metrics.clone(),
             Arc::new(revisions),
             Arc::new(wished),
             process.tracer.clone(),
-        ];
-        let dispatcher = Dispatcher::new(engine, observers);
-        collect_model(&process.registry, &dispatcher, quarantine.clone());
+            ledger.clone(),
+        ]);
+        let connections = Connections::new(observers.clone());
+        let dispatcher = Dispatcher::new(engine, connections, observers);
+        collect_model(&process.registry, &dispatcher, ledger.clone(), quarantine.clone());
         Self {
             dispatcher,
+            ledger,
             quarantine,
             source_statuses: Arc::default(),
             revision,

@@ -29,6 +29,7 @@ pub(super) fn ports<'a>(
 ) -> Ports<'a> {
     let Process { flags, readiness, registry, tracer, .. } = process;
     let debug = Debug::new(Arc::clone(&push.dispatcher))
+        .with_ledger(push.ledger.clone())
         .with_quarantine(push.quarantine.clone())
         .with_sources(push.source_statuses.clone())
         .with_remote_clusters(remote.clone())

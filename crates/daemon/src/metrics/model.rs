@@ -25,17 +25,22 @@ use canopus_runtime::tasks;
 use super::clients;
 use super::events::pods_behind;
 use super::mishaps::Mishaps;
-use crate::push::Dispatcher;
+use crate::push::{Dispatcher, Ledger};
 use crate::quarantine::Quarantine;
 
 /// Has the registry look at the mesh behind a dispatcher at each scrape.
-pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>, quarantine: Arc<Quarantine>) {
+pub fn collect_model(
+    registry: &Registry,
+    dispatcher: &Arc<Dispatcher>,
+    ledger: Arc<Ledger>,
+    quarantine: Arc<Quarantine>,
+) {
     let dispatcher: Weak<Dispatcher> = Arc::downgrade(dispatcher);
     let pending_before = AtomicBool::new(false);
     let mishaps = Mishaps::new(registry);
     registry.collect(move |collected| {
         if let Some(dispatcher) = dispatcher.upgrade() {
-            collect(collected, &dispatcher, &quarantine, &pending_before);
+            collect(collected, &dispatcher, &ledger, &quarantine, &pending_before);
             mishaps.look(&dispatcher.engine().snapshot(), &dispatcher.connections().all());
         }
     });
@@ -44,6 +49,7 @@ pub fn collect_model(registry: &Registry, dispatcher: &Arc<Dispatcher>, quaranti
 fn collect(
     collected: &mut Collected,
     dispatcher: &Dispatcher,
+    ledger: &Ledger,
     quarantine: &Quarantine,
     pending_before: &AtomicBool,
 ) {
@@ -64,7 +70,7 @@ fn collect(
     clients::collect(collected, &world, &connections);
     let behind = connections.iter().filter(|one| !one.outstanding().is_empty()).count();
     collected.push(CANOPUS_CLIENTS_BEHIND, [], behind as f64);
-    collected.push(CANOPUS_OBJECTS_NOT_CONVERGED, [], dispatcher.ledger().unconverged().len() as f64);
+    collected.push(CANOPUS_OBJECTS_NOT_CONVERGED, [], ledger.unconverged().len() as f64);
     collected.push(CANOPUS_QUARANTINED_OBJECTS, [], quarantine.len() as f64);
     collected.push(CANOPUS_QUARANTINE_TOTAL, [], quarantine.total() as f64);
     for (task, panics) in tasks::panics() {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use canopus_base::hash::ContentHash;
 use canopus_mesh::proxy::Proxy;
@@ -13,7 +14,11 @@ use canopus_xds::types::Types;
 use canopus_xds::{Interest, Mailbox, Peer, ResourceSet, SessionEvent};
 use parking_lot::{Mutex, RwLock};
 
+use super::observer::Observers;
 use super::stamp::Stamp;
+
+/// Revisions that a proxy is known not to have acknowledged; of more, the oldest are forgotten.
+const MOST_OUTSTANDING: usize = 256;
 
 /// Names a connection; never used twice in the life of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,10 +189,10 @@ impl Connection {
     }
 
     /// A revision concerns it.
-    pub(super) fn expect(&self, revision: u64, at_most: usize) {
+    pub(super) fn expect(&self, revision: u64) {
         let mut state = self.state.lock();
         state.outstanding.push(revision);
-        let excess = state.outstanding.len().saturating_sub(at_most);
+        let excess = state.outstanding.len().saturating_sub(MOST_OUTSTANDING);
         state.outstanding.drain(..excess);
     }
 
@@ -207,15 +212,15 @@ impl Connection {
     }
 
     /// Takes the revisions up to this one that it had not acknowledged.
-    pub(super) fn settle(&self, revision: u64) -> Vec<u64> {
+    fn settle(&self, revision: u64) -> Vec<u64> {
         let mut state = self.state.lock();
         state.settled = revision;
         let open = state.outstanding.partition_point(|outstanding| *outstanding <= revision);
         state.outstanding.drain(..open).collect()
     }
 
-    /// Takes note of what happened in its session.
-    pub(super) fn note(&self, event: &SessionEvent) {
+    /// Records what happened in its session.
+    fn record(&self, event: &SessionEvent) {
         let mut state = self.state.lock();
         match event {
             SessionEvent::Subscribed { type_url, interest } => {
@@ -281,16 +286,22 @@ impl State {
     }
 }
 
-/// All connected proxies.
+/// All connected proxies. Observers are told when one connects, what happens in its session, and when it disconnects.
 #[derive(Default)]
 pub struct Connections {
+    observers: Observers,
     last: AtomicU64,
     open: RwLock<BTreeMap<ConnectionId, Arc<Connection>>>,
 }
 
 impl Connections {
-    /// Takes a proxy in; `revision` is the world it starts from.
-    pub(super) fn open(&self, proxy: Proxy, peer: &Peer, revision: u64) -> Arc<Connection> {
+    /// No connections yet.
+    pub fn new(observers: Observers) -> Arc<Self> {
+        Arc::new(Self { observers, ..Self::default() })
+    }
+
+    /// Adds a proxy; `revision` is the world it starts from.
+    pub(crate) fn connect(&self, proxy: Proxy, peer: &Peer, revision: u64) -> Arc<Connection> {
         peer.mailbox.revise(revision, Types::ALL);
         let id = ConnectionId(self.last.fetch_add(1, Ordering::Relaxed) + 1);
         let connection = Arc::new(Connection {
@@ -304,11 +315,35 @@ impl Connections {
             state: Mutex::default(),
         });
         self.open.write().insert(id, Arc::clone(&connection));
+        self.observers.tell(|observer| observer.connected(&connection));
         connection
     }
 
-    pub(super) fn close(&self, id: ConnectionId) {
-        self.open.write().remove(&id);
+    /// Removes a proxy that is gone.
+    pub(crate) fn disconnect(&self, connection: &Connection) {
+        self.open.write().remove(&connection.id);
+        let outstanding = connection.settle(u64::MAX);
+        self.observers.tell(|observer| observer.disconnected(connection, &outstanding));
+    }
+
+    /// Records what happened in a proxy's session.
+    pub(crate) fn record(&self, connection: &Connection, event: &SessionEvent) {
+        connection.record(event);
+        if let SessionEvent::Settled { revision } = event {
+            let settled = connection.settle(*revision);
+            self.observers.tell(|observer| observer.settled(connection, &settled));
+        }
+        self.observers.tell(|observer| observer.happened(connection, event));
+    }
+
+    /// A response was taken by a proxy's transport after this time.
+    pub(crate) fn handed_over(&self, took: Duration) {
+        self.observers.tell(|observer| observer.handed_over(took));
+    }
+
+    /// Something a proxy asked for could not be generated.
+    pub(crate) fn generation_failed(&self) {
+        self.observers.tell(|observer| observer.failed());
     }
 
     /// One connection, if it is still open.

@@ -1,131 +1,96 @@
-//! Takes batches to the engine and wakes the sessions they concern.
+//! Applies batches to the engine and wakes the sessions they concern.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use canopus_engine::{Batch, Engine, RootId};
-use canopus_mesh::proxy::Proxy;
-use canopus_xds::{Peer, SessionEvent};
 use parking_lot::Mutex;
 
 use super::cause::Cause;
 use super::change_signal::{ChangeSignal, ChangeSignals};
-use super::connections::{Connection, ConnectionId, Connections};
-use super::ledger::{Fate, KEPT, Ledger, Push, TypeTotal};
-use super::observer::Observer;
+use super::connections::{ConnectionId, Connections};
+use super::observer::{AppliedBatch, Observers};
 use super::stamp::Stamp;
 
-/// The way from a batch of changes to the sessions, with the record of it.
+/// The way from a batch of changes to the sessions. It keeps no record: observers do.
 pub struct Dispatcher {
     engine: Engine,
     signals: ChangeSignals,
-    ledger: Ledger,
-    connections: Connections,
-    observers: Vec<Arc<dyn Observer>>,
-    /// Pushes are written down in the order of their revisions.
-    writing: Mutex<()>,
+    connections: Arc<Connections>,
+    observers: Observers,
+    /// Held while a batch is applied, so that observers are told of batches in the order of their revisions.
+    applying: Mutex<()>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Dispatched {
+    /// The revision of the world after it.
+    pub revision: u64,
+    /// How many sessions it woke.
+    pub woken: usize,
 }
 
 impl Dispatcher {
-    /// Serves what `engine` knows; `observers` are told what happens.
-    pub fn new(engine: Engine, observers: Vec<Arc<dyn Observer>>) -> Arc<Self> {
-        Arc::new(Self {
-            engine,
-            signals: ChangeSignals::default(),
-            ledger: Ledger::default(),
-            connections: Connections::default(),
-            observers,
-            writing: Mutex::new(()),
-        })
+    /// Applies batches to `engine`, wakes the sessions of `connections`, and tells `observers` of each batch.
+    pub fn new(engine: Engine, connections: Arc<Connections>, observers: Observers) -> Arc<Self> {
+        let (signals, applying) = (ChangeSignals::default(), Mutex::new(()));
+        Arc::new(Self { engine, signals, connections, observers, applying })
     }
 
-    /// The world.
+    /// A dispatcher that nobody observes, with connections of its own.
+    pub fn unobserved(engine: Engine) -> Arc<Self> {
+        Self::new(engine, Arc::default(), Observers::default())
+    }
+
+    /// Connects a proxy that starts from what the engine knows now.
+    #[cfg(test)]
+    pub(crate) fn connect(&self, proxy: canopus_mesh::proxy::Proxy) -> Arc<super::Connection> {
+        let peer = canopus_xds::Peer::default();
+        self.connections.connect(proxy, &peer, self.engine.revision().number())
+    }
+
+    /// The engine that batches are applied to.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// What was pushed.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
-    /// Who is connected.
+    /// The sessions that are woken.
     pub fn connections(&self) -> &Connections {
         &self.connections
     }
 
-    /// Applies a batch and wakes the sessions it concerns; the revision it led to.
-    ///
-    /// A batch that changes nothing concerns nobody and is not written down.
-    pub fn apply(&self, batch: Batch, cause: Cause) -> u64 {
-        let _writing = self.writing.lock();
+    /// Applies a batch and wakes the sessions it concerns. A batch that changes no input concerns nobody, and observers are
+    /// not told of it.
+    pub fn apply(&self, batch: Batch, cause: Cause) -> Dispatched {
+        let _applying = self.applying.lock();
         let before = self.engine.revision();
         let started = Instant::now();
         let applied = self.engine.apply(batch);
         let revision = applied.revision.number();
         if applied.revision == before {
-            return revision;
+            return Dispatched { revision, woken: 0 };
         }
-        let woken = self.connections.named(self.signals.raise(&applied.changed));
-        let mut push = Push::new(revision, cause, started.elapsed(), applied.changed.len());
-        push.expect(woken.iter().map(|(connection, _)| connection.id));
-        self.observe(|observer| observer.applied(&push));
-        // Who is woken may settle it at once, so it is written down first.
-        let over = self.ledger.record(push);
-        for (connection, _) in &woken {
-            connection.expect(revision, KEPT);
+        let took = started.elapsed();
+        let sessions = self.connections.named(self.signals.raise(&applied.changed));
+        let batch = AppliedBatch {
+            revision,
+            cause,
+            applied: Stamp::now(),
+            took,
+            changed_results: applied.changed.len(),
+            woken: sessions.iter().map(|(connection, _)| connection.id).collect(),
+        };
+        // A session may acknowledge the batch as soon as it is woken, so observers and connections know of it before.
+        self.observers.tell(|observer| observer.applied(&batch));
+        for (connection, _) in &sessions {
+            connection.expect(revision);
         }
-        for (connection, types) in &woken {
+        for (connection, types) in &sessions {
             connection.wake(revision, *types);
         }
-        self.announce(over);
-        revision
-    }
-
-    /// Takes a proxy in.
-    pub(crate) fn connect(&self, proxy: Proxy, peer: &Peer) -> Arc<Connection> {
-        let revision = self.engine.revision().number();
-        let connection = self.connections.open(proxy, peer, revision);
-        self.observe(|observer| observer.connected(&connection));
-        connection
-    }
-
-    /// A proxy is gone.
-    pub(crate) fn disconnect(&self, connection: &Connection) {
-        self.connections.close(connection.id);
-        let open = connection.settle(u64::MAX);
-        self.announce(self.ledger.decide(connection.id, &open, Fate::Gone(Stamp::now())));
-        self.observe(|observer| observer.disconnected(connection));
-    }
-
-    /// Takes note of what happened in a session.
-    pub(crate) fn note(&self, connection: &Connection, event: &SessionEvent) {
-        connection.note(event);
-        match event {
-            SessionEvent::Sent { type_url, revision, pushed: true, resources, removed, bytes, .. } => {
-                let total = TypeTotal {
-                    messages: 1,
-                    resources: *resources as u64,
-                    removed: *removed as u64,
-                    bytes: *bytes as u64,
-                };
-                self.ledger.sent(connection.id, *revision, type_url, total);
-            }
-            SessionEvent::Nacked { nonce, type_url, .. } => {
-                let sent = connection.status(type_url).and_then(|status| status.sent);
-                if let Some(sent) = sent.filter(|sent| *sent.nonce == **nonce) {
-                    let fate = Fate::Rejected(Stamp::now());
-                    self.announce(self.ledger.decide(connection.id, &[sent.revision], fate));
-                }
-            }
-            SessionEvent::Settled { revision } => {
-                let open = connection.settle(*revision);
-                self.announce(self.ledger.decide(connection.id, &open, Fate::Settled(Stamp::now())));
-            }
-            _ => {}
-        }
-        self.observe(|observer| observer.happened(connection, event));
+        Dispatched { revision, woken: sessions.len() }
     }
 
     /// The sessions that are served from one of these results.
@@ -133,28 +98,8 @@ impl Dispatcher {
         self.signals.subscribers(roots)
     }
 
-    /// Tells observers that a response was taken after this time.
-    pub(crate) fn handed_over(&self, took: Duration) {
-        self.observe(|observer| observer.handed_over(took));
-    }
-
-    /// Tells observers that something could not be generated.
-    pub(crate) fn failed(&self) {
-        self.observe(|observer| observer.failed());
-    }
-
     /// Raises `signal` when one of these results changes, from now on.
     pub(crate) fn signal_changes(&self, roots: impl IntoIterator<Item = RootId>, signal: &Arc<ChangeSignal>) {
         self.signals.add(roots, signal);
-    }
-
-    fn announce(&self, over: impl IntoIterator<Item = Push>) {
-        for push in over {
-            self.observe(|observer| observer.converged(&push));
-        }
-    }
-
-    fn observe(&self, tell: impl Fn(&dyn Observer)) {
-        self.observers.iter().for_each(|observer| tell(observer.as_ref()));
     }
 }

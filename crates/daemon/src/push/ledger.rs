@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use canopus_base::FastMap;
 use canopus_mesh::world::Origin;
+use canopus_xds::SessionEvent;
 use parking_lot::Mutex;
 
 use super::cause::Cause;
-use super::connections::ConnectionId;
+use super::connections::{Connection, ConnectionId};
+use super::observer::{AppliedBatch, Observer, Observers};
 use super::stamp::Stamp;
 
 /// Pushes that are kept.
-pub(super) const KEPT: usize = 256;
+const KEPT: usize = 256;
 
 /// Recipients that are kept of a push once all of them have settled it.
 const KEPT_RECIPIENTS: usize = 32;
@@ -100,29 +102,24 @@ pub struct ObjectState {
 }
 
 impl Push {
-    /// A push nobody has been told of yet.
-    pub(super) fn new(revision: u64, cause: Cause, took: Duration, roots: usize) -> Self {
+    /// A push that its recipients have not answered yet.
+    fn new(batch: &AppliedBatch) -> Self {
+        let new = || Recipient { messages: 0, bytes: 0, sent: None, fate: Fate::Pending };
+        let woken = batch.woken.len();
         Self {
-            revision,
-            cause,
-            applied: Stamp::now(),
-            took,
-            roots,
-            woken: 0,
-            pending: 0,
+            revision: batch.revision,
+            cause: batch.cause.clone(),
+            applied: batch.applied,
+            took: batch.took,
+            roots: batch.changed_results,
+            woken,
+            pending: woken,
             rejected: 0,
             types: BTreeMap::new(),
             first_sent: None,
             converged: None,
-            recipients: BTreeMap::new(),
+            recipients: batch.woken.iter().map(|id| (*id, new())).collect(),
         }
-    }
-
-    pub(super) fn expect(&mut self, recipients: impl IntoIterator<Item = ConnectionId>) {
-        let new = || Recipient { messages: 0, bytes: 0, sent: None, fate: Fate::Pending };
-        self.recipients = recipients.into_iter().map(|id| (id, new())).collect();
-        self.woken = self.recipients.len();
-        self.pending = self.woken;
     }
 
     /// What was sent, all types together.
@@ -175,9 +172,12 @@ impl Push {
 }
 
 /// The latest pushes, the oldest of them forgotten as new ones come.
+///
+/// It observes the dispatcher and the sessions, and tells its own observers which pushes converged.
 #[derive(Default)]
 pub struct Ledger {
     state: Mutex<State>,
+    observers: Observers,
 }
 
 #[derive(Default)]
@@ -209,6 +209,11 @@ impl State {
 }
 
 impl Ledger {
+    /// An empty ledger that tells `observers` of pushes that converged.
+    pub fn new(observers: Observers) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), observers })
+    }
+
     /// Everything that is kept, the newest first.
     pub fn pushes(&self) -> Vec<Push> {
         self.state.lock().pushes.iter().rev().cloned().collect()
@@ -219,16 +224,11 @@ impl Ledger {
         self.state.lock().push(revision).cloned()
     }
 
-    /// How many sessions the batch that led to a revision concerned; none if it is no longer kept.
-    pub fn woken(&self, revision: u64) -> usize {
-        self.state.lock().push(revision).map_or(0, |push| push.woken)
-    }
-
     /// The pushes an object was part of, the newest first.
     pub fn pushes_with(&self, object: &Origin) -> Vec<Push> {
         let state = self.state.lock();
-        let of_object = state.pushes.iter().rev().filter(|push| push.cause.objects.contains(object));
-        of_object.cloned().collect()
+        let with_object = state.pushes.iter().rev().filter(|push| push.cause.objects.contains(object));
+        with_object.cloned().collect()
     }
 
     /// How far the last change of an object has come; `None` if that is too long ago to be kept.
@@ -251,7 +251,7 @@ impl Ledger {
     }
 
     /// Writes down a push; returns it, if it concerns nobody and is over with that.
-    pub(super) fn record(&self, mut push: Push) -> Option<Push> {
+    fn record(&self, mut push: Push) -> Option<Push> {
         let mut state = self.state.lock();
         if state.pushes.len() >= KEPT
             && let Some(old) = state.pushes.pop_front()
@@ -274,7 +274,7 @@ impl Ledger {
     }
 
     /// A session was sent something that follows from a revision.
-    pub(super) fn sent(&self, id: ConnectionId, revision: u64, type_url: &Arc<str>, sent: TypeTotal) {
+    fn sent(&self, id: ConnectionId, revision: u64, type_url: &Arc<str>, sent: TypeTotal) {
         let mut state = self.state.lock();
         let Some(push) = state.push(revision) else { return };
         push.first_sent.get_or_insert_with(Stamp::now);
@@ -291,7 +291,7 @@ impl Ledger {
     }
 
     /// Something became of these pushes at a session; returns those that waited for nobody else.
-    pub(super) fn decide(&self, id: ConnectionId, revisions: &[u64], fate: Fate) -> Vec<Push> {
+    fn decide(&self, id: ConnectionId, revisions: &[u64], fate: Fate) -> Vec<Push> {
         let mut state = self.state.lock();
         let mut over = Vec::new();
         for revision in revisions {
@@ -303,5 +303,49 @@ impl Ledger {
             }
         }
         over
+    }
+}
+
+impl Ledger {
+    fn announce(&self, converged: impl IntoIterator<Item = Push>) {
+        for push in converged {
+            self.observers.tell(|observer| observer.converged(&push));
+        }
+    }
+}
+
+impl Observer for Ledger {
+    fn applied(&self, batch: &AppliedBatch) {
+        self.announce(self.record(Push::new(batch)));
+    }
+
+    fn happened(&self, connection: &Connection, event: &SessionEvent) {
+        match event {
+            SessionEvent::Sent { type_url, revision, pushed: true, resources, removed, bytes, .. } => {
+                let total = TypeTotal {
+                    messages: 1,
+                    resources: *resources as u64,
+                    removed: *removed as u64,
+                    bytes: *bytes as u64,
+                };
+                self.sent(connection.id, *revision, type_url, total);
+            }
+            SessionEvent::Nacked { nonce, type_url, .. } => {
+                let sent = connection.status(type_url).and_then(|status| status.sent);
+                if let Some(sent) = sent.filter(|sent| *sent.nonce == **nonce) {
+                    let fate = Fate::Rejected(Stamp::now());
+                    self.announce(self.decide(connection.id, &[sent.revision], fate));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn settled(&self, connection: &Connection, revisions: &[u64]) {
+        self.announce(self.decide(connection.id, revisions, Fate::Settled(Stamp::now())));
+    }
+
+    fn disconnected(&self, connection: &Connection, outstanding: &[u64]) {
+        self.announce(self.decide(connection.id, outstanding, Fate::Gone(Stamp::now())));
     }
 }

@@ -6,7 +6,7 @@ use canopus_api::{Kind, ObjectKey};
 use canopus_engine::{Batch, Ctx, Engine, Query, Root};
 use canopus_mesh::world::{MeshSettings, Origin, Settings};
 use canopus_xds::types::Types;
-use canopus_xds::{Peer, ResourceSet, SessionEvent};
+use canopus_xds::{ResourceSet, SessionEvent};
 use parking_lot::Mutex;
 
 use super::*;
@@ -34,6 +34,7 @@ impl Observer for Converged {
 
 struct World {
     dispatcher: Arc<Dispatcher>,
+    ledger: Arc<Ledger>,
     converged: Arc<Converged>,
     _root: Root<Domain>,
     signal: Arc<ChangeSignal>,
@@ -42,15 +43,18 @@ struct World {
 impl World {
     fn new() -> Self {
         let converged = Arc::new(Converged::default());
-        let dispatcher = Dispatcher::new(Engine::new(), vec![converged.clone()]);
+        let ledger = Ledger::new(Observers::new([converged.clone() as Arc<dyn Observer>]));
+        let observers = Observers::new([ledger.clone() as Arc<dyn Observer>]);
+        let connections = Connections::new(observers.clone());
+        let dispatcher = Dispatcher::new(Engine::new(), connections, observers);
         let root = dispatcher.engine().watch::<Domain>(());
         let signal = ChangeSignal::new(Types::ALL);
         dispatcher.signal_changes([root.id()], &signal);
-        Self { dispatcher, converged, _root: root, signal }
+        Self { dispatcher, ledger, converged, _root: root, signal }
     }
 
     fn connect(&self, name: &str) -> (Arc<Connection>, Subscription) {
-        let connection = self.dispatcher.connect(crate::test_proxy(name), &Peer::default());
+        let connection = self.dispatcher.connect(crate::test_proxy(name));
         let subscription = self.signal.subscribe(connection.id);
         (connection, subscription)
     }
@@ -61,11 +65,11 @@ impl World {
         settings.mesh.trust_domain = domain.into();
         let mut batch = Batch::new();
         batch.set::<Settings>((), settings);
-        self.dispatcher.apply(batch, Cause::objects(Stamp::now(), [object()]))
+        self.dispatcher.apply(batch, Cause::objects(Stamp::now(), [object()])).revision
     }
 
     fn settle(&self, connection: &Connection, revision: u64) {
-        self.dispatcher.note(connection, &SessionEvent::Settled { revision });
+        self.dispatcher.connections().record(connection, &SessionEvent::Settled { revision });
     }
 }
 
@@ -92,10 +96,10 @@ fn change_converges_when_the_last_session_has_settled_it() {
     let ((first, _a), (second, _b)) = (world.connect("a"), world.connect("b"));
     let revision = world.change("shop");
     assert_eq!(first.told(), revision);
-    let ledger = world.dispatcher.ledger();
+    let ledger = &world.ledger;
     assert_eq!(ledger.object(&object()).unwrap().pending, [first.id, second.id]);
 
-    world.dispatcher.note(&first, &sent("1", revision));
+    world.dispatcher.connections().record(&first, &sent("1", revision));
     world.settle(&first, revision);
     assert_eq!(ledger.unconverged()[0].pending, [second.id]);
     assert!(world.converged.0.lock().is_empty());
@@ -114,7 +118,7 @@ fn session_that_goes_away_is_not_waited_for() {
     let world = World::new();
     let (connection, _subscription) = world.connect("a");
     let revision = world.change("shop");
-    world.dispatcher.disconnect(&connection);
+    world.dispatcher.connections().disconnect(&connection);
     assert_eq!(*world.converged.0.lock(), [revision]);
     assert!(world.dispatcher.connections().is_empty());
 }
@@ -125,16 +129,16 @@ fn batch_that_changes_nothing_is_no_push() {
     let (_connection, _subscription) = world.connect("a");
     let revision = world.change("shop");
     assert_eq!(world.change("shop"), revision);
-    assert_eq!(world.dispatcher.ledger().pushes().len(), 1);
+    assert_eq!(world.ledger.pushes().len(), 1);
 }
 
 #[test]
 fn sessions_that_hold_nothing_of_it_are_not_woken() {
     let world = World::new();
-    let stranger = world.dispatcher.connect(crate::test_proxy("a"), &Peer::default());
+    let stranger = world.dispatcher.connect(crate::test_proxy("a"));
     let revision = world.change("shop");
     assert!(stranger.outstanding().is_empty());
-    assert_eq!(world.dispatcher.ledger().push(revision).unwrap().woken, 0);
+    assert_eq!(world.ledger.push(revision).unwrap().woken, 0);
     assert_eq!(*world.converged.0.lock(), [revision], "it concerns nobody");
 }
 
@@ -153,7 +157,7 @@ fn rejection_stays_visible_until_the_object_changes_again() {
     let world = World::new();
     let (connection, _subscription) = world.connect("a");
     let revision = world.change("shop");
-    world.dispatcher.note(&connection, &sent("1", revision));
+    world.dispatcher.connections().record(&connection, &sent("1", revision));
     let refusal = SessionEvent::Nacked {
         type_url: "t".into(),
         nonce: "1".into(),
@@ -162,15 +166,15 @@ fn rejection_stays_visible_until_the_object_changes_again() {
         accepted: ResourceSet::default(),
         refused: ResourceSet::default(),
     };
-    world.dispatcher.note(&connection, &refusal);
+    world.dispatcher.connections().record(&connection, &refusal);
     world.settle(&connection, revision);
-    let state = &world.dispatcher.ledger().unconverged()[0];
+    let state = &world.ledger.unconverged()[0];
     assert_eq!((&state.rejected[..], state.pending.len()), (&[connection.id][..], 0));
     assert_eq!(&*connection.status("t").unwrap().rejected.unwrap().message, "no");
 
     let revision = world.change("other");
     world.settle(&connection, revision);
-    assert!(world.dispatcher.ledger().unconverged().is_empty());
+    assert!(world.ledger.unconverged().is_empty());
 }
 
 #[test]
@@ -179,7 +183,7 @@ fn ledger_forgets_the_oldest() {
     for number in 0..300 {
         world.change(&format!("d{number}"));
     }
-    let pushes = world.dispatcher.ledger().pushes();
+    let pushes = world.ledger.pushes();
     assert_eq!(pushes.len(), 256);
     assert!(pushes[0].revision > pushes[255].revision);
 }

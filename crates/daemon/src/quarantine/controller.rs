@@ -508,7 +508,7 @@ impl QuarantineController {
         let engine = self.dispatcher.engine();
         let before: Vec<_> =
             released.into_iter().map(|origin| (engine.read::<Objects>(&origin), origin)).collect();
-        let revision = self.dispatcher.apply(batch, cause);
+        let revision = self.dispatcher.apply(batch, cause).revision;
         let engine = self.dispatcher.engine();
         let changed = before.into_iter().filter(|(before, origin)| engine.read::<Objects>(origin) != *before);
         self.history.record(revision, changed.map(|(before, origin)| (origin, before)));

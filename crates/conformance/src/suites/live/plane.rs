@@ -19,7 +19,7 @@ use canopus_daemon::debug::{Authenticator, Debug};
 use canopus_daemon::http::identity_documents::IdentityDocuments;
 use canopus_daemon::http::{self, Served};
 use canopus_daemon::metrics::{AdmissionMetrics, CallMetrics, IssuingMetrics, Metrics, collect_model};
-use canopus_daemon::push::{Cause, Dispatcher, Stamp};
+use canopus_daemon::push::{Cause, Connections, Dispatcher, Ledger, Observer, Observers, Stamp};
 use canopus_daemon::serve::grpc::Grpc;
 use canopus_daemon::serve::issuing::Issuing;
 use canopus_daemon::serve::webhook::{self, Admission};
@@ -106,9 +106,11 @@ impl Plane {
         metrics.family(PILOT_INFO).with([&BuildInfo::current().to_string()]).set(1.0);
         let engine = Engine::new();
         engine.apply(batch);
-        let dispatcher = Dispatcher::new(engine, vec![counts.clone()]);
-        collect_model(&metrics, &dispatcher, Arc::default());
-        let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)));
+        let ledger = Ledger::new(Observers::new([counts.clone() as Arc<dyn Observer>]));
+        let observers = Observers::new([counts.clone() as Arc<dyn Observer>, ledger.clone()]);
+        let dispatcher = Dispatcher::new(engine, Connections::new(observers.clone()), observers);
+        collect_model(&metrics, &dispatcher, ledger.clone(), Arc::default());
+        let debug = Arc::new(Debug::new(Arc::clone(&dispatcher)).with_ledger(ledger));
         let served = Served {
             readiness: Readiness::new(),
             metrics: metrics.clone(),

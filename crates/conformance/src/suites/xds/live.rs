@@ -61,7 +61,7 @@ impl Live {
         let root = authority.root();
         let material = Material::from_pem(own.certificate.as_bytes(), own.key.as_bytes(), root.as_bytes())?;
         let acceptor = Acceptor::fixed(tls::for_proxies(&material, &Policy::default(), &engine)?);
-        let dispatcher = Dispatcher::new(engine, Vec::new());
+        let dispatcher = Dispatcher::unobserved(engine);
         let grpc = Grpc::new(Arc::new(Mesh::new(Arc::clone(&dispatcher))), Options::default());
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;

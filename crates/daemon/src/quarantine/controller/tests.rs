@@ -8,11 +8,11 @@ use canopus_engine::{Engine, Root};
 use canopus_envoy::cluster::Clusters;
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_xds::types::{self, Types};
-use canopus_xds::{Code, Interest, Peer, ResourceSet, SessionEvent};
+use canopus_xds::{Code, Interest, ResourceSet, SessionEvent};
 
 use super::*;
 use crate::provenance;
-use crate::push::{ChangeSignal, Connection, Subscription};
+use crate::push::{ChangeSignal, Connection, Connections, Observer, Observers, Subscription};
 
 const SERVICE: &str = "
 apiVersion: v1
@@ -71,7 +71,8 @@ struct Proxy {
 impl Mesh {
     fn new(enabled: bool) -> Self {
         let quarantine = Quarantine::new(enabled);
-        let dispatcher = Dispatcher::new(Engine::new(), vec![quarantine.clone()]);
+        let observers = Observers::new([quarantine.clone() as Arc<dyn Observer>]);
+        let dispatcher = Dispatcher::new(Engine::new(), Connections::new(observers.clone()), observers);
         let mut batch = Batch::new();
         batch.set::<Settings>((), MeshSettings::default());
         dispatcher.apply(batch, Cause::quarantine([]));
@@ -85,10 +86,10 @@ impl Mesh {
     }
 
     fn connect_as(&mut self, proxy: canopus_mesh::proxy::Proxy, rejects_poison: bool) {
-        let connection = self.dispatcher.connect(proxy, &Peer::default());
+        let connection = self.dispatcher.connect(proxy);
         let subscribed =
             SessionEvent::Subscribed { type_url: types::CLUSTER.into(), interest: Interest::Wildcard };
-        self.dispatcher.note(&connection, &subscribed);
+        self.dispatcher.connections().record(&connection, &subscribed);
         let root = self.dispatcher.engine().watch::<Clusters>(connection.proxy.clone());
         let signal = ChangeSignal::new(Types::ALL);
         self.dispatcher.signal_changes([root.id()], &signal);
@@ -118,7 +119,7 @@ impl Mesh {
                 batch.set::<Objects>(origin, object);
             }
         }
-        let revision = self.dispatcher.apply(batch, Cause::objects(Stamp::now(), origins));
+        let revision = self.dispatcher.apply(batch, Cause::objects(Stamp::now(), origins)).revision;
         self.controller.applied(revision);
     }
 
@@ -167,7 +168,7 @@ impl Proxy {
             self.messages += 1;
             self.exchange(dispatcher, revision, now);
         }
-        dispatcher.note(&self.connection, &SessionEvent::Settled { revision });
+        dispatcher.connections().record(&self.connection, &SessionEvent::Settled { revision });
         is_new
     }
 
@@ -184,7 +185,7 @@ impl Proxy {
             removed: 0,
             bytes: 0,
         };
-        dispatcher.note(&self.connection, &sent);
+        dispatcher.connections().record(&self.connection, &sent);
         let poisoned = now.iter().find(|cluster| contains(&cluster.body, "poison"));
         let event = match poisoned.filter(|_| self.rejects_poison) {
             None => SessionEvent::Acked { type_url, nonce, accepted: now.clone() },
@@ -198,7 +199,7 @@ impl Proxy {
             },
         };
         self.last = now;
-        dispatcher.note(&self.connection, &event);
+        dispatcher.connections().record(&self.connection, &event);
     }
 }
 
@@ -382,7 +383,7 @@ fn case_is_dropped_when_its_judge_leaves() {
     }
     assert!(mesh.controller.case.is_some());
     let proxy = mesh.proxies.pop().unwrap();
-    mesh.dispatcher.disconnect(&proxy.connection);
+    mesh.dispatcher.connections().disconnect(&proxy.connection);
     mesh.settle();
     assert!(mesh.held().is_empty());
 }
@@ -546,7 +547,7 @@ fn hold_is_tried_again_when_the_proxy_comes_back_repaired() {
     mesh.settle();
     assert_eq!(mesh.held(), [FILTER]);
     let broken = mesh.proxies.pop().unwrap();
-    mesh.dispatcher.disconnect(&broken.connection);
+    mesh.dispatcher.connections().disconnect(&broken.connection);
     mesh.connect("a", false);
     wait(&mut mesh, 4);
     assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
@@ -618,11 +619,11 @@ fn rejection_of_another_message_than_the_last_counts_for_nothing() {
         refused: mesh.proxies[0].last.clone(),
     };
     for nonce in ["", "0", "1", "made up"] {
-        mesh.dispatcher.note(&mesh.proxies[0].connection, &nack(nonce));
+        mesh.dispatcher.connections().record(&mesh.proxies[0].connection, &nack(nonce));
     }
     assert!(mesh.controller.quarantine().nacks().is_empty());
     for _ in 0..1000 {
-        mesh.dispatcher.note(&mesh.proxies[0].connection, &nack("2"));
+        mesh.dispatcher.connections().record(&mesh.proxies[0].connection, &nack("2"));
     }
     assert_eq!(mesh.controller.quarantine().nacks().len(), 1, "a flood is one rejection");
     assert_eq!(mesh.controller.quarantine().take_waiting().len(), 1);

@@ -61,7 +61,7 @@ pub(super) fn follow(
 }
 
 async fn follow_secrets(cluster: Cluster, namespace: &str, out: mpsc::Sender<Definitions>) {
-    let resource = Resource::of(Kind::Secret, Some(namespace)).labelled(LABEL);
+    let resource = Resource::for_kind(Kind::Secret, Some(namespace)).labelled(LABEL);
     let options =
         WatchOptions { listing: Listing::default(), optional: true, audit_interval: AUDIT_INTERVAL };
     let (sender, mut messages) = mpsc::channel(4);

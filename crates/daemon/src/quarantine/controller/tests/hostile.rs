@@ -48,7 +48,7 @@ impl Proxy {
             self.reply(dispatcher, revision, now, answer);
         }
         if !matches!(answer, Answer::Nothing) {
-            dispatcher.note(&self.connection, &SessionEvent::Settled { revision });
+            dispatcher.connections().record(&self.connection, &SessionEvent::Settled { revision });
         }
     }
 
@@ -65,7 +65,7 @@ impl Proxy {
             removed: 0,
             bytes: 0,
         };
-        dispatcher.note(&self.connection, &sent);
+        dispatcher.connections().record(&self.connection, &sent);
         self.last = now.clone();
         let event = match answer {
             Answer::Nothing => return,
@@ -79,7 +79,7 @@ impl Proxy {
                 refused: now,
             },
         };
-        dispatcher.note(&self.connection, &event);
+        dispatcher.connections().record(&self.connection, &event);
     }
 }
 
