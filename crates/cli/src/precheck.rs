@@ -71,9 +71,11 @@ pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) 
 /// What is in the way, and whether it stops an installation.
 fn findings(global: &Global, kube: &KubeArguments) -> anyhow::Result<Vec<(bool, String)>> {
     let mut findings = block_on(async {
-        let (_, operator) = Source::default_profile().load_for_install()?;
+        let (package, operator) = Source::default_profile().load_for_install()?;
         let mut installer = Installer::new(kube.server().await?);
-        let found = installer.precheck(&Owner::new(&operator)).await?;
+        let version = installer.kubernetes_version().await?;
+        let generated = canopus_install::generate(&package, &operator, false, Some(&version))?;
+        let found = installer.precheck(&generated, &Owner::new(&operator)).await?;
         Ok(found.into_iter().map(|finding| (finding.is_error, finding.message)).collect::<Vec<_>>())
     })?;
     let cluster = Cluster::connect(kube)?;
