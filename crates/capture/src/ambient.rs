@@ -33,7 +33,8 @@ impl Default for AmbientConfig {
 }
 
 impl AmbientConfig {
-    pub(crate) fn families(&self) -> &'static [Family] {
+    /// The families that are captured.
+    pub fn families(&self) -> &'static [Family] {
         if self.ipv6 { &[Family::V4, Family::V6] } else { &[Family::V4] }
     }
 
@@ -86,7 +87,7 @@ pub(crate) fn loopback(family: Family) -> &'static str {
 }
 
 /// The name of the set of pod addresses.
-pub(crate) fn probe_set(family: Family) -> String {
+pub fn probe_set(family: Family) -> String {
     match family {
         Family::V4 => format!("{PROBE_SET}-v4"),
         Family::V6 => format!("{PROBE_SET}-v6"),

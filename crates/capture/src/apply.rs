@@ -13,10 +13,10 @@ mod variant;
 use std::path::PathBuf;
 
 pub use command::{CommandError, Invocation, Recorder, Runner, System};
-pub use iptables::{apply_iptables, log_final_state};
-pub use namespace::{NamespaceError, in_namespace};
+pub use iptables::{apply_iptables, log_final_state, replace_iptables};
+pub use namespace::{NamespaceError, in_namespace, in_open_namespace};
 pub use nftables::apply_nftables;
-pub use routes::{RouteError, RouteStep, add_routes, remove_routes, sidecar_routes};
+pub use routes::{RouteError, RouteStep, add_routes, ambient_routes, remove_routes, sidecar_routes};
 pub use variant::{Tools, Variant, Version};
 
 /// How to apply a program.

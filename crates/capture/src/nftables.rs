@@ -7,7 +7,7 @@ mod ambient;
 mod sidecar;
 mod transaction;
 
-pub use ambient::{ambient_host, ambient_pod};
+pub use ambient::{AMBIENT_HOST_TABLE, ambient_cleanup, ambient_host, ambient_pod};
 pub use sidecar::{cleanup, sidecar};
 pub use transaction::{Chain, Hook, Listing, Operation, RuleList, Transaction};
 

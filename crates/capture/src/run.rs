@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::apply::{
-    ApplyError, NamespaceError, Outcome, Recorder, Runner, System, Tools, add_routes, apply_iptables,
-    apply_nftables, in_namespace, log_final_state, remove_routes, sidecar_routes,
+    ApplyError, NamespaceError, Outcome, Recorder, Runner, System, Tools, VariantChoice, add_routes,
+    apply_iptables, apply_nftables, in_namespace, log_final_state, remove_routes, sidecar_routes,
 };
 use crate::command_line::{CommandLine, Environment};
 use crate::config::ConfigError;
@@ -103,8 +103,13 @@ impl Settings {
         let outcome = if self.native_nftables {
             apply_nftables(&mut system, &nftables::sidecar(&self.capture), &self.options)?
         } else {
-            let tools = Tools::detect(&mut system, self.options.variant, self.capture.ipv6)?;
-            self.apply_iptables(&mut system, &tools)?
+            match self.apply_to_fresh(&mut system) {
+                Some(outcome) => outcome?,
+                None => {
+                    let tools = Tools::detect(&mut system, self.options.variant, self.capture.ipv6)?;
+                    self.apply_iptables(&mut system, &tools)?
+                }
+            }
         };
         let routes = sidecar_routes(&self.capture);
         if self.options.cleanup_only {
@@ -113,6 +118,26 @@ impl Settings {
             add_routes(&routes)?;
         }
         Ok(outcome)
+    }
+
+    /// Applies the iptables program to the namespace of a pod that starts, in as few processes as possible: the pod waits.
+    /// `None` if that cannot be, and nothing was changed.
+    fn apply_to_fresh(&self, system: &mut System) -> Option<Result<Outcome, ApplyError>> {
+        if !self.options.cni_mode
+            || self.options.cleanup_only
+            || self.options.variant == VariantChoice::Legacy
+        {
+            return None;
+        }
+        let tools = Tools::of_fresh_namespace(self.capture.ipv6)?;
+        let (program, superseded) = (iptables::sidecar(&self.capture), iptables::superseded(&self.capture));
+        match apply_iptables(system, &tools, &program, &superseded, &self.options) {
+            Err(ApplyError::Command(error)) => {
+                tracing::debug!("looking for another iptables: {error}");
+                None
+            }
+            result => Some(result),
+        }
     }
 
     /// Applies the iptables program with these programs.

@@ -50,6 +50,34 @@ pub fn apply_iptables(
     Ok(Outcome::Applied)
 }
 
+/// Puts a program in the place of whatever rules of ours there are, without stopping traffic meanwhile.
+///
+/// Rules of ours are those in chains of ours, and jumps to them. An empty program removes them.
+pub fn replace_iptables(
+    runner: &mut dyn Runner,
+    tools: &Tools,
+    program: &RuleProgram,
+) -> Result<Outcome, ApplyError> {
+    let none = RuleSet::default();
+    let mut outcome = Outcome::Unchanged;
+    for family in [Family::V4, Family::V6] {
+        let Some(variant) = tools.variant(family) else { continue };
+        let rules = program.rules(family).unwrap_or(&none);
+        let found = SavedState::parse(&runner.run(&variant.save())?).leftovers();
+        let input = rules.replacement(&found);
+        if input.is_empty() {
+            continue;
+        }
+        runner.run(&variant.restore(input))?;
+        outcome = match (rules.rules().is_empty(), found.is_empty()) {
+            (true, _) => Outcome::Removed,
+            (false, true) => Outcome::Applied,
+            (false, false) => Outcome::Replaced,
+        };
+    }
+    Ok(outcome)
+}
+
 /// Logs the rules that are there now.
 pub fn log_final_state(runner: &mut dyn Runner, tools: &Tools, program: &RuleProgram) {
     for family in [Family::V4, Family::V6] {

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::fd::{AsRawFd as _, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::thread;
 
@@ -50,6 +51,24 @@ pub fn in_namespace<T: Send>(
             if hides_host && let Err(error) = hide_host(path) {
                 tracing::warn!("cannot hide files of the host, going on without: {error}");
             }
+            Ok(work())
+        };
+        let thread = thread::Builder::new().name("capture".to_owned()).spawn_scoped(scope, body);
+        let thread = thread.map_err(|error| NamespaceError::Thread(error.to_string()))?;
+        thread.join().unwrap_or_else(|_| Err(NamespaceError::Thread("it panicked".to_owned())))
+    })
+}
+
+/// Does work on a thread in the network namespace of an open file.
+pub fn in_open_namespace<T: Send>(
+    namespace: BorrowedFd<'_>,
+    work: impl FnOnce() -> T + Send,
+) -> Result<T, NamespaceError> {
+    thread::scope(|scope| {
+        let body = move || {
+            let path = || PathBuf::from(format!("(open file {})", namespace.as_raw_fd()));
+            setns(namespace, CloneFlags::CLONE_NEWNET)
+                .map_err(|error| NamespaceError::Enter { path: path(), source: error.into() })?;
             Ok(work())
         };
         let thread = thread::Builder::new().name("capture".to_owned()).spawn_scoped(scope, body);

@@ -18,6 +18,7 @@ use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
 use nix::errno::Errno;
 use nix::net::if_::if_nametoindex;
 
+use crate::ambient::AmbientConfig;
 use crate::config::{CaptureConfig, Family};
 
 /// One address or route.
@@ -29,8 +30,12 @@ pub enum RouteStep {
         family: Family,
         /// The mark.
         mark: u32,
+        /// The bits of the mark that are looked at; `None` for all.
+        mask: Option<u32>,
         /// The table.
         table: u32,
+        /// The rule's place among all rules.
+        priority: u32,
     },
     /// A routing table delivers everything locally.
     LocalRoute {
@@ -54,17 +59,33 @@ pub fn sidecar_routes(config: &CaptureConfig) -> Vec<RouteStep> {
     }
     if config.needs_tproxy_route() {
         let (mark, table) = (config.tproxy_mark, config.tproxy_route_table);
-        steps.extend(config.families().iter().map(|&family| RouteStep::MarkRule { family, mark, table }));
+        let rule = |&family| RouteStep::MarkRule { family, mark, mask: None, table, priority: RULE_PRIORITY };
+        steps.extend(config.families().iter().map(rule));
         steps.extend(config.families().iter().map(|&family| RouteStep::LocalRoute { family, table }));
     }
     steps
 }
 
+/// What the rules of a pod in ambient mode rely on: packets of connections that ztunnel took over come back to it.
+pub fn ambient_routes(config: &AmbientConfig) -> Vec<RouteStep> {
+    let rule = |&family| RouteStep::MarkRule {
+        family,
+        mark: 0x111,
+        mask: Some(0xfff),
+        table: AMBIENT_TABLE,
+        priority: AMBIENT_PRIORITY,
+    };
+    let route = |&family| RouteStep::LocalRoute { family, table: AMBIENT_TABLE };
+    let families = config.families();
+    families.iter().map(rule).chain(families.iter().map(route)).collect()
+}
+
 impl fmt::Display for RouteStep {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::MarkRule { family, mark, table } => {
-                write!(f, "ip {} rule add fwmark {mark} lookup {table} pref {RULE_PRIORITY}", option(*family))
+            Self::MarkRule { family, mark, mask, table, priority } => {
+                let mark = mask.map_or_else(|| mark.to_string(), |mask| format!("{mark:#x}/{mask:#x}"));
+                write!(f, "ip {} rule add fwmark {mark} lookup {table} pref {priority}", option(*family))
             }
             Self::LocalRoute { family, table } => {
                 write!(f, "ip {} route add local default dev lo table {table}", option(*family))
@@ -134,11 +155,15 @@ const RULES_MAX: usize = 64;
 /// The priority that the kernel would choose in a fresh namespace. Named, the same rule is not added twice.
 const RULE_PRIORITY: u32 = 32765;
 
+/// The routing table of ambient mode, and the place of its rule: before that of a sidecar.
+const AMBIENT_TABLE: u32 = 100;
+const AMBIENT_PRIORITY: u32 = 32764;
+
 fn add(step: RouteStep) -> io::Result<()> {
     let message = match step {
-        RouteStep::MarkRule { family, mark, table } => {
-            let mut message = rule(family, mark, table);
-            message.attributes.push(RuleAttribute::Priority(RULE_PRIORITY));
+        RouteStep::MarkRule { family, mark, mask, table, priority } => {
+            let mut message = rule(family, mark, mask, table);
+            message.attributes.push(RuleAttribute::Priority(priority));
             RouteNetlinkMessage::NewRule(message)
         }
         RouteStep::LocalRoute { family, table } => RouteNetlinkMessage::NewRoute(route(family, table)?),
@@ -149,8 +174,8 @@ fn add(step: RouteStep) -> io::Result<()> {
 
 fn remove(step: RouteStep) -> io::Result<()> {
     let message = match step {
-        RouteStep::MarkRule { family, mark, table } => {
-            RouteNetlinkMessage::DelRule(rule(family, mark, table))
+        RouteStep::MarkRule { family, mark, mask, table, .. } => {
+            RouteNetlinkMessage::DelRule(rule(family, mark, mask, table))
         }
         RouteStep::LocalRoute { family, table } => RouteNetlinkMessage::DelRoute(route(family, table)?),
         RouteStep::PassthroughAddress => RouteNetlinkMessage::DelAddress(address()?),
@@ -169,11 +194,12 @@ fn address_family(family: Family) -> AddressFamily {
     }
 }
 
-fn rule(family: Family, mark: u32, table: u32) -> RuleMessage {
+fn rule(family: Family, mark: u32, mask: Option<u32>, table: u32) -> RuleMessage {
     let mut message = RuleMessage::default();
     message.header.family = address_family(family);
     message.header.action = RuleAction::ToTable;
     message.attributes = vec![RuleAttribute::FwMark(mark), RuleAttribute::Table(table)];
+    message.attributes.extend(mask.map(RuleAttribute::FwMask));
     message
 }
 

@@ -52,6 +52,20 @@ impl Tools {
         Self { v4: variant(Family::V4), v6: Some(variant(Family::V6)) }
     }
 
+    /// The programs of a namespace without legacy rules, such as that of a pod that starts; `None` if there may be some.
+    ///
+    /// The kernel lists the tables of legacy iptables per namespace, so no program has to be run to find out. Whether the
+    /// programs are installed and work shows when they are used.
+    pub fn of_fresh_namespace(needs_v6: bool) -> Option<Self> {
+        let has_no_legacy = |file: &str| match std::fs::read(format!("/proc/thread-self/net/{file}")) {
+            Ok(names) => names.is_empty(),
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        };
+        let nft = |family| Variant { binary: names(family).nft, is_legacy: false, version: (0, 0, 0) };
+        let is_fresh = has_no_legacy("ip_tables_names") && (!needs_v6 || has_no_legacy("ip6_tables_names"));
+        is_fresh.then(|| Self { v4: nft(Family::V4), v6: needs_v6.then(|| nft(Family::V6)) })
+    }
+
     /// Finds the programs to use in this namespace. A missing one for IPv6 matters only if IPv6 is captured.
     pub fn detect(
         runner: &mut dyn Runner,

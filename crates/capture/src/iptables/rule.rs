@@ -1,7 +1,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::is_own_chain;
+use super::{Leftovers, is_own_chain};
 
 /// The arguments of one call of iptables.
 pub type Arguments = Vec<String>;
@@ -100,6 +100,33 @@ impl RuleSet {
         let chains = chains.into_iter().map(|(table, chain)| words(&format!("-t {table} -N {chain}")));
         let rules = self.rules.iter().map(|rule| words(&format!("-t {} {}", rule.table, rule.line())));
         chains.chain(rules).collect()
+    }
+
+    /// The input of `iptables-restore --noflush` that puts these rules in the place of those that were found.
+    ///
+    /// The kernel takes all changes of a table at once, so that at no time packets meet half of them, and none has to be
+    /// stopped meanwhile. Declaring a chain that exists empties it.
+    pub fn replacement(&self, found: &Leftovers) -> String {
+        let mut tables: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        let wanted = Self::made_chains(self.rules.iter());
+        for (table, chain) in &wanted {
+            tables.entry(table).or_default().push(format!(":{chain} - [0:0]"));
+        }
+        let is_surplus = |entry: &(&str, &str)| !wanted.contains(entry);
+        for (table, chain) in found.chains().filter(is_surplus) {
+            tables.entry(table).or_default().push(format!(":{chain} - [0:0]"));
+        }
+        for (table, rule) in found.entries() {
+            tables.entry(table).or_default().push(rule.replacen("-A", "-D", 1));
+        }
+        for rule in &self.rules {
+            tables.entry(&rule.table).or_default().push(rule.line());
+        }
+        for (table, chain) in found.chains().filter(is_surplus) {
+            tables.entry(table).or_default().push(format!("-X {chain}"));
+        }
+        let block = |(table, lines): (&str, Vec<String>)| format!("*{table}\n{}\nCOMMIT\n", lines.join("\n"));
+        tables.into_iter().map(block).collect()
     }
 
     /// The input of `iptables-restore --noflush`: by table, chains before rules.

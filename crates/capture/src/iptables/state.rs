@@ -127,6 +127,18 @@ impl SavedState {
 }
 
 impl Leftovers {
+    /// Jumps to chains of ours from chains of others, each with its table.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let is_entry = |rule: &str| behind(rule, &["-A"]).is_some_and(|chain| !is_own_chain(chain));
+        let jumps = self.jumps.iter().map(|(table, rule)| (*table, rule.as_str()));
+        jumps.filter(move |(_, rule)| is_entry(rule))
+    }
+
+    /// Chains of ours, each with its table.
+    pub(crate) fn chains(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        self.chains.iter().map(|(table, chain)| (*table, chain.as_str()))
+    }
+
     /// Whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.jumps.is_empty() && self.chains.is_empty()

@@ -68,6 +68,18 @@ pub fn ambient_host(config: &AmbientConfig, kubelet: &Owner) -> Transaction {
     transaction
 }
 
+/// The transaction that removes the tables of a pod, or that of the node with its sets of pod addresses.
+pub fn ambient_cleanup() -> Transaction {
+    let mut transaction = Transaction::default();
+    for (table, _) in &TABLES {
+        transaction.remove_table(table);
+    }
+    transaction
+}
+
+/// The node's table, in which the sets of pod addresses are.
+pub const AMBIENT_HOST_TABLE: &str = NAT;
+
 struct Builder<'a> {
     config: &'a AmbientConfig,
     pod: &'a PodOverrides,
