@@ -7,6 +7,7 @@
 mod collector;
 mod definitions;
 mod dynamic;
+mod follow;
 mod kubeconfig;
 mod limit;
 mod lines;
@@ -27,6 +28,7 @@ use std::time::Duration;
 use canopus_api::Kind;
 
 pub use dynamic::ResourceType;
+pub use follow::{Followable, Followed};
 pub use kubeconfig::{AllowedFields, KubeconfigError};
 pub use limit::RateLimit;
 pub use managed::{ApiError, ApplyOptions};
