@@ -8,6 +8,7 @@ mod authz_envoy;
 mod bootstrap;
 mod capture;
 mod check_inject;
+mod cni;
 mod compare_dumps;
 mod crd_validation;
 mod defaults;
@@ -92,8 +93,10 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "ambient-authz" => Box::new(ambient_authz::AmbientAuthz),
         "authz-envoy" => Box::new(authz_envoy::AuthzEnvoy),
         "bootstrap" => Box::new(bootstrap::Bootstrap),
+        "cni-install" => Box::new(cni::Install),
         "cni-iptables-ambient" => Box::new(capture::Ambient::iptables()),
         "cni-nftables-ambient" => Box::new(capture::Ambient::nftables()),
+        "cni-nodeagent" => Box::new(cni::NodeAgent),
         "cni-plugin-iptables" => Box::new(capture::Plugin),
         "crd-validation" => Box::<crd_validation::CrdValidation>::default(),
         "defaults" => Box::new(defaults::Defaults),
