@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use canopus_images::{Compression, Image, Labels, Programs, canopusd, proxy, runtime};
+use canopus_images::{Compression, Image, Labels, Programs, canopusd, cni, proxy, runtime};
 use canopus_parts::{Part, ensure as install};
 
 use crate::shell::{cargo, root, run, succeeds};
@@ -59,13 +59,15 @@ pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
     run(cargo().args(["build", "--locked", "--profile", &arguments.profile]).args([
         "--package=canopus-daemon",
         "--package=canopus-agent",
+        "--package=canopus-cni",
         "--bin=canopusd",
         "--bin=canopus-agent",
+        "--bin=canopus-cni",
     ]))?;
     let output = arguments.output.clone().unwrap_or_else(|| root().join("target/images"));
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     let stripped = tempfile::tempdir()?;
-    for program in ["canopusd", "canopus-agent"] {
+    for program in ["canopusd", "canopus-agent", "canopus-cni"] {
         strip(&built(&arguments.profile).join(program), &stripped.path().join(program))?;
     }
     let programs = Programs {
@@ -80,6 +82,7 @@ pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
     let images = [
         ("canopusd", canopusd(&programs, &base, Some(&bills.canopusd))?, &bills.canopusd),
         ("proxy", proxy(&programs, &base, Some(&bills.proxy))?, &bills.proxy),
+        ("cni", cni(&programs, &base, Some(&bills.cni))?, &bills.cni),
     ];
     for (name, image, bill) in &images {
         let archive = output.join(format!("{name}.tar"));

@@ -8,7 +8,7 @@
 //! **Invariant.** Equal inputs give equal bytes: entries are sorted, owned by root and dated to the epoch, and nothing of the
 //! machine that builds them enters.
 //!
-//! Start with [`canopusd`] and [`proxy`], the images of the project. Must not know any product crate: programs are files to it.
+//! Start with [`canopusd`], [`proxy`] and [`cni`], the images of the project. Must not know any product crate: programs are files to it.
 
 mod archive;
 mod layer;
@@ -18,6 +18,6 @@ mod sbom;
 
 pub use archive::{Image, Labels};
 pub use layer::{Compression, Layer};
-pub use product::{Programs, canopusd, proxy, runtime};
+pub use product::{Programs, canopusd, cni, proxy, runtime};
 pub use rootfs::Rootfs;
 pub use sbom::{Package, Sbom, debian_packages};

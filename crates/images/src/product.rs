@@ -29,7 +29,7 @@ const LIBRARIES: [&str; 10] = [
 /// The programs that images are made from.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// Directory with `canopusd`, `canopus-agent` and `canopus`.
+    /// Directory with `canopusd`, `canopus-agent`, `canopus-cni` and `canopus`.
     pub directory: PathBuf,
     /// Prefix of images' names, such as `localhost/canopus`.
     pub hub: String,
@@ -135,6 +135,32 @@ pub fn proxy(programs: &Programs, runtime: &Arc<Layer>, sbom: Option<&Sbom>) -> 
         entrypoint: vec!["/usr/local/bin/pilot-agent".to_owned()],
         user: PROXY_USER.to_owned(),
         labels: programs.labels("canopus-proxy"),
+    })
+}
+
+/// The node agent, the plugin that it installs, and the packet filters that rules are made with.
+pub fn cni(programs: &Programs, runtime: &Arc<Layer>, sbom: Option<&Sbom>) -> Result<Image> {
+    let program = programs.directory.join("canopus-cni");
+    let mut rootfs = Rootfs::default();
+    rootfs
+        .copy("/usr/local/bin/canopus-cni", &program)?
+        .link("/usr/local/bin/install-cni", "canopus-cni")
+        // The agent copies everything in this directory to the host.
+        .copy("/opt/cni/bin/istio-cni", &program)?
+        .directory("/run", 0o755);
+    add_sbom(&mut rootfs, "canopus-cni", sbom);
+    let layers = vec![
+        Arc::clone(runtime),
+        Arc::new(Layer::new("iptables and nft, from Debian", &packet_filters()?, programs.compression)?),
+        Arc::new(Layer::new("canopus-cni", &rootfs, programs.compression)?),
+    ];
+    Ok(Image {
+        names: programs.names(&["cni", "install-cni"]),
+        layers,
+        entrypoint: vec!["/usr/local/bin/install-cni".to_owned()],
+        // It enters namespaces of pods and writes to directories of the host.
+        user: "0:0".to_owned(),
+        labels: programs.labels("canopus-cni"),
     })
 }
 

@@ -9,7 +9,7 @@ use canopus_install::{ChartRelease, load_chart};
 use canopus_testkit::helm;
 use serde_json::{Value, json};
 
-const CHARTS: [&str; 4] = ["base", "canopusd", "gateway", "default"];
+const CHARTS: [&str; 5] = ["base", "canopusd", "cni", "gateway", "default"];
 
 fn chart(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../manifests/charts").join(name)
@@ -37,6 +37,8 @@ async fn real_helm_lints_and_renders_charts_as_we_do() -> Result<()> {
             "canopusd",
             json!({"serviceMonitor": {"enabled": true}, "dashboards": {"enabled": true}, "global": {"networkPolicy": {"enabled": true}}}),
         ),
+        ("cni", json!({})),
+        ("cni", json!({"ambient": {"enabled": true}, "repair": {"repairPods": false, "deletePods": true}})),
         ("gateway", json!({})),
         (
             "gateway",

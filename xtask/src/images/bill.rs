@@ -12,6 +12,7 @@ use crate::shell::root;
 pub(super) struct Bills {
     pub(super) canopusd: Sbom,
     pub(super) proxy: Sbom,
+    pub(super) cni: Sbom,
 }
 
 pub(super) fn all(version: &str) -> Result<Bills> {
@@ -27,8 +28,11 @@ pub(super) fn all(version: &str) -> Result<Bills> {
         license: "Apache-2.0".to_owned(),
         origin: "generic".to_owned(),
     });
+    let mut cni = crates_of(&metadata, "canopus-cni")?;
+    cni.extend(debian_packages(Part::Runtime)?);
+    cni.extend(debian_packages(Part::Iptables)?);
     let bill = |name: &str, packages| Sbom { name: name.to_owned(), version: version.to_owned(), packages };
-    Ok(Bills { canopusd: bill("canopusd", canopusd), proxy: bill("proxy", proxy) })
+    Ok(Bills { canopusd: bill("canopusd", canopusd), proxy: bill("proxy", proxy), cni: bill("cni", cni) })
 }
 
 /// The crates that a crate is compiled from.
