@@ -206,7 +206,7 @@ mod tests {
         let root = engine.watch::<Doubled>(1).id();
         let signal = ChangeSignal::new(Types::ALL);
         signals.add([root], &signal);
-        let session = connections.open(crate::test_proxy("a"), &Peer::default(), 0).id;
+        let session = connections.connect(crate::test_proxy("a"), &Peer::default(), 0).id;
         let old = signal.subscribe(session);
         let new = signal.subscribe(session);
         drop(old);
@@ -225,7 +225,7 @@ mod tests {
             .map(|root| {
                 let signal = ChangeSignal::new(Types::only(ENDPOINT));
                 signals.add([root.id()], &signal);
-                let connection = connections.open(crate::test_proxy("a"), &Peer::default(), 0);
+                let connection = connections.connect(crate::test_proxy("a"), &Peer::default(), 0);
                 (signal.subscribe(connection.id), connection.id)
             })
             .collect();
