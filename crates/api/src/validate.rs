@@ -70,6 +70,8 @@ pub use locate::locate;
 pub use report::{Finding, Report};
 pub use scope::Scope;
 
+use canopus_base::tree::Node;
+
 use crate::kinds::Object;
 
 /// Features of the control plane that change what is acceptable. The default is Istio's.
@@ -104,6 +106,15 @@ pub fn validate_with(object: &Object, settings: &Settings) -> Report {
     // Parity: Istio looks no further once the metadata is refused.
     let refused = metadata::check(object, &mut scope);
     spec(object, if refused { scope.ours() } else { scope });
+    report
+}
+
+/// Everything wrong with an object and with the document it was decoded from: a few rules are about what decoding loses.
+pub fn validate_document(object: &Object, document: &Node) -> Report {
+    let mut report = validate(object);
+    if let Object::PeerAuthentication(_) = object {
+        peer_authentication::check_document(document, Scope::new(&mut report, &Settings::DEFAULT));
+    }
     report
 }
 

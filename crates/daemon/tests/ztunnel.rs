@@ -15,6 +15,7 @@ use canopus_mesh::world::{MeshSettings, Objects, Origin, Settings};
 use canopus_proto::envoy::config::core::v3::Node;
 use canopus_proto::google::protobuf::value::Kind as ValueKind;
 use canopus_proto::google::protobuf::{Struct, Value};
+use canopus_proto::istio::workload::{Address, address::Type as Told};
 use canopus_runtime::flags::Flags;
 use canopus_testkit::{Authority, Certified};
 use canopus_xds::client::{AdsStream, Update};
@@ -212,6 +213,68 @@ async fn workloads_are_told_by_themselves_to_who_asks_for_that_type() -> Result<
     assert_eq!(only(&client.want(types::WORKLOAD, &[], &[]).await?), (vec![CART, LOCAL], vec![]));
     plane.delete(Kind::Pod, "cart");
     assert_eq!(only(&client.hear().await?), (vec![], vec![CART]));
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workload_that_was_named_is_taken_back_and_told_again() -> Result<()> {
+    // By its own name, by its address, and by the address of a service it stands behind.
+    for name in [CART, "/10.0.0.2", "/10.1.0.1"] {
+        let plane = Plane::start().await?;
+        let mut ztunnel = plane.ztunnel().await?;
+        ztunnel.want(types::ADDRESS, &["*"], &["*"]).await?;
+        let found = ztunnel.want(types::ADDRESS, &[name], &[]).await?;
+        assert!(only(&found).0.contains(&CART), "{name}: {found:?}");
+        plane.delete(Kind::Pod, "cart");
+        let told = ztunnel.hear().await?;
+        let removed: Vec<_> = told.iter().flat_map(|update| &update.removed).collect();
+        assert_eq!(removed, [CART], "{name}: {told:?}");
+        plane.apply(&pod("cart", "10.0.0.2", "far"))?;
+        let told = ztunnel.hear().await?;
+        assert!(told.iter().any(|update| update.names().contains(&CART)), "{name}: {told:?}");
+    }
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn policy_that_goes_leaves_no_reference_to_it() -> Result<()> {
+    let plane = Plane::start().await?;
+    let mut ztunnel = plane.ztunnel().await?;
+    ztunnel.want(types::ADDRESS, &[], &[]).await?;
+    ztunnel.want(types::AUTHORIZATION, &[], &[]).await?;
+    let policy = |app: &str| {
+        format!(
+            "{{apiVersion: security.istio.io/v1, kind: AuthorizationPolicy, \
+             metadata: {{name: deny, namespace: shop}}, \
+             spec: {{selector: {{matchLabels: {{app: {app}}}}}, action: DENY, \
+             rules: [{{from: [{{source: {{namespaces: [evil]}}}}]}}]}}}}"
+        )
+    };
+    let referring = |updates: &[Update]| -> Result<Vec<(String, Vec<String>)>> {
+        let mut found = Vec::new();
+        let addresses = updates.iter().filter(|update| update.type_url == types::ADDRESS);
+        for received in addresses.flat_map(|update| &update.resources) {
+            let Some(Told::Workload(workload)) = received.body.unpack::<Address>()?.r#type else { continue };
+            found.push((received.name.clone(), workload.authorization_policies));
+        }
+        Ok(found)
+    };
+    let refers = |name: &str| (name.to_owned(), vec!["shop/deny".to_owned()]);
+    let refers_not = |name: &str| (name.to_owned(), Vec::new());
+
+    plane.apply(&policy("cart"))?;
+    assert_eq!(referring(&ztunnel.hear().await?)?, [refers(CART)]);
+    // It selects another workload: its content is the same, so only who refers to it is told.
+    plane.apply(&policy("local"))?;
+    let told = ztunnel.hear().await?;
+    assert_eq!(referring(&told)?, [refers_not(CART), refers(LOCAL)]);
+    plane.delete(Kind::AuthorizationPolicy, "deny");
+    let told = ztunnel.hear().await?;
+    assert_eq!(referring(&told)?, [refers_not(LOCAL)]);
+    let removed: Vec<_> = told.iter().flat_map(|update| &update.removed).collect();
+    assert_eq!(removed, ["shop/deny"]);
+    let types: Vec<_> = told.iter().map(|update| update.type_url.as_str()).collect();
+    assert_eq!(types, [types::ADDRESS, types::AUTHORIZATION], "nothing refers to a policy that is gone");
     Ok(())
 }
 

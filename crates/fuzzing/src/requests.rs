@@ -81,13 +81,13 @@ impl Source for World {
 pub(crate) fn xds_request(input: &[u8]) {
     let Some((variant, mut rest)) = input.split_first() else { return };
     let protocol = if variant % 2 == 0 { Protocol::Delta } else { Protocol::Sotw };
-    let limits = Limits { names: 100, types: 8, bytes: 10_000 };
+    let limits = Limits { names: 100, types: 8, bytes: 10_000, ..Limits::default() };
     let mut session = Session::new(protocol, 1, limits, Arc::default());
     let mut revision = 0;
     while let Some((length, after)) = rest.split_first() {
         let (request, left) = after.split_at(usize::from(*length).min(after.len()));
         rest = left;
-        let Ok(request) = read_request(protocol, request, limits.names) else { return };
+        let Ok(request) = read_request(protocol, request, limits) else { return };
         if session.on_request(request, &World).is_err() {
             return;
         }

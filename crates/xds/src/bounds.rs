@@ -6,9 +6,6 @@
 
 use canopus_proto::wire::{Tag, WireType, next_field};
 
-/// The most bytes a node may take. Envoys with all their extensions and a full set of labels say some 40 KiB.
-pub(crate) const MAX_NODE_BYTES: usize = 256 << 10;
-
 /// The most values that the metadata and lists of a node may hold; Envoys have some 3,000, most of them extensions.
 pub(crate) const MAX_NODE_VALUES: usize = 16_384;
 
@@ -18,20 +15,21 @@ pub(crate) const MAX_DETAILS: usize = 16;
 /// Values nested deeper than the decoder goes are not counted.
 const MAX_DEPTH: usize = 128;
 
-/// Checks a request, given its fields for the node and for the error.
-pub(crate) fn check(request: &[u8], node: Tag, error: Tag) -> Result<(), String> {
+/// Checks a request, given its fields for the node and for the error, and the most bytes a node may take. Envoys with all
+/// their extensions and a full set of labels say some 40 KiB.
+pub(crate) fn check(request: &[u8], node: Tag, error: Tag, max_node: usize) -> Result<(), String> {
     let (mut bytes, mut values, mut details) = (0, 0, 0);
     for (tag, field) in Fields(request) {
         if tag == node {
             bytes += field.len();
             // Counting takes time for each level, so it is done for nodes of a proper size only.
-            values += if bytes > MAX_NODE_BYTES { 0 } else { count(field, 0) };
+            values += if bytes > max_node { 0 } else { count(field, 0) };
         } else if tag == error {
             details += Fields(field).count();
         }
     }
-    if bytes > MAX_NODE_BYTES {
-        return Err(format!("node: {bytes} bytes, where {MAX_NODE_BYTES} are the most"));
+    if bytes > max_node {
+        return Err(format!("node: {bytes} bytes, where {max_node} are the most"));
     }
     if values > MAX_NODE_VALUES {
         return Err(format!("node: more than {MAX_NODE_VALUES} values in metadata and lists"));
@@ -94,18 +92,23 @@ mod tests {
 
     use super::*;
 
+    const MAX_NODE: usize = 256 << 10;
+
     fn metadata(value: Value) -> Struct {
         Struct { fields: [("A".to_owned(), value)].into_iter().collect() }
     }
 
     fn check_delta(request: &[u8]) -> Result<(), String> {
-        check(request, delta_discovery_request::NODE.tag(), delta_discovery_request::ERROR_DETAIL.tag())
+        let (node, error) =
+            (delta_discovery_request::NODE.tag(), delta_discovery_request::ERROR_DETAIL.tag());
+        check(request, node, error, MAX_NODE)
     }
 
     fn checked(node: Node) -> Result<(), String> {
         let sotw = DiscoveryRequest { node: Some(node.clone()), ..Default::default() }.encode_to_vec();
         let delta = DeltaDiscoveryRequest { node: Some(node), ..Default::default() }.encode_to_vec();
-        let result = check(&sotw, discovery_request::NODE.tag(), discovery_request::ERROR_DETAIL.tag());
+        let (node, error) = (discovery_request::NODE.tag(), discovery_request::ERROR_DETAIL.tag());
+        let result = check(&sotw, node, error, MAX_NODE);
         assert_eq!(check_delta(&delta), result);
         result
     }

@@ -124,7 +124,7 @@ impl<C: ControlPlane> AdsService<C> {
         let options = &self.shared.options;
         let (head, body) = request.into_parts();
         let pending = Arc::clone(&self.shared.pending);
-        let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits.names, pending);
+        let requests = Requests::<M>::new(body, options.max_request_bytes, options.limits, pending);
         let slot = Slot::default();
         let mailbox = Arc::new(Mailbox::default());
         self.shared.mailboxes.add(&mailbox);

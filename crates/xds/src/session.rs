@@ -45,11 +45,13 @@ pub struct Limits {
     pub types: usize,
     /// Bytes of all these names and types together.
     pub bytes: usize,
+    /// Bytes of the node with which a client introduces itself.
+    pub node_bytes: usize,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { names: 200_000, types: 64, bytes: 64 * 1024 * 1024 }
+        Self { names: 200_000, types: 64, bytes: 64 * 1024 * 1024, node_bytes: 256 * 1024 }
     }
 }
 
@@ -122,50 +124,59 @@ impl Session {
         if let Some((type_url, interest)) = self.queries.pop_front() {
             return self.answer_query(type_url, &interest, source).map(Some);
         }
-        let mut is_waiting = false;
-        for at in 0..self.watches.len() {
-            if !self.is_ready(at) {
-                continue;
-            }
-            let target = self.target(at, source)?;
-            if self.must_wait(at, &target, source)? {
-                is_waiting = true;
-                continue;
-            }
-            let (target, is_retaining) = self.with_clusters_in_use(at, target, source)?;
-            let watch = &mut self.watches[at];
-            let before = watch.held().set.clone();
-            let step = watch.advance(self.protocol, target);
-            if is_retaining {
-                // The clusters that are still in use are looked at again whenever something else is settled.
-                is_waiting = true;
-                watch.check();
-            }
-            let type_url = watch.type_url.clone();
-            match step {
-                Step::Quiet => {}
-                Step::Current => {
-                    let (version, accepted) = (watch.held().version(), watch.accepted());
-                    self.events.push(SessionEvent::Current {
-                        type_url,
-                        version,
-                        revision: self.revision,
-                        accepted,
-                    });
-                    self.note_kept_parents(at);
-                    self.check_dependents(at);
+        loop {
+            let mut is_waiting = false;
+            for at in 0..self.watches.len() {
+                if !self.is_ready(at) {
+                    continue;
                 }
-                Step::Send(change, pushed) => {
-                    self.note_added_clusters(at, &before);
-                    let response = self.compose(at, change, pushed, source);
-                    self.check_dependents(at);
-                    return Ok(Some(response));
+                let (response, waits) = self.advance(at, source)?;
+                is_waiting |= waits;
+                if response.is_some() {
+                    return Ok(response);
                 }
+            }
+            if !self.note_waiting(is_waiting) {
+                break;
             }
         }
-        self.note_waiting(is_waiting);
         self.settle();
         Ok(None)
+    }
+
+    /// Moves one watch on: what is to be sent for it, if anything, and whether a part of it waits for something else.
+    fn advance(&mut self, at: usize, source: &impl Source) -> Result<(Option<Response>, bool), Refusal> {
+        let target = self.target(at, source)?;
+        if self.must_wait(at, &target, source)? {
+            return Ok((None, true));
+        }
+        let (target, is_retaining) = self.with_clusters_in_use(at, target, source)?;
+        let watch = &mut self.watches[at];
+        let before = watch.held().set.clone();
+        let step = watch.advance(self.protocol, target);
+        if is_retaining {
+            // The clusters that are still in use are looked at again whenever something else is settled.
+            watch.check();
+        }
+        let type_url = watch.type_url.clone();
+        let response = match step {
+            Step::Quiet => None,
+            Step::Current => {
+                let (version, accepted) = (watch.held().version(), watch.accepted());
+                let revision = self.revision;
+                self.events.push(SessionEvent::Current { type_url, version, revision, accepted });
+                self.note_kept_parents(at);
+                self.check_dependents(at);
+                None
+            }
+            Step::Send(change, pushed) => {
+                self.note_added_clusters(at, &before);
+                let response = self.compose(at, change, pushed, source);
+                self.check_dependents(at);
+                Some(response)
+            }
+        };
+        Ok((response, is_retaining))
     }
 
     /// What has happened since this was last called.
@@ -476,19 +487,21 @@ impl Session {
         }
     }
 
-    /// What the client should have.
-    fn target(&self, at: usize, source: &impl Source) -> Result<State, Refusal> {
+    /// What the client should have. Takes note of what it claims to have.
+    fn target(&mut self, at: usize, source: &impl Source) -> Result<State, Refusal> {
         let watch = &self.watches[at];
         let set = resources(source, watch, &watch.interest)?;
-        let Some(parent) = watch.rules.completes.and_then(|parent| self.position(parent)) else {
-            return Ok(State { set, parents: None });
-        };
+        let parent = watch.rules.completes.and_then(|parent| self.position(parent));
+        let parents = parent.map(|parent| self.watches[parent].held().set.clone());
+        let state = State { set, parents };
+        self.watches[at].believe(&state);
+        let (Some(parent), watch) = (parent, &self.watches[at]) else { return Ok(state) };
         let parent = &self.watches[parent];
         let parents = resources(source, parent, &parent.interest)?;
         // What completes a resource that is about to go will be unsubscribed from with it: a client that lost it before
         // would fail the requests it still has to serve.
-        let set = watch.with_held(set, &parent.leaving(&parents));
-        Ok(State { set, parents: Some(parent.held().set.clone()) })
+        let set = watch.with_held(state.set, &parent.leaving(&parents));
+        Ok(State { set, ..state })
     }
 
     /// The client has all resources of this type from an earlier stream, so what completes them is in use already.

@@ -43,7 +43,7 @@ fn checked(request: &Request) -> Result<Verdict, Refused> {
     let kind = kind(document)?;
     let object = decode(kind, document)
         .map_err(|why| (Reason::ConversionError, format!("error decoding configuration: {why}")))?;
-    let report = validate::validate(&object);
+    let report = validate::validate_document(&object, document);
     if let Some(errors) = report.error_text() {
         return Err((Reason::Invalid, format!("configuration is invalid: {errors}")));
     }

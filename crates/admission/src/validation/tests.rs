@@ -170,6 +170,72 @@ fn fields_of_wrong_types_are_refused_in_istios_words() {
     assert!(said(json!("text")).starts_with("error decoding configuration: json: cannot unmarshal string"));
 }
 
+fn object(api: &str, kind: &str, spec: Value) -> Value {
+    let metadata = json!({"name": "a", "namespace": "shop"});
+    review(json!({"apiVersion": api, "kind": kind, "metadata": metadata, "spec": spec}))
+}
+
+#[test]
+fn ports_of_peer_authentications_are_not_empty_when_they_are_given() {
+    let policy = |ports: Value| {
+        let selector = json!({"matchLabels": {"app": "cart"}});
+        object(
+            "security.istio.io/v1",
+            "PeerAuthentication",
+            json!({"selector": selector, "portLevelMtls": ports}),
+        )
+    };
+    assert_eq!(
+        message(&policy(json!({}))),
+        "configuration is invalid: port level mTLS, if defined, must have at least one element"
+    );
+    for accepted in [json!({"80": {"mode": "DISABLE"}}), json!(null)] {
+        assert_eq!(response(&policy(accepted)).0["allowed"], true);
+    }
+}
+
+#[test]
+fn ports_of_extensions_have_numbers() {
+    for port in [json!(null), json!({}), json!({"number": 65536})] {
+        let spec = json!({"lua": {"inlineCode": "-- nothing"}, "match": [{"ports": [{"number": 80}, port]}]});
+        let said = message(&object("extensions.istio.io/v1alpha1", "TrafficExtension", spec));
+        assert!(said.contains("spec.Match[0].Ports[1] is out of range"), "{port}: {said}");
+    }
+}
+
+#[test]
+fn bad_telemetry_is_refused_and_odd_telemetry_is_warned_of() {
+    let telemetry = |spec: Value| object("telemetry.istio.io/v1", "Telemetry", spec);
+    let bad = telemetry(json!({"tracing": [{"randomSamplingPercentage": 101}]}));
+    let (refused, outcome) = response(&bad);
+    assert_eq!(refused["allowed"], false);
+    assert_eq!(outcome.count, Some(Count::Failed(resource(), Reason::Invalid)));
+    assert!(message(&bad).starts_with("configuration is invalid: "), "{refused}");
+    let undecodable = telemetry(json!({"tracing": [{"customTags": {"a": {"literal": "text"}}}]}));
+    assert!(message(&undecodable).starts_with("error decoding configuration: "));
+    let (odd, _) = response(&telemetry(json!({"tracing": [{"providers": [{"name": "a"}, {"name": "b"}]}]})));
+    assert_eq!((&odd["allowed"], odd["warnings"].as_array().map(Vec::len)), (&json!(true), Some(1)), "{odd}");
+}
+
+#[test]
+fn dynamic_names_inside_the_mesh_have_no_waypoint() {
+    let entry = |location: &str, waypoint: &str| {
+        let metadata =
+            json!({"name": "a", "namespace": "shop", "labels": {"istio.io/use-waypoint": waypoint}});
+        let ports = json!([{"number": 443, "name": "tls", "protocol": "TLS"}]);
+        let spec = json!({
+            "hosts": ["*.example.com"], "ports": ports, "resolution": "DYNAMIC_DNS", "location": location,
+        });
+        let api = "networking.istio.io/v1";
+        review(json!({"apiVersion": api, "kind": "ServiceEntry", "metadata": metadata, "spec": spec}))
+    };
+    let said = message(&entry("MESH_INTERNAL", "waypoint"));
+    assert!(said.contains("is not supported when using waypoints"), "{said}");
+    for (location, waypoint) in [("MESH_INTERNAL", "none"), ("MESH_EXTERNAL", "waypoint")] {
+        assert_eq!(response(&entry(location, waypoint)).0["allowed"], true, "{location} {waypoint}");
+    }
+}
+
 #[test]
 fn object_that_is_none_is_refused() {
     let undecodable = "cannot decode configuration: ";

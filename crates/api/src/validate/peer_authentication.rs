@@ -1,5 +1,7 @@
 //! Peer authentication: mutual TLS, of a mesh, a namespace, workloads, or their ports.
 
+use canopus_base::tree::Node;
+
 use super::code::codes;
 use super::scope::Scope;
 use super::selector;
@@ -9,6 +11,7 @@ codes! {
     PORTS_WITHOUT_SELECTOR: error "peer-ports-without-selector",
         "add a selector: only single workloads can have settings per port";
     BAD_PORT: error "peer-port-out-of-range", "use a port from 1 to 65535";
+    NO_PORTS: error "peer-ports-empty", "name a port, or leave portLevelMtls out";
 }
 
 /// Checks a PeerAuthentication.
@@ -24,4 +27,14 @@ pub fn check(policy: &PeerAuthentication, mut scope: Scope<'_>) {
         ports.entry(&port.to_string()).add(BAD_PORT.says("port must be in range 1..65535").with_value(port));
     }
     scope.optional("selector", spec.selector.as_ref(), selector::workload);
+}
+
+/// Checks what a PeerAuthentication says that is lost when it is decoded: ports that are given, but none.
+pub fn check_document(document: &Node, mut scope: Scope<'_>) {
+    let ports = document.get("spec").and_then(|spec| spec.get("portLevelMtls"));
+    let is_empty = ports.and_then(Node::as_map).is_some_and(|ports| ports.is_empty());
+    scope
+        .field("spec")
+        .field("portLevelMtls")
+        .add_if(is_empty, || NO_PORTS.says("port level mTLS, if defined, must have at least one element"));
 }

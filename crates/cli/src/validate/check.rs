@@ -218,7 +218,7 @@ impl Checker<'_> {
         if !unknown.is_empty() {
             return unknown.into_iter().for_each(|finding| self.add(finding));
         }
-        let found = validate::validate(&object);
+        let found = validate::validate_document(&object, &node);
         let errors = found.errors.iter().map(|finding| (Severity::Error, finding));
         let warnings = found.warnings.iter().map(|finding| (Severity::Warning, finding));
         for (severity, finding) in errors.chain(warnings) {

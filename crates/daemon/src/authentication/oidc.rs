@@ -278,6 +278,25 @@ mod tests {
         assert_eq!(tokens.owner("garbage").await, Err(Refused::Malformed(Malformed)));
     }
 
+    /// Nothing that the clock once said is remembered: when it is right again, so are the decisions.
+    #[test]
+    fn clock_that_jumps_a_day_and_back_decides_by_its_time_alone() {
+        let tokens =
+            issued(&json!({"issuer": "https://issuer.example", "audiences": ["istio-ca"], "jwks": "{}"}));
+        let mut claims = claims();
+        claims["nbf"] = json!(seconds_from_now(-60));
+        let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 60 * 60));
+        for (clock, expected) in [
+            (now, Ok(cart())),
+            (now + day, Err(Refused::Expired)),
+            (now, Ok(cart())),
+            (now - day, Err(Refused::Early)),
+            (now, Ok(cart())),
+        ] {
+            assert_eq!(tokens.claimed(&claims, clock), expected);
+        }
+    }
+
     #[tokio::test]
     async fn keys_are_fetched_once_until_a_token_needs_others() {
         let (key, sign) = p256("a");

@@ -2,8 +2,9 @@
 
 use canopus_proto::envoy::config::core::v3::{DataSource, TypedExtensionConfig, data_source::Specifier};
 use canopus_proto::envoy::extensions::filters::http::wasm::v3::Wasm;
+use canopus_proto::envoy::extensions::filters::network::wasm::v3::Wasm as NetworkWasm;
 use canopus_proto::envoy::extensions::transport_sockets::tls::v3::{Secret, secret};
-use canopus_proto::envoy::extensions::wasm::v3::plugin_config::Vm;
+use canopus_proto::envoy::extensions::wasm::v3::{PluginConfig, plugin_config::Vm};
 use canopus_proto::resource::Resource;
 use canopus_proto::{Any, Message as _};
 use canopus_xds::types;
@@ -49,23 +50,34 @@ fn redacted() -> DataSource {
 /// Parity: of a Wasm module only the module is shown, without the envelope it travels in.
 fn extension(resource: &Resource) -> Option<Any> {
     let extension = TypedExtensionConfig::decode(resource.body.clone()).ok()?;
-    let Some(config) = extension.typed_config.as_ref().filter(|config| config.is::<Wasm>()) else {
-        return Some(Any { type_url: types::EXTENSION.to_owned(), value: resource.body.clone() });
-    };
-    let mut wasm: Wasm = config.unpack().ok()?;
-    let vm = wasm.config.as_mut().and_then(|plugin| plugin.vm.as_mut());
-    if let Some(Vm::VmConfig(vm)) = vm
+    match &extension.typed_config {
+        Some(config) if config.is::<Wasm>() => {
+            let mut wasm: Wasm = config.unpack().ok()?;
+            wasm.config.iter_mut().for_each(redact_pull_secret);
+            Some(Any::pack(&wasm))
+        }
+        Some(config) if config.is::<NetworkWasm>() => {
+            let mut wasm: NetworkWasm = config.unpack().ok()?;
+            wasm.config.iter_mut().for_each(redact_pull_secret);
+            Some(Any::pack(&wasm))
+        }
+        _ => Some(Any { type_url: types::EXTENSION.to_owned(), value: resource.body.clone() }),
+    }
+}
+
+fn redact_pull_secret(plugin: &mut PluginConfig) {
+    if let Some(Vm::VmConfig(vm)) = &mut plugin.vm
         && let Some(variables) = &mut vm.environment_variables
         && let Some(secret) = variables.key_values.get_mut(PULL_SECRET)
     {
         REDACTED_VARIABLE.clone_into(secret);
     }
-    Some(Any::pack(&wasm))
 }
 
 #[cfg(test)]
 mod tests {
     use canopus_proto::envoy::extensions::transport_sockets::tls::v3::TlsCertificate;
+    use canopus_proto::envoy::extensions::wasm::v3::{EnvironmentVariables, VmConfig};
 
     use super::*;
 
@@ -88,6 +100,26 @@ mod tests {
             text.contains("public") && text.contains("[redacted]") && !text.contains("private"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn credentials_of_wasm_modules_are_not_shown_for_http_and_network_filters() {
+        let key_values =
+            [(PULL_SECRET.to_owned(), "password".to_owned()), ("A".to_owned(), "kept".to_owned())];
+        let variables = EnvironmentVariables { key_values: key_values.into(), ..Default::default() };
+        let vm = VmConfig { environment_variables: Some(variables), ..Default::default() };
+        let config = Some(PluginConfig { vm: Some(Vm::VmConfig(vm)), ..Default::default() });
+        let http = Any::pack(&Wasm { config: config.clone() });
+        let network = Any::pack(&NetworkWasm { config });
+        for module in [http, network] {
+            let type_url = module.type_url.clone();
+            let extension = TypedExtensionConfig { name: "one".to_owned(), typed_config: Some(module) };
+            let shown = shown(types::EXTENSION, &Resource::encode("one", &extension)).unwrap();
+            assert_eq!(shown.type_url, type_url);
+            let text = String::from_utf8_lossy(&shown.value).into_owned();
+            assert!(text.contains("<Redacted>") && text.contains("kept"), "{type_url}: {text}");
+            assert!(!text.contains("password"), "{type_url}: {text}");
+        }
     }
 
     #[test]

@@ -4,10 +4,13 @@ use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use canopus_runtime::flags::{Flags, ISTIO_GPRC_MAXRECVMSGSIZE, ISTIO_GPRC_MAXSTREAMS};
+use canopus_runtime::flags::{
+    CANOPUS_MAX_NODE_BYTES, Flags, ISTIO_GPRC_MAXRECVMSGSIZE, ISTIO_GPRC_MAXSTREAMS,
+};
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
 use canopus_xds::server::{Options, Transport};
+use canopus_xds::session::Limits;
 use clap::Args;
 use tokio::net::TcpListener;
 use tokio_stream::Stream;
@@ -67,6 +70,7 @@ impl PortArgs {
     pub(crate) fn options(&self, flags: &Flags) -> Options {
         Options {
             max_request_bytes: request_bytes(flags),
+            limits: Limits { node_bytes: node_bytes(flags), ..Limits::default() },
             max_streams_per_connection: streams(flags),
             keepalive_interval: Some(self.keepalive_interval),
             keepalive_timeout: self.keepalive_timeout,
@@ -79,6 +83,10 @@ impl PortArgs {
 
 fn request_bytes(flags: &Flags) -> usize {
     usize::try_from(flags.get(ISTIO_GPRC_MAXRECVMSGSIZE)).unwrap_or_default()
+}
+
+fn node_bytes(flags: &Flags) -> usize {
+    usize::try_from(flags.get(CANOPUS_MAX_NODE_BYTES)).unwrap_or_default()
 }
 
 fn streams(flags: &Flags) -> u32 {
@@ -226,5 +234,14 @@ mod tests {
         assert_eq!(bounds("-1", "-1"), (u32::MAX, 0));
         let default = Options::default();
         assert_eq!(bounds("", ""), (default.max_streams_per_connection, default.max_request_bytes));
+    }
+
+    #[test]
+    fn node_is_bounded_as_the_environment_says() {
+        let bound = |bytes| {
+            let flags = Flags::read(&[("CANOPUS_MAX_NODE_BYTES", bytes)]);
+            Command::parse_from(["canopusd"]).ports.options(&flags).limits.node_bytes
+        };
+        assert_eq!((bound("1000"), bound("")), (1000, Limits::default().node_bytes));
     }
 }

@@ -4,6 +4,7 @@ mod istioctl;
 mod objects;
 mod services;
 mod tokens;
+mod unnamed;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -144,6 +145,23 @@ async fn certificates_that_do_not_count_fail_in_the_handshake() -> Result<()> {
         assert!(refused, "{uris:?}");
     }
     assert!(server.dispatcher.connections().is_empty(), "none of them became a connection");
+    server.serves_others().await
+}
+
+/// Parity: such a client is refused even if it could prove itself otherwise.
+#[tokio::test(flavor = "multi_thread")]
+async fn certificate_that_names_nobody_fails_in_the_handshake() -> Result<()> {
+    let server = Server::start().await?;
+    let nameless = server.authority.workload(&[])?;
+    let refused = match server.authority.channel(server.secure, NAME, Some(&nameless)).await {
+        Ok(channel) => {
+            let status = ask(channel, node(NODE)).await.unwrap_err();
+            assert_ne!(status.code(), Code::Unauthenticated, "it did not get as far as that: {status}");
+            true
+        }
+        Err(_) => true,
+    };
+    assert!(refused && server.dispatcher.connections().is_empty());
     server.serves_others().await
 }
 

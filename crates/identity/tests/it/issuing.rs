@@ -72,6 +72,25 @@ fn leaf_has_the_fields_of_istiods_leaves() {
     assert_eq!(leaf.uris(), [WEB]);
 }
 
+/// A clock that is wrong for a while spoils what is issued meanwhile and nothing else.
+#[test]
+fn validity_follows_a_clock_that_jumps_a_day_and_back() {
+    let openssl = OpenSsl::new();
+    let authority = authority(self_signed(KeyKind::P256));
+    let order = order(openssl.request("P-256", "/", &[]));
+    let day = 24 * 60 * 60;
+    let at = |seconds: u64| UnixTime::since_unix_epoch(Duration::from_secs(seconds));
+    let right = now();
+    for clock in [right, at(right.as_secs() + day), right, at(right.as_secs() - day), right] {
+        let chain = authority.sign(&order, clock).unwrap();
+        let leaf = Certificate::from_pem(chain[0].as_bytes()).unwrap();
+        assert!(leaf.is_valid_at(clock));
+        assert_eq!(leaf.lifetime(), Duration::from_secs(day + 120));
+        assert_eq!(leaf.is_valid_at(right), clock.as_secs() == right.as_secs());
+    }
+    openssl.verify(&authority.sign(&order, right).unwrap());
+}
+
 #[test]
 fn names_come_from_the_caller_whatever_the_request_asks_for() {
     let openssl = OpenSsl::new();

@@ -19,7 +19,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 
 use crate::bounds::{self, Fields};
-use crate::session::{Protocol, Request};
+use crate::session::{Limits, Protocol, Request};
 
 /// What precedes each gRPC message: whether it is compressed, and its length.
 const PREFIX: usize = 5;
@@ -101,7 +101,7 @@ pub(super) struct Requests<M> {
     body: Body,
     bytes: BytesMut,
     max_bytes: usize,
-    max_names: usize,
+    limits: Limits,
     pending: Arc<PendingBytes>,
     message: PhantomData<fn() -> M>,
 }
@@ -113,12 +113,13 @@ impl<M> Drop for Requests<M> {
 }
 
 impl<M: RequestMessage> Requests<M> {
-    /// The requests in `body`, each of no more than so many bytes and names.
+    /// The requests in `body`, each of no more than so many bytes, and with no more names and a node no larger than the
+    /// limits say.
     ///
     /// An empty name takes two bytes on the wire and a dozen times that in memory, so the size of a message alone is no
     /// bound.
-    pub(super) fn new(body: Body, max_bytes: usize, max_names: usize, pending: Arc<PendingBytes>) -> Self {
-        Self { body, bytes: BytesMut::new(), max_bytes, max_names, pending, message: PhantomData }
+    pub(super) fn new(body: Body, max_bytes: usize, limits: Limits, pending: Arc<PendingBytes>) -> Self {
+        Self { body, bytes: BytesMut::new(), max_bytes, limits, pending, message: PhantomData }
     }
 
     /// Waits until a whole request is there, or none will come any more. It stays as it is, in bytes.
@@ -182,7 +183,7 @@ impl<M: RequestMessage> Requests<M> {
         {
             return Ok(Next::Acknowledged);
         }
-        decode(bytes, self.max_names).map(Next::Request)
+        decode(bytes, self.limits).map(Next::Request)
     }
 
     /// The next bytes; nothing at the end.
@@ -232,21 +233,21 @@ fn acknowledgement<M: RequestMessage>(mut bytes: &[u8]) -> Option<(&str, &str)> 
     (!type_url.is_empty() && !nonce.is_empty()).then_some((type_url, nonce))
 }
 
-fn decode<M: RequestMessage>(bytes: &[u8], max_names: usize) -> Result<M, Status> {
-    if count_names::<M>(bytes) > max_names {
-        let message = format!("more than {max_names} resource names in one request");
+fn decode<M: RequestMessage>(bytes: &[u8], limits: Limits) -> Result<M, Status> {
+    if count_names::<M>(bytes) > limits.names {
+        let message = format!("more than {} resource names in one request", limits.names);
         return Err(Status::resource_exhausted(message));
     }
     let (node, error) = M::NODE_AND_ERROR;
-    bounds::check(bytes, node, error).map_err(Status::invalid_argument)?;
+    bounds::check(bytes, node, error, limits.node_bytes).map_err(Status::invalid_argument)?;
     M::decode(bytes).map_err(|error| Status::invalid_argument(format!("malformed request: {error}")))
 }
 
 /// The request of a variant in these bytes, checked and decoded as the server does it.
-pub fn read_request(protocol: Protocol, bytes: &[u8], max_names: usize) -> Result<Request, Status> {
+pub fn read_request(protocol: Protocol, bytes: &[u8], limits: Limits) -> Result<Request, Status> {
     match protocol {
-        Protocol::Sotw => decode::<DiscoveryRequest>(bytes, max_names).map(Into::into),
-        Protocol::Delta => decode::<DeltaDiscoveryRequest>(bytes, max_names).map(Into::into),
+        Protocol::Sotw => decode::<DiscoveryRequest>(bytes, limits).map(Into::into),
+        Protocol::Delta => decode::<DeltaDiscoveryRequest>(bytes, limits).map(Into::into),
     }
 }
 
@@ -265,6 +266,10 @@ mod tests {
 
     use super::*;
 
+    fn limits() -> Limits {
+        Limits { names: 10, ..Limits::default() }
+    }
+
     fn framed(request: &DeltaDiscoveryRequest) -> Vec<u8> {
         let body = request.encode_to_vec();
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
@@ -273,7 +278,7 @@ mod tests {
 
     fn requests(bytes: Vec<u8>, max_bytes: usize) -> Requests<DeltaDiscoveryRequest> {
         let pending = Arc::new(PendingBytes::new(1 << 20));
-        Requests::new(Body::new(Full::new(Bytes::from(bytes))), max_bytes, 10, pending)
+        Requests::new(Body::new(Full::new(Bytes::from(bytes))), max_bytes, limits(), pending)
     }
 
     impl Requests<DeltaDiscoveryRequest> {
@@ -323,7 +328,7 @@ mod tests {
             Body::new(http_body_util::StreamBody::new(tokio_stream::iter(chunks)))
         };
         let stream =
-            |length| Requests::<DeltaDiscoveryRequest>::new(parts(length), 1000, 10, pending.clone());
+            |length| Requests::<DeltaDiscoveryRequest>::new(parts(length), 1000, limits(), pending.clone());
         let mut first = stream(120);
         assert!(matches!(first.next().await.unwrap(), Next::Request(_)));
         assert_eq!(pending.held.load(Ordering::Relaxed), 0, "a whole request is held no longer");

@@ -8,7 +8,9 @@
 //! ```
 //!
 //! Only what names such a cluster waits, which is looked up in the bytes of what changes. Only clients that want all clusters
-//! are waited for: others (gRPC) ask for a cluster after they have seen its name. And waiting is bounded: whoever drives the
+//! are waited for: others (gRPC) ask for a cluster after they have seen its name. A delta client that returns keeps the
+//! clusters that are gone until it has settled its listeners and routes; a state-of-the-world client cannot, as it does not
+//! say which clusters it has. And waiting is bounded: whoever drives the
 //! session calls [`Session::stop_waiting`] after a while, as a client that never acknowledges must not keep its old routes.
 
 use std::sync::Arc;
@@ -49,15 +51,15 @@ impl Session {
         self.order = ClusterOrder { is_overdue: true, ..ClusterOrder::default() };
     }
 
-    /// Takes note of whether anything had to wait, once everything else is sent.
-    pub(super) fn note_waiting(&mut self, is_waiting: bool) {
+    /// Takes note of whether anything had to wait, once everything else is sent. True if what waited no longer has to.
+    pub(super) fn note_waiting(&mut self, is_waiting: bool) -> bool {
         self.order.is_waiting = is_waiting;
         if !self.watches.iter().any(Watch::is_due) {
             self.order.is_overdue = false;
         }
-        if self.order.is_resumed && !self.is_resuming() {
-            self.order.is_resumed = false;
-        }
+        let is_settled = self.order.is_resumed && !self.is_resuming();
+        self.order.is_resumed &= !is_settled;
+        is_settled && is_waiting
     }
 
     /// The client of a new stream says that it has clusters.
@@ -162,6 +164,10 @@ impl Session {
 
     /// Those of these clusters that are named by something the client has and is to replace.
     fn clusters_in_use(&self, leaving: Names, source: &impl Source) -> Result<Vec<Arc<str>>, Refusal> {
+        if self.order.is_resumed && self.is_resuming() {
+            // What the client's routes and listeners of an earlier stream name is not known: it has only said their versions.
+            return Ok(leaving.to_vec());
+        }
         let mut in_use = Vec::new();
         for watch in self.watches.iter().filter(|watch| REFERRING.contains(&&*watch.type_url)) {
             if watch.is_uncertain() {

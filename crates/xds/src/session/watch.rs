@@ -72,6 +72,8 @@ pub(super) enum Claims {
     Each(BTreeMap<String, String>),
     /// One version for all (state of the world).
     Whole(String),
+    /// A version for each name, which the watch has taken for what the client has.
+    Believed,
 }
 
 /// What [`Watch::advance`] found.
@@ -155,9 +157,19 @@ impl Watch {
     pub(super) fn has_claims(&self) -> bool {
         let Due::Answer(answer) = &self.due else { return false };
         match &answer.claims {
-            Claims::Nothing => false,
+            Claims::Nothing | Claims::Believed => false,
             Claims::Each(versions) => !versions.is_empty(),
             Claims::Whole(version) => !version.is_empty(),
+        }
+    }
+
+    /// Takes what a delta client claims to have from an earlier stream for what it has, once there is a target to compare
+    /// the versions with. The order of clusters then applies to a client that returns as to one that stayed.
+    pub(super) fn believe(&mut self, target: &State) {
+        let Due::Answer(Answer { claims, .. }) = &mut self.due else { return };
+        if let Claims::Each(versions) = claims {
+            self.held = believed(versions, target);
+            *claims = Claims::Believed;
         }
     }
 
@@ -262,18 +274,14 @@ impl Watch {
             Due::Answer(answer) => Some(answer),
             Due::Nothing | Due::Check => None,
         };
-        let mut resumes = false;
-        match answer.as_ref().map(|answer| &answer.claims) {
+        let resumes = match answer.as_ref().map(|answer| &answer.claims) {
             Some(Claims::Whole(version)) if *version == target.version().to_string() => {
                 self.held = target;
                 return Step::Current;
             }
-            Some(Claims::Each(versions)) => {
-                self.held = believed(versions, &target);
-                resumes = true;
-            }
-            _ => {}
-        }
+            Some(Claims::Believed) => true,
+            _ => false,
+        };
         let (mut change, matters) = self.change(&target, self.tells_removals(protocol, resumes));
         let before = self.move_on(target);
         if answer.is_none() && !matters {
@@ -385,8 +393,8 @@ impl Unsettled {
     }
 }
 
-/// What a client has that claims these versions: resources of `target` where they match, and stand-ins for names that
-/// no longer exist.
+/// What a client has that claims these versions: resources of `target` where they match, and otherwise stand-ins that have
+/// a version and no content.
 fn believed(versions: &BTreeMap<String, String>, target: &State) -> State {
     let mut current = target.versions();
     let mut has = |resource: &&Resource| {
@@ -394,16 +402,16 @@ fn believed(versions: &BTreeMap<String, String>, target: &State) -> State {
         let claimed = versions.get(&*resource.name);
         claimed.is_some_and(|claimed| claimed.parse() == Ok(version))
     };
-    let gone = versions.iter().filter(|(name, _)| target.set.get(name).is_none());
+    let matching: Vec<Resource> = target.set.iter().filter(&mut has).cloned().collect();
+    let is_matching = |name: &str| matching.binary_search_by(|resource| (*resource.name).cmp(name)).is_ok();
+    let others = versions.iter().filter(|(name, _)| !is_matching(name));
     // A client that is not told to drop it need not be sent it again, should it come back as it was.
-    let gone = gone.map(|(name, version)| Resource {
+    let others = others.map(|(name, version)| Resource {
         version: version.parse().unwrap_or_default(),
         ..Resource::new(name.as_str(), "")
     });
-    State {
-        set: target.set.iter().filter(&mut has).cloned().chain(gone).collect(),
-        parents: target.parents.clone(),
-    }
+    let others: Vec<Resource> = others.collect();
+    State { set: matching.into_iter().chain(others).collect(), parents: target.parents.clone() }
 }
 
 /// Positions of the resources in `target` that complete a resource which is new or changed since `held`.

@@ -3,6 +3,9 @@
 super::flags! {
     Tuning
 
+    /// Most bytes of the node with which an xDS client introduces itself; one with more is refused.
+    CANOPUS_MAX_NODE_BYTES: Int = "262144";
+
     /// Upper bound on simultaneous streams of one gRPC connection.
     ISTIO_GPRC_MAXSTREAMS: Int = "100000";
 

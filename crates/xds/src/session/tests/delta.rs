@@ -325,7 +325,34 @@ fn nothing_is_sent_again_when_versions_match_on_reconnect() {
     stream.world.delete(CLUSTER, "c");
     stream.world.put(CLUSTER, "d", "1");
     let resumed = stream.resume(CLUSTER, [], [("a", &a), ("b", &b), ("c", &c)]);
-    assert_eq!(resumed, [told_and_removed(CLUSTER, ["b", "d"], ["c"])]);
+    assert_eq!(resumed, [told(CLUSTER, ["b", "d"])], "its routes may still lead to what is gone");
+    stream.ack(CLUSTER);
+    stream.session.stop_waiting();
+    assert_eq!(stream.change(|_| {}), [told_and_removed(CLUSTER, [], ["c"])]);
+}
+
+#[test]
+fn removals_are_answered_on_reconnect() {
+    let mut stream = Stream::delta(World::new([(LISTENER, "a"), (LISTENER, "c")]));
+    stream.subscribe(LISTENER, []);
+    let (a, c) = (stream.version(LISTENER, "a"), stream.version(LISTENER, "c"));
+    let mut stream = stream.reconnected();
+    stream.world.delete(LISTENER, "c");
+    let resumed = stream.resume(LISTENER, [], [("a", &a), ("c", &c)]);
+    assert_eq!(resumed, [told_and_removed(LISTENER, [], ["c"])]);
+}
+
+#[test]
+fn several_changes_before_the_first_is_acknowledged_come_as_one_difference() {
+    let mut stream = Stream::delta(World::new([(LISTENER, "a"), (LISTENER, "b")]));
+    stream.subscribe(LISTENER, []);
+    stream.ack(LISTENER);
+    assert_eq!(stream.change(|world| world.put(LISTENER, "a", "2")), [told(LISTENER, ["a"])]);
+    assert_eq!(stream.change(|world| world.put(LISTENER, "c", "1")), []);
+    assert_eq!(stream.change(|world| world.put(LISTENER, "c", "2")), []);
+    assert_eq!(stream.change(|world| world.delete(LISTENER, "b")), []);
+    assert_eq!(stream.ack(LISTENER), [told_and_removed(LISTENER, ["c"], ["b"])]);
+    assert_eq!(stream.ack(LISTENER), []);
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn routes_of_a_returning_client_wait_for_clusters_it_does_not_have() {
     let endpoints = version(ENDPOINT, "a");
     let mut stream = stream.reconnected();
     stream.change(|world| change_to(world, &["b"], &["b"]));
-    assert_eq!(stream.resume(CLUSTER, [], [("a", &a)]), [told_and_removed(CLUSTER, ["b"], ["a"])]);
+    assert_eq!(stream.resume(CLUSTER, [], [("a", &a)]), [told(CLUSTER, ["b"])]);
     assert_eq!(stream.resume(ENDPOINT, ["a"], [("a", &endpoints)]).len(), 1);
     stream.resume(LISTENER, [], [("l", &listener)]);
     assert_eq!(stream.resume(ROUTE, ["80"], [("80", &route)]), []);
@@ -224,5 +224,32 @@ fn routes_of_a_returning_client_wait_for_clusters_it_does_not_have() {
     assert_eq!(stream.ack(CLUSTER), []);
     stream.subscribe(ENDPOINT, ["b"]);
     assert_eq!(stream.ack(ENDPOINT), [told(ROUTE, ["80"])]);
+    assert!(stream.session.is_waiting(), "the cluster that is gone waits for the routes");
+    assert_eq!(stream.ack(ROUTE), [told_and_removed(CLUSTER, [], ["a"])]);
+    stream.ack(CLUSTER);
     assert!(!stream.session.is_waiting());
+}
+
+#[test]
+fn returning_client_without_new_routes_is_told_of_removed_clusters_once_its_listeners_are_settled() {
+    let stream = serving(Protocol::Delta);
+    let version = |type_url, name| stream.version(type_url, name);
+    let (route, listener) = (version(ROUTE, "80"), version(LISTENER, "l"));
+    let mut stream = stream.reconnected();
+    assert_eq!(stream.resume(CLUSTER, [], [("gone", "1"), ("a", "outdated")]), [told(CLUSTER, ["a"])]);
+    assert_eq!(stream.ack(CLUSTER), []);
+    assert_eq!(stream.resume(LISTENER, [], [("l", &listener)]).len(), 1);
+    assert_eq!(stream.resume(ROUTE, ["80"], [("80", &route)]).len(), 1);
+    assert_eq!(stream.ack(LISTENER), []);
+    assert_eq!(stream.ack(ROUTE), [told_and_removed(CLUSTER, [], ["gone"])]);
+}
+
+#[test]
+fn returning_client_that_asks_for_nothing_else_is_told_of_removed_clusters_after_a_while() {
+    let mut stream = Stream::delta(world(&["a"], &["a"]));
+    assert_eq!(stream.resume(CLUSTER, [], [("gone", "1")]), [told(CLUSTER, ["a"])]);
+    assert_eq!(stream.ack(CLUSTER), []);
+    assert!(stream.session.is_waiting());
+    stream.session.stop_waiting();
+    assert_eq!(stream.change(|_| {}), [told_and_removed(CLUSTER, [], ["gone"])]);
 }

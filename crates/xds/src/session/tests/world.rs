@@ -134,7 +134,7 @@ impl Stream {
             session: Session::new(
                 protocol,
                 7,
-                Limits { names: 100, types: 8, bytes: 10_000 },
+                Limits { names: 100, types: 8, bytes: 10_000, ..Limits::default() },
                 Arc::default(),
             ),
             revision: 0,
