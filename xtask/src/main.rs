@@ -13,6 +13,7 @@ mod bench;
 mod conformance;
 mod demo;
 mod fuzz;
+mod gateway_conformance;
 mod generate;
 mod images;
 mod parts;
@@ -38,6 +39,7 @@ enum Command {
     Test(test::Arguments),
     Demo(demo::Arguments),
     Conformance(conformance::Arguments),
+    GatewayConformance(gateway_conformance::Arguments),
     Tidy(tidy::Arguments),
     Parts(parts::Arguments),
     Bench(bench::Arguments),
@@ -52,6 +54,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run_all(&arguments),
         Command::Demo(arguments) => demo::run_it(&arguments),
         Command::Conformance(arguments) => conformance::run_with(&arguments),
+        Command::GatewayConformance(arguments) => gateway_conformance::run_it(&arguments),
         Command::Tidy(_) => tidy::run(),
         Command::Parts(arguments) => parts::run(&arguments),
         Command::Bench(arguments) => bench::run_chosen(&arguments),

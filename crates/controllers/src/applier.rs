@@ -177,7 +177,9 @@ impl<A: Api> Applier<A> {
         match outcome {
             Outcome::Written if self.dry_run => info!(controller, %target, "dry run: would be written"),
             Outcome::Written => debug!(controller, %target, "written"),
-            Outcome::Outdated | Outcome::NotLeading => debug!(controller, %target, ?outcome, "not written"),
+            Outcome::Outdated | Outcome::NotLeading | Outcome::Ignored => {
+                debug!(controller, %target, ?outcome, "not written")
+            }
             // The reason rarely changes, and is worth a line once.
             _ if memory.has_failed(write) => debug!(controller, %target, ?outcome, "not written again"),
             Outcome::Declared(managers) => info!(

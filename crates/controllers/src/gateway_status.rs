@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use canopus_api::Kind;
+use canopus_api::gateway_api::{GatewayClassStatus, SupportedFeature};
 use canopus_engine::{Ctx, Engine, Query, QueryError, Snapshot};
-use canopus_mesh::gateway_api::{Status, StatusOf};
+use canopus_mesh::gateway_api::{SUPPORTED_FEATURES, Status, StatusOf};
 use canopus_mesh::revision::is_for_this_revision;
 use canopus_mesh::world::{ObjectIndex, Objects, Origin, settings};
 use canopus_runtime::flags::PILOT_ENABLE_GATEWAY_API_STATUS;
@@ -89,7 +90,7 @@ impl Query for PendingStatus {
 
 fn json(status: &Status) -> Option<Value> {
     let value = match status {
-        Status::Class(status) => serde_json::to_value(status),
+        Status::Class(status) => serde_json::to_value(with_features(status)),
         Status::Gateway(status) => serde_json::to_value(status),
         Status::ListenerSet(status) => serde_json::to_value(status),
         Status::Route(status) => serde_json::to_value(status),
@@ -97,6 +98,12 @@ fn json(status: &Status) -> Option<Value> {
         Status::Pool(status) => serde_json::to_value(status),
     };
     value.ok()
+}
+
+/// A class that is ours tells what its gateways can do.
+fn with_features(status: &GatewayClassStatus) -> GatewayClassStatus {
+    let features = SUPPORTED_FEATURES.iter().map(|&name| SupportedFeature { name: name.into() });
+    GatewayClassStatus { supported_features: features.collect(), ..status.clone() }
 }
 
 #[cfg(test)]
@@ -130,15 +137,22 @@ spec: {}
         assert_eq!(&*write.target.name, "istio");
         let Change::Status { status, .. } = &write.change else { panic!("{write:?}") };
         assert_eq!(status["conditions"][0]["type"], "Accepted");
+        assert_eq!(status["supportedFeatures"][0]["name"], "BackendTLSPolicy");
         assert!(status["conditions"][0].get("lastTransitionTime").is_none());
     }
 
     #[test]
     fn nothing_is_planned_when_the_status_is_as_it_should_be() {
+        let features: Vec<String> =
+            SUPPORTED_FEATURES.iter().map(|name| format!("{{name: {name}}}")).collect();
         let accepted = WORLD.replace(
             "spec: {controllerName: istio.io/gateway-controller}",
-            "spec: {controllerName: istio.io/gateway-controller}\nstatus: {conditions: [{type: Accepted, status: 'True', \
-             reason: Accepted, message: Handled by Istio controller, lastTransitionTime: '2026-01-01T00:00:00Z'}]}",
+            &format!(
+                "spec: {{controllerName: istio.io/gateway-controller}}\nstatus: {{conditions: [{{type: Accepted, status: 'True', \
+                 reason: Accepted, message: Handled by Istio controller, lastTransitionTime: '2026-01-01T00:00:00Z'}}], \
+                 supportedFeatures: [{}]}}",
+                features.join(", ")
+            ),
         );
         assert_eq!(plan(&GatewayStatusController, &world(&accepted)).writes, []);
         let turned = accepted.replace("'True'", "'False'");

@@ -385,6 +385,10 @@ async fn real_gateway_gets_a_deployment_that_is_kept_as_its_template_has_it() ->
         "{managers:?}"
     );
 
+    // The server drops the annotation of the version, which comes with the status: it is written once for each Gateway.
+    let ignored = r#"canopus_controller_writes_total{controller="gateway-deployment",result="ignored"}"#;
+    assert_eq!(mesh.metric(ignored).await?, "2");
+
     // What was not made here is left alone, and the log says so.
     let foreign = get(&kube, &["service", "second-istio", "--namespace=shop"]).await?;
     assert_eq!(foreign["spec"]["ports"][0]["port"], 7);

@@ -1,7 +1,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::recipe::{CargoBuild, Debian, Entry, GoBuild, Recipe, SourceFile, Wheel, WheelFile};
+use crate::recipe::{CargoBuild, Debian, Entry, GoBuild, ModuleFiles, Recipe, SourceFile, Wheel, WheelFile};
 
 /// A real component that can be installed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,11 +32,17 @@ pub enum Part {
     GoTemplate,
     /// cargo-deny, which checks licences and sources of dependencies.
     CargoDeny,
+    /// Gateway API's own conformance tests, with its definitions of kinds.
+    GatewayConformance,
+    /// The server that those tests send their requests to.
+    GatewayEcho,
+    /// Server and client of those of the tests that concern a mesh.
+    GatewayMeshEcho,
 }
 
 impl Part {
     /// Every part, the quickest to install first.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 16] = [
         Self::Envoy,
         Self::Iptables,
         Self::Dig,
@@ -50,6 +56,9 @@ impl Part {
         Self::Grpcurl,
         Self::GoTemplate,
         Self::CargoDeny,
+        Self::GatewayEcho,
+        Self::GatewayMeshEcho,
+        Self::GatewayConformance,
     ];
 
     /// The name used on the command line and in the cache.
@@ -102,6 +111,9 @@ impl Part {
             Self::Dig => &DIG,
             Self::GoTemplate => &GO_TEMPLATE,
             Self::CargoDeny => &CARGO_DENY,
+            Self::GatewayConformance => &GATEWAY_CONFORMANCE,
+            Self::GatewayEcho => &GATEWAY_ECHO,
+            Self::GatewayMeshEcho => &GATEWAY_MESH_ECHO,
         }
     }
 }
@@ -186,6 +198,7 @@ static KUBE: Entry = Entry {
             "-X k8s.io/client-go/pkg/version.gitMinor=36",
             "-X k8s.io/client-go/pkg/version.gitTreeState=clean",
         ],
+        files: &[],
         cost: "18 CPU-minutes",
     }),
 };
@@ -204,6 +217,7 @@ static COREDNS: Entry = Entry {
         ],
         package: ".",
         link: &[],
+        files: &[],
         cost: "1 CPU-minute after kube",
     }),
 };
@@ -235,6 +249,7 @@ static CONSUL: Entry = Entry {
         sources: sources!["consul/go.mod", "consul/go.sum", "consul/main.go"],
         package: ".",
         link: &[],
+        files: &[],
         cost: "10 CPU-minutes",
     }),
 };
@@ -248,6 +263,7 @@ static HELM: Entry = Entry {
         sources: sources!["helm/go.mod", "helm/go.sum"],
         package: "helm.sh/helm/v4/cmd/helm",
         link: &[],
+        files: &[],
         cost: "5 CPU-minutes",
     }),
 };
@@ -261,6 +277,7 @@ static GRPC: Entry = Entry {
         sources: sources!["grpc/go.mod", "grpc/go.sum", "grpc/main.go"],
         package: ".",
         link: &[],
+        files: &[],
         cost: "2 CPU-minutes",
     }),
 };
@@ -274,6 +291,7 @@ static GRPCURL: Entry = Entry {
         sources: sources!["grpcurl/go.mod", "grpcurl/go.sum"],
         package: "github.com/fullstorydev/grpcurl/cmd/grpcurl",
         link: &[],
+        files: &[],
         cost: "1 CPU-minute",
     }),
 };
@@ -360,6 +378,7 @@ static GO_TEMPLATE: Entry = Entry {
         sources: template_source!["go.mod", "go.sum", "main.go"],
         package: ".",
         link: &[],
+        files: &[],
         cost: "1 CPU-minute",
     }),
 };
@@ -370,6 +389,79 @@ static CARGO_DENY: Entry = Entry {
     purpose: "checks licences, sources and bans of dependencies",
     programs: &["cargo-deny"],
     recipe: Recipe::Cargo(CargoBuild { package: "cargo-deny", cost: "4 CPU-minutes" }),
+};
+
+static GATEWAY_CONFORMANCE: Entry = Entry {
+    name: "gateway-conformance",
+    version: "1.6.3",
+    purpose: "Gateway API's conformance tests and the definitions of its kinds",
+    programs: &["gateway-conformance"],
+    recipe: Recipe::Go(GoBuild {
+        sources: sources![
+            "gateway-conformance/go.mod",
+            "gateway-conformance/go.sum",
+            "gateway-conformance/main.go"
+        ],
+        package: ".",
+        link: &[],
+        files: &[ModuleFiles {
+            module: "sigs.k8s.io/gateway-api",
+            directory: "config/crd/experimental",
+            into: "crds",
+        }],
+        cost: "3 CPU-minutes",
+    }),
+};
+
+/// Another program of the same module.
+static GATEWAY_ECHO: Entry = Entry {
+    name: "gateway-echo",
+    version: "1.6.3",
+    purpose: "server that the conformance tests send requests to",
+    programs: &["echo-basic"],
+    recipe: Recipe::Go(GoBuild {
+        sources: &[
+            SourceFile {
+                path: "gateway-echo/go.mod",
+                text: include_str!("../go/gateway-conformance/go.mod"),
+            },
+            SourceFile {
+                path: "gateway-echo/go.sum",
+                text: include_str!("../go/gateway-conformance/go.sum"),
+            },
+        ],
+        package: "sigs.k8s.io/gateway-api/conformance/echo-basic",
+        link: &[],
+        files: &[],
+        cost: "1 CPU-minute",
+    }),
+};
+
+static GATEWAY_MESH_ECHO: Entry = Entry {
+    name: "gateway-mesh-echo",
+    version: "1.6.3",
+    purpose: "server and client of the conformance tests for meshes",
+    programs: &["mesh-echo"],
+    recipe: Recipe::Go(GoBuild {
+        sources: &[
+            SourceFile {
+                path: "gateway-mesh-echo/go.mod",
+                text: include_str!("../go/gateway-conformance/go.mod"),
+            },
+            SourceFile {
+                path: "gateway-mesh-echo/go.sum",
+                text: include_str!("../go/gateway-conformance/go.sum"),
+            },
+            SourceFile {
+                path: "gateway-mesh-echo/main.go",
+                text: include_str!("../go/gateway-conformance/mesh-echo/main.go"),
+            },
+        ],
+        package: ".",
+        link: &[],
+        files: &[],
+        cost: "1 CPU-minute",
+    }),
 };
 
 #[cfg(test)]
@@ -388,7 +480,7 @@ mod tests {
         let message = "istiod".parse::<Part>().unwrap_err().to_string();
         assert_eq!(
             message,
-            "no part is called `istiod`; there are: envoy, iptables, dig, containerd, runtime, kube, coredns, consul, helm, grpc, grpcurl, gotemplate, cargo-deny"
+            "no part is called `istiod`; there are: envoy, iptables, dig, containerd, runtime, kube, coredns, consul, helm, grpc, grpcurl, gotemplate, cargo-deny, gateway-echo, gateway-mesh-echo, gateway-conformance"
         );
     }
 

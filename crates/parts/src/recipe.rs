@@ -46,8 +46,19 @@ pub(crate) struct GoBuild {
     pub(crate) package: &'static str,
     /// Linker arguments beyond those every build gets.
     pub(crate) link: &'static [&'static str],
+    /// Files of modules that are kept beside the executables.
+    pub(crate) files: &'static [ModuleFiles],
     /// What it takes, for people deciding whether to wait.
     pub(crate) cost: &'static str,
+}
+
+/// A directory of a Go module whose files the part brings along.
+pub(crate) struct ModuleFiles {
+    pub(crate) module: &'static str,
+    /// The directory in the module.
+    pub(crate) directory: &'static str,
+    /// The directory in the part, beside `bin`.
+    pub(crate) into: &'static str,
 }
 
 /// An executable compiled from a published crate.
@@ -93,6 +104,9 @@ impl Entry {
             Recipe::Go(build) => {
                 add(build.package);
                 build.link.iter().for_each(|argument| add(argument));
+                for files in build.files {
+                    [files.module, files.directory, files.into].into_iter().for_each(&mut add);
+                }
                 for file in build.sources {
                     add(file.path);
                     add(file.text);
@@ -114,7 +128,7 @@ mod tests {
             version: "1.0.0",
             purpose: "",
             programs: &["thing"],
-            recipe: Recipe::Go(GoBuild { sources: &[], package: ".", link, cost: "" }),
+            recipe: Recipe::Go(GoBuild { sources: &[], package: ".", link, files: &[], cost: "" }),
         }
     }
 

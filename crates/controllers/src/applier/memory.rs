@@ -19,6 +19,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 /// The longest pause, and how long what others declare is left alone before it is looked at again.
 pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
+/// The pause after a write that the server ignores: the same one would be ignored again.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
 /// The last attempt at each object that still needs a write.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
@@ -76,6 +79,7 @@ impl Memory {
         let (pause, failures) = match outcome {
             Outcome::Written => (SETTLING, 0),
             Outcome::NotLeading => (Duration::ZERO, before),
+            Outcome::Ignored => (NEVER, 0),
             Outcome::Declared(_) | Outcome::Foreign => (LONGEST_PAUSE, before.saturating_add(1)),
             Outcome::Outdated | Outcome::Forbidden(_) | Outcome::Failed(_) => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << before.min(16)).min(LONGEST_PAUSE);
@@ -115,6 +119,14 @@ mod tests {
         assert!(memory.select(vec![write("a")], start + SETTLING / 2).is_empty());
         assert_eq!(memory.next_due(), Some(start + SETTLING));
         assert_eq!(memory.select(vec![write("a")], start + SETTLING).len(), 1);
+    }
+
+    #[test]
+    fn write_that_the_server_ignores_is_made_once() {
+        let (mut memory, start) = (Memory::default(), Instant::now());
+        memory.note(write("a"), &Outcome::Ignored, None, start);
+        assert!(memory.select(vec![write("a")], start + LONGEST_PAUSE * 100).is_empty());
+        assert_eq!(memory.select(vec![write("b")], start).len(), 1, "another one may be taken");
     }
 
     #[test]

@@ -23,6 +23,8 @@ pub enum Outcome {
     Declared(Vec<String>),
     /// The object was not made by the control plane, and is left alone.
     Foreign,
+    /// The server took it and kept nothing of it, as servers do with metadata that comes with a status.
+    Ignored,
     /// The control plane may not write this object.
     Forbidden(String),
     /// It failed otherwise.
@@ -39,6 +41,7 @@ impl Outcome {
             Self::Outdated => "outdated",
             Self::Declared(_) => "declared_by_others",
             Self::Foreign => "foreign",
+            Self::Ignored => "ignored",
             Self::Forbidden(_) => "forbidden",
             Self::Failed(_) => "failed",
             Self::NotLeading => "not_leading",
@@ -65,7 +68,8 @@ pub(super) async fn perform<A: Api>(api: &A, write: &Write, dry_run: bool) -> (O
         Change::ApplyPart { fields, manager, subresource } => {
             let options = ApplyOptions { manager, subresource, force: true, dry_run };
             let fields = with_times(fields.clone(), Timestamp::now());
-            api.apply(key, &fields, options).await.map(|_| Outcome::Written)
+            let stored = api.apply(key, &fields, options).await;
+            stored.map(|stored| if is_kept(&fields, &stored) { Outcome::Written } else { Outcome::Ignored })
         }
         Change::Manage { fields, manager, mark, .. } => {
             return match manage(api, write, (fields, *mark), manager, dry_run).await {
@@ -145,6 +149,19 @@ async fn replace_status<A: Api>(
     stored["status"] = with_times(status.clone(), Timestamp::now());
     // The server compares the resource version that was read once more.
     api.replace_status(key, &stored, dry_run).await.map(|()| Outcome::Written)
+}
+
+/// Whether the metadata that was applied is part of what is stored. Servers fill in and reorder what is in a status, so that is
+/// left to the next plan.
+fn is_kept(fields: &Value, stored: &Value) -> bool {
+    fields.get("metadata").is_none_or(|metadata| is_part(metadata, &stored["metadata"]))
+}
+
+fn is_part(fields: &Value, stored: &Value) -> bool {
+    match fields {
+        Value::Object(fields) => fields.iter().all(|(name, field)| is_part(field, &stored[name.as_str()])),
+        field => field == stored,
+    }
 }
 
 /// The status with this time in conditions that have turned.
