@@ -32,7 +32,7 @@ pub fn check(policy: &PeerAuthentication, mut scope: Scope<'_>) {
 /// Checks what a PeerAuthentication says that is lost when it is decoded: ports that are given, but none.
 pub fn check_document(document: &Node, mut scope: Scope<'_>) {
     let ports = document.get("spec").and_then(|spec| spec.get("portLevelMtls"));
-    let is_empty = ports.and_then(Node::as_map).is_some_and(|ports| ports.is_empty());
+    let is_empty = ports.and_then(Node::as_map).is_some_and(canopus_base::tree::Map::is_empty);
     scope
         .field("spec")
         .field("portLevelMtls")

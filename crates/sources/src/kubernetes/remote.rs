@@ -127,7 +127,7 @@ impl RemoteRegistry {
     /// Waits until something changes; for ever if nothing will.
     pub async fn changed(&mut self) {
         if self.0.changed().await.is_err() {
-            std::future::pending().await;
+            std::future::pending::<()>().await;
         }
     }
 }
