@@ -178,7 +178,7 @@ impl<A: Api> Applier<A> {
             Outcome::Written if self.dry_run => info!(controller, %target, "dry run: would be written"),
             Outcome::Written => debug!(controller, %target, "written"),
             Outcome::Outdated | Outcome::NotLeading | Outcome::Ignored => {
-                debug!(controller, %target, ?outcome, "not written")
+                debug!(controller, %target, ?outcome, "not written");
             }
             // The reason rarely changes, and is worth a line once.
             _ if memory.has_failed(write) => debug!(controller, %target, ?outcome, "not written again"),
