@@ -3,7 +3,7 @@
 //! `group create` prints a WorkloadGroup. `entry configure` writes what a machine needs to join: its agent's environment, the
 //! mesh configuration of its proxy, the root certificate, a token and the address of the control plane.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
@@ -330,7 +330,7 @@ impl Machine<'_> {
         Ok(config)
     }
 
-    fn metadata(&self, group: &Group, trust_domain: &str, mesh_id: &str) -> HashMap<String, String> {
+    fn metadata(&self, group: &Group, trust_domain: &str, mesh_id: &str) -> BTreeMap<String, String> {
         const NAME: &str = "service.istio.io/canonical-name";
         const REVISION: &str = "service.istio.io/canonical-revision";
         let label = |names: &[&str], default: &str| {
@@ -341,7 +341,7 @@ impl Machine<'_> {
         let revision = label(&[REVISION, "app.kubernetes.io/version", "version"], "latest");
         let mut labels = group.labels.clone();
         labels.extend([(NAME.to_owned(), name.clone()), (REVISION.to_owned(), revision.clone())]);
-        let mut metadata: HashMap<String, String> = [
+        let mut metadata: BTreeMap<String, String> = [
             ("CANONICAL_SERVICE", name.as_str()),
             ("CANONICAL_REVISION", &revision),
             ("POD_NAMESPACE", &group.namespace),

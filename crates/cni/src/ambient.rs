@@ -223,15 +223,16 @@ impl NodeAgent {
         uids
     }
 
+    /// Whether the API server has told of all pods and namespaces once.
+    fn has_listed(&self) -> bool {
+        let store = self.store.lock();
+        store.has_pods && store.has_namespaces
+    }
+
     /// Takes up the pods that were enrolled before this process, as soon as the API server has told of all.
     async fn begin(&self, changed: &mut mpsc::UnboundedReceiver<String>) {
         let mut waiting = Vec::new();
-        loop {
-            let store = self.store.lock();
-            if store.has_pods && store.has_namespaces {
-                break;
-            }
-            drop(store);
+        while !self.has_listed() {
             tokio::select! {
                 uid = changed.recv() => waiting.extend(uid),
                 () = self.heard.notified() => {}

@@ -104,7 +104,7 @@ pub async fn serve_tcp<H: Handler>(address: SocketAddr, handler: Arc<H>) -> Resu
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                tasks::detach("a call of the agent's port", answer(stream, Arc::clone(&handler)))
+                tasks::detach("a call of the agent's port", answer(stream, Arc::clone(&handler)));
             }
             Err(error) => pause(&error).await,
         }

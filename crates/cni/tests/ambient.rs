@@ -54,7 +54,9 @@ impl Network {
         ip(&["netns", "add", &name]);
         let network = Self { name };
         ip(&["-n", &network.name, "link", "set", "lo", "up"]);
-        ip(&["-n", &network.name, "link", "add", "eth0", "type", "dummy"]);
+        // Both ends of a veth pair, not a dummy: small kernels have no dummy devices.
+        ip(&["-n", &network.name, "link", "add", "eth0", "type", "veth", "peer", "name", "peer0"]);
+        ip(&["-n", &network.name, "link", "set", "peer0", "up"]);
         ip(&["-n", &network.name, "addr", "add", "10.99.0.2/24", "dev", "eth0"]);
         ip(&["-n", &network.name, "addr", "add", "fd99::2/64", "dev", "eth0", "nodad"]);
         ip(&["-n", &network.name, "link", "set", "eth0", "up"]);

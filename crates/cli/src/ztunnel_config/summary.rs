@@ -1,6 +1,6 @@
 //! Tables of what a ztunnel knows.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde_json::Value;
@@ -47,7 +47,7 @@ pub(super) fn workloads(dump: &Dump, workloads: &[&Value]) -> String {
 }
 
 pub(super) fn services(dump: &Dump, services: &[&Value]) -> String {
-    let status: HashMap<&str, &str> =
+    let status: BTreeMap<&str, &str> =
         dump.workloads.iter().map(|workload| (text(workload, "uid"), text(workload, "status"))).collect();
     let mut rows = vec![row(["NAMESPACE", "SERVICE NAME", "SERVICE VIP", "WAYPOINT", "ENDPOINTS"])];
     for service in services {
@@ -171,7 +171,7 @@ pub(super) fn connections(
     direction: Option<&str>,
     raw: bool,
 ) -> String {
-    let names = if raw { HashMap::new() } else { names(dump) };
+    let names = if raw { BTreeMap::new() } else { names(dump) };
     let named = |address: &str| -> String {
         let found = address.rsplit_once(':').and_then(|(ip, port)| Some((names.get(ip)?, port)));
         found.map_or_else(|| address.to_owned(), |(name, port)| format!("{name}:{port}"))
@@ -196,7 +196,7 @@ pub(super) fn connections(
 }
 
 /// Names of services and workloads by their first address; services win.
-fn names(dump: &Dump) -> HashMap<String, String> {
+fn names(dump: &Dump) -> BTreeMap<String, String> {
     let first = |record: &Value, key: &str| {
         let address = list(&record[key]).first().copied().unwrap_or_default().to_owned();
         address.split_once('/').map_or(address.clone(), |(_, ip)| ip.to_owned())

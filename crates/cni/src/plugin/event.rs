@@ -143,7 +143,7 @@ async fn post(
             let response = sender.send_request(request).await.map_err(|error| text(&error))?;
             let status = response.status();
             let body = Limited::new(response.into_body(), MAX_ANSWER).collect().await;
-            let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
+            let bytes = body.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             Ok((status, String::from_utf8_lossy(&bytes).trim().to_owned()))
         };
         tokio::pin!(answer);

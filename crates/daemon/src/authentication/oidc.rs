@@ -281,8 +281,9 @@ mod tests {
     /// Nothing that the clock once said is remembered: when it is right again, so are the decisions.
     #[test]
     fn clock_that_jumps_a_day_and_back_decides_by_its_time_alone() {
-        let tokens =
-            issued(&json!({"issuer": "https://issuer.example", "audiences": ["istio-ca"], "jwks": "{}"}));
+        let tokens = issued(
+            &json!({"issuer": "https://issuer.example", "audiences": ["istio-ca"], "jwks": r#"{"keys": []}"#}),
+        );
         let mut claims = claims();
         claims["nbf"] = json!(seconds_from_now(-60));
         let (now, day) = (SystemTime::now(), Duration::from_secs(24 * 60 * 60));

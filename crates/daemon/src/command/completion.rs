@@ -78,7 +78,7 @@ mod tests {
     fn every_shell_learns_commands_and_flags() {
         let bash = script(&Cli::command(), Shell::Bash);
         assert!(bash.contains("discovery) words=\"") && bash.contains(" --meshConfig "), "{bash}");
-        assert!(bash.contains("*) words=\"discovery request "), "{bash}");
+        assert!(bash.contains("*) words=\"discovery operator request "), "{bash}");
         assert!(script(&Cli::command(), Shell::Zsh).ends_with(&bash));
         let fish = script(&Cli::command(), Shell::Fish);
         assert!(fish.contains("-n '__fish_seen_subcommand_from discovery' -l meshConfig\n"), "{fish}");
