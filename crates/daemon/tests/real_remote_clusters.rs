@@ -49,6 +49,7 @@ async fn start_cluster() -> Result<KubeApi> {
 async fn launch(kube: &KubeApi, snapshot: &Path, environment: &[(&str, &str)]) -> Result<LocalMesh> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_canopusd"));
     command.arg("discovery").arg("--kubeconfig").arg(kube.kubeconfig()).arg("--snapshot").arg(snapshot);
+    command.arg("--log_output_level=default:info,klog:none");
     command.envs(environment.iter().copied());
     LocalMesh::launch(command, tempfile::tempdir()?).await
 }
@@ -104,6 +105,15 @@ async fn real_remote_cluster_comes_is_lost_changes_and_goes() -> Result<()> {
     let synced = west_becomes(&mesh, "synced").await?;
     assert_eq!(synced["secretName"], "istio-system/west");
     endpoint_is(&mesh, true).await?;
+
+    // What a killed process leaves is what was written: a new cluster is within seconds.
+    eventually("a snapshot of west", PATIENCE, async || {
+        let names = fs::read_dir(state.path())?.map(|entry| Ok(entry?.file_name().into_string()));
+        let names: Vec<_> = names.collect::<Result<_>>()?;
+        ensure!(names.iter().flatten().any(|name| name.contains("west")), "only {names:?}");
+        Ok(())
+    })
+    .await?;
 
     // Lost: stale, neither empty nor a reason not to be ready.
     remote.stop();

@@ -14,7 +14,8 @@ use crate::world::World;
 /// The world is written this often at most.
 const INTERVAL: Duration = Duration::from_secs(15);
 
-/// The first time comes sooner: a process that dies young should leave something.
+/// What was never written comes sooner: a process that dies young should leave something, and a cluster that was just added
+/// should outlive a restart.
 const FIRST: Duration = Duration::from_secs(2);
 
 /// Writing may take this share of the time.
@@ -26,9 +27,12 @@ pub struct Keeper {
     store: Arc<Store>,
     /// Which sources are kept.
     keeps: fn(&SourceInfo) -> bool,
-    /// The sources that something was written of, and the last revision of each.
-    saved: BTreeMap<Box<str>, (Arc<SourceInfo>, u64)>,
+    /// The sources of which writing was tried, and the revision that was last written of each.
+    saved: BTreeMap<Box<str>, (Arc<SourceInfo>, Option<u64>)>,
+    /// When to look for sources that were never written.
     next: Instant,
+    /// When changes of the others are written, too.
+    next_of_all: Instant,
     writing: Option<JoinHandle<Written>>,
 }
 
@@ -47,6 +51,7 @@ impl Keeper {
             keeps,
             saved: BTreeMap::new(),
             next: Instant::now() + FIRST,
+            next_of_all: Instant::now() + FIRST,
             writing: None,
         }
     }
@@ -58,16 +63,23 @@ impl Keeper {
 
     /// Saves, in the background, what has changed. What has not been read as a whole yet is not saved.
     pub async fn save(&mut self, world: &World) {
-        self.next = Instant::now() + INTERVAL;
+        self.next = Instant::now() + FIRST;
         if self.writing.as_ref().is_some_and(|writing| !writing.is_finished()) {
             return;
         }
         self.settle().await;
         self.remove_forgotten(world);
+        let takes_all = Instant::now() >= self.next_of_all;
+        if takes_all {
+            self.next_of_all = Instant::now() + INTERVAL;
+        }
         let changed = world.holdings().filter(|holdings| {
             let source = holdings.source();
-            let saved = self.saved.get(&source.name).map(|(_, revision)| *revision);
-            holdings.is_known() && (self.keeps)(source) && saved != Some(holdings.revision())
+            let is_due = match self.saved.get(&source.name) {
+                Some((_, revision)) => takes_all && *revision != Some(holdings.revision()),
+                None => true,
+            };
+            is_due && holdings.is_known() && (self.keeps)(source)
         });
         let changed: Vec<_> = changed
             .map(|holdings| {
@@ -77,6 +89,9 @@ impl Keeper {
             .collect();
         if changed.is_empty() {
             return;
+        }
+        for (source, ..) in &changed {
+            self.saved.entry(source.name.clone()).or_insert_with(|| (Arc::clone(source), None));
         }
         let store = Arc::clone(&self.store);
         self.writing = Some(tokio::task::spawn_blocking(move || {
@@ -108,6 +123,7 @@ impl Keeper {
     /// Saves what has changed and waits until it is on the disk.
     pub async fn finish(mut self, world: &World) {
         self.settle().await;
+        self.next_of_all = Instant::now();
         self.save(world).await;
         self.settle().await;
     }
@@ -116,10 +132,11 @@ impl Keeper {
         let Some(writing) = self.writing.take() else { return };
         match writing.await {
             Ok(Written { took, revisions }) => {
-                let saved =
-                    revisions.into_iter().map(|(source, revision)| (source.name.clone(), (source, revision)));
+                let saved = revisions
+                    .into_iter()
+                    .map(|(source, revision)| (source.name.clone(), (source, Some(revision))));
                 self.saved.extend(saved);
-                self.next = Instant::now() + INTERVAL.max(took * SHARE);
+                self.next_of_all = self.next_of_all.max(Instant::now() + took * SHARE);
             }
             Err(error) => tracing::error!(%error, "writing the snapshot ended unexpectedly"),
         }

@@ -1,5 +1,6 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use canopus_api::decode_documents;
 use tempfile::TempDir;
@@ -191,10 +192,24 @@ async fn keeper_saves_known_sources_that_changed() {
     keeper.settle().await;
     assert_eq!(count(), None, "nothing changed, so nothing was written");
     take(&mut world, vec![Change::Remove(objects()[0].key())]);
+    keeper.due().await;
+    keeper.save(&world).await;
+    keeper.settle().await;
+    assert_eq!(count(), None, "it was written a moment ago");
+    tokio::time::advance(Duration::from_secs(15)).await;
     keeper.save(&world).await;
     keeper.settle().await;
     assert_eq!(count(), Some(3));
     assert_eq!(store.sources(), [source()]);
+
+    let west = Arc::new(SourceInfo::new("kubernetes:west", "west", 0));
+    let events = objects().into_iter().map(Change::Set).chain([Change::Live(Part::Whole)]).collect();
+    world.take(Batch { source: Arc::clone(&west), events }, &mut Update::default());
+    keeper.due().await;
+    keeper.save(&world).await;
+    keeper.settle().await;
+    assert!(store.load(&west).unwrap().is_some(), "what was never written is not made to wait");
+    world.forget(&west.name, &mut Update::default());
 
     world.forget(&source().name, &mut Update::default());
     keeper.finish(&world).await;
