@@ -51,6 +51,33 @@ impl Job {
             lines += usize::from(line.is_some());
             progress.beat(&client.counts.map(|what| format!(", {lines} {what}")).unwrap_or_default());
         });
+        self.judge(client, command, finished)
+    }
+
+    /// Runs a client that downloads one file by way of a directory. How far it is shows in the files there, and `size` finds in
+    /// its words how far it has to go.
+    pub(crate) fn run_download(
+        &mut self,
+        client: &Client,
+        command: &mut Command,
+        directory: &Path,
+        size: impl Fn(&str) -> Option<u64>,
+    ) -> Result<(), InstallError> {
+        let progress = &mut self.progress;
+        let mut total = None;
+        let finished = command::run(command, |line| {
+            total = line.and_then(&size).or(total);
+            progress.bytes(bytes_below(directory), total);
+        });
+        self.judge(client, command, finished)
+    }
+
+    fn judge(
+        &self,
+        client: &Client,
+        command: &Command,
+        finished: io::Result<Finished>,
+    ) -> Result<(), InstallError> {
         match finished {
             Ok(finished) if finished.status.success() => Ok(()),
             Ok(finished) => Err(self.explain(client, command, finished)),
@@ -109,6 +136,18 @@ pub(crate) struct Client {
     pub(crate) fetches: &'static str,
     /// What a line of its output stands for, where it says something about how far it is.
     pub(crate) counts: Option<&'static str>,
+}
+
+/// The size of all files below a directory.
+fn bytes_below(directory: &Path) -> u64 {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        Ok(metadata) if metadata.is_dir() => bytes_below(&entry.path()),
+        Ok(metadata) => metadata.len(),
+        // It has been moved meanwhile.
+        Err(_) => 0,
+    };
+    entries.map(size).sum()
 }
 
 fn io_error(part: Part, what: &'static str, path: &Path, source: io::Error) -> InstallError {

