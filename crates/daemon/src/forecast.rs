@@ -26,6 +26,7 @@ use tokio::time::sleep;
 use tracing::{error, warn};
 
 use crate::certificate_authority::IssuedCertificates;
+use crate::trust_anchors::signer_roots;
 
 /// How often the log says what is due.
 const REMINDER: Duration = Duration::from_secs(12 * 3600);
@@ -87,11 +88,19 @@ impl Forecast {
     fn own(&self, now: UnixTime) -> Vec<Entry> {
         let bundle = self.authority.as_ref().and_then(|authority| authority.bundle());
         let mut entries = bundle.map(|bundle| forecast::forecast_bundle(&bundle, now)).unwrap_or_default();
+        entries.extend(self.signers(now));
         if let Some(leaf) = self.server.as_ref().and_then(|server| server.borrow().clone()) {
             entries.push(Entry::new(Role::Server, "TLS ports of the control plane", &leaf, now));
         }
         entries.extend(self.webhooks(now));
         entries
+    }
+
+    /// The roots of signers elsewhere.
+    fn signers(&self, now: UnixTime) -> Vec<Entry> {
+        let roots = signer_roots(&self.engine).concat();
+        let roots = Certificate::all_from_pem(roots.as_bytes()).unwrap_or_default();
+        roots.iter().map(|root| Entry::new(Role::Root, &root.subject_text(), root, now)).collect()
     }
 
     fn webhooks(&self, now: UnixTime) -> Vec<Entry> {

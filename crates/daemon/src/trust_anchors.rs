@@ -3,7 +3,10 @@
 //!
 //! A listed root vouches for the trust domains that its entry names, and for no others; one whose entry names none vouches for
 //! the mesh's own domain, provided that the mesh may have several roots (`ISTIO_MULTIROOT_MESH`). Proxies get all of the latter
-//! as well (PCDS), so that they accept peers which another authority certified.
+//! as well (PCDS), so that they accept peers which another authority certified. Roots of signers elsewhere ([`signers`]) vouch for
+//! the mesh's own domain wherever such signers are in use.
+
+pub(crate) mod signers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,6 +27,7 @@ use tracing::{info, warn};
 
 use crate::jwks::KeyServer;
 use crate::timer::until;
+use signers::MountedSignerRoots;
 
 /// How often an endpoint is asked.
 const REFRESH: Duration = Duration::from_secs(30 * 60);
@@ -60,6 +64,7 @@ impl Query for ProxyTrust {
         let own = ctx.read::<DistributedRoots>(&()).map(|roots| roots.roots.to_string()).unwrap_or_default();
         let fetched = |address: &str| ctx.read::<FetchedBundles>(&address.to_owned());
         let mut roots: BTreeSet<String> = split(&own).collect();
+        roots.extend(signers::of_all(&settings, ctx.read::<MountedSignerRoots>(&())));
         for listed in &settings.mesh.ca_certificates {
             roots.extend(roots_of(listed, |address| {
                 fetched(address).map(|bundle| bundle.to_vec()).unwrap_or_default()
@@ -71,7 +76,13 @@ impl Query for ProxyTrust {
     }
 }
 
-/// The roots that the mesh configuration lists for a trust domain, in PEM.
+/// The roots of signers elsewhere, in PEM; none where the process's own authority signs.
+pub(crate) fn signer_roots(engine: &Engine) -> Vec<String> {
+    let settings = engine.read::<Settings>(&()).unwrap_or_default();
+    signers::of_all(&settings, engine.read::<MountedSignerRoots>(&()))
+}
+
+/// The roots beside the authority's own that vouch for a trust domain, in PEM.
 pub(crate) fn listed_roots(engine: &Engine, domain: &str) -> Vec<String> {
     let settings = engine.read::<Settings>(&()).unwrap_or_default();
     let is_own = settings.flags.get(ISTIO_MULTIROOT_MESH) && settings.trust_domain() == domain;
@@ -83,13 +94,11 @@ pub(crate) fn listed_roots(engine: &Engine, domain: &str) -> Vec<String> {
         let bundle = engine.read::<FetchedBundles>(&address.to_owned());
         bundle.map(|bundle| bundle.to_vec()).unwrap_or_default()
     };
-    settings
-        .mesh
-        .ca_certificates
-        .iter()
-        .filter(vouches)
-        .flat_map(|listed| roots_of(listed, fetched))
-        .collect()
+    let listed = settings.mesh.ca_certificates.iter().filter(vouches);
+    let listed = listed.flat_map(|listed| roots_of(listed, fetched));
+    let signed_elsewhere =
+        if settings.trust_domain() == domain { signer_roots(engine) } else { Vec::new() };
+    listed.chain(signed_elsewhere).collect()
 }
 
 /// The roots of an entry, one text each; what cannot be read vouches for nobody.
@@ -210,7 +219,11 @@ mod tests {
 
     fn world(multi_root: bool, listed: Vec<Listed>) -> Engine {
         let is_on = if multi_root { "true" } else { "false" };
-        let flags = Arc::new(Flags::read(&[("ISTIO_MULTIROOT_MESH", is_on)]));
+        world_with(&[("ISTIO_MULTIROOT_MESH", is_on)], listed)
+    }
+
+    fn world_with(flags: &[(&str, &str)], listed: Vec<Listed>) -> Engine {
+        let flags = Arc::new(Flags::read(flags));
         let mut settings = MeshSettings { flags, ..MeshSettings::default() };
         settings.mesh.ca_certificates = listed;
         let mut batch = Batch::new();
@@ -261,5 +274,21 @@ mod tests {
         engine.apply(batch);
         assert_eq!(listed_roots(&engine, "partner.example").len(), 1);
         assert!(listed_roots(&engine, "cluster.local").is_empty());
+    }
+
+    #[test]
+    fn roots_of_signers_vouch_for_the_mesh_itself_where_signers_are_in_use() {
+        let signer = Listed { cert_signers: vec!["example.com/mesh".to_owned()], ..pem(&root("signer"), &[]) };
+        let mut mounted = Batch::new();
+        mounted.set::<MountedSignerRoots>((), vec![root("mounted")]);
+        let engine = world_with(&[("EXTERNAL_CA", "ISTIOD_RA_KUBERNETES_API")], vec![signer.clone()]);
+        assert_eq!(listed_roots(&engine, "cluster.local").len(), 1);
+        engine.apply(mounted);
+        assert_eq!(listed_roots(&engine, "cluster.local").len(), 2);
+        assert!(listed_roots(&engine, "elsewhere").is_empty());
+        // What is mounted goes first when an answer is checked.
+        let of_signer = signers::of_signer(&engine, "example.com/mesh");
+        assert_eq!(of_signer, engine.read::<MountedSignerRoots>(&()).unwrap().to_vec());
+        assert!(listed_roots(&world(false, vec![signer]), "cluster.local").is_empty());
     }
 }

@@ -21,7 +21,7 @@ use canopus_identity::request::Request;
 use canopus_identity::self_signed::Profile;
 use canopus_proto::istio::v1::auth::IstioCertificateRequest;
 use canopus_proto::istio::v1::auth::istio_certificate_service_client::IstioCertificateServiceClient;
-use canopus_testkit::{KubeApi, channel, eventually, free_port};
+use canopus_testkit::{Authority, Certified, KubeApi, channel, eventually, free_port};
 use local_mesh::LocalMesh;
 use rcgen::{CertificateParams, KeyPair, SanType};
 use rustls::pki_types::UnixTime;
@@ -100,27 +100,43 @@ async fn real_signer_of_the_cluster_signs_what_the_caller_may_have() -> Result<(
     let roots = String::from_utf8(roots)?;
     let token = kube.kubectl(&["create", "token", "cart", "--namespace=shop", "--audience=istio-ca"]).await?;
 
-    let ask = async |uri: &str| {
+    let ask = async |uri: &str, own: Option<&Certified>| {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params.subject_alt_names.push(SanType::URI(uri.try_into()?));
         let csr = params.serialize_request(&key)?.pem()?;
         let mut request = tonic::Request::new(IstioCertificateRequest { csr, ..Default::default() });
-        request.metadata_mut().insert("authorization", format!("Bearer {}", token.trim()).parse()?);
-        let mut client = IstioCertificateServiceClient::new(channel(&roots, secure, NAME, None).await?);
-        Ok::<_, anyhow::Error>(client.create_certificate(request).await)
+        if own.is_none() {
+            request.metadata_mut().insert("authorization", format!("Bearer {}", token.trim()).parse()?);
+        }
+        let mut client = IstioCertificateServiceClient::new(channel(&roots, secure, NAME, own).await?);
+        let answer = client.create_certificate(request).await;
+        Ok::<_, anyhow::Error>(answer.map(|answer| (answer.into_inner().cert_chain, key.serialize_pem())))
     };
-    let (answer, signed) = tokio::join!(ask(CART), sign_next(&kube, &signer));
+    let (answer, signed) = tokio::join!(ask(CART, None), sign_next(&kube, &signer));
     signed.with_context(|| mesh.log())?;
-    let chain = answer?.with_context(|| mesh.log())?.into_inner().cert_chain;
+    let (chain, key) = answer?.with_context(|| mesh.log())?;
     assert_eq!(chain.len(), 2, "a leaf and the root of the signer");
     assert_eq!(chain[1].trim(), signer.roots_pem().trim());
+
+    // The certificate is worth as much on the TLS port as one of the control plane's own authority: it renews itself.
+    let own = Certified { certificate: chain[0].clone(), key };
+    let (renewed, signed) = tokio::join!(ask(CART, Some(&own)), sign_next(&kube, &signer));
+    signed.with_context(|| mesh.log())?;
+    renewed?.with_context(|| mesh.log())?;
+    let foretold = mesh.ask("/debug/certificates").await?;
+    let entries = foretold["certificates"].as_array().context("no certificates")?;
+    let is_signer = |one: &&Value| one["role"] == "root" && one["holder"] == "O=signer";
+    assert!(entries.iter().any(|one| is_signer(&one)), "{foretold}");
+    // Nobody else's word counts: another root of the same name signs nothing that is believed.
+    let thief = Authority::new()?.workload(&[CART])?;
+    assert!(ask(CART, Some(&thief)).await.is_err() || ask(CART, Some(&thief)).await?.is_err());
     let left = kube.kubectl(&["get", "csr", "--output=name"]).await?;
     assert_eq!(left.trim(), "", "requests are removed when they are signed");
 
     // Nothing is handed on for a name that is not the caller's.
-    let refused = ask("spiffe://cluster.local/ns/istio-system/sa/istiod").await?.unwrap_err();
+    let refused = ask("spiffe://cluster.local/ns/istio-system/sa/istiod", None).await?.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("unable to validate SAN Identities in CSR"), "{refused}");
     let left = kube.kubectl(&["get", "csr", "--output=name"]).await?;

@@ -3,7 +3,6 @@
 //! A request becomes a CertificateSigningRequest for a signer, is approved in the control plane's name, and is removed once
 //! the signer has answered. Approving vouches for the names in the request, which is why they are checked first.
 
-use std::path::Path;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -12,9 +11,6 @@ use canopus_api::{Kind, ObjectKey};
 use canopus_engine::Engine;
 use canopus_identity::authority::{Lifetimes, Order, SignError};
 use canopus_identity::external::{ExternalAuthority, Signature, check_chain, check_order};
-use canopus_identity::pem::LARGEST_FILE;
-use canopus_mesh::world::Settings;
-use canopus_proto::istio::mesh::v1alpha1::mesh_config::certificate_data::CertificateData;
 use canopus_runtime::flags::{CERT_SIGNER_DOMAIN, Flags, K8S_SIGNER};
 use canopus_sources::kubernetes::{ApiError, Cluster};
 use rustls::pki_types::UnixTime;
@@ -22,8 +18,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
-/// Where the root of the signer is mounted.
-const ROOT_FILE: &str = "./etc/external-ca-cert/root-cert.pem";
+use crate::trust_anchors::signers;
 
 /// How long a signer may take.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -74,25 +69,8 @@ impl KubernetesSigners {
         let request = check_order(order, self.lifetimes)?;
         let signer = self.signer(order)?;
         let chain = self.have_signed(order, &signer).await.map_err(SignError::External)?;
-        check_chain(&request, &order.identities, &chain, &self.roots(&signer), now)
-    }
-
-    /// The roots that are configured for a signer: a mounted file, or else certificates of the mesh configuration.
-    fn roots(&self, signer: &str) -> Vec<u8> {
-        if let Ok(text) = std::fs::read(Path::new(ROOT_FILE))
-            && !text.is_empty()
-            && text.len() <= LARGEST_FILE
-        {
-            return text;
-        }
-        let settings = self.engine.read::<Settings>(&()).unwrap_or_default();
-        let listed = settings.mesh.ca_certificates.iter();
-        let own = listed.filter(|one| one.cert_signers.iter().any(|name| name == signer));
-        let pem = own.filter_map(|one| match &one.certificate_data {
-            Some(CertificateData::Pem(pem)) => Some(pem.as_bytes()),
-            _ => None,
-        });
-        pem.collect::<Vec<_>>().join(&b'\n')
+        let roots = signers::of_signer(&self.engine, &signer).concat();
+        check_chain(&request, &order.identities, &chain, roots.as_bytes(), now)
     }
 
     /// Has a request signed; the chain as the signer wrote it.

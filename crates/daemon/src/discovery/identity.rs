@@ -22,6 +22,7 @@ use crate::metrics::IssuingMetrics;
 use crate::push::Reason;
 use crate::serve::certificates::Certificates;
 use crate::serve::issuing::Issuing;
+use crate::trust_anchors::signers;
 
 /// Who clients are, and what certificates say.
 pub(super) struct Identity {
@@ -65,6 +66,9 @@ impl Identity {
         let authenticators = Arc::new(authenticators);
 
         let external = certificate_authority::external(flags, engine, &places)?;
+        if external.is_some() {
+            tasks.spawn("signer roots", signers::follow(push.store(Reason::Global)));
+        }
         let ca = CertificateAuthority::open(flags, settings.trust_domain(), places).await?;
         let authority = ca.as_ref().map(CertificateAuthority::authority);
         let issued = Arc::new(IssuedCertificates::default());
