@@ -12,7 +12,7 @@ use canopus_agent::address::HostPort;
 use canopus_agent::dns::index::{NameIndex, NameScope};
 use canopus_agent::dns::{DnsSettings, NameServer, Reaction, Resolvers, Transport};
 use canopus_agent::upstream::Upstream;
-use canopus_agent::xds_proxy::{XdsProxy, XdsProxyParts, XdsProxySettings};
+use canopus_agent::xds_proxy::{Patience, XdsProxy, XdsProxyParts, XdsProxySettings};
 use canopus_proto::Message as _;
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource};
 use canopus_proto::istio::networking::nds::v1::NameTable;
@@ -191,6 +191,7 @@ fn streams(criterion: &mut Criterion) {
                 upstream,
                 cluster: String::new(),
                 headers: Vec::new(),
+                patience: Patience::default(),
             };
             let proxy = XdsProxy::new(settings, XdsProxyParts::default(), &Registry::new());
             let listener = UnixListener::bind(&listener_path).expect("a socket");

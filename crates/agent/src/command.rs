@@ -16,7 +16,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use self::request::RequestArgs;
 use self::wait::WaitArgs;
 use crate::envoy::launch;
-use crate::proxy::{self, ProxyArgs};
+use crate::proxy::{self, Prepared, ProxyArgs};
 
 const SCOPES: [Scope; 7] = [
     Scope::new("cache", "The workload's certificate"),
@@ -68,6 +68,9 @@ pub fn main() -> ExitCode {
     if given.get(1).is_some_and(|first| first == launch::SUBCOMMAND) {
         return launch::run(&given[2..]);
     }
+    if Prepared::is_announced_by(given.last().map(OsString::as_os_str)) {
+        return serve();
+    }
     let (arguments, unknown) = arguments::known(&Cli::command(), given);
     let matches = Cli::command().get_matches_from(arguments);
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
@@ -89,7 +92,33 @@ fn proxy(args: &ProxyArgs, unknown: &[String]) -> ExitCode {
         tracing::warn!("--{flag}: there is no such flag; it is ignored");
     }
     let flags = Flags::from_env();
-    match block_on(proxy::run(args, &flags)) {
+    let prepared = match block_on(Prepared::new(args, &flags)) {
+        Ok(prepared) => prepared,
+        Err(error) => {
+            tracing::error!("{error:#}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let error = prepared.hand_over();
+    tracing::warn!("the agent cannot begin anew, and keeps the memory of its start: {error}");
+    finish_proxy(block_on(proxy::serve(&prepared, &flags)))
+}
+
+/// Goes on with what the process has prepared before it became this one.
+fn serve() -> ExitCode {
+    let prepared = match Prepared::take_over() {
+        Ok(prepared) => prepared,
+        Err(error) => return fail(&format!("{error:#}")),
+    };
+    let _log = match install_log(&prepared.log) {
+        Ok(guard) => guard,
+        Err(error) => return fail(&format!("{error:#}")),
+    };
+    finish_proxy(block_on(proxy::serve(&prepared, &Flags::from_env())))
+}
+
+fn finish_proxy(result: anyhow::Result<u8>) -> ExitCode {
+    match result {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
             tracing::error!("{error:#}");

@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{env, io};
 
+use serde::{Deserialize, Serialize};
 use tokio::process::{Child, Command};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -34,7 +35,7 @@ use crate::backoff::Backoff;
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// What the supervisor has to know.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SupervisorSettings {
     /// The binary.
     pub binary: String,

@@ -24,7 +24,7 @@ use parking_lot::Mutex;
 use tracing::{info, warn};
 use xxhash_rust::xxh3::xxh3_64;
 
-use self::log::TypeLog;
+use self::log::{AppendError, TypeLog};
 pub use self::log::{Catalogue, StoredResource};
 pub use self::record::Change;
 
@@ -58,7 +58,8 @@ impl LastGood {
         Ok(Self { directory, max_bytes: settings.max_bytes, owner, logs: Mutex::default(), size })
     }
 
-    /// Writes down changes of a type that Envoy has acknowledged. A type that cannot be written is not kept any more.
+    /// Writes down changes of a type that Envoy has acknowledged. What the disk does not take is tried again with the next
+    /// changes; a type that is larger than the limit is not kept any more.
     pub fn append(&self, type_url: &str, changes: &[Change<'_>]) {
         let mut logs = self.logs.lock();
         let others: u64 =
@@ -66,13 +67,27 @@ impl LastGood {
         let room = self.max_bytes.saturating_sub(others);
         let log = logs.entry(type_url.to_owned()).or_insert_with(|| self.log(type_url));
         let Some(open) = log else { return };
-        if let Err(error) = open.append(changes, room) {
-            warn!(target: "xdsproxy", "{}: {error}; {type_url} is not kept for an outage", open.path().display());
-            open.discard();
-            *log = None;
+        match open.append(changes, room) {
+            Ok(()) => {}
+            Err(error @ AppendError::Write(_)) => {
+                warn!(
+                    target: "xdsproxy",
+                    "{}: {error}; an outage would find {type_url} as it was before", open.path().display()
+                );
+            }
+            Err(error) => {
+                warn!(target: "xdsproxy", "{}: {error}; {type_url} is not kept for an outage", open.path().display());
+                open.discard();
+                *log = None;
+            }
         }
         let bytes = logs.values().map(length).sum::<u64>();
         self.size.set(bytes as f64);
+    }
+
+    /// Whether a stored resource of a type has these bytes in it, such as the name of a file.
+    pub fn mentions(&self, type_url: &str, bytes: &[u8]) -> bool {
+        self.catalogue(type_url).is_some_and(|catalogue| catalogue.mentions(bytes))
     }
 
     /// What is stored of a type; `None` if nothing is.

@@ -45,10 +45,19 @@ pub async fn is_served(path: &Path) -> bool {
     UnixStream::connect(path).await.is_ok()
 }
 
+/// What a socket is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// The workload's certificate, and files.
+    Workload,
+    /// Files alone: somebody else has the certificate.
+    Files,
+}
+
 /// Serves secrets for as long as it is polled.
-pub async fn serve(listener: UnixListener, secrets: Arc<Secrets>) {
+pub async fn serve(listener: UnixListener, secrets: Arc<Secrets>, content: Content) {
     let mut revisions = secrets.revisions();
-    let plane = Arc::new(SecretPlane { secrets, mailboxes: Mailboxes::default() });
+    let plane = Arc::new(SecretPlane { secrets, content, mailboxes: Mailboxes::default() });
     let told = Arc::clone(&plane);
     let telling = async move {
         while revisions.changed().await.is_ok() {
@@ -64,6 +73,7 @@ pub async fn serve(listener: UnixListener, secrets: Arc<Secrets>) {
 
 struct SecretPlane {
     secrets: Arc<Secrets>,
+    content: Content,
     mailboxes: Mailboxes,
 }
 
@@ -73,7 +83,7 @@ impl ControlPlane for SecretPlane {
     /// Waits for the first certificate: an empty answer would make Envoy complain, a late one does not.
     async fn connect(&self, peer: &Peer, _: Node) -> Result<Arc<()>, Refusal> {
         let mut revisions = self.secrets.revisions();
-        while self.secrets.identity().is_none() {
+        while self.content == Content::Workload && self.secrets.identity().is_none() {
             if revisions.changed().await.is_err() {
                 break;
             }

@@ -205,20 +205,21 @@ impl WasmModules {
         Arc::new(Self { settings, fetcher, cache: Mutex::default(), counters })
     }
 
-    /// Removes modules that nobody has asked for in a while, for as long as it is polled.
-    pub async fn purge(self: Arc<Self>) {
-        remove_old_files(&self.settings.directory, self.settings.expiry);
+    /// Removes modules that nobody has asked for in a while, for as long as it is polled. A file that `is_needed` stays: an
+    /// Envoy that starts while the control plane is away is told of it.
+    pub async fn purge(self: Arc<Self>, is_needed: impl Fn(&Path) -> bool + Send) {
+        remove_old_files(&self.settings.directory, self.settings.expiry, &is_needed);
         loop {
             sleep(self.settings.purge_interval.max(Duration::from_secs(1))).await;
-            self.remove_unused();
+            self.remove_unused(&is_needed);
         }
     }
 
-    fn remove_unused(&self) {
+    fn remove_unused(&self, is_needed: &impl Fn(&Path) -> bool) {
         let mut cache = self.cache.lock();
         let Cache { modules, checksums } = &mut *cache;
         modules.retain(|(_, checksum), module| {
-            if module.used.elapsed() <= self.settings.expiry {
+            if module.used.elapsed() <= self.settings.expiry || is_needed(&module.path) {
                 return true;
             }
             debug!(target: "wasm", "{} was not used for long and is removed", module.path.display());
@@ -457,7 +458,7 @@ pub(crate) fn sha256(bytes: &[u8]) -> String {
 }
 
 /// Removes what an earlier agent has fetched and nobody uses any more.
-fn remove_old_files(directory: &Path, expiry: Duration) {
+fn remove_old_files(directory: &Path, expiry: Duration, is_needed: &impl Fn(&Path) -> bool) {
     let entries = |path: &Path| fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
     let modules =
         entries(directory).filter(|path| path.is_dir()).flat_map(|path| entries(&path).collect::<Vec<_>>());
@@ -465,6 +466,7 @@ fn remove_old_files(directory: &Path, expiry: Duration) {
         let age =
             fs::metadata(&path).and_then(|file| file.modified()).ok().and_then(|time| time.elapsed().ok());
         if age.is_some_and(|age| age > expiry)
+            && !is_needed(&path)
             && let Err(error) = fs::remove_file(&path)
         {
             warn!(target: "wasm", "{}: {error}", path.display());

@@ -16,12 +16,14 @@
 mod extensions;
 mod frame;
 mod local;
+mod opening;
 mod peek;
 mod recorder;
 mod stored;
 #[cfg(test)]
 mod tests;
 
+use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::pin::Pin;
@@ -37,13 +39,14 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2 as client;
 use hyper::server::conn::http2 as server;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use parking_lot::Mutex;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use self::frame::{FrameError, Frames, Message};
+use self::opening::{Opening, first_bytes, is_outage};
 pub use self::local::{LocalTypes, NameTableSink};
 use self::recorder::Recorder;
 use self::stored::StoredSession;
@@ -56,6 +59,8 @@ const SOTW: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/Strea
 const DELTA: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";
 /// Bytes the control plane may send ahead of what Envoy has taken.
 const WINDOW: u32 = 256 << 10;
+/// The same where only a sign of life is wanted.
+const PROBE_WINDOW: u32 = 1 << 10;
 /// Messages that may wait for Envoy; each may be large.
 const RESPONSES_AHEAD: usize = 2;
 /// Waits between tries to reach a control plane that is away.
@@ -80,6 +85,29 @@ pub struct XdsProxySettings {
     pub cluster: String,
     /// `XDS_HEADER_*`.
     pub headers: Vec<(String, String)>,
+    /// When the control plane counts as away.
+    pub patience: Patience,
+}
+
+/// When a control plane that is connected counts as away.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    /// How long an Envoy without configuration waits for the first response before it gets the last good one.
+    pub first_response: Duration,
+    /// `GRPC_KEEPALIVE_INTERVAL`: how often a sign of life is asked for.
+    pub keepalive_interval: Duration,
+    /// `GRPC_KEEPALIVE_TIMEOUT`: how long it may take.
+    pub keepalive_timeout: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            first_response: Duration::from_secs(5),
+            keepalive_interval: Duration::from_secs(30),
+            keepalive_timeout: Duration::from_secs(10),
+        }
+    }
 }
 
 /// What streams pass by on their way.
@@ -125,8 +153,20 @@ struct Counters {
     stored_streams: Counter,
 }
 
+/// A stream to the control plane: its answer, once it comes, and where requests go.
+type UpstreamStream = (Answer, mpsc::UnboundedSender<Message>);
 /// The answer of the control plane, once it comes.
 type Answer = Pin<Box<dyn Future<Output = Result<Response<Incoming>, hyper::Error>> + Send>>;
+
+/// How a stream to the control plane ended.
+enum End {
+    /// Envoy has left.
+    Envoy,
+    /// Envoy is told.
+    Status(HeaderMap),
+    /// The control plane did not serve at all. Envoy is told, unless the last good state can serve it.
+    Away(HeaderMap, String),
+}
 
 /// Which variant of xDS a stream speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,16 +259,24 @@ impl XdsProxy {
                 return refusal(tonic::Code::Unimplemented, &format!("{path} is not served by the agent"));
             }
         };
-        match self.open(variant).await {
-            Ok((answer, requests)) => self.pass(variant, request.into_body(), requests, answer),
-            Err(error) => {
-                self.failed(format!("no stream to the control plane: {error}"));
-                match self.parts.state.clone().filter(|state| state.is_usable()) {
-                    Some(state) => self.serve_stored(variant, request.into_body(), state, error),
-                    None => refusal(tonic::Code::Unavailable, &error),
+        let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
+        let stream = self.begin_stream();
+        tokio::spawn(async move {
+            let mut replaced = self.current.subscribe();
+            let status = tokio::select! {
+                status = self.run(variant, Frames::new(request.into_body()), &to_envoy) => status,
+                _ = replaced.wait_for(|current| *current != stream) => {
+                    Some(trailers(tonic::Code::Unavailable, "the agent connects anew"))
                 }
+            };
+            if *self.current.borrow() == stream {
+                self.counters.connected.set(0.0);
             }
-        }
+            if let Some(status) = status {
+                let _ = to_envoy.send(Piece::Trailers(status)).await;
+            }
+        });
+        grpc_response(body)
     }
 
     /// Makes this the stream that counts, and gives its number.
@@ -241,16 +289,50 @@ impl XdsProxy {
         stream
     }
 
-    /// Serves Envoy from the last good state until the control plane can be reached again.
-    fn serve_stored(
-        self: Arc<Self>,
+    /// Serves a stream of Envoy: by the control plane, or while that is away by the last good state. The result is what Envoy
+    /// is told at the end, unless it has left.
+    async fn run(
+        &self,
         variant: Variant,
-        from_envoy: Incoming,
+        mut frames: Frames,
+        to_envoy: &mpsc::Sender<Piece>,
+    ) -> Option<HeaderMap> {
+        let opening = Opening::default();
+        let end = match self.open(variant, WINDOW).await {
+            Ok(upstream) => self.pass(variant, &mut frames, upstream, to_envoy, &opening).await,
+            Err(reason) => End::Away(trailers(tonic::Code::Unavailable, &reason), reason),
+        };
+        match end {
+            End::Envoy => None,
+            End::Status(status) => Some(status),
+            End::Away(status, reason) => {
+                self.failed(format!("no stream to the control plane: {reason}"));
+                match self.usable_state() {
+                    Some(state) => {
+                        self.serve_stored(variant, frames, to_envoy, state, reason, &opening).await
+                    }
+                    None => Some(status),
+                }
+            }
+        }
+    }
+
+    /// The last good state, if an Envoy can start with it.
+    fn usable_state(&self) -> Option<Arc<LastGood>> {
+        self.parts.state.clone().filter(|state| state.is_usable())
+    }
+
+    /// Serves Envoy from the last good state until the control plane answers again.
+    async fn serve_stored(
+        &self,
+        variant: Variant,
+        frames: Frames,
+        to_envoy: &mpsc::Sender<Piece>,
         state: Arc<LastGood>,
         reason: String,
-    ) -> Response<ChannelBody> {
-        let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
-        let stream = self.begin_stream();
+        opening: &Opening,
+    ) -> Option<HeaderMap> {
+        self.counters.connected.set(0.0);
         self.counters.stored_streams.inc();
         let since = self.outage.lock().as_ref().map_or_else(SystemTime::now, |outage| outage.since);
         *self.outage.lock() = Some(Outage { since, reason, written: state.written() });
@@ -258,50 +340,51 @@ impl XdsProxy {
             warn!(target: "xdsproxy", "{outage}");
         }
         self.parts.local.restore(&state);
-        tokio::spawn(async move {
-            let mut replaced = self.current.subscribe();
-            let status = tokio::select! {
-                () = pass_stored(StoredSession::new(state, variant), from_envoy, &to_envoy) => None,
-                () = self.wait_for_control_plane() => {
-                    info!(target: "xdsproxy", "the control plane is back; Envoy is asked to connect anew");
-                    Some(trailers(tonic::Code::Unavailable, "the control plane is back"))
-                }
-                _ = replaced.wait_for(|current| *current != stream) => {
-                    Some(trailers(tonic::Code::Unavailable, "the agent connects anew"))
-                }
-            };
-            if let Some(status) = status {
-                let _ = to_envoy.send(Piece::Trailers(status)).await;
-            }
-        });
-        grpc_response(body)
-    }
-
-    /// Tries to connect until that succeeds.
-    async fn wait_for_control_plane(&self) {
-        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
-        loop {
-            tokio::time::sleep(backoff.wait()).await;
-            match self.settings.upstream.connect().await {
-                Ok(_) => return,
-                Err(error) => {
-                    self.counters.failures.inc();
-                    debug!(target: "xdsproxy", "the control plane is still away: {error}");
-                    if let Some(outage) = &mut *self.outage.lock() {
-                        outage.reason = error.to_string();
-                    }
-                }
+        tokio::select! {
+            () = pass_stored(StoredSession::new(state, variant), frames, to_envoy, opening) => None,
+            () = self.wait_for_control_plane(variant, opening) => {
+                info!(target: "xdsproxy", "the control plane is back; Envoy is asked to connect anew");
+                Some(trailers(tonic::Code::Unavailable, "the control plane is back"))
             }
         }
     }
 
+    /// Asks the control plane until it answers.
+    async fn wait_for_control_plane(&self, variant: Variant, opening: &Opening) {
+        let mut backoff = Backoff::new(FIRST_RETRY, LAST_RETRY);
+        loop {
+            tokio::time::sleep(backoff.wait()).await;
+            let Err(reason) = self.probe(variant, opening).await else { return };
+            self.counters.failures.inc();
+            debug!(target: "xdsproxy", "the control plane is still away: {reason}");
+            if let Some(outage) = &mut *self.outage.lock() {
+                outage.reason = reason;
+            }
+        }
+    }
+
+    /// Asks the control plane what Envoy asks first, and waits for the beginning of a response.
+    async fn probe(&self, variant: Variant, opening: &Opening) -> Result<(), String> {
+        let question = opening.question(variant).await.map_err(|error| error.to_string())?;
+        let (answer, requests) = self.open(variant, PROBE_WINDOW).await?;
+        let _ = requests.send(question);
+        let limit = self.settings.patience.first_response;
+        tokio::time::timeout(limit, first_bytes(answer)).await.unwrap_or_else(|_| Err(silence(limit)))
+    }
+
     /// Opens a stream to the control plane. Servers may wait for the first request before they send as much as headers, so
     /// the answer is left to whoever passes requests on.
-    async fn open(&self, variant: Variant) -> Result<(Answer, mpsc::UnboundedSender<Message>), String> {
+    async fn open(&self, variant: Variant, window: u32) -> Result<UpstreamStream, String> {
         let upstream = &self.settings.upstream;
         let io = upstream.connect().await.map_err(|error| error.to_string())?;
+        let patience = &self.settings.patience;
+        // A control plane whose machine is gone says nothing any more, not even that it is gone.
         let (mut sender, connection) = client::Builder::new(TokioExecutor::new())
-            .initial_stream_window_size(WINDOW)
+            .timer(TokioTimer::new())
+            .keep_alive_interval(patience.keepalive_interval)
+            .keep_alive_timeout(patience.keepalive_timeout)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(window)
             .initial_connection_window_size(WINDOW)
             .handshake(TokioIo::new(io))
             .await
@@ -342,32 +425,41 @@ impl XdsProxy {
     }
 
     /// Joins the two streams.
-    fn pass(
-        self: Arc<Self>,
+    async fn pass(
+        &self,
         variant: Variant,
-        from_envoy: Incoming,
-        to_plane: mpsc::UnboundedSender<Message>,
-        from_plane: Answer,
-    ) -> Response<ChannelBody> {
-        let (to_envoy, body) = mpsc::channel(RESPONSES_AHEAD);
-        let stream = self.begin_stream();
-        tokio::spawn(async move {
-            let mut replaced = self.current.subscribe();
-            let newer = replaced.wait_for(|current| *current != stream);
-            let recorder = Mutex::new(Recorder::new(self.parts.state.clone(), variant));
-            let status = tokio::select! {
-                () = self.pass_requests(variant, from_envoy, &to_plane, &recorder) => None,
-                status = self.pass_responses(variant, from_plane, &to_plane, &to_envoy, &recorder) => Some(status),
-                _ = newer => Some(trailers(tonic::Code::Unavailable, "the agent connects anew")),
-            };
-            if *self.current.borrow() == stream {
-                self.counters.connected.set(0.0);
-            }
-            if let Some(status) = status {
-                let _ = to_envoy.send(Piece::Trailers(status)).await;
-            }
-        });
-        grpc_response(body)
+        from_envoy: &mut Frames,
+        (from_plane, to_plane): UpstreamStream,
+        to_envoy: &mpsc::Sender<Piece>,
+        opening: &Opening,
+    ) -> End {
+        let recorder = Mutex::new(Recorder::new(self.parts.state.clone(), variant));
+        tokio::select! {
+            () = self.pass_requests(variant, from_envoy, &to_plane, &recorder, opening) => End::Envoy,
+            end = self.pass_responses(variant, from_plane, &to_plane, to_envoy, &recorder, opening) => end,
+            reason = self.silence(opening) => End::Away(trailers(tonic::Code::Unavailable, &reason), reason),
+        }
+    }
+
+    /// Waits until the control plane has been silent for too long for an Envoy that could be served without it.
+    async fn silence(&self, opening: &Opening) -> String {
+        let limit = self.settings.patience.first_response;
+        opening.unanswered(limit).await;
+        if opening.is_answered() || self.usable_state().is_none() {
+            return std::future::pending().await;
+        }
+        silence(limit)
+    }
+
+    /// How a stream ends on which the control plane has said this.
+    fn ended(&self, status: HeaderMap, opening: &Opening) -> End {
+        let Some((code, message)) = opening::status(&status) else { return End::Status(status) };
+        let reason = format!("the control plane refuses: {code:?}: {message}{}", upstream::hint(code));
+        if !opening.is_answered() && is_outage(code) {
+            return End::Away(status, reason);
+        }
+        self.failed(reason);
+        End::Status(status)
     }
 
     /// The control plane answers: an outage is over.
@@ -382,11 +474,11 @@ impl XdsProxy {
     async fn pass_requests(
         &self,
         variant: Variant,
-        from: Incoming,
+        frames: &mut Frames,
         to: &mpsc::UnboundedSender<Message>,
         recorder: &Mutex<Recorder>,
+        opening: &Opening,
     ) {
-        let mut frames = Frames::new(from);
         let mut asked = false;
         let mut health = self.parts.health.clone();
         loop {
@@ -405,6 +497,7 @@ impl XdsProxy {
             };
             self.counters.requests.inc();
             let summary = peek::request(&message, variant);
+            opening.keep(&message, summary.as_ref());
             if let Some(summary) = &summary {
                 recorder.lock().request(summary);
             }
@@ -434,17 +527,18 @@ impl XdsProxy {
         to_plane: &mpsc::UnboundedSender<Message>,
         to_envoy: &mpsc::Sender<Piece>,
         recorder: &Mutex<Recorder>,
-    ) -> HeaderMap {
+        opening: &Opening,
+    ) -> End {
+        let unavailable = |reason: &str| self.ended(trailers(tonic::Code::Unavailable, reason), opening);
         let answer = match answer.await {
             Ok(answer) => answer,
-            Err(error) => return trailers(tonic::Code::Unavailable, &error.to_string()),
+            Err(error) => return unavailable(&error.to_string()),
         };
-        if let Some((code, message)) = refused(answer.headers()) {
-            self.failed(format!("the control plane refuses: {code:?}: {message}{}", upstream::hint(code)));
-            return trailers(code, &message);
+        if let Some((code, message)) = opening::refusal(&answer) {
+            return self.ended(trailers(code, &message), opening);
         }
-        self.set_connected();
         let mut frames = Frames::new(answer.into_body());
+        let mut connected = false;
         let (rewritten, mut extensions) = mpsc::channel(1);
         loop {
             let message = tokio::select! {
@@ -452,30 +546,37 @@ impl XdsProxy {
                 Some(message) = extensions.recv() => {
                     recorder.lock().response(canopus_xds::types::EXTENSION, &message);
                     if !self.forward(message, to_envoy).await {
-                        return HeaderMap::new();
+                        return End::Envoy;
                     }
+                    continue;
+                }
+                // Whoever has everything may have nothing to wait for.
+                () = opening.configured(), if !connected => {
+                    connected = true;
+                    self.set_connected();
                     continue;
                 }
             };
             let message = match message {
                 Ok(Some(message)) => message,
                 Ok(None) => {
-                    let ended = || trailers(tonic::Code::Unavailable, "the control plane ended the stream");
-                    let status = frames.trailers().unwrap_or_else(ended);
-                    if let Some((code, message)) = refused(&status) {
-                        self.failed(format!(
-                            "the control plane ended the stream: {code:?}: {message}{}",
-                            upstream::hint(code)
-                        ));
-                    }
-                    return status;
+                    let status = frames.trailers();
+                    return match status {
+                        Some(status) => self.ended(status, opening),
+                        None => unavailable("the control plane ended the stream"),
+                    };
                 }
                 Err(FrameError::Size(size)) => {
                     warn!(target: "xdsproxy", "a response of {size} bytes is too large");
-                    return trailers(tonic::Code::ResourceExhausted, "a response is too large");
+                    return End::Status(trailers(tonic::Code::ResourceExhausted, "a response is too large"));
                 }
-                Err(error) => return trailers(tonic::Code::Unavailable, &error.to_string()),
+                Err(error) => return unavailable(&error.to_string()),
             };
+            if !opening.is_answered() {
+                opening.set_answered();
+                connected = true;
+                self.set_connected();
+            }
             let type_url = peek::response_type(&message);
             let type_url = type_url.as_deref().unwrap_or_default();
             if let Some(answer) = self.parts.local.take(type_url, &message, variant == Variant::Delta) {
@@ -504,7 +605,7 @@ impl XdsProxy {
             }
             recorder.lock().response(type_url, &message);
             if !self.forward(message, to_envoy).await {
-                return HeaderMap::new();
+                return End::Envoy;
             }
         }
     }
@@ -538,9 +639,23 @@ async fn next_report(health: &mut Option<watch::Receiver<Option<HealthReport>>>)
 }
 
 /// Answers Envoy's requests from the last good state until it leaves.
-async fn pass_stored(mut session: StoredSession, from: Incoming, to_envoy: &mpsc::Sender<Piece>) {
-    let mut frames = Frames::new(from);
-    while let Ok(Some(message)) = frames.next().await {
+async fn pass_stored(
+    mut session: StoredSession,
+    mut frames: Frames,
+    to_envoy: &mpsc::Sender<Piece>,
+    opening: &Opening,
+) {
+    // What was asked of the control plane comes first.
+    let mut asked = VecDeque::from(opening.take());
+    loop {
+        let message = match asked.pop_front() {
+            Some(message) => message,
+            None => {
+                let Ok(Some(message)) = frames.next().await else { return };
+                opening.keep(&message, None);
+                message
+            }
+        };
         match session.answer(&message) {
             Ok(Some(answer)) => {
                 if !send(answer, to_envoy).await {
@@ -559,10 +674,9 @@ fn is_for_envoy(type_url: &str) -> bool {
         || matches!(type_url, canopus_xds::types::WORKLOAD | canopus_xds::types::ADDRESS)
 }
 
-/// The status of a response that has nothing but a status.
-fn refused(headers: &HeaderMap) -> Option<(tonic::Code, String)> {
-    let status = tonic::Status::from_header_map(headers)?;
-    (status.code() != tonic::Code::Ok).then(|| (status.code(), status.message().to_owned()))
+/// Why a control plane that says nothing counts as away.
+fn silence(limit: Duration) -> String {
+    format!("no response in {limit:.0?}; is the control plane running, and ready?")
 }
 
 /// A response whose body a task makes.

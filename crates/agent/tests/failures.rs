@@ -170,6 +170,7 @@ fn settings_that_cannot_be_used_name_the_variable() {
         ("CA_PROVIDER", "Nobody"),
         ("ECC_SIGNATURE_ALGORITHM", "Rot13"),
         ("CA_ADDR", "nowhere"),
+        ("CREDENTIAL_FETCHER_TYPE", "GoogleComputeEngine"),
         ("ISTIO_KUBE_APP_PROBERS", "{"),
     ] {
         let mut container = Container::new("sleep 60", &[]);

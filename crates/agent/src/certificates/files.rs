@@ -1,5 +1,6 @@
 //! Certificates that are files: mounted for the workload, or named by secrets such as `file-cert:chain~key`.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -26,10 +27,14 @@ pub struct MountedFiles {
 }
 
 impl MountedFiles {
-    /// Parity: the directory of the workload API's files if it has them, else the one of old.
+    /// The directory that a cloud's own authority fills, if it has done so. Parity: its certificate is used without being asked for.
+    pub fn from_platform() -> Option<Self> {
+        Some(Self::within(Path::new("./var/run/secrets/workload-spiffe-credentials"))).filter(Self::exist)
+    }
+
+    /// The same, else the directory of old.
     pub fn detect() -> Self {
-        let spiffe = Self::within(Path::new("./var/run/secrets/workload-spiffe-credentials"));
-        if spiffe.exist() { spiffe } else { Self::within(Path::new("./etc/certs")) }
+        Self::from_platform().unwrap_or_else(|| Self::within(Path::new("./etc/certs")))
     }
 
     /// The files of a directory, by their usual names.
@@ -73,6 +78,11 @@ pub(crate) enum FileSecret {
     Root(String),
 }
 
+/// Whether the name of a secret names files.
+pub(super) fn is_name(name: &str) -> bool {
+    name.starts_with("file-cert:") || name.starts_with("file-root:")
+}
+
 /// Reads the files that the name of a secret names; `None` if it is another kind of name, or they cannot be read.
 pub(crate) fn load(name: &str) -> Option<FileSecret> {
     let text = |path: &str| {
@@ -87,6 +97,38 @@ pub(crate) fn load(name: &str) -> Option<FileSecret> {
     match name.strip_prefix("file-root:")? {
         "system" => Some(FileSecret::Root(text(system_roots()?)?)),
         path => text(path).map(FileSecret::Root),
+    }
+}
+
+/// The directories of the files that the name of a secret names.
+fn directories(name: &str) -> Vec<PathBuf> {
+    let paths: Vec<&str> = match (name.strip_prefix("file-cert:"), name.strip_prefix("file-root:")) {
+        (Some(paths), _) => paths.split('~').collect(),
+        (_, Some("system")) => system_roots().into_iter().collect(),
+        (_, Some(path)) => vec![path],
+        _ => Vec::new(),
+    };
+    paths.into_iter().filter_map(|path| Path::new(path).parent().map(Path::to_owned)).collect()
+}
+
+/// Reads files again that secrets name, whenever they change, for as long as it is polled.
+pub async fn follow_named(secrets: Arc<Secrets>, quiet: Duration) {
+    loop {
+        let directories: BTreeSet<PathBuf> =
+            secrets.file_names().iter().flat_map(|name| directories(name)).collect();
+        let watch = DirectoryWatch::new(directories.iter().map(PathBuf::as_path));
+        // Something may have changed before the watch.
+        secrets.reload_files();
+        tokio::select! {
+            () = secrets.file_wanted() => {}
+            () = async {
+                match watch {
+                    Ok(watch) => watch.settled(quiet).await,
+                    // What cannot be watched is looked at now and then.
+                    Err(_) => sleep(Duration::from_secs(1)).await,
+                }
+            } => {}
+        }
     }
 }
 
@@ -153,11 +195,95 @@ pub async fn follow(files: MountedFiles, quiet: Duration, secrets: Arc<Secrets>)
             }
             Err(error) => warn!(target: "cache", "mounted certificates: {error}; waiting for them to change"),
         }
-        secrets.reload_files();
         match watch {
             // What cannot be watched is looked at now and then.
             Ok(watch) if served.is_some() => watch.settled(quiet).await,
             _ => sleep(Duration::from_secs(1)).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    /// Files as a mounted Secret has them: links into a directory that is replaced as a whole.
+    struct Mount(tempfile::TempDir);
+
+    impl Mount {
+        fn new(text: &str) -> Self {
+            let mount = Self(tempfile::tempdir().unwrap());
+            mount.replace(text);
+            for name in ["tls.crt", "tls.key"] {
+                symlink(format!("..data/{name}"), mount.0.path().join(name)).unwrap();
+            }
+            mount
+        }
+
+        fn replace(&self, text: &str) {
+            let directory = self.0.path().join(format!("..{text}"));
+            fs::create_dir(&directory).unwrap();
+            for name in ["tls.crt", "tls.key"] {
+                fs::write(directory.join(name), format!("{text} {name}")).unwrap();
+            }
+            symlink(format!("..{text}"), self.0.path().join("..data_tmp")).unwrap();
+            fs::rename(self.0.path().join("..data_tmp"), self.0.path().join("..data")).unwrap();
+        }
+
+        fn secret(&self) -> String {
+            let path = |name| self.0.path().join(name).display().to_string();
+            format!("file-cert:{}~{}", path("tls.crt"), path("tls.key"))
+        }
+    }
+
+    fn chain(secrets: &Secrets, name: &str) -> Option<String> {
+        match secrets.file(name)? {
+            FileSecret::Certificate { chain, .. } => Some(chain),
+            FileSecret::Root(_) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn named_files_are_read_again_when_a_mount_is_replaced() {
+        let mount = Mount::new("first");
+        let secrets = Arc::new(Secrets::default());
+        let mut revisions = secrets.revisions();
+        tokio::spawn(follow_named(Arc::clone(&secrets), Duration::from_millis(20)));
+        let name = mount.secret();
+        assert_eq!(chain(&secrets, &name).unwrap(), "first tls.crt");
+        // The watch begins once the file is known.
+        sleep(Duration::from_millis(200)).await;
+        mount.replace("second");
+        tokio::time::timeout(Duration::from_secs(10), revisions.changed()).await.unwrap().unwrap();
+        assert_eq!(chain(&secrets, &name).unwrap(), "second tls.crt");
+        // Half a mount is no reason to lose what is served.
+        fs::remove_file(mount.0.path().join("tls.key")).unwrap();
+        sleep(Duration::from_millis(200)).await;
+        assert_eq!(chain(&secrets, &name).unwrap(), "second tls.crt");
+    }
+
+    #[tokio::test]
+    async fn named_file_that_comes_later_is_served() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root.pem");
+        let secrets = Arc::new(Secrets::default());
+        let mut revisions = secrets.revisions();
+        tokio::spawn(follow_named(Arc::clone(&secrets), Duration::from_millis(20)));
+        let name = format!("file-root:{}", root.display());
+        assert_eq!(secrets.file(&name), None);
+        sleep(Duration::from_millis(200)).await;
+        fs::write(&root, "a root").unwrap();
+        tokio::time::timeout(Duration::from_secs(10), revisions.changed()).await.unwrap().unwrap();
+        assert_eq!(secrets.file(&name), Some(FileSecret::Root("a root".into())));
+    }
+
+    #[test]
+    fn names_that_are_no_files_have_none() {
+        for name in ["default", "file-cert:/a", "file-root:/no/such/file", "file-cert:/no/such~/file", "x"] {
+            assert_eq!(load(name), None, "{name}");
         }
     }
 }

@@ -5,8 +5,13 @@ use std::fmt;
 use std::time::SystemTime;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use zeroize::Zeroizing;
+
+use super::files::{self, FileSecret};
+
+/// More files are served, but not followed.
+const MAX_FILES: usize = 1024;
 
 /// A workload's certificate with its key and the root above it, all PEM.
 #[derive(Clone)]
@@ -32,6 +37,8 @@ impl fmt::Debug for Identity {
 pub struct Secrets {
     state: Mutex<State>,
     revision: watch::Sender<u64>,
+    /// A file was asked for that is not watched yet.
+    file_wanted: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -39,13 +46,13 @@ struct State {
     identity: Option<Identity>,
     /// Roots the control plane adds, such as those of other trust domains.
     additional_roots: Vec<String>,
-    /// Files that somebody asked for, by the name of the secret.
-    files: BTreeMap<String, super::files::FileSecret>,
+    /// Files that somebody asked for, by the name of the secret; `None` as long as they cannot be read.
+    files: BTreeMap<String, Option<FileSecret>>,
 }
 
 impl Default for Secrets {
     fn default() -> Self {
-        Self { state: Mutex::default(), revision: watch::Sender::new(0) }
+        Self { state: Mutex::default(), revision: watch::Sender::new(0), file_wanted: Notify::new() }
     }
 }
 
@@ -84,25 +91,38 @@ impl Secrets {
         Some(roots.iter().flat_map(|root| [root, "\n"]).collect())
     }
 
-    /// The contents of files by the name of their secret. Files that were asked for are watched from then on.
-    pub(crate) fn file(&self, name: &str) -> Option<super::files::FileSecret> {
-        if let Some(known) = self.state.lock().files.get(name) {
+    /// The contents of files by the name of their secret. Files that were asked for are followed from then on.
+    pub(crate) fn file(&self, name: &str) -> Option<FileSecret> {
+        if let Some(Some(known)) = self.state.lock().files.get(name) {
             return Some(known.clone());
         }
-        let loaded = super::files::load(name)?;
-        self.state.lock().files.insert(name.to_owned(), loaded.clone());
-        Some(loaded)
+        let loaded = files::load(name);
+        let mut state = self.state.lock();
+        if files::is_name(name) && state.files.len() < MAX_FILES {
+            state.files.insert(name.to_owned(), loaded.clone());
+            self.file_wanted.notify_one();
+        }
+        loaded
+    }
+
+    /// The secrets that are files.
+    pub(super) fn file_names(&self) -> Vec<String> {
+        self.state.lock().files.keys().cloned().collect()
+    }
+
+    /// Waits until a file is asked for that was not before.
+    pub(super) async fn file_wanted(&self) {
+        self.file_wanted.notified().await;
     }
 
     /// Reads the files again that somebody has.
-    pub(crate) fn reload_files(&self) {
-        let names: Vec<String> = self.state.lock().files.keys().cloned().collect();
+    pub(super) fn reload_files(&self) {
         let mut changed = false;
-        for name in names {
+        for name in self.file_names() {
             // A file that is gone or broken for now is served as it was.
-            let Some(loaded) = super::files::load(&name) else { continue };
+            let Some(loaded) = files::load(&name) else { continue };
             let mut state = self.state.lock();
-            changed |= state.files.insert(name, loaded.clone()).as_ref() != Some(&loaded);
+            changed |= state.files.insert(name, Some(loaded.clone())) != Some(Some(loaded));
         }
         if changed {
             self.changed();

@@ -7,11 +7,28 @@ use std::os::unix::fs::{FileExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use tracing::debug;
 
 use super::record::{self, Change, HEADER, MARK, PREFIX};
 
 /// A log this much larger than what it says is written anew.
 const SLACK: u64 = 1 << 20;
+/// Bytes that wait in memory while they cannot be written.
+const MAX_UNWRITTEN: usize = 1 << 20;
+
+/// Why changes are not in the log.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AppendError {
+    /// The disk does not take them. They are written with the next ones, unless there are too many.
+    #[error("{0}; make room")]
+    Write(#[from] io::Error),
+    /// There are more than are to be kept.
+    #[error("{needed} bytes are more than CANOPUS_STATE_MAX_BYTES leaves ({room}); raise the limit")]
+    Limit { needed: u64, room: u64 },
+    /// The log has nothing of what came before these.
+    #[error("the disk took nothing for too long; make room and restart")]
+    Lost,
+}
 
 /// An append-only file.
 pub(super) struct TypeLog {
@@ -21,6 +38,8 @@ pub(super) struct TypeLog {
     length: u64,
     /// The length when the log was last written anew.
     compact_length: u64,
+    /// Records that the disk did not take.
+    unwritten: Vec<u8>,
 }
 
 impl TypeLog {
@@ -28,7 +47,7 @@ impl TypeLog {
     pub(super) fn open(path: &Path, owner: u64) -> io::Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let mut log = Self { path: path.to_owned(), file, owner, length: 0, compact_length: 0 };
+        let mut log = Self { path: path.to_owned(), file, owner, length: 0, compact_length: 0, unwritten: Vec::new() };
         let mut header = [0; HEADER];
         let is_ours = log.file.read_exact_at(&mut header, 0).is_ok() && header == log.header();
         if is_ours {
@@ -63,29 +82,52 @@ impl TypeLog {
     }
 
     fn start_anew(&mut self) -> io::Result<()> {
+        // The header comes with the first records: a full disk is no reason to do without a log.
         self.file.set_len(0)?;
-        self.file.write_all_at(&self.header(), 0)?;
-        self.length = HEADER as u64;
-        self.compact_length = self.length;
+        self.length = 0;
+        self.compact_length = 0;
         Ok(())
     }
 
     /// Adds changes. The log is written anew when it is mostly garbage, and may not grow beyond `room`.
-    pub(super) fn append(&mut self, changes: &[Change<'_>], room: u64) -> io::Result<()> {
-        let mut bytes = Vec::new();
+    ///
+    /// What the disk does not take leaves the log as it was, and waits for the next time.
+    pub(super) fn append(&mut self, changes: &[Change<'_>], room: u64) -> Result<(), AppendError> {
+        let mut bytes = std::mem::take(&mut self.unwritten);
         for change in changes {
             record::encode(change, &mut bytes);
         }
-        if self.length + bytes.len() as u64 > room.min(self.compact_length * 2 + SLACK) {
-            self.compact()?;
+        match self.write(&bytes, room) {
+            Err(AppendError::Write(error)) => {
+                // Whatever part was written is cut off again, which makes room as well.
+                let _ = self.file.set_len(self.length);
+                if bytes.len() <= MAX_UNWRITTEN {
+                    self.unwritten = bytes;
+                } else if self.length <= HEADER as u64 {
+                    return Err(AppendError::Lost);
+                }
+                Err(AppendError::Write(error))
+            }
+            written => written,
         }
-        if self.length + bytes.len() as u64 > room {
-            let needed = self.length + bytes.len() as u64;
-            return Err(io::Error::other(format!(
-                "{needed} bytes are more than CANOPUS_STATE_MAX_BYTES leaves ({room}); raise the limit"
-            )));
+    }
+
+    fn write(&mut self, bytes: &[u8], room: u64) -> Result<(), AppendError> {
+        if self.length + bytes.len() as u64 > room.min(self.compact_length * 2 + SLACK)
+            && let Err(error) = self.compact()
+        {
+            // There may be room for the records, if not for a second log.
+            debug!(target: "xdsproxy", "{}: {error}; it is not written anew", self.path.display());
         }
-        self.file.write_all_at(&bytes, self.length)?;
+        let needed = self.length + bytes.len() as u64;
+        if needed > room {
+            return Err(AppendError::Limit { needed, room });
+        }
+        if self.length == 0 {
+            self.file.write_all_at(&self.header(), 0)?;
+            self.length = HEADER as u64;
+        }
+        self.file.write_all_at(bytes, self.length)?;
         self.length += bytes.len() as u64;
         Ok(())
     }
@@ -199,6 +241,12 @@ impl Catalogue {
     /// The names of the resources.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.entries.keys().map(|name| &**name)
+    }
+
+    /// Whether a resource has these bytes in it.
+    pub fn mentions(&self, bytes: &[u8]) -> bool {
+        let has = |body: &[u8]| body.windows(bytes.len().max(1)).any(|window| window == bytes);
+        self.names().any(|name| self.read(name).is_some_and(|stored| has(&stored.body)))
     }
 
     /// Whether there are none.

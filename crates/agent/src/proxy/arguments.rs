@@ -2,9 +2,10 @@
 
 use canopus_runtime::log::LogFlags;
 use clap::{Args, ValueEnum};
+use serde::{Deserialize, Serialize};
 
 /// What kind of proxy it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Role {
     /// Beside an application.
     Sidecar,

@@ -1,25 +1,29 @@
 //! Starting the servers that are not Envoy's sockets.
 
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use canopus_proto::Message as _;
+use canopus_proto::istio::networking::v1alpha3::ReadinessProbe;
 use canopus_runtime::flags::{self, Flags};
 use canopus_runtime::metrics::{Registry, catalogue};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::Role;
+use super::prepared::Prepared;
 use super::settings::Settings;
 use crate::certificates::files::DirectoryWatch;
 use crate::dns::NameServer;
 use crate::envoy::{Admin, Control};
 use crate::fetch::{AddressGuard, Fetcher};
 use crate::health::HealthCheck;
+use crate::last_good::LastGood;
 use crate::status::metrics::{MetricsSettings, targets};
 use crate::status::probes::{AppProbes, ProbeSettings};
-use crate::status::ready::{Readiness, condition};
+use crate::status::ready::{Condition, Readiness, condition, grpc_is_missing};
 use crate::status::{self, Status};
 use crate::sts::{self, OauthBackend, OauthSettings};
 use crate::upstream::Roots;
@@ -37,30 +41,44 @@ pub(super) struct StatusSources {
 
 /// When the proxy is ready.
 pub(super) fn readiness(
+    flags: &Flags,
     admin: Option<Admin>,
     names: Option<&Arc<NameServer>>,
     registry: &Registry,
 ) -> Arc<Readiness> {
-    let conditions = names.into_iter().map(|names| condition(names, name_table_is_missing)).collect();
+    let mut conditions: Vec<Condition> =
+        names.into_iter().map(|names| condition(names, name_table_is_missing)).collect();
+    let bootstrap = PathBuf::from(flags.get(flags::GRPC_XDS_BOOTSTRAP));
+    if admin.is_none() && !bootstrap.as_os_str().is_empty() {
+        conditions.push(Box::new(move || grpc_is_missing(&bootstrap)));
+    }
     Arc::new(Readiness::new(admin, conditions, registry.value(catalogue::STARTUP_DURATION_SECONDS)))
 }
 
 /// Fetches Wasm modules, unless that is left to Envoy.
-pub(super) fn start_wasm(settings: &Settings, registry: &Registry) -> Option<Arc<WasmModules>> {
+pub(super) fn start_wasm(
+    settings: &Settings,
+    state: Option<Arc<LastGood>>,
+    registry: &Registry,
+) -> Option<Arc<WasmModules>> {
     let (wasm, guard) = settings.wasm.clone()?;
     let modules = WasmModules::new(wasm, Fetcher::new(guard, Roots::System), registry);
-    tokio::spawn(Arc::clone(&modules).purge());
+    let is_needed = move |path: &Path| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        state.as_ref().is_some_and(|state| state.mentions(canopus_xds::types::EXTENSION, name))
+    };
+    tokio::spawn(Arc::clone(&modules).purge(is_needed));
     Some(modules)
 }
 
 /// Checks the application, if the proxy configuration says how.
 pub(super) fn start_health(
-    settings: &Settings,
+    probe: &[u8],
     flags: &Flags,
     envoy: Option<Arc<Readiness>>,
 ) -> anyhow::Result<Option<watch::Receiver<Option<HealthReport>>>> {
-    let Some(probe) = &settings.node.config.message.readiness_probe else { return Ok(None) };
-    let check = HealthCheck::new(probe, probe_settings(flags), envoy).map_err(anyhow::Error::msg)?;
+    let probe = ReadinessProbe::decode(probe)?;
+    let check = HealthCheck::new(&probe, probe_settings(flags), envoy).map_err(anyhow::Error::msg)?;
     let Some(check) = check else { return Ok(None) };
     let (reports, receiver) = watch::channel(None);
     tokio::spawn(check.run(reports));
@@ -101,25 +119,25 @@ pub(super) async fn start_token_exchange(port: u16, flags: &Flags) -> anyhow::Re
 
 /// Serves readiness, probes and metrics, unless there is no port for them.
 pub(super) async fn start_status(
-    settings: &Settings,
+    prepared: &Prepared,
     flags: &Flags,
     sources: StatusSources,
     registry: &Arc<Registry>,
 ) -> anyhow::Result<()> {
-    if settings.status_port == 0 {
+    if prepared.status_port == 0 {
         return Ok(());
     }
-    let is_sidecar = settings.role == Role::Sidecar;
+    let is_sidecar = prepared.role == Role::Sidecar;
     // Parity: a gateway's port 15020 is reachable from outside, so applications are not scraped through it.
     let annotations = if is_sidecar { flags.get(flags::ISTIO_PROMETHEUS_ANNOTATIONS) } else { "" };
     let targets = if flags.is_set(flags::ISTIO_PROMETHEUS_ANNOTATIONS) {
-        targets(annotations, settings.status_port).map_err(anyhow::Error::msg)?
+        targets(annotations, prepared.status_port).map_err(anyhow::Error::msg)?
     } else {
         Vec::new()
     };
     let StatusSources { admin, names, readiness, xds, control } = sources;
     let merged = admin.is_some() && flags.get(flags::PILOT_AGENT_MERGE_ENVOY_STATS);
-    let envoy_port = merged.then_some(settings.node.metadata.envoy_prometheus_port);
+    let envoy_port = merged.then_some(prepared.prometheus_port);
     let local_only = flags.get(flags::METRICS_LOCALHOST_ACCESS_ONLY);
     let probes = AppProbes::parse(flags.get(flags::ISTIO_KUBE_APP_PROBERS), probe_settings(flags));
     let status = Status {
@@ -132,7 +150,7 @@ pub(super) async fn start_status(
         names,
         xds,
     };
-    let port = settings.status_port;
+    let port = prepared.status_port;
     let listener = status::bind(port).await.with_context(|| {
         format!("status port {port} cannot be opened; free it, or set statusPort of the proxy configuration")
     })?;

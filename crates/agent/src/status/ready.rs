@@ -4,6 +4,8 @@
 //! probes come through Envoy's own listener, which proves that it still serves.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -130,9 +132,54 @@ pub fn condition<T: Send + Sync + 'static>(
     Box::new(move || check(&part))
 }
 
+/// What a proxyless gRPC application lacks to start: its bootstrap, or a file that this names.
+pub fn grpc_is_missing(bootstrap: &Path) -> Option<String> {
+    let unreadable = |error: String| Some(format!("GRPC_XDS_BOOTSTRAP: {}: {error}", bootstrap.display()));
+    let text = match fs::read(bootstrap) {
+        Ok(text) => text,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let value: serde_json::Value = match serde_json::from_slice(&text) {
+        Ok(value) => value,
+        Err(error) => return unreadable(error.to_string()),
+    };
+    let socket = value.pointer("/xds_servers/0/server_uri").and_then(|uri| uri.as_str()?.strip_prefix("unix:"));
+    let socket = socket.map(|path| path.strip_prefix("//").unwrap_or(path));
+    let provider = value.pointer("/certificate_providers/default/config");
+    let file = |name: &str| provider.and_then(|config| config.get(name)?.as_str());
+    let needed = [socket, file("certificate_file"), file("private_key_file"), file("ca_certificate_file")];
+    let missing = needed.into_iter().flatten().find(|path| !Path::new(path).exists())?;
+    Some(format!("{missing} is not there yet, and the gRPC bootstrap names it"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn proxyless_application_is_ready_once_it_has_all_its_files() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let missing = || grpc_is_missing(&path("bootstrap.json")).unwrap_or_default();
+        assert!(missing().contains("No such file"), "{}", missing());
+        fs::write(path("bootstrap.json"), "{").unwrap();
+        assert!(missing().contains("EOF"), "{}", missing());
+        let text = |name: &str| path(name).display().to_string();
+        let bootstrap = serde_json::json!({
+            "xds_servers": [{"server_uri": format!("unix://{}", text("XDS"))}],
+            "certificate_providers": {"default": {"config": {
+                "certificate_file": text("cert-chain.pem"),
+                "private_key_file": text("key.pem"),
+                "ca_certificate_file": text("root-cert.pem"),
+            }}},
+        });
+        fs::write(path("bootstrap.json"), bootstrap.to_string()).unwrap();
+        for name in ["XDS", "cert-chain.pem", "key.pem", "root-cert.pem"] {
+            assert!(missing().contains(name), "{}", missing());
+            fs::write(path(name), "").unwrap();
+        }
+        assert_eq!(missing(), "");
+    }
 
     #[test]
     fn reason_says_what_is_missing() {

@@ -221,3 +221,22 @@ async fn extension_that_is_broken_is_rejected() {
     let any = Any { type_url: type_url::<TypedExtensionConfig>(), value: empty.encode_to_vec().into() };
     assert!(modules.localise(vec![any]).await.unwrap_err().contains("broken"));
 }
+
+#[tokio::test]
+async fn module_of_the_last_good_state_is_not_removed() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str| directory.path().join("name").join(name);
+    fs::create_dir(directory.path().join("name")).unwrap();
+    let long_ago = std::time::SystemTime::now() - Duration::from_secs(7200);
+    for name in ["needed.wasm", "old.wasm", "new.wasm"] {
+        fs::write(file(name), MODULE).unwrap();
+        if name != "new.wasm" {
+            fs::File::open(file(name)).unwrap().set_modified(long_ago).unwrap();
+        }
+    }
+    let modules = modules(directory.path(), AddressGuard::open());
+    tokio::spawn(modules.purge(|path| path.ends_with("needed.wasm")));
+    tokio::task::yield_now().await;
+    assert!(file("needed.wasm").exists() && file("new.wasm").exists());
+    assert!(!file("old.wasm").exists());
+}

@@ -38,21 +38,25 @@ pub(super) struct RequestSummary {
     pub(super) is_rejection: bool,
     /// The names that are no longer wanted.
     pub(super) unsubscribed: Vec<String>,
+    /// Whether it names versions of what Envoy has.
+    pub(super) names_versions: bool,
 }
 
 /// Summarises a request; `None` if it is no protobuf, or of no type.
 pub(super) fn request(message: &Message, variant: Variant) -> Option<RequestSummary> {
-    let (type_url, nonce, error, unsubscribed) = match variant {
+    let (type_url, nonce, error, versions, unsubscribed) = match variant {
         Variant::Sotw => (
             discovery_request::TYPE_URL.tag(),
             discovery_request::RESPONSE_NONCE.tag(),
             discovery_request::ERROR_DETAIL.tag(),
+            discovery_request::VERSION_INFO.tag(),
             None,
         ),
         Variant::Delta => (
             delta_discovery_request::TYPE_URL.tag(),
             delta_discovery_request::RESPONSE_NONCE.tag(),
             delta_discovery_request::ERROR_DETAIL.tag(),
+            delta_discovery_request::INITIAL_RESOURCE_VERSIONS.tag(),
             Some(delta_discovery_request::RESOURCE_NAMES_UNSUBSCRIBE.tag()),
         ),
     };
@@ -67,6 +71,8 @@ pub(super) fn request(message: &Message, variant: Variant) -> Option<RequestSumm
             summary.nonce = text(bytes);
         } else if tag == error {
             summary.is_rejection = true;
+        } else if tag == versions {
+            summary.names_versions = true;
         } else if Some(tag) == unsubscribed {
             summary.unsubscribed.push(text(bytes));
         }

@@ -29,13 +29,14 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type Test = fn() -> anyhow::Result<()>;
 
-const TESTS: [(&str, Test); 8] = [
+const TESTS: [(&str, Test); 9] = [
     ("captured_request_arrives_with_both_identities", traffic::identities),
     ("strict_workload_refuses_plain_text", traffic::strict),
     ("names_of_service_entries_resolve_through_the_agent", names::service_entries),
     ("draining_loses_no_request", drain::no_loss),
     ("certificates_rotate_under_traffic", rotation::certificates),
     ("roots_rotate_under_traffic", rotation::roots),
+    ("restarted_envoy_serves_under_load_without_a_control_plane", outage::envoy_alone),
     ("restarted_proxy_serves_while_the_control_plane_is_away", outage::restart),
     ("agent_killed_leaves_no_orphan", outage::orphan),
 ];

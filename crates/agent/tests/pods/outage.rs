@@ -1,12 +1,112 @@
 //! The control plane or the agent is gone.
 
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use canopus_testkit::{eventually, http};
 
 use crate::network::sh;
-use crate::pod::is_alive;
+use crate::pod::{Pod, is_alive};
 use crate::world::World;
+
+const OUTAGE: Duration = Duration::from_secs(60);
+/// How long an Envoy that was killed may take until it serves again.
+const GAP: Duration = Duration::from_secs(15);
+/// Bytes that Envoy has received over xDS.
+const RECEIVED: &str = "cluster.xds-grpc.upstream_cx_rx_bytes_total";
+/// What changes when Envoy gets a configuration.
+const UPDATES: [&str; 4] = [
+    "cluster_manager.cluster_added",
+    "cluster_manager.cluster_modified",
+    "listener_manager.listener_added",
+    "listener_manager.listener_modified",
+];
+
+/// A service more; it changes nothing of the others.
+const ANOTHER: &str = "
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: another, namespace: shop}
+spec:
+  hosts: [another.shop.mesh]
+  addresses: [10.96.0.77]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports:
+  - {number: 80, name: http, protocol: HTTP}
+  endpoints:
+  - address: 10.78.0.77
+";
+
+fn wait_connected(pod: &Pod) -> Result<()> {
+    pod.namespace.run(async || {
+        eventually("a stream to the control plane", Duration::from_secs(40), async || {
+            let address = SocketAddr::from(([127, 0, 0, 1], 15020));
+            let metrics = http::get(address, "/metrics").await?.ok()?;
+            ensure!(metrics.contains("istio_agent_control_plane_connected 1"), "there is none");
+            Ok(())
+        })
+        .await
+    })
+}
+
+/// The control plane is killed for a minute and Envoy alone meanwhile: its agent starts it again, and it serves. Of the
+/// configuration it had, nothing is sent again afterwards.
+pub(crate) fn envoy_alone() -> Result<()> {
+    let mut world = World::start("", &[], &[("CANOPUS_ENVOY_RESTARTS", "1")])?;
+    let first = world.server.statistic(RECEIVED)?;
+    world.plane.kill();
+    let killed = Instant::now();
+    let (gap, load) = world.under_load(|| {
+        std::thread::sleep(Duration::from_secs(5));
+        let begin = Instant::now();
+        let envoy = world.server.envoy_id()?;
+        sh("kill", &["-KILL", &envoy.to_string()])?;
+        std::thread::sleep(GAP);
+        ensure!(world.server.envoy_id()? != envoy, "Envoy was not started again");
+        let end = Instant::now();
+        std::thread::sleep(OUTAGE.saturating_sub(killed.elapsed()));
+        Ok(begin..end)
+    })?;
+    load.check_outside(Some(gap), 8000).with_context(|| world.server.log())?;
+    let detail = world.server.status("/healthz/ready")?;
+    ensure!(detail.status == 200 && detail.body.contains("last good configuration"), "{detail:?}");
+    let before = Counts::read(&world.server)?;
+    world.plane.restart()?;
+    wait_connected(&world.server)?;
+    std::thread::sleep(Duration::from_secs(3));
+    let after = Counts::read(&world.server)?;
+    ensure!(after.updates == before.updates, "{before:?}, then {after:?}");
+    let sent_again = after.received - before.received;
+    ensure!(sent_again < first / 10, "{sent_again} bytes were sent again, {first} at the start");
+    // What is new does arrive, and alone.
+    world.plane.write("another.yaml", ANOTHER)?;
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let now = loop {
+        let now = Counts::read(&world.server)?;
+        if now.updates[0] > after.updates[0] {
+            break now;
+        }
+        ensure!(Instant::now() < deadline, "the new service does not arrive:\n{}", world.server.log());
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    ensure!(now.updates[..2] == [after.updates[0] + 1, after.updates[1]], "{after:?}, then {now:?}");
+    world.wait_answer().map(drop)
+}
+
+#[derive(Debug)]
+struct Counts {
+    updates: Vec<u64>,
+    received: u64,
+}
+
+impl Counts {
+    fn read(pod: &Pod) -> Result<Self> {
+        let updates = UPDATES.iter().map(|name| pod.statistic(name)).collect::<Result<_>>()?;
+        Ok(Self { updates, received: pod.statistic(RECEIVED)? })
+    }
+}
 
 /// The control plane is killed, and then Envoy and the agent of the server, which start again without it.
 pub(crate) fn restart() -> Result<()> {
@@ -29,20 +129,7 @@ pub(crate) fn restart() -> Result<()> {
     std::thread::sleep(Duration::from_secs(10).saturating_sub(killed.elapsed()));
     world.wait_answer()?;
     world.plane.restart()?;
-    let address = world.server.namespace.clone();
-    address.run(async || {
-        canopus_testkit::eventually(
-            "a connection to the control plane",
-            Duration::from_secs(40),
-            async || {
-                let address = std::net::SocketAddr::from(([127, 0, 0, 1], 15020));
-                let metrics = canopus_testkit::http::get(address, "/metrics").await?.ok()?;
-                ensure!(metrics.contains("istio_agent_control_plane_connected 1"), "not yet connected");
-                Ok(())
-            },
-        )
-        .await
-    })?;
+    wait_connected(&world.server)?;
     world.wait_answer()?;
     Ok(())
 }

@@ -162,6 +162,13 @@ impl Pod {
         children.split_whitespace().next().context("the agent has no child")?.parse().context("an id")
     }
 
+    /// A statistic of Envoy.
+    pub(crate) fn statistic(&self, name: &str) -> Result<u64> {
+        let text = self.admin(&format!("/stats?filter=^{}$", name.replace('.', "%5C.")))?;
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        value.with_context(|| format!("no statistic {name}: {text}"))?.trim().parse().context("a number")
+    }
+
     /// Sends a signal to the agent.
     pub(crate) fn signal(&self, signal: &str) -> Result<()> {
         let agent = self.agent_id()?;

@@ -1,12 +1,13 @@
 //! The `--log_*` flags that every binary takes, and what they do to the scopes.
 
 use clap::Args;
+use serde::{Deserialize, Serialize};
 
 use super::level::{Level, UnknownLevel};
 use super::scopes::{DEFAULT_SCOPE, Scopes, UnknownScope};
 
 /// Command-line flags of the log, to be flattened into a command.
-#[derive(Args, Clone, Debug)]
+#[derive(Args, Clone, Debug, Serialize, Deserialize)]
 pub struct LogFlags {
     /// Where to write the log: a file path, stdout or stderr; may be given more than once
     #[arg(long = "log_target", value_name = "TARGET", default_value = "stdout")]

@@ -17,7 +17,7 @@ const TOKEN: &str = "./var/run/secrets/tokens/istio-token";
 const ROOT: &str = "./var/run/secrets/istio/root-cert.pem";
 
 /// The name in the control plane's certificate. Parity: a control plane on this machine has its usual name.
-pub(super) fn control_plane_name(address: &str) -> String {
+pub(in crate::proxy) fn control_plane_name(address: &str) -> String {
     let host = HostPort::parse(address).map_or_else(|| address.to_owned(), |parsed| parsed.host);
     if host == "localhost" { "istiod.istio-system.svc".to_owned() } else { host }
 }
@@ -74,6 +74,13 @@ impl Upstreams<'_> {
         if provider != "Citadel" {
             bail!(
                 "CA_PROVIDER: {provider:?} is not known; use Citadel, or FILE_MOUNTED_CERTS for another authority"
+            );
+        }
+        let fetcher = self.flags.get(flags::CREDENTIAL_FETCHER_TYPE);
+        if !matches!(fetcher, "" | "JWT") {
+            bail!(
+                "CREDENTIAL_FETCHER_TYPE: {fetcher:?} is not supported: tokens are read from {TOKEN}; unset it and put \
+                 a token there, or use CANOPUS_JOIN_TOKEN_FILE"
             );
         }
         let address = match self.flags.get(flags::CA_ADDR) {
