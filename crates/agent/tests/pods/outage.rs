@@ -14,13 +14,13 @@ const OUTAGE: Duration = Duration::from_secs(60);
 /// How long an Envoy that was killed may take until it serves again.
 const GAP: Duration = Duration::from_secs(15);
 /// Bytes that Envoy has received over xDS.
-const RECEIVED: &str = "cluster.xds-grpc.upstream_cx_rx_bytes_total";
+const RECEIVED: &str = "xds-grpc.*upstream_cx_rx_bytes_total$";
 /// What changes when Envoy gets a configuration.
 const UPDATES: [&str; 4] = [
-    "cluster_manager.cluster_added",
-    "cluster_manager.cluster_modified",
-    "listener_manager.listener_added",
-    "listener_manager.listener_modified",
+    "^cluster_manager.cluster_added$",
+    "^cluster_manager.cluster_modified$",
+    "^listener_manager.listener_added$",
+    "^listener_manager.listener_modified$",
 ];
 
 /// A service more; it changes nothing of the others.

@@ -162,11 +162,13 @@ impl Pod {
         children.split_whitespace().next().context("the agent has no child")?.parse().context("an id")
     }
 
-    /// A statistic of Envoy.
-    pub(crate) fn statistic(&self, name: &str) -> Result<u64> {
-        let text = self.admin(&format!("/stats?filter=^{}$", name.replace('.', "%5C.")))?;
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
-        value.with_context(|| format!("no statistic {name}: {text}"))?.trim().parse().context("a number")
+    /// The sum of Envoy's statistics that match.
+    pub(crate) fn statistic(&self, pattern: &str) -> Result<u64> {
+        let text = self.admin(&format!("/stats?filter={pattern}"))?;
+        let values: Vec<u64> =
+            text.lines().filter_map(|line| line.rsplit_once(": ")?.1.trim().parse().ok()).collect();
+        ensure!(!values.is_empty(), "no statistic is like {pattern}: {text}");
+        Ok(values.iter().sum())
     }
 
     /// Sends a signal to the agent.
