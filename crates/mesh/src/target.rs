@@ -9,6 +9,7 @@ use canopus_api::value::IntOrString;
 use canopus_base::labels::Labels;
 use canopus_base::protocol::Protocol;
 use canopus_engine::{Ctx, Query};
+use canopus_runtime::flags::PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES;
 
 use crate::endpoint::{Endpoint, Endpoints, entry_endpoints_at, kube::entry_port};
 use crate::proxy::Proxy;
@@ -46,7 +47,9 @@ impl Query for Targets {
 }
 
 fn from_kubernetes(ctx: &Ctx<'_>, proxy: &Proxy) -> Vec<Target> {
-    if let Some(entry) = entry_of_proxy(ctx, proxy).filter(|entry| entry.is_healthy) {
+    let selects_entries = settings(ctx).flags.get(PILOT_ENABLE_K8S_SELECT_WORKLOAD_ENTRIES);
+    let entry = selects_entries.then(|| entry_of_proxy(ctx, proxy)).flatten();
+    if let Some(entry) = entry.filter(|entry| entry.is_healthy) {
         return entry_targets(ctx, &entry);
     }
     if let Some(workload) = pod_of_proxy(ctx, proxy).filter(|_| !proxy.is_vm()) {

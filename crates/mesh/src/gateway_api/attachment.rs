@@ -247,3 +247,6 @@ fn has_foreign_waypoint(cluster: &ClusterObjects<'_>, key: &ObjectKey) -> bool {
     controller != MESH_CONTROLLER
         && controller != cluster.settings.flags.get(PILOT_GATEWAY_API_CONTROLLER_NAME)
 }
+
+#[cfg(test)]
+mod tests;

@@ -102,3 +102,36 @@ fn waypoints_have_no_waypoint_in_front_of_them() {
     let all = [waypoint("w", "Same", ""), namespace_with("ns", USES), service("ns", &labels, "")];
     assert_eq!(in_front(true, "ns", &all), NONE);
 }
+
+#[test]
+fn entry_that_only_its_namespace_sees_stays_with_waypoints_of_its_own() {
+    let entry = |namespace: &str| {
+        format!(
+            "{{apiVersion: networking.istio.io/v1, kind: ServiceEntry,
+              metadata: {{name: a, namespace: {namespace}, labels: {{{USES}, istio.io/use-waypoint-namespace: ns}}}},
+              spec: {{hosts: [a.com], resolution: DNS, ports: [{{number: 80, name: http, protocol: HTTP}}]}}}}"
+        )
+    };
+    let in_front = |visibility: &str, namespace: &str| {
+        let mut settings = MeshSettings {
+            flags: Arc::new(Flags::read(&[("PILOT_ENABLE_AMBIENT", "true")])),
+            ..MeshSettings::default()
+        };
+        let mesh = format!("serviceEntryVisibility: {{defaultVisibility: {visibility}}}");
+        settings.mesh = canopus_api::mesh_config::apply_usable(&mesh, &settings.mesh).unwrap().value;
+        let objects = [
+            waypoint("w", "All", ""),
+            namespace_with("ns", ""),
+            namespace_with("other", ""),
+            entry("ns"),
+            entry("other"),
+        ];
+        let world = testing::world(settings, &objects.join("\n---\n"));
+        let origin = Origin::new("Kubernetes", ObjectKey::new(Kind::ServiceEntry, namespace, "a"));
+        let found = world.get::<WaypointsOf>(&origin).unwrap();
+        found.iter().map(|waypoint| waypoint.name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(in_front("NAMESPACE", "ns"), ["w"]);
+    assert_eq!(in_front("NAMESPACE", "other"), NONE);
+    assert_eq!(in_front("PUBLIC", "other"), ["w"]);
+}

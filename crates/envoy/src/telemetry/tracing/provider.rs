@@ -36,16 +36,17 @@ pub(super) struct Reporting {
     pub(super) samples: bool,
 }
 
-/// How spans are reported to a provider; `None` if it takes none or its service is not known.
+/// How spans are reported to a provider; `None` if it takes none, its service is not known, or the proxy lacks its tracer.
 pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<Reporting> {
     let spawns_spans = env.audience.role.kind == NodeKind::Router;
     let find = |service: &str, port| upstream(env.ctx, service, port);
     Some(match provider.provider.as_ref()? {
         Provider::Zipkin(zipkin) => Reporting {
             tracer: tracer(
+                env,
                 "envoy.tracers.zipkin",
                 &zipkin_config(env, zipkin, &find(&zipkin.service, zipkin.port)?),
-            ),
+            )?,
             spawns_spans,
             max_tag_length: zipkin.max_tag_length,
             samples: false,
@@ -59,7 +60,7 @@ pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<R
                 ..Default::default()
             };
             Reporting {
-                tracer: tracer("envoy.tracers.datadog", &config),
+                tracer: tracer(env, "envoy.tracers.datadog", &config)?,
                 spawns_spans,
                 max_tag_length: datadog.max_tag_length,
                 samples: false,
@@ -69,7 +70,7 @@ pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<R
             let server = find(&skywalking.service, skywalking.port)?;
             let config = SkyWalkingConfig { grpc_service: Some(grpc(&server)), ..Default::default() };
             Reporting {
-                tracer: tracer("envoy.tracers.skywalking", &config),
+                tracer: tracer(env, "envoy.tracers.skywalking", &config)?,
                 spawns_spans: true,
                 max_tag_length: 0,
                 samples: false,
@@ -78,7 +79,7 @@ pub(super) fn reporting(env: &Env<'_>, provider: &ExtensionProvider) -> Option<R
         Provider::Opentelemetry(provider) => {
             let config = open_telemetry::config(env, provider, &find(&provider.service, provider.port)?)?;
             Reporting {
-                tracer: tracer("envoy.tracers.opentelemetry", &config),
+                tracer: tracer(env, "envoy.tracers.opentelemetry", &config)?,
                 spawns_spans,
                 max_tag_length: provider.max_tag_length,
                 samples: provider.sampling.is_some(),
@@ -93,8 +94,10 @@ pub(super) fn service_name(env: &Env<'_>) -> String {
     env.audience.spans.service_cluster.as_deref().unwrap_or_default().to_owned()
 }
 
-fn tracer<M: Message + Name>(name: &str, config: &M) -> Tracer {
-    Tracer { name: name.into(), config_type: Some(ConfigType::TypedConfig(Any::pack(config))) }
+/// A tracer; `None` if the proxy was built without it and would refuse the listener.
+fn tracer<M: Message + Name>(env: &Env<'_>, name: &str, config: &M) -> Option<Tracer> {
+    let config_type = Some(ConfigType::TypedConfig(Any::pack(config)));
+    env.audience.build.has(&M::full_name()).then(|| Tracer { name: name.into(), config_type })
 }
 
 fn zipkin_config(env: &Env<'_>, provider: &ZipkinTracingProvider, server: &Upstream) -> ZipkinConfig {

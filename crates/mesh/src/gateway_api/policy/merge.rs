@@ -112,3 +112,6 @@ fn name(target: &ObjectKey, host: &str) -> String {
         _ => format!("{}~{GENERATED}", target.name),
     }
 }
+
+#[cfg(test)]
+mod tests;
