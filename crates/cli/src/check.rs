@@ -45,11 +45,11 @@ pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) 
 }
 
 fn lines(plane: &ControlPlane) -> anyhow::Result<Vec<Line>> {
-    let convergence = plane.ask("/debug/convergence", &[])?;
-    let certificates = plane.ask("/debug/certificates", &[])?;
-    let diagnostics = plane.ask("/debug/diagnostics", &[])?;
+    let convergence = plane.ask_all("/debug/convergence", &[])?;
+    let certificates = plane.ask_all("/debug/certificates", &[])?;
+    let diagnostics = plane.ask_all("/debug/diagnostics", &[])?;
     Ok(vec![
-        Line { what: "the control plane answers", problems: Vec::new(), remedy: "" },
+        Line { what: "every control plane answers", problems: Vec::new(), remedy: "" },
         Line {
             what: "every proxy has what it should have",
             problems: stuck(&convergence),

@@ -1,6 +1,6 @@
 //! The command line.
 
-use std::io::{self, Write as _};
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use canopus_local::launch;
@@ -8,7 +8,9 @@ use clap::{Args, CommandFactory as _, Parser, Subcommand};
 
 use crate::cluster::KubeArguments;
 use crate::global::Global;
+use crate::output::{print, say};
 use crate::persona::Persona;
+use crate::usage::help::{self, Answer};
 use crate::{
     analyze, authz, bug_report, ca, check, check_inject, completion, dashboard, debug_pages, describe, exit,
     explain, generate, history, injector, install, kube_inject, local, manifest, mesh_test, precheck,
@@ -75,7 +77,7 @@ enum Command {
     ProxyConfig(Box<proxy_config::Arguments>),
     /// Print how far each proxy is, or whether one has what the control plane has for it.
     #[command(visible_alias = "ps")]
-    ProxyStatus(proxy_status::Arguments),
+    ProxyStatus(Box<proxy_status::Arguments>),
     /// List the clusters that each control plane reads.
     RemoteClusters(remote_clusters::Arguments),
     /// End a process of a mesh on this machine and start it again.
@@ -137,16 +139,30 @@ enum ExperimentalCommand {
     /// Look at the injectors of a cluster.
     Injector(injector::Arguments),
     /// Print a debug page of the control plane.
-    InternalDebug(debug_pages::DebugArguments),
+    InternalDebug(Box<debug_pages::DebugArguments>),
     /// Check whether the cluster is ready for a mesh.
     Precheck(precheck::Arguments),
     /// Print how far each proxy is.
     #[command(visible_alias = "ps")]
-    ProxyStatus(proxy_status::Arguments),
+    ProxyStatus(Box<proxy_status::Arguments>),
     /// Print the version of this program and of the mesh.
-    Version(version_command::Arguments),
+    Version(Box<version_command::ExperimentalArguments>),
     /// Configure workloads outside Kubernetes.
     Workload(Box<workload::Arguments>),
+}
+
+/// All commands with their flags.
+pub fn tree() -> clap::Command {
+    Cli::command()
+}
+
+/// `help COMMAND` asks for what `COMMAND --help` does.
+fn with_help_flag(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 /// Runs the command the process was called with.
@@ -159,6 +175,14 @@ pub fn main() -> ExitCode {
         return launch::run(&specification.to_string_lossy());
     }
     let persona = Persona::from_program(arguments.first().map(AsRef::as_ref));
+    let arguments = with_help_flag(arguments);
+    if persona == Persona::Istioctl {
+        match help::group(&tree(), &arguments) {
+            Some(Answer::Help(text)) => return print(&text, ExitCode::SUCCESS),
+            Some(Answer::Unknown(words)) => return say(&format!("Error: {words}\n"), exit::FAILURE),
+            None => {}
+        }
+    }
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         Err(error) if !error.use_stderr() => {
@@ -167,15 +191,17 @@ pub fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(error) => {
-            // The code tells the same as the message.
-            let _ = match persona {
-                Persona::Canopus => error.print(),
+            return match persona {
+                Persona::Canopus => {
+                    // The code tells the same as the message.
+                    let _ = error.print();
+                    exit::usage()
+                }
                 Persona::Istioctl => {
-                    let words = usage::istioctl(&error, &Cli::command(), &arguments);
-                    io::stderr().lock().write_all(words.as_bytes())
+                    let (words, code) = usage::istioctl(&error, &tree(), &arguments);
+                    say(&words, code)
                 }
             };
-            return exit::usage();
         }
     };
     match cli.command {
@@ -209,7 +235,7 @@ pub fn main() -> ExitCode {
                 proxy_status::run(&cli.global, &cli.kube, &arguments)
             }
             ExperimentalCommand::Version(arguments) => {
-                version_command::run(&cli.global, &cli.kube, &arguments)
+                version_command::run_experimental(&cli.global, &cli.kube, &arguments)
             }
             ExperimentalCommand::Workload(arguments) => workload::run(&cli.global, &cli.kube, &arguments),
         },
@@ -232,7 +258,7 @@ pub fn main() -> ExitCode {
         Command::Why(arguments) => why::run(&cli.global, &cli.kube, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
         Command::BugReport(arguments) => bug_report::run(&cli.global, &cli.kube, &arguments),
-        Command::Completion(arguments) => completion::run(&mut Cli::command(), persona.program(), &arguments),
+        Command::Completion(arguments) => completion::run(&mut tree(), persona.program(), &arguments),
         Command::CreateRemoteSecret(arguments) => remote_secret::run(&cli.global, &cli.kube, &arguments),
         Command::Dashboard(arguments) => dashboard::run(&cli.global, &cli.kube, &arguments),
         Command::RemoteClusters(arguments) => remote_clusters::run(&cli.global, &cli.kube, &arguments),
@@ -249,5 +275,12 @@ mod tests {
     #[test]
     fn flags_of_commands_do_not_clash() {
         Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn help_is_also_a_word() {
+        let words = |line: &str| line.split(' ').map(OsString::from).collect::<Vec<_>>();
+        assert_eq!(with_help_flag(words("canopus help tag set")), words("canopus tag set --help"));
+        assert_eq!(with_help_flag(words("canopus tag help")), words("canopus tag help"));
     }
 }

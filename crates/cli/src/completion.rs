@@ -3,21 +3,12 @@
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-use clap::{Arg, Command, ValueEnum};
+use clap::{Arg, Args, Command, Subcommand};
 
 use crate::output::print;
 
-/// The shells that can be taught.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Shell {
-    Bash,
-    Fish,
-    Powershell,
-    Zsh,
-}
-
 /// Print a script that teaches a shell the commands and flags.
-#[derive(clap::Args, Debug)]
+#[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   source <(canopus completion bash)
@@ -25,9 +16,25 @@ Examples:
   canopus completion fish > ~/.config/fish/completions/canopus.fish
   canopus completion powershell | Out-String | Invoke-Expression")]
 pub(crate) struct Arguments {
-    /// The shell.
-    #[arg(value_enum)]
+    #[command(subcommand)]
     shell: Shell,
+}
+
+/// The shells that can be taught.
+#[derive(Clone, Copy, Debug, Subcommand)]
+enum Shell {
+    /// A script for bash.
+    Bash(Words),
+    /// A script for fish.
+    Fish(Words),
+    /// A script for PowerShell.
+    Powershell(Words),
+    /// A script for zsh.
+    Zsh(Words),
+}
+
+#[derive(Args, Clone, Copy, Debug)]
+struct Words {
     /// Leave out descriptions.
     #[arg(long)]
     no_descriptions: bool,
@@ -35,18 +42,22 @@ pub(crate) struct Arguments {
 
 pub(crate) fn run(root: &mut Command, program: &str, arguments: &Arguments) -> ExitCode {
     root.build();
-    let table = table(root, !arguments.no_descriptions);
-    let script = match arguments.shell {
-        Shell::Bash => bash(program, &table),
+    print(&script(root, program, arguments.shell), ExitCode::SUCCESS)
+}
+
+fn script(root: &Command, program: &str, shell: Shell) -> String {
+    let (Shell::Bash(words) | Shell::Fish(words) | Shell::Powershell(words) | Shell::Zsh(words)) = shell;
+    let table = table(root, !words.no_descriptions);
+    match shell {
+        Shell::Bash(_) => bash(program, &table),
         // It understands what bash does, if asked to.
-        Shell::Zsh => format!(
+        Shell::Zsh(_) => format!(
             "#compdef {program}\nautoload -U +X bashcompinit && bashcompinit\n{}",
             bash(program, &table)
         ),
-        Shell::Fish => fish(program, &table),
-        Shell::Powershell => powershell(program, &table),
-    };
-    print(&script, ExitCode::SUCCESS)
+        Shell::Fish(_) => fish(program, &table),
+        Shell::Powershell(_) => powershell(program, &table),
+    }
 }
 
 /// What can follow a command.
@@ -157,4 +168,43 @@ fn powershell(program: &str, table: &[Entry]) -> String {
 }}
 "#
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write as _;
+    use std::process::{Command as Process, Stdio};
+
+    fn words(no_descriptions: bool) -> Words {
+        Words { no_descriptions }
+    }
+
+    fn script_of(shell: Shell) -> String {
+        let mut root = crate::command::tree();
+        root.build();
+        script(&root, "canopus", shell)
+    }
+
+    #[test]
+    fn bash_completes_commands_and_flags() {
+        let script = script_of(Shell::Bash(words(true)));
+        let asked = format!(
+            "{script}\nCOMP_WORDS=(canopus proxy-config cl); COMP_CWORD=2; __canopus_complete; echo \"${{COMPREPLY[@]}}\"\n\
+             COMP_WORDS=(canopus tag set --rev); COMP_CWORD=3; __canopus_complete; echo \"${{COMPREPLY[@]}}\"\n"
+        );
+        let mut bash = Process::new("bash").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        bash.stdin.take().unwrap().write_all(asked.as_bytes()).unwrap();
+        let output = bash.wait_with_output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "cluster\n--revision\n");
+    }
+
+    #[test]
+    fn descriptions_can_be_left_out() {
+        let (with, without) = (script_of(Shell::Fish(words(false))), script_of(Shell::Fish(words(true))));
+        assert!(with.contains("-a waypoint -d '"), "{with}");
+        assert!(without.contains("-a waypoint\n") && !without.contains(" -d '"));
+        assert!(script_of(Shell::Powershell(words(true))).contains("'proxy-config cluster' = @("));
+        assert!(script_of(Shell::Zsh(words(true))).starts_with("#compdef canopus\n"));
+    }
 }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use serde_json::Map;
 
 use crate::cluster::KubeArguments;
 use crate::control_plane::ControlPlaneArguments;
@@ -10,40 +11,69 @@ use crate::exit;
 use crate::global::Global;
 use crate::output::{print, say};
 use crate::proxy_config::target::{Access, Source};
+use crate::xds::XdsArguments;
 
 /// Print a debug page of the control plane.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canopus experimental internal-debug list          the pages there are
+  canopus experimental internal-debug --list        the pages there are
   canopus experimental internal-debug syncz
-  canopus experimental internal-debug 'config_dump?proxyID=cart-1.shop'")]
+  canopus experimental internal-debug 'config_dump?proxyID=cart-1.shop'
+  canopus experimental internal-debug --all adsz    what each control plane answers
+
+Exit codes: 0 printed, 1 the control plane does not answer, 64 the command line makes no sense.")]
 pub(crate) struct DebugArguments {
-    /// The page, such as `syncz`; `list` for all there are.
+    /// The page, such as `syncz`.
     page: Option<String>,
+    /// Ask every control plane of the cluster, and print what each answers.
+    #[arg(long)]
+    all: bool,
+    /// List the pages there are.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    xds: XdsArguments,
     #[command(flatten)]
     control_plane: ControlPlaneArguments,
 }
 
 pub(crate) fn debug(global: &Global, kube: &KubeArguments, arguments: &DebugArguments) -> ExitCode {
-    let Some(page) = &arguments.page else {
-        let words =
-            "Error: debug type is required, you can specify --list flag to list supported debug types\n";
-        return say(words, exit::usage());
+    let page = match &arguments.page {
+        _ if arguments.list => "list",
+        Some(page) => page.as_str(),
+        None => {
+            let words =
+                "Error: debug type is required, you can specify --list flag to list supported debug types\n";
+            return say(words, exit::usage());
+        }
     };
-    let (page, query) = page.split_once('?').unwrap_or((page, ""));
-    let parameters: Vec<(&str, &str)> = query
-        .split('&')
-        .filter(|pair| !pair.is_empty())
-        .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
-        .collect();
-    let asked = arguments
-        .control_plane
-        .connect(global, kube)
-        .and_then(|plane| plane.ask(&format!("/debug/{page}"), &parameters));
-    match asked {
-        Ok(answer) => print(&format!("{answer:#}\n"), ExitCode::SUCCESS),
+    match arguments.ask(global, kube, page) {
+        Ok(answer) => print(&answer, ExitCode::SUCCESS),
         Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
+    }
+}
+
+impl DebugArguments {
+    fn ask(&self, global: &Global, kube: &KubeArguments, page: &str) -> anyhow::Result<String> {
+        if self.xds.is_given() {
+            let body = self.xds.ask_page(global, kube, page)?;
+            return Ok(format!("{}\n", String::from_utf8_lossy(&body)));
+        }
+        let (page, query) = page.split_once('?').unwrap_or((page, ""));
+        let parameters: Vec<(&str, &str)> = query
+            .split('&')
+            .filter(|pair| !pair.is_empty())
+            .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+            .collect();
+        let planes = self.control_plane.connect_to(global, kube, self.xds.selector(), self.xds.revision())?;
+        let path = format!("/debug/{page}");
+        let answer = if self.all {
+            planes.ask_each(&path, &parameters)?.into_iter().collect::<Map<_, _>>().into()
+        } else {
+            planes.ask(&path, &parameters)?
+        };
+        Ok(format!("{answer:#}\n"))
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) 
         let mut parameters = vec![("limit", limit.as_str())];
         let object = arguments.subject.as_deref().filter(|subject| subject.contains('/'));
         parameters.extend(object.map(|object| ("object", object)));
-        let mut answer = plane.ask("/debug/ledger", &parameters)?;
+        let mut answer = plane.ask_all("/debug/ledger", &parameters)?;
         if let Some(proxy) = arguments.subject.as_deref().filter(|subject| !subject.contains('/'))
             && let Some(pushes) = answer["pushes"].as_array_mut()
         {
@@ -131,7 +131,7 @@ fn count(value: &Value) -> u64 {
 pub(crate) fn cost(global: &Global, kube: &KubeArguments, arguments: &CostArguments) -> ExitCode {
     let asked = arguments.control_plane.connect(global, kube).and_then(|plane| {
         let limit = arguments.limit.to_string();
-        let answer = plane.ask("/debug/ledger", &[("limit", limit.as_str())])?;
+        let answer = plane.ask_all("/debug/ledger", &[("limit", limit.as_str())])?;
         let mut totals: BTreeMap<&str, (u64, u64, u64)> = BTreeMap::new();
         for push in pushes(&answer) {
             let (bytes, messages) = size(push);

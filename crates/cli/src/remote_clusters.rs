@@ -2,12 +2,11 @@
 
 use std::process::ExitCode;
 
-use canopus_api::Kind;
-use canopus_base::tree::Node;
-use http::Method;
+use anyhow::bail;
 use serde_json::Value;
 
-use crate::cluster::{Cluster, KubeArguments, name_of};
+use crate::cluster::{Cluster, KubeArguments};
+use crate::control_plane::{self, ControlPlaneArguments};
 use crate::exit;
 use crate::global::Global;
 use crate::output::{print, say};
@@ -19,9 +18,8 @@ pub(crate) struct Arguments {
     /// Revision of the control planes.
     #[arg(short, long, value_name = "REVISION", default_value = "", hide_default_value = true)]
     revision: String,
-    /// Address of a control plane's debug port, outside Kubernetes.
-    #[arg(long, value_name = "URL")]
-    daemon: Option<String>,
+    #[command(flatten)]
+    control_plane: ControlPlaneArguments,
 }
 
 pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
@@ -32,31 +30,40 @@ pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) 
 }
 
 fn list(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyhow::Result<String> {
-    let mut answers: Vec<(String, Value)> = Vec::new();
-    if let Some(url) = &arguments.daemon {
-        answers.push((url.clone(), crate::daemon::ask(url, "/debug/clusterz", &[])?));
-    } else {
+    let revision = Some(arguments.revision.as_str()).filter(|revision| !revision.is_empty());
+    if arguments.control_plane.daemon.is_none() {
         let cluster = Cluster::connect(kube)?;
-        let namespace = &global.istio_namespace;
-        for pod in cluster.list(Kind::Pod, namespace)? {
-            let label = |name: &str| pod.pointer("/metadata/labels")?.get(name)?.as_str();
-            let is_meant = label("app") == Some("istiod")
-                && (arguments.revision.is_empty() || label("istio.io/rev") == Some(&arguments.revision))
-                && pod.pointer("/status/phase").and_then(Node::as_str) == Some("Running");
-            let Some(name) = name_of(&pod).filter(|_| is_meant) else { continue };
-            let answer = cluster.ask_pod(namespace, &name, 8080, Method::GET, "/debug/clusterz")?;
-            answers.push((name, serde_json::from_slice(&answer)?));
-        }
-        if answers.is_empty() {
-            anyhow::bail!("unable to find any Istiod instances");
+        if control_plane::running(&cluster, &global.istio_namespace, None, revision)?.is_empty() {
+            bail!("unable to find any Istiod instances");
         }
     }
+    let planes = arguments.control_plane.connect_to(global, kube, None, revision)?;
+    Ok(table(&planes.ask_each("/debug/clusterz", &[])?))
+}
+
+fn table(answers: &[(String, Value)]) -> String {
     let mut rows = vec![row(["NAME", "SECRET", "STATUS", "ISTIOD"])];
-    for (istiod, clusters) in &answers {
+    for (istiod, clusters) in answers {
         for cluster in clusters.as_array().into_iter().flatten() {
             let field = |key: &str| cluster[key].as_str().unwrap_or_default().to_owned();
             rows.push(vec![field("id"), field("secretName"), field("syncStatus"), istiod.clone()]);
         }
     }
-    Ok(aligned(&rows, 5))
+    aligned(&rows, 5)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn every_control_plane_lists_its_clusters() {
+        let west = json!([{"id": "west", "secretName": "istio-system/west", "syncStatus": "synced"}]);
+        let text = table(&[("istiod-a".to_owned(), west.clone()), ("istiod-b".to_owned(), west)]);
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[0], ["NAME", "SECRET", "STATUS", "ISTIOD"]);
+        assert_eq!(lines[1], ["west", "istio-system/west", "synced", "istiod-a"]);
+        assert_eq!(lines[2][3], "istiod-b");
+    }
 }

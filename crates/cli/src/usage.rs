@@ -1,22 +1,49 @@
-//! Usage errors, worded like istioctl's.
+//! Usage errors and help of groups, worded like istioctl's.
+
+mod groups;
+pub(crate) mod help;
 
 use std::ffi::OsString;
+use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, Error};
 
-/// The message that istioctl prints for a usage error. The first argument is the program.
-pub(crate) fn istioctl(error: &Error, command: &Command, arguments: &[OsString]) -> String {
-    let words = match (error.kind(), text(error, ContextKind::InvalidArg)) {
-        (ErrorKind::UnknownArgument, Some(argument)) => unknown(argument, &path(command, arguments)),
+use crate::exit;
+
+/// Commands that count their words themselves.
+const COUNTING: [&str; 3] = ["istioctl install", "istioctl upgrade", "istioctl manifest install"];
+
+/// The message that istioctl prints for a usage error, and its exit code. The first argument is the program.
+pub(crate) fn istioctl(error: &Error, command: &Command, arguments: &[OsString]) -> (String, ExitCode) {
+    let path = path(command, arguments);
+    let invalid_argument = text(error, ContextKind::InvalidArg);
+    let words = match (error.kind(), invalid_argument) {
+        (ErrorKind::MissingRequiredArgument, _) if !missing_flags(error).is_empty() => {
+            let words = format!("required flag(s) {} not set", missing_flags(error).join(", "));
+            return (format!("Error: {words}\n"), exit::FAILURE);
+        }
+        (ErrorKind::UnknownArgument, Some(argument))
+            if !argument.starts_with('-') && COUNTING.contains(&path.as_str()) =>
+        {
+            return ("Error: accepts 0 arg(s), received 1\n".to_owned(), exit::FAILURE);
+        }
+        (ErrorKind::UnknownArgument, Some(argument)) => unknown(argument, &path),
         (ErrorKind::InvalidSubcommand, _) => {
             let name = text(error, ContextKind::InvalidSubcommand).unwrap_or_default();
-            format!("unknown command {name:?} for {:?}", path(command, arguments))
+            format!("unknown command {name:?} for {path:?}")
         }
         (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(argument)) => invalid(error, argument),
         _ => first_line(error),
     };
-    format!("Error: {words}\n")
+    (format!("Error: {words}\n"), exit::usage())
+}
+
+/// The flags that a command needs and was not given, in quotes; not its words.
+fn missing_flags(error: &Error) -> Vec<String> {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else { return Vec::new() };
+    let flags = missing.iter().filter_map(|one| one.strip_prefix("--"));
+    flags.map(|flag| format!("{:?}", flag.split([' ', '=']).next().unwrap_or(flag))).collect()
 }
 
 fn unknown(argument: &str, path: &str) -> String {

@@ -84,6 +84,11 @@ pub fn parse(text: &str) -> Result<Vec<EnablementSelector>, EnablementError> {
     serde_json::from_value(node.to_json()).map_err(|error| fail(&error))
 }
 
+/// Reads a list of namespaces that commas separate.
+pub fn split_namespaces(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect()
+}
+
 impl Enablement {
     /// Checks selectors.
     pub fn new(selectors: &[EnablementSelector]) -> Result<Self, EnablementError> {

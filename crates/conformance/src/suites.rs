@@ -6,6 +6,7 @@ mod analyzers;
 mod authz;
 mod authz_envoy;
 mod bootstrap;
+mod bug_report;
 mod capture;
 mod check_inject;
 mod cni;
@@ -13,6 +14,7 @@ mod compare_dumps;
 mod crd_validation;
 mod defaults;
 mod derived;
+mod describe;
 mod fuzz_regressions;
 mod gateway_api;
 mod gateway_deployment;
@@ -32,6 +34,7 @@ mod operator_manifest;
 mod primitives;
 mod proto_json;
 mod proxy_config;
+mod proxy_status;
 mod rendered;
 mod stock_envoy;
 mod tables_simulation;
@@ -39,6 +42,7 @@ mod tables_validation;
 mod unadapted;
 mod validation_samples;
 mod xds;
+mod ztunnel_config;
 
 use std::path::Path;
 
@@ -109,10 +113,14 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "iptables-builder" => Box::new(capture::IptablesBuilder),
         "iptables-sidecar" => Box::new(capture::Sidecar::iptables()),
         "istioctl-authz" => Box::new(authz::Authz),
+        "istioctl-bug-report" => Box::new(bug_report::BugReport),
         "istioctl-check-inject" => Box::new(check_inject::CheckInject),
         "istioctl-compare" => Box::new(compare_dumps::CompareDumps),
+        "istioctl-describe" => Box::new(describe::Describe),
         "istioctl-kube-inject" => Box::new(kube_inject::KubeInject),
         "istioctl-proxy-config" => Box::new(proxy_config::ProxyConfig),
+        "istioctl-proxy-status" => Box::new(proxy_status::ProxyStatus),
+        "istioctl-ztunnel-config" => Box::new(ztunnel_config::ZtunnelConfig),
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-ca" => Box::<live_ca::LiveCa>::default(),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),

@@ -17,6 +17,7 @@ mod manifest;
 mod operator;
 mod own_charts;
 mod package;
+pub mod path;
 mod path_patch;
 mod post_process;
 mod render;
@@ -24,7 +25,7 @@ mod schema;
 #[cfg(test)]
 mod tests;
 mod translate;
-mod tree;
+pub mod tree;
 mod validate;
 
 pub use component::Component;

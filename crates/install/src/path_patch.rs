@@ -5,7 +5,8 @@ use canopus_base::yaml;
 use regex::Regex;
 use serde_json::{Map, Value as Json};
 
-use crate::tree::{Segment, kind};
+use crate::path::Segment;
+use crate::tree::kind;
 
 /// Sets or deletes what a path leads to. Maps on the way are made where they are missing, lists are not.
 pub(crate) fn apply(node: &mut Json, path: &[Segment], value: Option<&Json>) -> Result<(), String> {
@@ -80,6 +81,9 @@ fn position(items: &[Json], segment: &Segment) -> Result<usize, String> {
             let found = items.iter().position(|item| !item.is_object() && regex.is_match(&printed(item)));
             found.ok_or_else(|| format!("element [:{pattern}] not found"))
         }
+        Segment::Unknown(inner) => {
+            Err(format!("[{inner}]: name an item as [key:value], [:value] or [index]"))
+        }
         Segment::Key(key) => {
             Err(format!("{key}: the value is a list; name an item as [key:value] or [index]"))
         }
@@ -112,13 +116,13 @@ fn parsed(value: &Json) -> Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tree::parse_path;
+    use crate::path;
     use serde_json::json;
 
     fn patched(path: &str, value: Option<Json>) -> Result<Json, String> {
         let mut object =
             json!({"spec": {"containers": [{"name": "a", "args": ["--x", "--y"]}, {"name": "b"}], "n": 1}});
-        apply(&mut object, &parse_path(path), value.as_ref())?;
+        apply(&mut object, &path::parse(path), value.as_ref())?;
         Ok(object["spec"].take())
     }
 

@@ -5,7 +5,8 @@ use serde_json::{Value as Json, json};
 
 use crate::component::{Component, Instance};
 use crate::manifest::Manifest;
-use crate::tree::{self, Tree};
+use crate::path;
+use crate::tree::Tree;
 use crate::{Error, path_patch};
 
 /// Patched objects.
@@ -151,7 +152,7 @@ fn overlay(settings: &Tree, manifests: &mut [Manifest]) -> Vec<String> {
             for patch in overlay.get("patches").and_then(Json::as_array).into_iter().flatten() {
                 let path = patch.get("path").and_then(Json::as_str).unwrap_or_default();
                 let value = patch.get("value").filter(|value| !value.is_null());
-                if let Err(reason) = path_patch::apply(&mut manifest.object, &tree::parse_path(path), value) {
+                if let Err(reason) = path_patch::apply(&mut manifest.object, &path::parse(path), value) {
                     warnings.push(format!(
                         "overlay of {kind} {name}: path {path}: {reason}; nothing was changed"
                     ));

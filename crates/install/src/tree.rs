@@ -1,14 +1,16 @@
-//! Untyped configuration: merging, and paths such as `values.pilot.env.[0].name` or `components.[name:gw].k8s`.
+//! Untyped configuration: merging, and values at [paths](crate::path).
 //!
 //! Configuration stays JSON because what is set to zero must be told from what is not set, and because paths come from users.
 
 use serde_json::{Map, Value as Json};
 
+use crate::path::{self, Segment};
+
 /// An untyped configuration.
-pub(crate) type Tree = Map<String, Json>;
+pub type Tree = Map<String, Json>;
 
 /// Lays one configuration over another, key by key; anything but maps is replaced.
-pub(crate) fn merge(base: &mut Tree, overlay: Tree) {
+pub fn merge(base: &mut Tree, overlay: Tree) {
     for (key, value) in overlay {
         match (base.get_mut(&key), value) {
             (Some(Json::Object(base)), Json::Object(overlay)) => merge(base, overlay),
@@ -29,14 +31,19 @@ pub(crate) fn nested(value: Json, path: &[&str]) -> Tree {
     [((*first).to_owned(), value)].into_iter().collect()
 }
 
-/// The value at a path of plain keys.
-pub(crate) fn get<'a>(tree: &'a Tree, path: &str) -> Option<&'a Json> {
-    let mut keys = path.split('.');
-    let mut value = tree.get(keys.next()?)?;
-    for key in keys {
-        value = value.as_object()?.get(key)?;
-    }
-    Some(value)
+/// The value at a path.
+pub fn get<'a>(tree: &'a Tree, path: &str) -> Option<&'a Json> {
+    let mut segments = path::parse(path).into_iter();
+    let Some(Segment::Key(first)) = segments.next() else { return None };
+    segments.try_fold(tree.get(&first)?, |value, segment| match segment {
+        Segment::Key(key) => value.as_object()?.get(&key),
+        Segment::Index(index) => value.as_array()?.get(usize::try_from(index).ok()?),
+        Segment::Entry(key, wanted) => {
+            value.as_array()?.iter().find(|item| item.get(&key).and_then(Json::as_str) == Some(&wanted))
+        }
+        Segment::Item(wanted) => value.as_array()?.iter().find(|item| item.as_str() == Some(&wanted)),
+        Segment::Unknown(_) => None,
+    })
 }
 
 pub(crate) fn get_map<'a>(tree: &'a Tree, path: &str) -> Option<&'a Tree> {
@@ -51,66 +58,9 @@ pub(crate) fn is_true(tree: &Tree, path: &str) -> bool {
     get(tree, path).and_then(Json::as_bool).unwrap_or_default()
 }
 
-/// A step of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Segment {
-    /// A key of a map.
-    Key(String),
-    /// `[3]`: an item of a list; below zero or past the end, a new one.
-    Index(i64),
-    /// `[name:x]`: the item whose key has the value.
-    Entry(String, String),
-    /// `[:x]`: the item with the value.
-    Item(String),
-}
-
-/// Splits a path at dots that no backslash stands before.
-pub(crate) fn parse_path(path: &str) -> Vec<Segment> {
-    let mut words = Vec::new();
-    let mut word = String::new();
-    let mut characters = path.chars().peekable();
-    while let Some(c) = characters.next() {
-        match c {
-            '\\' if characters.peek() == Some(&'.') => {
-                characters.next();
-                word.push('.');
-            }
-            '.' => words.push(std::mem::take(&mut word)),
-            other => word.push(other),
-        }
-    }
-    words.push(word);
-    let mut segments = Vec::new();
-    for word in words.into_iter().filter(|word| !word.is_empty()) {
-        match word.find('[') {
-            Some(at) if at > 0 => {
-                segments.push(Segment::Key(word[..at].to_owned()));
-                segments.push(bracketed(&word[at..]));
-            }
-            Some(_) => segments.push(bracketed(&word)),
-            None => segments.push(Segment::Key(word)),
-        }
-    }
-    segments
-}
-
-fn bracketed(word: &str) -> Segment {
-    let Some(inner) = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')) else {
-        return Segment::Key(word.to_owned());
-    };
-    if let Ok(index) = inner.parse() {
-        return Segment::Index(index);
-    }
-    match inner.split_once(':') {
-        Some(("", value)) => Segment::Item(value.to_owned()),
-        Some((key, value)) => Segment::Entry(key.to_owned(), value.to_owned()),
-        None => Segment::Item(inner.to_owned()),
-    }
-}
-
 /// Sets the value at a path, and makes the maps and lists on the way to it.
-pub(crate) fn set(tree: &mut Tree, path: &str, value: Json) -> Result<(), String> {
-    let segments = parse_path(path);
+pub fn set(tree: &mut Tree, path: &str, value: Json) -> Result<(), String> {
+    let segments = path::parse(path);
     if segments.is_empty() {
         return Err("the path is empty".to_owned());
     }
@@ -157,7 +107,8 @@ fn set_value(target: &mut Json, segments: &[Segment], value: Json) -> Result<(),
                 None => Err(format!("element [{key}:{wanted}] not found")),
             }
         }
-        Segment::Item(item) => Err(format!("unknown segment [{item}]")),
+        Segment::Item(item) => Err(format!("unknown segment [:{item}]")),
+        Segment::Unknown(inner) => Err(format!("unknown segment [{inner}]")),
     }
 }
 
@@ -206,7 +157,7 @@ pub(crate) fn set_flag(tree: &mut Tree, flag: &str) -> Result<(), String> {
 }
 
 /// Reads a number or a truth as Go does, and a text otherwise.
-fn parse_value(text: &str) -> Json {
+pub fn parse_value(text: &str) -> Json {
     if let Ok(int) = text.strip_prefix('+').unwrap_or(text).parse::<i64>() {
         return Json::from(int);
     }

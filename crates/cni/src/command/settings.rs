@@ -230,12 +230,7 @@ impl InstallArgs {
         let ambient_enabled = truth("ambient-enabled", &args.ambient_enabled, false)?;
         let native_nftables = truth("native-nftables", &args.native_nftables, false)?;
         let selectors = selector::parse(&text(&args.ambient_enablement_selector, ""))?;
-        let excluded: Vec<String> = text(&args.exclude_namespaces, "")
-            .split(',')
-            .map(str::trim)
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect();
+        let excluded = selector::split_namespaces(&text(&args.exclude_namespaces, ""));
         let run_directory = PathBuf::from(text(&args.cni_agent_run_dir, "/var/run/istio-cni"));
         let namespace = flags.get(POD_NAMESPACE).to_owned();
         let log_level = text(&args.log_level, "warn");

@@ -1,13 +1,18 @@
-//! Command lines of istioctl with what they printed and their exit codes.
+//! Command lines of istioctl with what they printed and their exit codes, the objects that profiles amount to, and the table
+//! of all commands and flags.
 //!
-//! The tool is run as scripts run it. Of commands it does not have, and of those that ask a cluster, nothing can be said
-//! yet; a command joins by its name in [`COMMANDS`].
+//! The tool is run as scripts run it, in the directory of the inputs.
+
+mod flags;
+mod manifests;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::Context;
 use canopus_base::tree::{Limits, Node};
 use canopus_base::yaml;
+use canopus_runtime::version::BuildInfo;
 
 use super::{NO_ADAPTER, Suite};
 use crate::case::{Case, Outcome};
@@ -18,11 +23,11 @@ use crate::dump::Dump;
 use crate::record;
 use crate::tool::{self, Output};
 
-/// The commands to run, by every name they go by.
-const COMMANDS: [&str; 5] = ["analyze", "pc", "proxy-config", "v", "validate"];
-
 /// Where the files are that command lines name.
 const INPUTS: &str = "inputs";
+
+/// The charts of the recorded version, which its tool has built in.
+const CHARTS: &str = "charts/live";
 
 pub(super) struct LiveIstioctl;
 
@@ -32,32 +37,56 @@ impl Suite for LiveIstioctl {
     }
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
-        if !case.file.starts_with("commands") {
-            return Outcome::Skipped(NO_ADAPTER);
-        }
-        match replay(case) {
-            Ok(Some(differences)) => differences.into(),
-            Ok(None) => Outcome::Skipped(NO_ADAPTER),
-            Err(error) => Outcome::error(format_args!("{error:#}")),
-        }
+        let judged = match case.file.parent().and_then(Path::file_name).and_then(|name| name.to_str()) {
+            Some("commands") => replay(case),
+            Some("manifests") => manifests::compare(case).map(Outcome::from),
+            _ => flags::compare(case, &canopus_cli::command::tree(), "istioctl").map(Outcome::from),
+        };
+        judged.unwrap_or_else(|error| Outcome::error(format_args!("{error:#}")))
     }
 }
 
-/// Runs a recorded command line again; `None` if it is of a command that cannot be run.
-fn replay(case: &Case) -> anyhow::Result<Option<Vec<Difference>>> {
+/// Runs a recorded command line again.
+fn replay(case: &Case) -> anyhow::Result<Outcome> {
     let recorded = record::read(&case.corpus, &case.path(&case.file))?;
-    let command = recorded.get("command").and_then(Node::as_str).context("no command")?;
-    let arguments = words(command);
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let is_live =
         recorded.get("cluster").and_then(Node::as_str).is_some_and(|cluster| cluster.contains("live"));
-    let is_authz = matches!(arguments.as_slice(), ["x" | "experimental", "authz", ..]);
-    if is_live || !(is_authz || arguments.first().is_some_and(|name| COMMANDS.contains(name))) {
-        return Ok(None);
+    if is_live {
+        return Ok(Outcome::Skipped(NO_ADAPTER));
     }
+    let command = recorded.get("command").and_then(Node::as_str).context("no command")?;
+    let mut arguments = words(command);
+    if recorded.get("objects").is_some() {
+        let charts = case.corpus.absolute(CHARTS.as_ref());
+        arguments.extend(["--manifests".to_owned(), charts.to_string_lossy().into_owned()]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let input = recorded.get("stdin").and_then(Node::as_str).unwrap_or_default();
     let output = tool::run(&arguments, &case.corpus.absolute(&case.path(INPUTS)), input)?;
-    compare(&recorded, &output).map(Some)
+    let mut found = compare(&recorded, &with_recorded_build(output))?;
+    found.extend(manifests::listed(&recorded, arguments.as_slice(), case)?);
+    Ok(found.into())
+}
+
+/// The output as of a build that knows as little of itself as the recorded one.
+fn with_recorded_build(output: Output) -> Output {
+    let own = BuildInfo::current();
+    let mut stdout = output.stdout.replace(&own.compiler, "go1.26.8");
+    for (key, value) in
+        [("version", &own.version), ("revision", &own.revision), ("status", &own.status), ("tag", &own.tag)]
+    {
+        let forms = [
+            (format!("{key:?}: {value:?}"), format!("{key:?}: \"unknown\"")),
+            (format!("  {key}: {value}\n"), format!("  {key}: unknown\n")),
+        ];
+        for (own, recorded) in forms {
+            stdout = stdout.replace(&own, &recorded);
+        }
+    }
+    for line in ["client version: ", "control plane version: "] {
+        stdout = stdout.replace(&format!("{line}{}\n", own.version), &format!("{line}unknown\n"));
+    }
+    Output { stdout, ..output }
 }
 
 /// The arguments of a recorded command line, which quotes nothing: what is suppressed are two words, a kind and a name.

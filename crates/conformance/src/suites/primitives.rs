@@ -5,17 +5,19 @@
 
 mod authorization;
 mod bootstrap;
+mod capture;
 mod gateway;
 mod host;
 mod identity;
+mod injection;
 mod istioctl;
 mod labels;
 mod mesh;
 mod net;
 mod node;
+mod paths;
 mod policy;
 mod protocol;
-mod quantity;
 mod row;
 mod stat_prefix;
 mod trust_domain;
@@ -59,7 +61,9 @@ fn check(table: &str, test: &str) -> Option<Check> {
         "labels" | "kube-labels" => labels::check(test),
         "protocol" | "kube-conversion" => protocol::check(test),
         "mesh" => mesh::check(test),
-        "inject-validate" => quantity::check(test),
+        "cni-podutil" => capture::check(test),
+        "inject-required" | "inject-template" | "inject-validate" => injection::check(test),
+        "operator-path" | "operator-values" => paths::check(test),
         "net-ip" => net::check(test),
         "spiffe" | "credentials-resource" | "jwt-routing" => identity::check(test),
         "security" => policy::check(test),
