@@ -72,7 +72,7 @@ impl KubeArguments {
 
     /// Whether there is a kubeconfig at all.
     pub(crate) fn is_configured(&self) -> bool {
-        self.kubeconfig.is_some() || Kubeconfig::read().is_ok()
+        self.kubeconfig.is_some() || usual_kubeconfig().is_some()
     }
 
     /// The API server for commands that are asynchronous themselves: installing, upgrading, tags.
@@ -91,7 +91,7 @@ impl KubeArguments {
             Some(path) => {
                 Some(Kubeconfig::read_from(path).with_context(|| format!("kubeconfig {}", path.display()))?)
             }
-            None => Kubeconfig::read().ok(),
+            None => usual_kubeconfig(),
         };
         let mut config = match kubeconfig {
             Some(kubeconfig) => {
@@ -134,6 +134,11 @@ impl KubeArguments {
     }
 }
 
+/// The kubeconfig where kubectl looks for it. One without any cluster is as good as none.
+fn usual_kubeconfig() -> Option<Kubeconfig> {
+    Kubeconfig::read().ok().filter(|kubeconfig| !kubeconfig.clusters.is_empty())
+}
+
 /// Runs a command that is asynchronous itself.
 pub(crate) fn block_on<T>(command: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -155,7 +160,10 @@ impl Cluster {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let config = runtime.block_on(arguments.config())?;
         let url = config.cluster_url.to_string().trim_end_matches('/').to_owned();
-        let default_namespace = config.default_namespace.clone();
+        let default_namespace = match config.default_namespace.as_str() {
+            "" => "default".to_owned(),
+            namespace => namespace.to_owned(),
+        };
         let timeout = config.read_timeout.unwrap_or(Duration::from_secs(15));
         let client = {
             let _entered = runtime.enter();

@@ -5,14 +5,19 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use canopus_install::cluster::Installer;
 use canopus_install::{
-    Input, Operator, Package, generate, merge_for_install, merge_inputs, to_yaml, translate,
+    Error, Input, Operator, Package, PackageError, generate, merge_for_install, merge_inputs, to_yaml, translate,
+    type_at,
 };
 use clap::Subcommand;
 
+use crate::cluster::{KubeArguments, block_on};
 use crate::exit;
 use crate::input;
+use crate::install::{self, InstallArguments};
 use crate::output::{print, say};
+use crate::persona::Persona;
 
 /// Render an installation, or translate it for Helm.
 #[derive(clap::Args, Debug)]
@@ -30,6 +35,9 @@ Examples:
   canopus manifest generate --manifests istio/manifests --set profile=ambient --set values.global.hub=example.com/mesh
   canopus manifest generate --manifests istio/manifests -f operator.yaml -o mesh.yaml")]
     Generate(GenerateArguments),
+    /// Install a mesh: the same as `install`.
+    #[command(alias = "apply")]
+    Install(Box<InstallArguments>),
     /// Write the Helm values and scripts that an IstioOperator stands for.
     Translate(TranslateArguments),
 }
@@ -55,6 +63,15 @@ pub(crate) struct Source {
 struct GenerateArguments {
     #[command(flatten)]
     source: Source,
+    /// Render for the version of the cluster of the kubeconfig.
+    #[arg(long)]
+    cluster_specific: bool,
+    /// Accepted and ignored, as istioctl does: everything is rendered.
+    #[arg(long, value_name = "COMPONENTS", hide = true)]
+    filter: Option<String>,
+    /// Accepted and ignored: nothing is changed by rendering.
+    #[arg(long, hide = true)]
+    dry_run: bool,
     /// Go on though the configuration is invalid.
     #[arg(long)]
     force: bool,
@@ -72,17 +89,54 @@ struct TranslateArguments {
     output: PathBuf,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(persona: Persona, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
     let result = match &arguments.command {
-        Command::Generate(arguments) => run_generate(arguments),
+        Command::Generate(arguments) => run_generate(kube, arguments),
+        Command::Install(arguments) => return install::run(kube, arguments),
         Command::Translate(arguments) => run_translate(arguments),
     };
-    result.unwrap_or_else(|error| say(&format!("Error: {error:#}\n"), exit::FAILURE))
+    result.unwrap_or_else(|error| {
+        let words = match persona {
+            Persona::Canopus => format!("{error:#}"),
+            Persona::Istioctl => in_istioctl_words(&error),
+        };
+        say(&format!("Error: {words}\n"), exit::FAILURE)
+    })
 }
 
-fn run_generate(arguments: &GenerateArguments) -> anyhow::Result<ExitCode> {
+/// Parity: istioctl says less of what is wrong, in these words.
+fn in_istioctl_words(error: &anyhow::Error) -> String {
+    let text = format!("{error:#}");
+    if let Some(Error::Package(PackageError::UnknownProfile { name, .. })) = error.downcast_ref() {
+        return format!("merge inputs: profile {name:?} not found: open profiles/{name}.yaml: file does not exist");
+    }
+    if let Some((file, reason)) = text.strip_prefix("cannot stat file ").and_then(|rest| rest.split_once(": stat ")) {
+        let reason = reason.rsplit(": ").next().unwrap_or(reason);
+        return format!("merge inputs: open {}: {reason}", file.trim_matches('"'));
+    }
+    if text.starts_with("could not unmarshal: ") {
+        return text.split(" at spec.").next().unwrap_or(&text).to_owned();
+    }
+    let unknown = text.split_once(": unknown field ").and_then(|(path, rest)| {
+        let field = rest.split(';').next()?;
+        Some(format!(
+            "could not unmarshal: error unmarshaling JSON: while decoding JSON: unknown field {field} in \
+             istio.operator.v1alpha1.{}",
+            type_at(path)?
+        ))
+    });
+    unknown.unwrap_or(text)
+}
+
+fn run_generate(kube: &KubeArguments, arguments: &GenerateArguments) -> anyhow::Result<ExitCode> {
     let (package, operator) = arguments.source.load()?;
-    let generated = generate(&package, &operator, arguments.force, None)?;
+    let version = if arguments.cluster_specific {
+        let ask = async { Ok(Installer::new(kube.server().await?).kubernetes_version().await?) };
+        Some(block_on(ask).context("--cluster-specific: cannot reach Kubernetes")?)
+    } else {
+        None
+    };
+    let generated = generate(&package, &operator, arguments.force, version.as_deref())?;
     for warning in &generated.warnings {
         say(&format!("warning: {warning}\n"), ExitCode::SUCCESS);
     }
@@ -114,7 +168,7 @@ fn run_translate(arguments: &TranslateArguments) -> anyhow::Result<ExitCode> {
 }
 
 /// How files and flags become one configuration.
-type Merge = fn(&Package, &[Input], &[String]) -> Result<Operator, canopus_install::Error>;
+type Merge = fn(&Package, &[Input], &[String]) -> Result<Operator, Error>;
 
 impl Source {
     /// What one file says.
@@ -169,4 +223,28 @@ fn without_profile(flags: &[String]) -> Vec<String> {
         flags.iter().filter(|flag| !flag.trim().starts_with("profile=")).cloned().collect();
     flags.push("profile=default".to_owned());
     flags
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_also_told_as_istioctl_tells_them() {
+        let told = |text: &str| in_istioctl_words(&anyhow::anyhow!(text.to_owned()));
+        assert_eq!(
+            told("could not unmarshal: json: unknown field \"x\" at spec.x"),
+            "could not unmarshal: json: unknown field \"x\""
+        );
+        assert_eq!(
+            told("values.global: unknown field \"x\"; correct the name"),
+            "could not unmarshal: error unmarshaling JSON: while decoding JSON: unknown field \"x\" in \
+             istio.operator.v1alpha1.GlobalConfig"
+        );
+        assert_eq!(
+            told("cannot stat file \"a.yaml\": stat a.yaml: no such file or directory"),
+            "merge inputs: open a.yaml: no such file or directory"
+        );
+        assert_eq!(told("something else"), "something else");
+    }
 }

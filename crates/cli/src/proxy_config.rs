@@ -24,6 +24,7 @@ use crate::cluster::KubeArguments;
 use crate::exit;
 use crate::global::Global;
 use crate::output::{print, say};
+use crate::persona::Persona;
 use dump::ConfigDump;
 use render::Format;
 use target::{Access, Source};
@@ -177,7 +178,12 @@ struct AllArguments {
     name: Option<String>,
 }
 
-pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(
+    persona: Persona,
+    global: &Global,
+    kube: &KubeArguments,
+    arguments: &Arguments,
+) -> ExitCode {
     let access = Access {
         global,
         kube,
@@ -230,9 +236,23 @@ pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) 
     };
     match printed {
         Ok(text) => print(&text, ExitCode::SUCCESS),
-        Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
+        Err(error) => {
+            // Parity: istioctl prints how the command is used before it says what is missing.
+            let usage = match error.downcast_ref::<NoSource>() {
+                Some(NoSource(command)) if persona == Persona::Istioctl => format!(
+                    "Usage:\n  istioctl proxy-config {command} [<type>/]<name>[.<namespace>] [flags]\n\n"
+                ),
+                _ => String::new(),
+            };
+            say(&format!("{usage}Error: {error:#}\n"), exit::FAILURE)
+        }
     }
 }
+
+/// A command line names neither a proxy nor a file.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} requires pod name or --file parameter")]
+struct NoSource(String);
 
 impl View {
     fn source<'a>(&'a self, access: &'a Access<'_>, command: &str) -> anyhow::Result<Source<'a>> {
@@ -240,7 +260,7 @@ impl View {
             (Some(proxy), None, None) => Ok(Source::Proxy(proxy)),
             (None, Some(file), None) => Ok(Source::File(file)),
             (None, None, Some(address)) => Ok(Source::Address(address)),
-            _ => bail!("{command} requires pod name or --file parameter"),
+            _ => bail!(NoSource(command.to_owned())),
         }
     }
 

@@ -9,6 +9,7 @@ mod bootstrap;
 mod bug_report;
 mod capture;
 mod check_inject;
+mod cluster_stage;
 mod cni;
 mod compare_dumps;
 mod crd_validation;
@@ -41,6 +42,8 @@ mod tables_simulation;
 mod tables_validation;
 mod unadapted;
 mod validation_samples;
+mod waypoint;
+mod workload;
 mod xds;
 mod ztunnel_config;
 
@@ -120,11 +123,13 @@ fn adapter(name: String, corpus: &Corpus) -> anyhow::Result<Box<dyn Suite>> {
         "istioctl-kube-inject" => Box::new(kube_inject::KubeInject),
         "istioctl-proxy-config" => Box::new(proxy_config::ProxyConfig),
         "istioctl-proxy-status" => Box::new(proxy_status::ProxyStatus),
+        "istioctl-waypoint" => Box::<waypoint::Waypoint>::default(),
+        "istioctl-workload" => Box::<workload::Workload>::default(),
         "istioctl-ztunnel-config" => Box::new(ztunnel_config::ZtunnelConfig),
         "live-admission" => Box::new(live_admission::LiveAdmission),
         "live-ca" => Box::<live_ca::LiveCa>::default(),
         "live-debug" => Box::<live_debug::LiveDebug>::default(),
-        "live-istioctl" => Box::new(live_istioctl::LiveIstioctl),
+        "live-istioctl" => Box::<live_istioctl::LiveIstioctl>::default(),
         "live-metrics" => Box::<live_metrics::LiveMetrics>::default(),
         "live-status" => Box::<live_status::LiveStatus>::default(),
         "nftables-builder" => Box::new(capture::NftablesBuilder),

@@ -46,10 +46,20 @@ fn own(name: &str) -> anyhow::Result<Command> {
 
 /// Runs the tool in a directory, without a cluster.
 pub(crate) fn run(arguments: &[&str], directory: &Path, input: &str) -> anyhow::Result<Output> {
+    run_in_cluster(arguments, directory, input, Path::new("/dev/null"))
+}
+
+/// Runs the tool in a directory, with the cluster of a kubeconfig.
+pub(crate) fn run_in_cluster(
+    arguments: &[&str],
+    directory: &Path,
+    input: &str,
+    kubeconfig: &Path,
+) -> anyhow::Result<Output> {
     let mut child = own(ISTIOCTL)?
         .args(arguments)
         .current_dir(directory)
-        .env("KUBECONFIG", "/dev/null")
+        .env("KUBECONFIG", kubeconfig)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

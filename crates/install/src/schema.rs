@@ -47,6 +47,21 @@ pub(crate) fn check(values: &Json) -> Vec<String> {
     errors
 }
 
+/// The type of values at a path such as `values.global.proxy`; none if it has no name or the path leads nowhere.
+pub fn type_at(path: &str) -> Option<&'static str> {
+    let mut keys = path.split('.');
+    if keys.next() != Some("values") {
+        return None;
+    }
+    let found = keys.try_fold("Values", |name, key| {
+        let (key, _) = key.split_once('[').unwrap_or((key, ""));
+        let name = name.strip_prefix("map:").or_else(|| name.strip_prefix("[]")).unwrap_or(name);
+        let fields = SCHEMA.types.get(name)?;
+        Some(fields.iter().find(|field| field.name == key || field.second_name == Some(key))?.kind)
+    })?;
+    SCHEMA.types.contains_key(found).then_some(found)
+}
+
 fn check_type(name: &'static str, value: &Json, path: &mut String, errors: &mut Vec<String>) {
     if value.is_null() {
         return;
@@ -115,6 +130,14 @@ fn mismatch(path: &str, expected: &str, found: &Json) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn types_are_found_by_path() {
+        assert_eq!(type_at("values"), Some("Values"));
+        assert_eq!(type_at("values.global"), Some("GlobalConfig"));
+        assert_eq!(type_at("values.revision"), None);
+        assert_eq!(type_at("values.typo.x"), None);
+    }
 
     #[test]
     fn unknown_fields_and_wrong_types_are_named_by_their_path() {

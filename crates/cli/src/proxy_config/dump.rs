@@ -14,6 +14,26 @@ use canopus_proto::{Any, Message, Name};
 
 use super::render;
 
+/// Parity: what is no JSON is told as Go's reader of protobuf messages tells it, where the error has a position.
+fn syntax_error(text: &[u8], error: &anyhow::Error) -> String {
+    let told = format!("{error:#}");
+    let position = told.split_once("line ").and_then(|(_, rest)| {
+        let (line, rest) = rest.split_once(", column ")?;
+        let (column, _) = rest.split_once(':')?;
+        Some((line.parse::<usize>().ok()?, column.parse::<usize>().ok()?))
+    });
+    let token = position.and_then(|(line, column)| {
+        let line = text.split(|byte| *byte == b'\n').nth(line.checked_sub(1)?)?;
+        String::from_utf8_lossy(line).chars().nth(column.checked_sub(1)?)
+    });
+    match (position, token) {
+        (Some((line, column)), Some(token)) => {
+            format!("proto: syntax error (line {line}:{column}): unexpected token {token}")
+        }
+        _ => told,
+    }
+}
+
 /// A configuration dump. Sections are read when they are asked for.
 pub(crate) struct ConfigDump {
     sections: Vec<Node>,
@@ -23,10 +43,7 @@ impl ConfigDump {
     /// Reads the JSON that Envoy's administration interface answers.
     pub(crate) fn parse(text: &[u8]) -> anyhow::Result<Self> {
         let mut node = render::parse(text).map_err(|error| {
-            let shown: String = String::from_utf8_lossy(text).trim_start().chars().take(1).collect();
-            let reason =
-                if shown == "{" { format!("{error:#}") } else { format!("{error:#}: found {shown:?}") };
-            anyhow!("error unmarshalling config dump response from Envoy: {reason}")
+            anyhow!("error unmarshalling config dump response from Envoy: {}", syntax_error(text, &error))
         })?;
         let configs = node.get_mut("configs").and_then(Node::as_list_mut).map(std::mem::take);
         Ok(Self { sections: configs.unwrap_or_default() })

@@ -11,4 +11,4 @@ mod world;
 pub(super) use client::{Client, Response};
 pub(super) use plane::{Identity, Plane};
 pub(super) use script::{Action, Script};
-pub(super) use world::World;
+pub(super) use world::{RecordedProxy, World};

@@ -1,20 +1,25 @@
 //! Command lines of istioctl with what they printed and their exit codes, the objects that profiles amount to, and the table
 //! of all commands and flags.
 //!
-//! The tool is run as scripts run it, in the directory of the inputs.
+//! The tool is run as scripts run it, in the directory of the inputs. What asks a cluster finds the recorded one, rebuilt on a
+//! real API server ([`stage`]).
 
-mod flags;
+pub(super) mod flags;
 mod manifests;
+mod stage;
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
 use canopus_base::tree::{Limits, Node};
 use canopus_base::yaml;
 use canopus_runtime::version::BuildInfo;
+use parking_lot::Mutex;
 
-use super::{NO_ADAPTER, Suite};
+use super::{Suite, cluster_stage};
+use stage::Stage;
 use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::compare::text;
@@ -29,7 +34,10 @@ const INPUTS: &str = "inputs";
 /// The charts of the recorded version, which its tool has built in.
 const CHARTS: &str = "charts/live";
 
-pub(super) struct LiveIstioctl;
+#[derive(Default)]
+pub(super) struct LiveIstioctl {
+    stage: OnceLock<Result<Mutex<Stage>, String>>,
+}
 
 impl Suite for LiveIstioctl {
     fn name(&self) -> &str {
@@ -38,7 +46,7 @@ impl Suite for LiveIstioctl {
 
     fn run(&self, case: &Case, _: &Dump) -> Outcome {
         let judged = match case.file.parent().and_then(Path::file_name).and_then(|name| name.to_str()) {
-            Some("commands") => replay(case),
+            Some("commands") => self.replay(case),
             Some("manifests") => manifests::compare(case).map(Outcome::from),
             _ => flags::compare(case, &canopus_cli::command::tree(), "istioctl").map(Outcome::from),
         };
@@ -46,26 +54,53 @@ impl Suite for LiveIstioctl {
     }
 }
 
-/// Runs a recorded command line again.
-fn replay(case: &Case) -> anyhow::Result<Outcome> {
-    let recorded = record::read(&case.corpus, &case.path(&case.file))?;
-    let is_live =
-        recorded.get("cluster").and_then(Node::as_str).is_some_and(|cluster| cluster.contains("live"));
-    if is_live {
-        return Ok(Outcome::Skipped(NO_ADAPTER));
+impl LiveIstioctl {
+    /// Runs a recorded command line again.
+    fn replay(&self, case: &Case) -> anyhow::Result<Outcome> {
+        let recorded = record::read(&case.corpus, &case.path(&case.file))?;
+        let text = |key: &str| recorded.get(key).and_then(Node::as_str).unwrap_or_default();
+        let mut arguments = words(text("command"));
+        if recorded.get("objects").is_some() {
+            let charts = case.corpus.absolute(CHARTS.as_ref());
+            arguments.extend(["--manifests".to_owned(), charts.to_string_lossy().into_owned()]);
+        }
+        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+        let directory = case.corpus.absolute(&case.path(INPUTS));
+        if text("cluster").contains("live") {
+            return self.replay_live(case, &recorded, &arguments, &directory);
+        }
+        let output = tool::run(&arguments, &directory, text("stdin"))?;
+        let mut found = compare(&recorded, &with_recorded_build(output))?;
+        found.extend(manifests::listed(&recorded, &arguments, case)?);
+        Ok(found.into())
     }
-    let command = recorded.get("command").and_then(Node::as_str).context("no command")?;
-    let mut arguments = words(command);
-    if recorded.get("objects").is_some() {
-        let charts = case.corpus.absolute(CHARTS.as_ref());
-        arguments.extend(["--manifests".to_owned(), charts.to_string_lossy().into_owned()]);
+
+    fn replay_live(
+        &self,
+        case: &Case,
+        recorded: &Node,
+        arguments: &[&str],
+        directory: &Path,
+    ) -> anyhow::Result<Outcome> {
+        if !cluster_stage::is_possible() {
+            return Ok(cluster_stage::NO_CLUSTER);
+        }
+        let text = |key: &str| recorded.get(key).and_then(Node::as_str).unwrap_or_default();
+        let start = || Stage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
+        let stage = self.stage.get_or_init(start).as_ref().map_err(|error| anyhow!("{error}"))?;
+        let mut stage = stage.lock();
+        let words = format!("{} {} {}", text("command"), text("stdout"), text("stderr"));
+        stage.prepare(text("name"), &words, directory)?;
+        let has_bare_proxy = text("note").contains("no PROXY_CONFIG");
+        if has_bare_proxy {
+            stage.connect_bare_proxy(&case.corpus)?;
+        }
+        let output = stage.run(arguments, directory, text("stdin"));
+        if has_bare_proxy {
+            stage.disconnect_last();
+        }
+        Ok(compare(recorded, &with_recorded_build(output?))?.into())
     }
-    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let input = recorded.get("stdin").and_then(Node::as_str).unwrap_or_default();
-    let output = tool::run(&arguments, &case.corpus.absolute(&case.path(INPUTS)), input)?;
-    let mut found = compare(&recorded, &with_recorded_build(output))?;
-    found.extend(manifests::listed(&recorded, arguments.as_slice(), case)?);
-    Ok(found.into())
 }
 
 /// The output as of a build that knows as little of itself as the recorded one.
@@ -76,6 +111,9 @@ fn with_recorded_build(output: Output) -> Output {
         [("version", &own.version), ("revision", &own.revision), ("status", &own.status), ("tag", &own.tag)]
     {
         let forms = [
+            (format!("{key:?}:{value:?}"), format!("{key:?}:\"unknown\"")),
+            (format!("\\\"{key}\\\":\\\"{value}\\\""), format!("\\\"{key}\\\":\\\"unknown\\\"")),
+            (format!("    {key}: {value}\n"), format!("    {key}: unknown\n")),
             (format!("{key:?}: {value:?}"), format!("{key:?}: \"unknown\"")),
             (format!("  {key}: {value}\n"), format!("  {key}: unknown\n")),
         ];
@@ -128,13 +166,27 @@ fn stdout_difference(recorded: &Node, got: &str) -> Vec<Difference> {
     if matches!(text("stdoutIs"), "json" | "yaml")
         && let (Ok(expected), Ok(got)) = (parsed(expected), parsed(got))
     {
-        return tree::difference(&expected, &got, &Rules::default());
+        return tree::difference(&stage::in_order(expected), &stage::in_order(got), &Rules::default());
     }
+    let got = &with_masks(expected, got);
     let without_log = |text: &str| {
         let lines = text.lines().filter(|line| !line.starts_with("<TIME>"));
         lines.collect::<Vec<_>>().join("\n")
     };
     text::difference(&without_log(expected), &without_log(got))
+}
+
+/// The texts by which a recording says that something was there which changes.
+const MASKS: [&str; 3] = ["<MASKED>", "<API SERVER>", "<ADDRESS>"];
+
+/// A text with the recorded lines in the place of those that are the same but for what was masked.
+fn with_masks(expected: &str, got: &str) -> String {
+    let mut recorded = expected.lines();
+    let lines = got.lines().map(|line| match recorded.next() {
+        Some(recorded) if is_same_line(Some(recorded), Some(line)) => recorded,
+        _ => line,
+    });
+    lines.map(|line| format!("{line}\n")).collect()
 }
 
 /// Whether two messages begin alike, or say the same in another order: files come in that of a map of Go's.
@@ -150,10 +202,13 @@ fn is_same_message(expected: &str, got: &str) -> bool {
 /// Whether two lines are the same where nothing is masked.
 fn is_same_line(expected: Option<&str>, got: Option<&str>) -> bool {
     match (expected, got) {
-        (Some(expected), Some(got)) => match expected.split_once("<ADDRESS>") {
-            Some((before, after)) => got.starts_with(before) && got.ends_with(after),
-            None => expected == got,
-        },
+        (Some(expected), Some(got)) => {
+            let masked = MASKS.iter().find_map(|mask| expected.split_once(mask));
+            match masked {
+                Some((before, after)) => got.starts_with(before) && got.ends_with(after),
+                None => expected == got,
+            }
+        }
         (expected, got) => expected == got,
     }
 }
