@@ -174,7 +174,12 @@ impl Message {
 
     /// The address of the page about this code.
     pub fn documentation(&self) -> String {
-        format!("{DOCUMENTATION}/{}/?ref=istioctl-analyze", self.code.to_ascii_lowercase())
+        format!("{}?ref=istioctl-analyze", self.documentation_page())
+    }
+
+    /// The same without the mark of who sends readers there.
+    pub fn documentation_page(&self) -> String {
+        format!("{DOCUMENTATION}/{}/", self.code.to_ascii_lowercase())
     }
 
     /// The message for programs.

@@ -88,7 +88,17 @@ impl Resource {
             give_namespace(&mut document, default_namespace);
         }
         let object = Object::decode_as(kind, &document, Options::lenient())?.value;
-        let meta = object.meta();
+        Ok(Self::new(object, document, cluster, reference))
+    }
+
+    /// An object that was decoded already. Of Kubernetes' own kinds its document has what the mesh needs.
+    pub fn from_object(object: Object, cluster: &Arc<str>) -> Self {
+        let document = object.to_node();
+        Self::new(object, document, cluster, None)
+    }
+
+    fn new(object: Object, document: Node, cluster: &Arc<str>, reference: Option<Reference>) -> Self {
+        let (info, meta) = (object.kind().info(), object.meta());
         let origin = Origin {
             kind: info.kind,
             namespace: if info.is_namespaced() { meta.namespace.clone() } else { Box::default() },
@@ -97,7 +107,7 @@ impl Resource {
             reference,
             suppressed_codes: meta.annotation(&annotations::ANALYZE_SUPPRESS).unwrap_or_default().into(),
         };
-        Ok(Self { origin: Arc::new(origin), object, document })
+        Self { origin: Arc::new(origin), object, document }
     }
 
     /// The namespace; empty if it has none.

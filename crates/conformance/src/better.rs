@@ -1,4 +1,5 @@
-//! Cases whose recording holds stale state of the recorded control plane, or an order that fails requests.
+//! Cases whose recording holds stale state of the recorded control plane, an order that fails requests, or less than there is to
+//! say.
 //!
 //! Such a case neither passes nor fails: it is *better*, with a reason, and is counted apart. Only differences in the named
 //! fields count as that; any other one is a failure as everywhere.
@@ -36,6 +37,24 @@ const STALE: &[Stale] = &[
             "/updated/outbound|80||local3.ns3.svc.cluster.local",
         ],
         reason: "clusters go after the routes that name them, so that no request fails in between",
+    },
+    Stale {
+        suite: "live-status",
+        case: "alpha-udproute",
+        fields: &["UDPRoute/r"],
+        reason: "a route that is not served says so in its status",
+    },
+    Stale {
+        suite: "live-status",
+        case: "default-gw-params-configmap",
+        fields: &["created ServiceAccount/gw-istio", "/message"],
+        reason: "of a gateway whose overlay is broken nothing is deployed, and its status says why",
+    },
+    Stale {
+        suite: "live-status",
+        case: "default-gw-params-bad-key",
+        fields: &["/message"],
+        reason: "the status of a gateway whose overlay is broken says why nothing is deployed",
     },
 ];
 

@@ -19,7 +19,15 @@ use crate::controller::{Change, Controller, Plan, Write};
 use crate::status_write::present;
 
 /// The kinds that have such conditions.
-const KINDS: [Kind; 4] = [Kind::Service, Kind::ServiceEntry, Kind::WorkloadEntry, Kind::AuthorizationPolicy];
+const KINDS: [Kind; 7] = [
+    Kind::Service,
+    Kind::ServiceEntry,
+    Kind::WorkloadEntry,
+    Kind::AuthorizationPolicy,
+    Kind::RequestAuthentication,
+    Kind::Telemetry,
+    Kind::WasmPlugin,
+];
 
 /// Writes the conditions of objects in an ambient mesh.
 #[derive(Clone, Copy, Debug, Default)]
@@ -208,6 +216,58 @@ spec: {action: DENY, rules: [{to: [{operation: {methods: [GET], paths: [/a]}}]}]
         assert_eq!(said[0]["observedGeneration"], "3");
         let message = said[0]["message"].as_str().unwrap();
         assert!(message.contains("(found: methods, paths)") && message.contains("no effect"), "{message}");
+    }
+
+    #[test]
+    fn policies_of_all_kinds_say_whether_their_waypoint_has_them() {
+        for (kind, version) in [
+            ("RequestAuthentication", "security.istio.io/v1"),
+            ("Telemetry", "telemetry.istio.io/v1"),
+            ("WasmPlugin", "extensions.istio.io/v1alpha1"),
+        ] {
+            let policy = |target: &str| {
+                let url = if kind == "WasmPlugin" { "url: oci://registry/filter, " } else { "" };
+                format!(
+                    "apiVersion: {version}\nkind: {kind}\nmetadata: {{name: p, namespace: shop, generation: 2}}\n\
+                     spec: {{{url}targetRefs: [{target}]}}\n"
+                )
+            };
+            let gone = "{kind: Service, group: '', name: gone}";
+            let (manager, said) = conditions(&policy(gone)).unwrap();
+            assert_eq!(manager, "istio-ambient-waypoint-policy");
+            assert_eq!(
+                (&said[0]["type"], &said[0]["reason"]),
+                (&json!("WaypointAccepted"), &json!("TargetNotFound"))
+            );
+            let ingress = "---\napiVersion: gateway.networking.k8s.io/v1\nkind: Gateway\nmetadata: {name: web, namespace: shop}\n\
+                           spec: {gatewayClassName: istio, listeners: []}\n";
+            let of_gateway = policy("{kind: Gateway, group: gateway.networking.k8s.io, name: web}");
+            assert_eq!(conditions(&format!("{of_gateway}{ingress}")), None, "{kind} of an ordinary gateway");
+            assert_eq!(conditions(&policy("")), None);
+        }
+    }
+
+    #[test]
+    fn service_entry_says_how_far_the_mesh_lets_it_be_seen() {
+        let entry = "apiVersion: networking.istio.io/v1\nkind: ServiceEntry\nmetadata: {name: e, namespace: shop}\n\
+                     spec: {hosts: [a.com], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS}\n";
+        assert_eq!(conditions(entry), None, "the mesh says nothing");
+        let flags = Arc::new(Flags::read(&[("PILOT_ENABLE_AMBIENT", "true")]));
+        let mut settings = MeshSettings { flags, ..MeshSettings::default() };
+        let visibility = "serviceEntryVisibility: {defaultVisibility: NAMESPACE}";
+        settings.mesh = canopus_api::mesh_config::apply(visibility, &settings.mesh).unwrap().value;
+        let mut batch = objects(entry);
+        batch.set::<Settings>((), settings);
+        let engine = Engine::new();
+        engine.apply(batch);
+        let writes = plan(&AmbientConditionController, &engine).writes;
+        let Change::ApplyPart { fields, manager, .. } = &writes[0].change else { panic!("{writes:?}") };
+        assert_eq!(&**manager, "istio-ambient-service");
+        let condition = &fields["status"]["conditions"][0];
+        assert_eq!(
+            (&condition["type"], &condition["status"], &condition["reason"]),
+            (&json!("istio.io/VisibilityApplied"), &json!("True"), &json!("Namespace"))
+        );
     }
 
     #[test]

@@ -35,10 +35,11 @@ pub trait Api: Send + Sync + 'static {
         dry_run: bool,
     ) -> impl Future<Output = Result<(), ApiError>> + Send;
 
-    /// Does the operations of a JSON patch, all or none.
+    /// Does the operations of a JSON patch to an object or a subresource of it, all or none.
     fn patch(
         &self,
         key: &ObjectKey,
+        subresource: &str,
         patch: &Value,
         dry_run: bool,
     ) -> impl Future<Output = Result<(), ApiError>> + Send;
@@ -85,8 +86,14 @@ impl Api for Cluster {
         created.map(drop)
     }
 
-    async fn patch(&self, key: &ObjectKey, patch: &Value, dry_run: bool) -> Result<(), ApiError> {
-        self.patch_object(key, patch, dry_run).await.map(drop)
+    async fn patch(
+        &self,
+        key: &ObjectKey,
+        subresource: &str,
+        patch: &Value,
+        dry_run: bool,
+    ) -> Result<(), ApiError> {
+        self.patch_object(key, subresource, patch, dry_run).await.map(drop)
     }
 
     async fn delete(&self, key: &ObjectKey, version: &str, dry_run: bool) -> Result<(), ApiError> {

@@ -1,16 +1,26 @@
 //! Carries out what controllers plan.
 //!
-//! One applier serves one controller. It plans when the world changes, at most once per [`PACE`], and makes the writes of
-//! the plan a few at a time. Two facts keep it from repeating itself: a write it has made is not made again until the watch
-//! had time to show it ([`memory`]), and a plan lists nothing that is as it should be.
+//! One applier serves one controller.
+//!
+//! ```text
+//!   world changes ──► plan ──► due writes ──► queue ──► a few under way ──► outcomes ──► memory
+//!                      ▲      (memory)          newest and oldest in turn                  │
+//!                      └──────────────── again when a write failed or was overtaken ◄──────┘
+//! ```
+//!
+//! Planning goes on while writes are under way: a change does not wait for what was planned before it, and each plan replaces what
+//! of the last one has not begun. Two facts keep an applier from repeating itself: a write it has made is not made again until the
+//! watch had time to show it ([`memory`]), and a plan lists nothing that is as it should be.
 //!
 //! **Invariant.** No write is sent unless the leadership holds at that moment, and none takes longer than [`PATIENCE`],
-//! which is shorter than the time between the end of a leadership and the begin of the next.
+//! which is shorter than the time between the end of a leadership and the begin of the next. There is at most one write per object
+//! under way.
 
 mod declared;
 mod managed;
 mod memory;
 mod perform;
+mod queue;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,6 +29,8 @@ use std::time::Duration;
 use canopus_api::ObjectKey;
 use canopus_engine::Engine;
 use futures::StreamExt as _;
+use futures::future::{FusedFuture as _, FutureExt as _};
+use futures::stream::FuturesUnordered;
 use jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout};
@@ -28,12 +40,16 @@ pub use self::managed::adopt;
 pub use self::perform::Outcome;
 
 use self::memory::Memory;
+use self::queue::Queue;
 use crate::api::Api;
 use crate::controller::{Controller, Observed, Plan, Write};
 use crate::election::Leadership;
 
-/// Plans are at least this far apart.
-const PACE: Duration = Duration::from_millis(500);
+/// The longest that a plan's own cost puts off the next one.
+const LONGEST_PACE: Duration = Duration::from_millis(500);
+
+/// Planning takes at most one part in so many of the time.
+const SHARE: u32 = 10;
 
 /// How long one write may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +60,7 @@ const AT_ONCE: usize = 8;
 /// Is told what becomes of writes, such as to count them.
 pub trait Observer: Send + Sync + 'static {
     /// A write of this controller ended so.
-    fn wrote(&self, _controller: &str, _outcome: &Outcome) {}
+    fn wrote(&self, _controller: &str, _write: &Write, _outcome: &Outcome) {}
 }
 
 /// Observes nothing.
@@ -84,45 +100,74 @@ impl<A: Api> Applier<A> {
     }
 
     /// Writes while this process leads; whether the world will never change again.
-    async fn lead(&mut self) -> bool {
-        // What others did while they led is not known.
-        let mut memory = Memory::default();
-        let mut faults = BTreeMap::new();
+    async fn lead(&self) -> bool {
         let mut leadership = self.leadership.clone();
         // Only who leads pays for what the plan rests on.
         let (controller, engine) = (Arc::clone(&self.controller), self.engine.clone());
         let _watched = tokio::task::spawn_blocking(move || controller.watch(&engine)).await;
+        tokio::select! {
+            () = self.work(self.revisions.clone()) => true,
+            () = leadership.lost() => false,
+        }
+    }
+
+    /// Plans and writes until nobody changes the world any more.
+    async fn work(&self, mut revisions: watch::Receiver<u64>) {
+        // What others did while they led is not known.
+        let (mut memory, mut queue, mut faults) = (Memory::default(), Queue::default(), BTreeMap::new());
+        let mut under_way = FuturesUnordered::new();
+        revisions.borrow_and_update();
+        let mut planning = self.plan().boxed().fuse();
+        let mut is_outdated = false;
+        // When the next plan is due though nothing changes, and before which moment there is none whatever changes.
+        let (mut due, mut earliest) = (None, Instant::now());
         loop {
-            self.revisions.borrow_and_update();
-            let planned = Instant::now();
-            let again = match self.plan().await {
-                Some(plan) => {
-                    self.report_faults(&plan, &mut faults);
-                    let again = plan.again_in.map(|pause| planned + pause);
-                    let pending = self.carry_out(plan, &mut memory).await;
-                    [again, pending].into_iter().flatten().min()
-                }
-                None => Some(planned + memory::LONGEST_PAUSE),
-            };
-            let earliest = planned + PACE;
-            tokio::select! {
-                changed = self.revisions.changed() => if changed.is_err() { return true },
-                () = sleep_until(again.unwrap_or(planned + memory::LONGEST_PAUSE)) => {}
-                () = leadership.lost() => return false,
+            while under_way.len() < AT_ONCE
+                && let Some(write) = queue.begin()
+            {
+                under_way.push(self.attempt(write));
             }
+            let next = if is_outdated { Some(earliest) } else { due.map(|due: Instant| due.max(earliest)) };
             tokio::select! {
-                () = sleep_until(earliest) => {}
-                () = leadership.lost() => return false,
+                Some((write, outcome, result)) = under_way.next(), if !under_way.is_empty() => {
+                    let now = Instant::now();
+                    self.report(&write, &outcome, &memory);
+                    self.observer.wrote(self.controller.name(), &write, &outcome);
+                    // What was planned for the object meanwhile had to wait.
+                    is_outdated |= queue.end(&write.target);
+                    memory.note(write, &outcome, result, now);
+                    due = [due, memory.next_due(now)].into_iter().flatten().min();
+                }
+                (plan, took) = &mut planning => {
+                    let now = Instant::now();
+                    let cost = took.saturating_mul(SHARE).min(LONGEST_PACE);
+                    earliest = now + self.controller.pace().max(cost);
+                    let again_in = plan.as_ref().and_then(|plan| plan.again_in).unwrap_or(memory::LONGEST_PAUSE);
+                    if let Some(plan) = plan {
+                        self.report_faults(&plan, &mut faults);
+                        queue.replace(memory.select(plan.writes, now));
+                    }
+                    due = [due, Some(now + again_in), memory.next_due(now)].into_iter().flatten().min();
+                }
+                changed = revisions.changed(), if !is_outdated => match changed {
+                    Ok(()) => is_outdated = true,
+                    Err(_) => return,
+                },
+                () = sleep_until(next.unwrap_or(earliest)), if next.is_some() && planning.is_terminated() => {
+                    (is_outdated, due) = (false, None);
+                    revisions.borrow_and_update();
+                    planning = self.plan().boxed().fuse();
+                }
             }
         }
     }
 
-    /// What is to be done; planning computes, so others must not wait for it.
-    async fn plan(&self) -> Option<Plan> {
+    /// What is to be done, and how long it took to know; planning computes, so others must not wait for it.
+    async fn plan(&self) -> (Option<Plan>, Duration) {
         let (controller, snapshot) = (Arc::clone(&self.controller), self.engine.snapshot());
-        let name = controller.name();
+        let (name, began) = (controller.name(), Instant::now());
         let planned = tokio::task::spawn_blocking(move || controller.plan(&snapshot, Timestamp::now())).await;
-        match planned {
+        let plan = match planned {
             Ok(Ok(plan)) => Some(plan),
             Ok(Err(error)) => {
                 error!(controller = name, %error, "the desired state cannot be computed");
@@ -132,33 +177,17 @@ impl<A: Api> Applier<A> {
                 error!(controller = name, "planning panicked; nothing is written");
                 None
             }
-        }
+        };
+        (plan, began.elapsed())
     }
 
-    /// Makes the writes that are due; when the next one is.
-    async fn carry_out(&self, plan: Plan, memory: &mut Memory) -> Option<Instant> {
-        let now = Instant::now();
-        let due = memory.select(plan.writes, now);
-        let attempts = due.into_iter().map(|write| async {
-            let (outcome, result) = self.attempt(&write).await;
-            (write, outcome, result)
-        });
-        let mut attempts = futures::stream::iter(attempts).buffer_unordered(AT_ONCE);
-        while let Some((write, outcome, result)) = attempts.next().await {
-            self.report(&write, &outcome, memory);
-            self.observer.wrote(self.controller.name(), &outcome);
-            memory.note(write, &outcome, result, Instant::now());
-        }
-        memory.next_due()
-    }
-
-    async fn attempt(&self, write: &Write) -> (Outcome, Option<Observed>) {
+    async fn attempt(&self, write: Arc<Write>) -> (Arc<Write>, Outcome, Option<Observed>) {
         if !self.leadership.holds() {
-            return (Outcome::NotLeading, None);
+            return (write, Outcome::NotLeading, None);
         }
-        match timeout(PATIENCE, perform::perform(self.api.as_ref(), write, self.dry_run)).await {
-            Ok(done) => done,
-            Err(_) => (Outcome::Failed("the API server did not answer in time".to_owned()), None),
+        match timeout(PATIENCE, perform::perform(self.api.as_ref(), &write, self.dry_run)).await {
+            Ok((outcome, result)) => (write, outcome, result),
+            Err(_) => (write, Outcome::Failed("the API server did not answer in time".to_owned()), None),
         }
     }
 

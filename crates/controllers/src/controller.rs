@@ -22,6 +22,11 @@ pub trait Controller: Send + Sync + 'static {
     /// The same world must give the same writes: the applier tells by equality whether it has just made one.
     fn plan(&self, world: &Snapshot, now: Timestamp) -> Result<Plan, QueryError>;
 
+    /// Plans are at least this far apart.
+    fn pace(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+
     /// Has the engine keep what the plan is made from up to date, for as long as the result lives. Planning then costs what
     /// has changed; without, it costs the whole world whenever anything changes.
     fn watch(&self, _engine: &Engine) -> Option<Box<dyn Any + Send>> {

@@ -9,6 +9,7 @@
 //! whatever happens to the network.
 
 mod candidate;
+mod leaders;
 mod lock;
 
 use std::future::Future;
@@ -20,6 +21,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::{debug, info, warn};
 
 pub use candidate::{Candidate, Record, Step};
+pub use leaders::{Leaders, LockStatus};
 pub use lock::{ClusterLock, Held, Lock, LockKind};
 
 /// How long a lock belongs to its holder after a renewal.
@@ -84,13 +86,21 @@ pub struct Election<L> {
     until: watch::Sender<Option<Instant>>,
     /// Why the lock could not be had last time; each reason is worth one line.
     trouble: Option<String>,
+    leaders: Leaders,
 }
 
 impl<L: Lock> Election<L> {
     /// A candidate for a lock, and whether it leads.
     pub fn new(lock: L, candidate: Candidate) -> (Self, Leadership) {
         let (sender, until) = watch::channel(None);
-        (Self { lock, candidate, until: sender, trouble: None }, Leadership { until })
+        let leaders = Leaders::default();
+        (Self { lock, candidate, until: sender, trouble: None, leaders }, Leadership { until })
+    }
+
+    /// Tells these what becomes of the lock.
+    #[must_use]
+    pub fn telling(self, leaders: Leaders) -> Self {
+        Self { leaders, ..self }
     }
 
     /// Takes part until `stop`, then gives the lock back. `default_revision` says which revision may take the lock from
@@ -128,6 +138,9 @@ impl<L: Lock> Election<L> {
     async fn attempt(&mut self, default_revision: Option<String>, began: Instant) -> Result<bool, String> {
         let stored = self.lock.load().await?;
         let record = stored.as_ref().map(|held| &held.record);
+        if let Some(record) = record {
+            self.leaders.note_record(&self.lock.name(), record);
+        }
         let step = self.candidate.step(record, default_revision.as_deref(), began, Timestamp::now());
         let taken = match (&step, stored) {
             (Step::Wait, _) => return Ok(false),
@@ -135,6 +148,7 @@ impl<L: Lock> Election<L> {
             (Step::Take(record), Some(held)) => self.lock.replace(&held, record).await?,
         };
         if let (true, Step::Take(record)) = (taken, step) {
+            self.leaders.note_record(&self.lock.name(), &record);
             self.candidate.took(record, began);
         }
         Ok(taken)
@@ -142,6 +156,7 @@ impl<L: Lock> Election<L> {
 
     fn announce(&mut self, name: &str, held: Result<bool, String>, began: Instant) {
         let led = self.until.borrow().is_some_and(|until| Instant::now() < until);
+        let leads_now = *held.as_ref().unwrap_or(&led);
         let trouble = match held {
             Ok(true) => {
                 if !led {
@@ -166,6 +181,7 @@ impl<L: Lock> Election<L> {
                 reason, led, "the lock cannot be read or renewed; grant get, create and update on it"
             );
         }
+        self.leaders.note_attempt(name, leads_now, trouble.clone());
         self.trouble = trouble;
     }
 

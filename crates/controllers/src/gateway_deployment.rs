@@ -69,6 +69,41 @@ impl PartialEq for Installation {
     }
 }
 
+/// The engine input with what the API server last refused to write, by object: its reason.
+pub struct RefusedWrites;
+
+impl Input for RefusedWrites {
+    const NAME: &'static str = "refused_writes";
+    type Key = ObjectKey;
+    type Value = Box<str>;
+    type Index = ();
+}
+
+/// Why a gateway is not deployed as it should be; `None` if it is, if it will be, or if nothing is deployed for it.
+pub(crate) struct DeploymentFault;
+
+impl Query for DeploymentFault {
+    const NAME: &'static str = "gateway_deployment_fault";
+    type Key = Origin;
+    type Value = Option<String>;
+
+    fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
+        let settings = settings(ctx);
+        let is_on = settings.flags.get(PILOT_ENABLE_GATEWAY_API_DEPLOYMENT_CONTROLLER);
+        // Before the templates were read nothing is known to be wrong.
+        if !is_on || ctx.read::<InstalledTemplates>(&()).is_none() {
+            return None;
+        }
+        match ctx.get::<RenderedObjects>(origin).as_ref() {
+            Err(fault) => Some(fault.clone()),
+            Ok(objects) => objects.iter().find_map(|(target, _)| {
+                let reason = ctx.read::<RefusedWrites>(target)?;
+                Some(format!("{} {}: {reason}", target.kind.info().kind, target.name))
+            }),
+        }
+    }
+}
+
 /// Deploys proxies for Gateways.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GatewayDeploymentController;

@@ -14,10 +14,14 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use crate::controller::{Controller, Plan, Write};
+use crate::gateway_deployment::DeploymentFault;
 use crate::status_write::status_write;
 
+/// The longest message of a condition, in bytes.
+const LONGEST_MESSAGE: usize = 32768;
+
 /// The kinds whose status is computed.
-const KINDS: [Kind; 11] = [
+const KINDS: [Kind; 12] = [
     Kind::GatewayClass,
     Kind::KubernetesGateway,
     Kind::ListenerSet,
@@ -25,6 +29,7 @@ const KINDS: [Kind; 11] = [
     Kind::GrpcRoute,
     Kind::TcpRoute,
     Kind::TlsRoute,
+    Kind::UdpRoute,
     Kind::BackendTlsPolicy,
     Kind::BackendTrafficPolicy,
     Kind::ExternalBackend,
@@ -78,13 +83,37 @@ impl Query for PendingStatus {
 
     fn run(ctx: &Ctx<'_>, origin: &Origin) -> Self::Value {
         let desired = ctx.get::<StatusOf>(origin);
-        let desired = json(desired.as_deref()?)?;
+        let mut desired = json(desired.as_deref()?)?;
+        if origin.key.kind == Kind::KubernetesGateway
+            && let Some(fault) = ctx.get::<DeploymentFault>(origin).as_ref()
+        {
+            add_deployment_fault(&mut desired, fault);
+        }
         let seen = ctx.read::<Objects>(origin)?;
         // Every revision serves an object, and one of them says what became of it.
         if !is_for_this_revision(ctx, seen.meta()) {
             return None;
         }
         status_write(origin, seen, desired)
+    }
+}
+
+/// Says in the condition `Programmed` why the proxies are not deployed as they should be. Whether those there are serve is what the
+/// condition itself tells, so that stays. A gateway that is not accepted has said enough.
+fn add_deployment_fault(status: &mut Value, fault: &str) {
+    let is_told = |condition: &Value| condition["type"] == "Accepted" && condition["status"] == "False";
+    if status["conditions"].as_array().is_some_and(|conditions| conditions.iter().any(is_told)) {
+        return;
+    }
+    let conditions = status["conditions"].as_array_mut().into_iter().flatten();
+    for condition in conditions.filter(|condition| condition["type"] == "Programmed") {
+        let message = condition["message"].as_str().unwrap_or_default();
+        let mut message = format!("{message}; the proxies cannot be deployed: {fault}");
+        // The definition of the kind takes no longer ones.
+        while message.len() > LONGEST_MESSAGE {
+            message.pop();
+        }
+        condition["message"] = message.into();
     }
 }
 

@@ -24,6 +24,7 @@
 //! Must not know proxies, xDS or Envoy.
 
 mod ambient_conditions;
+mod analysis;
 pub mod api;
 pub mod applier;
 mod cluster_trust_bundle;
@@ -47,12 +48,13 @@ mod webhook_roots;
 mod workload_entry_cleanup;
 
 pub use ambient_conditions::AmbientConditionController;
+pub use analysis::AnalysisController;
 pub use applier::{Applier, Observer, Outcome};
 pub use cluster_trust_bundle::ClusterTrustBundleController;
 pub use controller::{Change, Controller, Observed, Ownership, Plan, Write};
 pub use dns_certificates::DnsCertificateController;
 pub use gateway_classes::GatewayClassController;
-pub use gateway_deployment::{GatewayDeploymentController, Installation, InstalledTemplates};
+pub use gateway_deployment::{GatewayDeploymentController, Installation, InstalledTemplates, RefusedWrites};
 pub use gateway_status::GatewayStatusController;
 pub use inference_pools::InferencePoolController;
 pub use ingress_status::IngressStatusController;

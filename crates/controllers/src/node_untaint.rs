@@ -1,11 +1,12 @@
 //! Nodes whose node agent is ready lose the taint that kept pods away from them.
 
+use std::any::Any;
 use std::sync::Arc;
 
 use canopus_api::kube::{Node, Pod};
 use canopus_api::value::ConditionStatus;
 use canopus_api::{Kind, ObjectKey};
-use canopus_engine::{Ctx, Query, QueryError, Snapshot};
+use canopus_engine::{Ctx, Engine, Query, QueryError, Snapshot};
 use canopus_mesh::world::{ObjectIndex, Origin, indexed_objects, object, settings};
 use canopus_runtime::flags::{
     PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS, PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME,
@@ -19,8 +20,11 @@ use crate::controller::{Change, Controller, Plan, Write};
 const NODE_AGENT: (&str, &str) = ("k8s-app", "istio-cni-node");
 
 /// Removes the taint of nodes whose node agent is ready.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NodeUntaintController;
+#[derive(Clone, Debug)]
+pub struct NodeUntaintController {
+    /// The namespace of the node agents.
+    pub namespace: Arc<str>,
+}
 
 impl Controller for NodeUntaintController {
     fn name(&self) -> &'static str {
@@ -28,7 +32,11 @@ impl Controller for NodeUntaintController {
     }
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
-        Ok(world.get::<ReadyTaintedNodes>(&())?.to_vec().into())
+        Ok(world.get::<ReadyTaintedNodes>(&self.namespace)?.to_vec().into())
+    }
+
+    fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {
+        Some(Box::new(engine.watch::<ReadyTaintedNodes>(Arc::clone(&self.namespace))))
     }
 }
 
@@ -37,17 +45,18 @@ struct ReadyTaintedNodes;
 
 impl Query for ReadyTaintedNodes {
     const NAME: &'static str = "ready_tainted_nodes";
-    type Key = ();
+    /// The namespace of the node agents.
+    type Key = Arc<str>;
     type Value = Vec<Arc<Write>>;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, namespace: &Arc<str>) -> Self::Value {
         let settings = settings(ctx);
         let flags = &settings.flags;
         if !flags.get(PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS) {
             return Vec::new();
         }
         let taint = flags.get(PILOT_NODE_UNTAINT_CONTROLLERS_TAINT_NAME);
-        let home = (&*settings.system_namespace).into();
+        let home = (&**namespace).into();
         let pods =
             indexed_objects::<Pod>(ctx, &ObjectIndex::InCluster(Kind::Pod, settings.cluster.clone(), home));
         let ready = pods.iter().filter(|(_, pod)| is_ready_agent(pod));
@@ -83,7 +92,6 @@ fn removal(node: &Node, taint: &str) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use canopus_engine::Engine;
     use canopus_mesh::world::{MeshSettings, Settings};
     use canopus_runtime::flags::Flags;
 
@@ -109,7 +117,7 @@ status: {conditions: [{type: Ready, status: 'True'}]}
         batch.set::<Settings>((), MeshSettings { flags, ..MeshSettings::default() });
         let engine = Engine::new();
         engine.apply(batch);
-        plan(&NodeUntaintController, &engine).writes
+        plan(&NodeUntaintController { namespace: "istio-system".into() }, &engine).writes
     }
 
     #[test]

@@ -7,7 +7,8 @@
 //! | gateway-classes | the built-in GatewayClasses, where they are missing | none: whoever is first has done it |
 //! | inference-pools | the Services that stand for InferencePools | Lease `istio-gateway-inferencepool-REVISION` |
 //! | ingress-status | addresses of Ingresses | ConfigMap `istio-leader` |
-//! | ambient-conditions | conditions of Services, ServiceEntries, WorkloadEntries and AuthorizationPolicies | Lease `istio-status-leader` |
+//! | ambient-conditions | conditions of Services, ServiceEntries, WorkloadEntries and policies | Lease `istio-status-leader` |
+//! | analysis | what analysis finds, in statuses of Istio's kinds | ConfigMap `istio-analyze-leader` |
 //! | service-entry-addresses | addresses of ServiceEntries that have none | ConfigMap `istio-ip-autoallocate` |
 //! | node-untaint | taints of nodes whose node agent is ready | ConfigMap `istio-node-untaint` |
 //! | workload-entry-cleanup | deletes what registered itself and went away | none: all replicas delete the same |
@@ -15,38 +16,41 @@
 //! | dns-certificates | Secrets of `certificates:` | Lease `canopus-dns-certificates-leader-REVISION` |
 //! | webhook-roots | `caBundle` of webhooks, `failurePolicy` of validation | none: all replicas write the same |
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::bail;
 use canopus_admission::injection::Injector;
 use canopus_api::{Kind, ObjectKey, labels};
-use canopus_controllers::election::{Candidate, ClusterLock, Election, Leadership, LockKind};
+use canopus_controllers::election::{Candidate, ClusterLock, Election, Leaders, Leadership, LockKind};
 use canopus_controllers::trust::{DistributedRoots, Roots};
 use canopus_controllers::{
-    AmbientConditionController, Applier, ClusterTrustBundleController, Controller, DnsCertificateController,
-    GatewayClassController, GatewayDeploymentController, GatewayStatusController, InferencePoolController,
-    IngressStatusController, Installation, InstalledTemplates, NodeUntaintController, Observer, Outcome,
-    RootConfigMapController, ServiceEntryAddressController, WebhookRootsController,
-    WorkloadEntryCleanupController,
+    AmbientConditionController, AnalysisController, Applier, Change, ClusterTrustBundleController,
+    Controller, DnsCertificateController, GatewayClassController, GatewayDeploymentController,
+    GatewayStatusController, InferencePoolController, IngressStatusController, Installation,
+    InstalledTemplates, NodeUntaintController, Observer, Outcome, RefusedWrites, RootConfigMapController,
+    ServiceEntryAddressController, WebhookRootsController, WorkloadEntryCleanupController, Write,
 };
 use canopus_engine::{Batch, Engine};
 use canopus_identity::authority::Authority;
 use canopus_mesh::world::{MeshSettings, Objects, Origin};
 use canopus_runtime::flags::{
     CANOPUS_CONTROLLERS, ENABLE_GATEWAY_API_INFERENCE_EXTENSION, ENABLE_LEADER_ELECTION, Flags,
-    PILOT_ENABLE_AMBIENT, PILOT_ENABLE_IP_AUTOALLOCATE, PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS, POD_NAME,
+    PILOT_ANALYSIS_INTERVAL, PILOT_ENABLE_AMBIENT, PILOT_ENABLE_ANALYSIS, PILOT_ENABLE_IP_AUTOALLOCATE,
+    PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS, POD_NAME,
 };
 use canopus_runtime::metrics::catalogue::CANOPUS_CONTROLLER_WRITES_TOTAL;
 use canopus_runtime::metrics::{Counter, Family, Registry};
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
 use canopus_sources::kubernetes::{Cluster, RateLimit};
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-/// How often all controllers together may write.
-const WRITES: RateLimit = RateLimit { qps: 40.0, burst: 80 };
+/// How often all controllers together may write: as often as istiod.
+const WRITES: RateLimit = RateLimit { qps: 80.0, burst: 160 };
 
 /// Locks are renewed by a handle of their own: writes that wait must not cost the leadership.
 const RENEWALS: RateLimit = RateLimit { qps: 10.0, burst: 20 };
@@ -85,6 +89,12 @@ pub(crate) struct Controllers<'a> {
     pub(crate) shutdown: &'a Shutdown,
     /// How long a connection of a proxy lasts at most; none if it has no end.
     pub(crate) longest_connection: Option<Duration>,
+    /// Is told who holds which lock.
+    pub(crate) leaders: Leaders,
+    /// Namespace of the node agents.
+    pub(crate) agent_namespace: Arc<str>,
+    /// Tells the engine what is no object.
+    pub(crate) store: Arc<dyn Fn(Batch) + Send + Sync>,
 }
 
 impl Controllers<'_> {
@@ -98,7 +108,11 @@ impl Controllers<'_> {
         let starter = Starter {
             writes: Arc::new(self.cluster.limited(WRITES)),
             renewals: self.cluster.limited(RENEWALS),
-            observer: Arc::new(WriteMetrics(self.registry.family(CANOPUS_CONTROLLER_WRITES_TOTAL))),
+            observer: Arc::new(WriteObserver {
+                counts: self.registry.family(CANOPUS_CONTROLLER_WRITES_TOTAL),
+                refused: Mutex::default(),
+                store: Arc::clone(&self.store),
+            }),
             dry_run: mode == Mode::DryRun,
             context: &self,
         };
@@ -118,13 +132,19 @@ impl Controllers<'_> {
             let statuses = starter.lead(Lock::Lease, "istio-status-leader");
             starter.run(Arc::new(AmbientConditionController), statuses);
         }
+        if flags.get(PILOT_ENABLE_ANALYSIS) {
+            let messages = starter.lead(Lock::ConfigMap, "istio-analyze-leader");
+            let interval = flags.get(PILOT_ANALYSIS_INTERVAL);
+            starter.run(Arc::new(AnalysisController { interval }), messages);
+        }
         if flags.get(PILOT_ENABLE_IP_AUTOALLOCATE) {
             let addresses = starter.lead(Lock::ConfigMap, "istio-ip-autoallocate");
             starter.run(Arc::new(ServiceEntryAddressController), addresses);
         }
         if flags.get(PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS) {
             let nodes = starter.lead(Lock::ConfigMap, "istio-node-untaint");
-            starter.run(Arc::new(NodeUntaintController), nodes);
+            let namespace = Arc::clone(&self.agent_namespace);
+            starter.run(Arc::new(NodeUntaintController { namespace }), nodes);
         }
         let cleanup = WorkloadEntryCleanupController { longest_connection: self.longest_connection };
         starter.run(Arc::new(cleanup), Leadership::unconditional());
@@ -154,7 +174,7 @@ enum Lock {
 struct Starter<'a> {
     writes: Arc<Cluster>,
     renewals: Cluster,
-    observer: Arc<WriteMetrics>,
+    observer: Arc<WriteObserver>,
     dry_run: bool,
     context: &'a Controllers<'a>,
 }
@@ -177,6 +197,7 @@ impl Starter<'_> {
         let kind = if lock == Lock::ConfigMap { LockKind::ConfigMap } else { LockKind::Lease };
         let lock = ClusterLock::new(self.renewals.clone(), kind, &settings.system_namespace, &lock_name);
         let (election, leadership) = Election::new(lock, candidate);
+        let election = election.telling(self.context.leaders.clone());
         let part = self.context.shutdown.register(Phase::Intake, format!("election {name}"));
         let (engine, cluster) = (self.context.engine.clone(), Arc::clone(&settings.cluster));
         self.context.tasks.spawn(format!("election {name}"), async move {
@@ -218,11 +239,45 @@ fn default_revision(engine: &Engine, cluster: &Arc<str>) -> Option<String> {
     tag.meta().label(labels::REVISION.name).map(str::to_owned)
 }
 
-struct WriteMetrics(Family<Counter, 2>);
+/// Counts writes, and tells the engine which of them are refused, so that statuses can say so.
+struct WriteObserver {
+    counts: Family<Counter, 2>,
+    refused: Mutex<BTreeMap<ObjectKey, String>>,
+    store: Arc<dyn Fn(Batch) + Send + Sync>,
+}
 
-impl Observer for WriteMetrics {
-    fn wrote(&self, controller: &str, outcome: &Outcome) {
-        self.0.with([controller, outcome.label()]).inc();
+impl Observer for WriteObserver {
+    fn wrote(&self, controller: &str, write: &Write, outcome: &Outcome) {
+        self.counts.with([controller, outcome.label()]).inc();
+        let reason = match outcome {
+            Outcome::Forbidden(reason) | Outcome::Failed(reason) => Some(reason.clone()),
+            Outcome::Foreign => {
+                Some("an object of this name exists and was not made for the gateway".to_owned())
+            }
+            Outcome::Written => None,
+            _ => return,
+        };
+        // Only what is managed for other objects has a status to be told in.
+        if !matches!(write.change, Change::Manage { .. }) {
+            return;
+        }
+        let mut refused = self.refused.lock();
+        if refused.get(&write.target) == reason.as_ref() {
+            return;
+        }
+        let mut batch = Batch::new();
+        match reason {
+            Some(reason) => {
+                batch.set::<RefusedWrites>(write.target.clone(), reason.as_str().into());
+                refused.insert(write.target.clone(), reason);
+            }
+            None => {
+                batch.remove::<RefusedWrites>(&write.target);
+                refused.remove(&write.target);
+            }
+        }
+        drop(refused);
+        (self.store)(batch);
     }
 }
 

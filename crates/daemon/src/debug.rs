@@ -11,6 +11,7 @@ mod clients;
 mod config_dump;
 mod http;
 mod index;
+mod leaders;
 mod objects;
 mod pushes;
 mod quarantine;
@@ -27,6 +28,7 @@ mod xds;
 
 use std::sync::Arc;
 
+use canopus_controllers::election::Leaders;
 use canopus_engine::{Engine, QueryError};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::{Flag, UNSAFE_ENABLE_ADMIN_ENDPOINTS, types::Bool};
@@ -49,6 +51,7 @@ pub struct Debug {
     quarantine: Arc<Quarantine>,
     sources: Arc<SourceStatuses>,
     remote: RemoteRegistry,
+    leaders: Leaders,
     /// When certificates expire, where somebody can tell.
     forecast: Option<Arc<Forecast>>,
 }
@@ -135,6 +138,7 @@ const ENDPOINTS: &[Endpoint] = &[
     endpoint("inject", "Templates of the sidecar injector", Debug::inject),
     endpoint("instancesz", "The services each client stands for", Debug::instancesz),
     endpoint("krtz", "What the engine has computed", Debug::krtz),
+    own("leaders", "Who holds the locks of controllers", Debug::leaders),
     own("ledger", "The latest pushes: cause, recipients, size, acknowledgement", Debug::ledger),
     endpoint("list", "Names of the endpoints as JSON", Debug::list),
     endpoint("mcsz", "Services of the multi-cluster API", Debug::mcsz),
@@ -163,6 +167,7 @@ impl Debug {
             quarantine: Arc::default(),
             sources: Arc::default(),
             remote: RemoteRegistry::default(),
+            leaders: Leaders::default(),
             forecast: None,
         }
     }
@@ -183,6 +188,12 @@ impl Debug {
     #[must_use]
     pub fn with_remote_clusters(self, remote: RemoteRegistry) -> Self {
         Self { remote, ..self }
+    }
+
+    /// Tells who holds which lock.
+    #[must_use]
+    pub fn with_leaders(self, leaders: Leaders) -> Self {
+        Self { leaders, ..self }
     }
 
     /// Tells how sources are doing.

@@ -58,9 +58,6 @@ const MOST_BLOCKING_THREADS: usize = 64;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Taken for the sake of manifests, without effect")]
 struct UnusedArgs {
-    /// Namespace of the node agent: nodes are not untainted yet.
-    #[arg(long = "cniNamespace", value_name = "NAMESPACE")]
-    cni_namespace: Option<String>,
     /// Whether to serve profiles: there is no profiler in the process, and /debug/pprof says so.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     profile: Option<String>,
@@ -75,17 +72,12 @@ struct UnusedArgs {
 impl UnusedArgs {
     /// The names of those that were given.
     fn given(&self) -> Vec<&'static str> {
-        let Self { cni_namespace, profile, ctrlz_port, ctrlz_address } = self;
-        [
-            ("cniNamespace", cni_namespace),
-            ("profile", profile),
-            ("ctrlz_port", ctrlz_port),
-            ("ctrlz_address", ctrlz_address),
-        ]
-        .into_iter()
-        .filter(|(_, value)| value.is_some())
-        .map(|(name, _)| name)
-        .collect()
+        let Self { profile, ctrlz_port, ctrlz_address } = self;
+        [("profile", profile), ("ctrlz_port", ctrlz_port), ("ctrlz_address", ctrlz_address)]
+            .into_iter()
+            .filter(|(_, value)| value.is_some())
+            .map(|(name, _)| name)
+            .collect()
     }
 }
 
@@ -110,6 +102,9 @@ pub struct DiscoveryArgs {
     /// Namespace of the control plane; without, $POD_NAMESPACE or istio-system.
     #[arg(help_heading = MESH, short, long)]
     namespace: Option<String>,
+    /// Namespace of the node agents whose nodes lose their taint when they are ready; without, that of the control plane.
+    #[arg(help_heading = MESH, long = "cniNamespace", value_name = "NAMESPACE")]
+    cni_namespace: Option<String>,
     /// DNS suffix of services that live in a namespace.
     #[arg(help_heading = MESH, long, default_value = "cluster.local")]
     domain: String,
@@ -183,7 +178,8 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
             if let Some(cluster) = cluster {
                 prove_validation(&process, &push, &mesh, cluster.clone());
                 let age = args.ports.keepalive_max_server_connection_age;
-                controllers(&process, &push, &mesh, cluster, authority, age).start()?;
+                let agents = args.cni_namespace.as_deref().map_or_else(|| mesh.system_namespace.clone(), Arc::from);
+                controllers(&process, &push, &mesh, cluster, authority, age, agents).start()?;
             }
             opened.ready();
             process.tracer.started(process.started);
@@ -242,6 +238,7 @@ fn controllers<'a>(
     cluster: Cluster,
     authority: Option<Arc<Authority>>,
     longest_connection: Option<Duration>,
+    agent_namespace: Arc<str>,
 ) -> Controllers<'a> {
     Controllers {
         cluster,
@@ -253,6 +250,9 @@ fn controllers<'a>(
         tasks: &process.tasks,
         shutdown: &process.shutdown,
         longest_connection,
+        leaders: push.leaders.clone(),
+        agent_namespace,
+        store: Arc::new(push.store(Reason::Global)),
     }
 }
 

@@ -30,6 +30,7 @@ mod server_tls;
 mod status;
 #[cfg(test)]
 mod tests;
+mod udp;
 
 pub use class::{BuiltInClass, built_in_classes};
 pub use deployment::{CONTROLLER_VERSION, DeployedPort, DeploymentOf, GatewayDeployment};

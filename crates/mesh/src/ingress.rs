@@ -52,14 +52,11 @@ fn is_served(ctx: &Ctx<'_>, origin: &Origin, ingress: &Ingress) -> bool {
     if let Some(class) = ingress.meta.annotation(annotations::INGRESS_CLASS.name) {
         return matches!(mode, Mode::Strict | Mode::Default) && class == settings.mesh.ingress_class;
     }
-    let class = ingress.spec.ingress_class_name.as_deref().and_then(|name| {
-        let key = canopus_api::ObjectKey::new(Kind::IngressClass, "", name);
-        object::<IngressClass>(ctx, &Origin::new(origin.cluster.clone(), key))
-    });
-    match class {
-        Some(class) => &*class.spec.controller == CONTROLLER,
-        None => mode == Mode::Default,
-    }
+    let Some(name) = ingress.spec.ingress_class_name.as_deref() else { return mode == Mode::Default };
+    // A class that does not exist is nobody's, so it is not ours either.
+    let key = canopus_api::ObjectKey::new(Kind::IngressClass, "", name);
+    let class = object::<IngressClass>(ctx, &Origin::new(origin.cluster.clone(), key));
+    class.is_some_and(|class| &*class.spec.controller == CONTROLLER)
 }
 
 /// The served Ingresses of the control plane's own cluster.

@@ -90,10 +90,11 @@ impl Memory {
         self.attempts.insert(attempt.write.target.clone(), attempt);
     }
 
-    /// When the next write is due. A managed object that was written is looked at again when the watch shows another state.
-    pub(super) fn next_due(&self) -> Option<Instant> {
+    /// When a write is due next, after this moment. A managed object that was written is looked at again when the watch shows
+    /// another state.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Instant> {
         let waiting = self.attempts.values().filter(|attempt| attempt.result.is_none());
-        waiting.map(|attempt| attempt.not_before).min()
+        waiting.map(|attempt| attempt.not_before).filter(|due| *due > now).min()
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
         assert_eq!(memory.select(vec![write("a")], start).len(), 1);
         memory.note(write("a"), &Outcome::Written, None, start);
         assert!(memory.select(vec![write("a")], start + SETTLING / 2).is_empty());
-        assert_eq!(memory.next_due(), Some(start + SETTLING));
+        assert_eq!(memory.next_due(start), Some(start + SETTLING));
         assert_eq!(memory.select(vec![write("a")], start + SETTLING).len(), 1);
     }
 
@@ -182,13 +183,13 @@ mod tests {
         let (mut memory, mut now) = (Memory::default(), Instant::now());
         for expected in [500, 1000, 2000, 4000] {
             memory.note(write("a"), &Outcome::Failed("down".into()), None, now);
-            let due = memory.next_due().unwrap();
+            let due = memory.next_due(now).unwrap();
             assert_eq!((due - now).as_millis(), expected);
             now = due;
         }
         for _ in 0..20 {
             memory.note(write("a"), &Outcome::Failed("down".into()), None, now);
         }
-        assert_eq!(memory.next_due(), Some(now + LONGEST_PAUSE));
+        assert_eq!(memory.next_due(now), Some(now + LONGEST_PAUSE));
     }
 }

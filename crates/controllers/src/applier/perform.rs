@@ -82,7 +82,7 @@ pub(super) async fn perform<A: Api>(api: &A, write: &Write, dry_run: bool) -> (O
             Err(error) if error.is_conflict() => Ok(Outcome::Written),
             done => done.map(|()| Outcome::Written),
         },
-        Change::Patch { operations } => match api.patch(key, operations, dry_run).await {
+        Change::Patch { operations } => match api.patch(key, "", operations, dry_run).await {
             Err(error) if error.is_unprocessable() => Ok(Outcome::Outdated),
             done => done.map(|()| Outcome::Written),
         },
@@ -140,13 +140,24 @@ async fn replace_status<A: Api>(
     dry_run: bool,
 ) -> Result<Outcome, ApiError> {
     let key = &write.target;
+    let status = with_times(status.clone(), Timestamp::now());
+    // One request where the object is as the watch last showed it. Where it is not, or where it is served under another version or
+    // the role has no such right, the longer way tells what is the matter.
+    let operations = json!([
+        {"op": "test", "path": "/metadata/resourceVersion", "value": seen.meta().resource_version},
+        {"op": "add", "path": "/status", "value": status},
+    ]);
+    match api.patch(key, "status", &operations, dry_run).await {
+        Err(error) if matches!(error.code, 403 | 404 | 409 | 422) => {}
+        done => return done.map(|()| Outcome::Written),
+    }
     let Some(mut stored) = api.read(key).await? else { return Ok(Outcome::Outdated) };
     let read = Object::decode_as(key.kind, &Node::from(stored.clone()), Options::watch());
     // Others write to the same status: what they wrote meanwhile must be part of what is computed.
     if !read.is_ok_and(|read| read.value.same_but_for_version(seen)) {
         return Ok(Outcome::Outdated);
     }
-    stored["status"] = with_times(status.clone(), Timestamp::now());
+    stored["status"] = status;
     // The server compares the resource version that was read once more.
     api.replace_status(key, &stored, dry_run).await.map(|()| Outcome::Written)
 }

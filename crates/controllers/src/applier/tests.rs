@@ -16,6 +16,8 @@ struct Server {
     objects: Mutex<BTreeMap<ObjectKey, Value>>,
     error: Mutex<Option<ApiError>>,
     asked: Mutex<Vec<String>>,
+    /// The name of an object whose write takes nine seconds.
+    slow: Mutex<&'static str>,
 }
 
 impl Server {
@@ -38,6 +40,10 @@ impl Api for Server {
     ) -> Result<Value, ApiError> {
         let ApplyOptions { force, dry_run, .. } = options;
         self.ask(format!("apply {} force={force} dry={dry_run}", key.name))?;
+        let is_slow = *self.slow.lock() == &*key.name;
+        if is_slow {
+            sleep(Duration::from_secs(9)).await;
+        }
         if !dry_run {
             self.objects.lock().insert(key.clone(), fields.clone());
         }
@@ -52,8 +58,8 @@ impl Api for Server {
         self.ask(format!("create {}", key.name))
     }
 
-    async fn patch(&self, key: &ObjectKey, _: &Value, _: bool) -> Result<(), ApiError> {
-        self.ask(format!("patch {}", key.name))
+    async fn patch(&self, key: &ObjectKey, subresource: &str, _: &Value, _: bool) -> Result<(), ApiError> {
+        self.ask(format!("patch {}/{subresource}", key.name))
     }
 
     async fn delete(&self, key: &ObjectKey, _: &str, _: bool) -> Result<(), ApiError> {
@@ -165,4 +171,62 @@ async fn dry_run_asks_and_stores_nothing() {
     settle().await;
     assert_eq!(server.asked.lock().first().map(String::as_str), Some("apply roots force=true dry=true"));
     assert!(server.objects.lock().is_empty());
+}
+
+/// Wants ConfigMaps of some names.
+struct Wishes {
+    server: Arc<Server>,
+    names: Mutex<Vec<&'static str>>,
+}
+
+impl Controller for Wishes {
+    fn name(&self) -> &'static str {
+        "wishes"
+    }
+
+    fn plan(&self, _: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
+        let names = self.names.lock().clone();
+        let keys = names.iter().map(|name| ObjectKey::new(Kind::ConfigMap, "shop", name));
+        let missing = keys.filter(|key| !self.server.objects.lock().contains_key(key));
+        let write = |target| {
+            let change = Change::Apply { fields: json!({}), ownership: Ownership::Take };
+            Arc::new(Write { target, change })
+        };
+        Ok(missing.map(write).collect::<Vec<_>>().into())
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn change_does_not_wait_for_a_write_that_takes_long() {
+    let server = Arc::new(Server { slow: Mutex::new("slow"), ..Server::default() });
+    let wishes = Arc::new(Wishes { server: Arc::clone(&server), names: Mutex::new(vec!["slow"]) });
+    let (revision, revisions) = watch::channel(0);
+    let applier = Applier {
+        controller: Arc::clone(&wishes) as Arc<dyn Controller>,
+        api: Arc::clone(&server),
+        engine: Engine::new(),
+        revisions,
+        leadership: Leadership::unconditional(),
+        dry_run: false,
+        observer: Arc::new(()),
+    };
+    tokio::spawn(applier.run());
+    let start = Instant::now();
+    while server.asked.lock().is_empty() {
+        settle_briefly().await;
+    }
+    wishes.names.lock().push("fresh");
+    revision.send_replace(1);
+    while server.asked.lock().len() < 2 {
+        settle_briefly().await;
+    }
+    assert!(server.asked.lock()[1].starts_with("apply fresh"), "{:?}", server.asked.lock());
+    assert!(start.elapsed() < Duration::from_secs(9), "it waited: {:?}", start.elapsed());
+    assert!(server.objects.lock().keys().all(|key| &*key.name == "fresh"), "the slow one still is under way");
+}
+
+async fn settle_briefly() {
+    tokio::task::yield_now().await;
+    std::thread::sleep(Duration::from_millis(2));
+    sleep(Duration::from_millis(10)).await;
 }

@@ -131,3 +131,24 @@ async fn unconditional_leadership_is_never_lost() {
     leadership.acquired().await;
     assert!(timeout(TERM * 100, leadership.lost()).await.is_err());
 }
+
+#[tokio::test(start_paused = true)]
+async fn locks_tell_who_holds_them() {
+    let lock = Shared::default();
+    let leaders = Leaders::default();
+    let (mut first, _stay) = join(&lock, "a");
+    first.acquired().await;
+    let (election, _second) = Election::new(Handle(lock.clone(), "b"), Candidate::new("b", "canary"));
+    let election = election.telling(leaders.clone());
+    tokio::spawn(election.run(|| None, std::future::pending()));
+    sleep(RETRY_PERIOD).await;
+    let all = leaders.all();
+    assert_eq!(all.len(), 1);
+    assert_eq!(
+        (all[0].holder.as_str(), all[0].holder_revision.as_str(), all[0].leading),
+        ("a", "default", false)
+    );
+    lock.0.lock().cut_off = Some("b");
+    sleep(RETRY_PERIOD * 2).await;
+    assert!(leaders.all()[0].trouble.is_some(), "{:?}", leaders.all());
+}

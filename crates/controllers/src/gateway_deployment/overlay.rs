@@ -75,6 +75,8 @@ pub(super) fn apply(mut object: Value, overlays: &[Arc<ConfigMap>]) -> Result<Op
             format!("the template makes a {} of {api_version}", deployable.kind.info().kind)
         })?;
         kind.merge(&mut object, patch).map_err(|error| in_key(error.to_string()))?;
+        // What the API server would refuse is known before anything is sent.
+        kind.normalize(&mut object.clone()).map_err(|error| in_key(error.to_string()))?;
         is_asked_for = true;
     }
     if deployable.on_demand && !is_asked_for {

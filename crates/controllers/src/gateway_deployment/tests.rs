@@ -160,6 +160,11 @@ fn fault_names_what_to_change_and_nothing_is_deployed() {
         (with_overlay("banana: 'x: y'"), "ConfigMap shop/own: key \"banana\" means nothing"),
         (with_overlay("deployment: 'metadata: {name: other}'"), "changes which Deployment it is"),
         (with_overlay("deployment: '['"), "ConfigMap shop/own: key \"deployment\": "),
+        // YAML reads this as true, and labels are texts.
+        (
+            with_overlay("deployment: 'spec: {template: {metadata: {labels: {x: y}}}}'"),
+            "spec.template.metadata.labels",
+        ),
         (
             with_overlay("").replace("name: own, namespace", "name: gone, namespace"),
             "does not exist in namespace shop",
@@ -182,6 +187,29 @@ fn fault_names_what_to_change_and_nothing_is_deployed() {
         let fault = fault(template, GATEWAY);
         assert!(fault.contains(expected), "{fault}");
     }
+}
+
+fn programmed(engine: &Engine) -> String {
+    let plan = plan(&crate::GatewayStatusController, engine);
+    let write = plan.writes.iter().find(|write| write.target.kind == Kind::KubernetesGateway).unwrap();
+    let Change::Status { status, .. } = &write.change else { panic!("{write:?}") };
+    let conditions = status["conditions"].as_array().unwrap();
+    let found = conditions.iter().find(|condition| condition["type"] == "Programmed").unwrap();
+    found["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn gateway_says_in_its_status_why_it_is_not_deployed() {
+    assert!(!programmed(&world(TEMPLATE, GATEWAY)).contains("deployed"));
+    let broken = programmed(&world("{{ fail \"oh\" }}", GATEWAY));
+    assert!(broken.contains("the proxies cannot be deployed: ") && broken.contains("oh"), "{broken}");
+    let engine = world(TEMPLATE, GATEWAY);
+    let mut batch = Batch::new();
+    let deployment = ObjectKey::new(Kind::Deployment, "shop", "web-istio");
+    batch.set::<RefusedWrites>(deployment, "exceeded quota: pods".into());
+    engine.apply(batch);
+    let refused = programmed(&engine);
+    assert!(refused.contains("cannot be deployed: Deployment web-istio: exceeded quota: pods"), "{refused}");
 }
 
 #[test]

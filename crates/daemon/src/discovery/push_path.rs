@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use canopus_controllers::election::Leaders;
 use canopus_engine::{Batch, Engine};
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_runtime::flags::CANOPUS_QUARANTINE;
@@ -28,6 +29,8 @@ pub(super) struct PushPath {
     pub(super) ledger: Arc<Ledger>,
     pub(super) quarantine: Arc<Quarantine>,
     pub(super) source_statuses: Arc<SourceStatuses>,
+    /// Who holds the locks of controllers.
+    pub(super) leaders: Leaders,
     /// The revision of the world.
     pub(super) revision: watch::Receiver<u64>,
     metrics: Arc<Metrics>,
@@ -66,6 +69,7 @@ impl PushPath {
             ledger,
             quarantine,
             source_statuses: Arc::default(),
+            leaders: Leaders::default(),
             revision,
             metrics,
             wishes: Mutex::new(Some(wishes)),

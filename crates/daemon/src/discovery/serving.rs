@@ -32,6 +32,7 @@ pub(super) fn ports<'a>(
         .with_ledger(push.ledger.clone())
         .with_quarantine(push.quarantine.clone())
         .with_sources(push.source_statuses.clone())
+        .with_leaders(push.leaders.clone())
         .with_remote_clusters(remote.clone())
         .with_forecast(identity.forecast);
     let debug = Arc::new(debug);

@@ -8,6 +8,8 @@ use canopus_api::gateway_api::{
 use canopus_api::kube::{ConfigMap, Secret};
 use canopus_api::validate::tls::is_cipher_suite;
 use canopus_api::{Kind, ObjectKey};
+use canopus_identity::certificate::{Certificate, CertificateError};
+use canopus_identity::key::{KeyError, SigningKey};
 use canopus_proto::google::protobuf::BoolValue;
 use canopus_proto::istio::networking::v1alpha3::ServerTlsSettings;
 use canopus_proto::istio::networking::v1alpha3::server_tls_settings::TlSmode;
@@ -110,8 +112,8 @@ fn terminate(
     }
     match valid {
         0 => return faults.map_or(Ok(Done::Finished), Err),
-        // Parity: if one of two certificates is valid, the first reference is used, even if it is the invalid one.
-        1 => settings.credential_name = names.swap_remove(0),
+        // One that cannot be used does not take the other one with it.
+        1 => settings.credential_name = names.into_iter().find(|name| !name.is_empty()).unwrap_or_default(),
         _ => settings.credential_names = names,
     }
     let validation = frontend.and_then(|frontend| frontend.validation.as_ref());
@@ -177,14 +179,13 @@ fn certificate(
     Ok(credential::gateway_resource_name(namespace, &reference.name))
 }
 
-/// Checks that a Secret contains a certificate and its key.
+/// Checks that a Secret contains certificates that can be read, and the key of the first. Proxies would reject others.
 pub(super) fn check_certificate(secret: &Secret) -> Result<(), String> {
     let pairs = [("cert", "key"), ("tls.crt", "tls.key")];
-    let has_value = |key: &str| secret.spec.get(key).is_some_and(|value| !value.is_empty());
-    let found = pairs.iter().find(|(chain, key)| has_value(chain) && has_value(key));
+    let value = |key: &str| secret.spec.get(key).filter(|value| !value.is_empty());
+    let found = pairs.iter().find_map(|(chain, key)| value(chain).zip(value(key)));
     if let Some((chain, key)) = found {
-        return check_pem(secret, chain, "CERTIFICATE", "certificate")
-            .and_then(|()| check_pem(secret, key, "PRIVATE KEY", "key"));
+        return check_pair(chain, key).map_err(|why| format!("the certificate is malformed: {why}"));
     }
     let has_keys =
         |(chain, key): &&(&str, &str)| secret.spec.get(chain).is_some() && secret.spec.get(key).is_some();
@@ -197,16 +198,26 @@ pub(super) fn check_certificate(secret: &Secret) -> Result<(), String> {
     ))
 }
 
-fn check_pem(secret: &Secret, key: &str, block: &str, what: &str) -> Result<(), String> {
-    let text = secret.spec.get(key).map(|value| String::from_utf8_lossy(value)).unwrap_or_default();
-    let has_block = text.lines().any(|line| {
-        let label = line.trim().strip_prefix("-----BEGIN ").and_then(|rest| rest.strip_suffix("-----"));
-        label.is_some_and(|label| label.ends_with(block))
-    });
-    if has_block {
-        return Ok(());
+/// Checks that the first certificate of a chain is for a key. Parity: in the words of Go's library, which people search for.
+fn check_pair(chain: &[u8], key: &[u8]) -> Result<(), String> {
+    let certificates = Certificate::all_from_pem(chain).map_err(|error| match error {
+        CertificateError::Pem(_) => "tls: failed to find any PEM data in certificate input".to_owned(),
+        CertificateError::Der(why) => format!("x509: malformed certificate: {why}"),
+    })?;
+    let Some(leaf) = certificates.first() else {
+        return Err("tls: failed to find any PEM data in certificate input".to_owned());
+    };
+    let key = match SigningKey::from_pem(key) {
+        Ok(key) => key,
+        Err(KeyError::Pem(_)) => return Err("tls: failed to find any PEM data in key input".to_owned()),
+        // Whether proxies take keys of other sizes and kinds than ours is theirs to say.
+        Err(_) => return Ok(()),
+    };
+    if leaf.public_key() == key.public_key() {
+        Ok(())
+    } else {
+        Err("tls: private key does not match public key".to_owned())
     }
-    Err(format!("the certificate is malformed: tls: failed to find any PEM data in {what} input"))
 }
 
 /// The SDS resource of the CA certificates for clients.
@@ -272,7 +283,7 @@ fn client_roots(
         }
     };
     let roots = roots.map_err(invalid)?;
-    if !String::from_utf8_lossy(&roots).contains("-----BEGIN CERTIFICATE-----") {
+    if Certificate::all_from_pem(&roots).map_or(true, |certificates| certificates.is_empty()) {
         return Err(invalid("the bundle is malformed".to_owned()));
     }
     Ok(resource)

@@ -28,6 +28,7 @@ use super::inference;
 use super::policy::PolicyOf;
 use super::route::RouteOf;
 use super::server_tls::check_certificate;
+use super::udp;
 use crate::reference::gateway_api::referenced_kind;
 use crate::world::{Origin, object};
 
@@ -70,6 +71,9 @@ impl Query for StatusOf {
             Kind::ListenerSet => listener_set_status(&cluster, origin, &*object(ctx, origin)?)?,
             Kind::HttpRoute | Kind::GrpcRoute | Kind::TcpRoute | Kind::TlsRoute => {
                 Status::Route(RouteStatus { parents: ctx.get::<RouteOf>(origin).parents.clone() })
+            }
+            Kind::UdpRoute => {
+                Status::Route(RouteStatus { parents: udp::parents(&cluster, &*object(ctx, origin)?) })
             }
             Kind::BackendTlsPolicy | Kind::BackendTrafficPolicy => {
                 Status::Policy(PolicyStatus { ancestors: ctx.get::<PolicyOf>(origin).ancestors.clone() })

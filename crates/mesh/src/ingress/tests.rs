@@ -52,6 +52,7 @@ fn annotation_goes_before_class_and_class_before_the_mesh() {
         ingress("foreign", ", annotations: {kubernetes.io/ingress.class: nginx}", "ingressClassName: ours"),
         ingress("classed", "", "ingressClassName: ours"),
         ingress("other", "", "ingressClassName: theirs"),
+        ingress("unknown", "", "ingressClassName: nowhere"),
         ingress("plain", "", ""),
     ]
     .concat();
@@ -59,7 +60,7 @@ fn annotation_goes_before_class_and_class_before_the_mesh() {
         [(Mode::Strict, vec!["annotated", "classed"]), (Mode::Default, vec!["annotated", "classed", "plain"])]
     {
         let world = world(mode, &yaml);
-        let all = ["annotated", "classed", "foreign", "other", "plain"];
+        let all = ["annotated", "classed", "foreign", "other", "plain", "unknown"];
         let found: Vec<_> = all.into_iter().filter(|name| gateway_of(&world, name).is_some()).collect();
         assert_eq!(found, served, "{mode:?}");
     }

@@ -1,7 +1,9 @@
 //! What the statuses of objects in an ambient mesh say: whether a waypoint is in front of them, and who enforces policies.
 
-use canopus_api::gateway_api::GatewayClass;
-use canopus_api::istio::{AuthorizationPolicy, ServiceEntry, WorkloadEntry};
+use canopus_api::gateway_api::{Gateway, GatewayClass};
+use canopus_api::istio::{
+    AuthorizationPolicy, RequestAuthentication, ServiceEntry, Telemetry, WasmPlugin, WorkloadEntry,
+};
 use canopus_api::kube::Service as KubeObject;
 use canopus_api::{Kind, Meta, ObjectKey, annotations, labels as known};
 use canopus_base::host;
@@ -12,6 +14,7 @@ use canopus_runtime::flags::{AMBIENT_ENABLE_DRY_RUN_AUTHORIZATION_POLICY, PILOT_
 
 use super::{ServiceWaypoints, WaypointAttachmentOf, Waypoints, bind_service, front};
 use crate::authorization::{http_attributes, matches_connections};
+use crate::service::{EntryVisibility, entry_visibility};
 use crate::world::{Origin, namespace, object, settings};
 
 /// The controller of waypoints' classes.
@@ -35,10 +38,13 @@ pub struct Observation {
 /// Who writes conditions, and which types of them are the writer's. Istio's names, so that what one control plane wrote
 /// the other takes over.
 const SERVICE: (&str, &[&str]) =
-    ("istio-ambient-service", &["istio.io/WaypointBound", "istio.io/WaypointMissing"]);
+    ("istio-ambient-service", &["istio.io/WaypointBound", "istio.io/WaypointMissing", VISIBILITY]);
 const WORKLOAD_ENTRY: (&str, &[&str]) = ("istio-ambient-workloadentry", &["istio.io/WaypointBound"]);
 const ZTUNNEL_POLICY: (&str, &[&str]) = ("istio-ambient-ztunnel-policy", &["ZtunnelAccepted"]);
 const WAYPOINT_POLICY: (&str, &[&str]) = ("istio-ambient-waypoint-policy", &["WaypointAccepted"]);
+
+/// The condition with how far the mesh lets a ServiceEntry be seen.
+const VISIBILITY: &str = "istio.io/VisibilityApplied";
 
 /// The conditions of one writer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,7 +57,7 @@ pub struct WriterConditions {
     pub observations: Vec<Observation>,
 }
 
-/// The conditions that the status of a Service, ServiceEntry, WorkloadEntry or AuthorizationPolicy should have.
+/// The conditions that the status of a Service, ServiceEntry, WorkloadEntry or policy should have.
 pub struct AmbientConditions;
 
 impl Query for AmbientConditions {
@@ -75,15 +81,55 @@ impl Query for AmbientConditions {
                 .map(|_| by(WORKLOAD_ENTRY, workload_entry(ctx, origin).into_iter().collect())),
             Kind::AuthorizationPolicy => object::<AuthorizationPolicy>(ctx, origin).map(|policy| {
                 let ztunnel = accepted_by_ztunnel(ctx, &policy).into_iter().collect();
-                let waypoint = accepted_by_waypoint(ctx, origin, &policy).into_iter().collect();
+                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                let waypoint =
+                    accepted_by_waypoint(ctx, origin, &policy.meta, &targets).into_iter().collect();
                 let mut all = by(ZTUNNEL_POLICY, ztunnel);
                 all.extend(by(WAYPOINT_POLICY, waypoint));
                 all
+            }),
+            Kind::RequestAuthentication => object::<RequestAuthentication>(ctx, origin).map(|policy| {
+                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                by(WAYPOINT_POLICY, attached_to_waypoint(ctx, origin, &policy.meta, targets))
+            }),
+            Kind::Telemetry => object::<Telemetry>(ctx, origin).map(|policy| {
+                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                by(WAYPOINT_POLICY, attached_to_waypoint(ctx, origin, &policy.meta, targets))
+            }),
+            Kind::WasmPlugin => object::<WasmPlugin>(ctx, origin).map(|policy| {
+                let targets = Targets::of_policy(&policy.spec.target_refs, policy.spec.target_ref.as_ref());
+                by(WAYPOINT_POLICY, attached_to_waypoint(ctx, origin, &policy.meta, targets))
             }),
             _ => None,
         }
         .unwrap_or_default()
     }
+}
+
+/// What a policy names as its targets.
+struct Targets<'a>(Vec<&'a PolicyTargetReference>);
+
+impl<'a> Targets<'a> {
+    fn of_policy(several: &'a [PolicyTargetReference], one: Option<&'a PolicyTargetReference>) -> Self {
+        if several.is_empty() { Self(one.into_iter().collect()) } else { Self(several.iter().collect()) }
+    }
+}
+
+/// Whether waypoints have a policy that ordinary gateways can be targets of as well: those say nothing here.
+fn attached_to_waypoint(
+    ctx: &Ctx<'_>,
+    origin: &Origin,
+    meta: &Meta,
+    Targets(mut targets): Targets<'_>,
+) -> Vec<Observation> {
+    targets.retain(|target| {
+        let key = ObjectKey::new(Kind::KubernetesGateway, target_namespace(origin, target), &target.name);
+        let gateway = Origin::new(origin.cluster.clone(), key);
+        target.kind != "Gateway"
+            || ctx.get::<Waypoints>(&gateway).is_some()
+            || object::<Gateway>(ctx, &gateway).is_none()
+    });
+    accepted_by_waypoint(ctx, origin, meta, &Targets(targets)).into_iter().collect()
 }
 
 fn waypoint_bound(holds: bool, reason: &'static str, message: String) -> Observation {
@@ -129,7 +175,21 @@ fn service_entry(ctx: &Ctx<'_>, origin: &Origin, entry: &ServiceEntry) -> Vec<Ob
             generation: 0,
         });
     }
+    observations.extend(visibility(ctx, origin));
     observations
+}
+
+/// How far a ServiceEntry is seen, where the mesh says something about that. Parity: the reason is the answer, and an entry that is
+/// seen nowhere has one too, which it lacks with Istio.
+fn visibility(ctx: &Ctx<'_>, origin: &Origin) -> Option<Observation> {
+    settings(ctx).mesh.service_entry_visibility.as_ref()?;
+    let (reason, message) = match entry_visibility(ctx, origin) {
+        EntryVisibility::Public => ("Public", "visible as far as exportTo says"),
+        EntryVisibility::Namespace => ("Namespace", "visible in its own namespace only"),
+        EntryVisibility::None => ("None", "visible nowhere"),
+    };
+    let message = format!("{message}, by serviceEntryVisibility of the mesh configuration");
+    Some(Observation { kind: VISIBILITY, holds: true, reason, message, generation: 0 })
 }
 
 fn workload_entry(ctx: &Ctx<'_>, origin: &Origin) -> Option<Observation> {
@@ -141,13 +201,6 @@ fn workload_entry(ctx: &Ctx<'_>, origin: &Origin) -> Option<Observation> {
         }
         (None, Some(why)) => Some(waypoint_bound(false, why.reason(), why.message())),
         (None, None) => None,
-    }
-}
-
-fn target_refs(policy: &AuthorizationPolicy) -> Vec<&PolicyTargetReference> {
-    match policy.spec.target_refs.as_slice() {
-        [] => policy.spec.target_ref.iter().collect(),
-        targets => targets.iter().collect(),
     }
 }
 
@@ -167,7 +220,7 @@ fn accepted_by_ztunnel(ctx: &Ctx<'_>, policy: &AuthorizationPolicy) -> Option<Ob
         );
         return accepted(false, UNSUPPORTED, message);
     }
-    if !target_refs(policy).is_empty() {
+    if policy.spec.target_ref.is_some() || !policy.spec.target_refs.is_empty() {
         return None;
     }
     let action = Action::try_from(policy.spec.action).unwrap_or_default();
@@ -210,11 +263,15 @@ const NOT_BOUND: &str = "AncestorNotBound";
 const INVALID: &str = "Invalid";
 
 /// Whether waypoints enforce a policy; `None` if it is not for them.
-fn accepted_by_waypoint(ctx: &Ctx<'_>, origin: &Origin, policy: &AuthorizationPolicy) -> Option<Observation> {
-    let targets = target_refs(policy);
+fn accepted_by_waypoint(
+    ctx: &Ctx<'_>,
+    origin: &Origin,
+    meta: &Meta,
+    Targets(targets): &Targets<'_>,
+) -> Option<Observation> {
     let bindings: Vec<_> = targets.iter().map(|target| (*target, bind_target(ctx, origin, target))).collect();
     let accepted = |holds, reason, message| {
-        let generation = policy.meta.generation;
+        let generation = meta.generation;
         Some(Observation { kind: "WaypointAccepted", holds, reason, message, generation })
     };
     match bindings.as_slice() {

@@ -143,14 +143,16 @@ impl Cluster {
         parse(&self.put(&target, object.to_string(), MAX_BYTES).await?)
     }
 
-    /// Does the operations of a JSON patch to an object. The server refuses them with 422 if a test among them fails.
+    /// Does the operations of a JSON patch to an object, or to a subresource of it. The server refuses them with 422 if a test among
+    /// them fails.
     pub async fn patch_object(
         &self,
         key: &ObjectKey,
+        subresource: &str,
         patch: &Value,
         dry_run: bool,
     ) -> Result<Value, ApiError> {
-        let mut target = path(key, key.kind.info().versions[0], "");
+        let mut target = path(key, key.kind.info().versions[0], subresource);
         target.push_str(if dry_run { "?dryRun=All" } else { "" });
         let answer = self.write(Request::patch(&target), PATCH, patch.to_string(), MAX_BYTES).await?;
         parse(&answer)

@@ -1,18 +1,21 @@
 //! A cluster in memory: objects as an API server would store them, and what it does when they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use anyhow::{Context, anyhow, bail};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use canopus_admission::injection::{Config, Injector, Values};
 use canopus_api::mesh_config;
 use canopus_api::{Kind, Object, ObjectKey, Options};
 use canopus_base::tree::Node;
 use canopus_controllers::applier::adopt;
 use canopus_controllers::{
-    AmbientConditionController, Change, Controller, GatewayClassController, GatewayDeploymentController,
-    GatewayStatusController, IngressStatusController, Installation, InstalledTemplates,
-    ServiceEntryAddressController, Write,
+    AmbientConditionController, AnalysisController, Change, Controller, GatewayClassController,
+    GatewayDeploymentController, GatewayStatusController, IngressStatusController, Installation,
+    InstalledTemplates, ServiceEntryAddressController, Write,
 };
 use canopus_engine::{Batch, Engine};
 use canopus_install::{Package, generate, merge_inputs};
@@ -114,6 +117,7 @@ impl Cluster {
             object["metadata"]["generation"] = json!(1);
         }
         match kind {
+            Kind::Secret => fill_in_certificate(&mut object["data"]),
             Kind::Service => {
                 if object["spec"]["clusterIP"].is_null() && object["spec"]["type"] != "ExternalName" {
                     object["spec"]["clusterIP"] = json!(format!("10.117.0.{}", self.versions % 250));
@@ -137,16 +141,30 @@ impl Cluster {
     }
 
     pub(super) fn find(&self, kind: &str, name: &str) -> Option<&Json> {
-        // Gateways of Gateway API and of Istio share a name; only the former have a status here.
-        let is_wanted = |key: &&ObjectKey| {
-            key.kind.info().kind == kind && *key.name == *name && key.kind != Kind::Gateway
-        };
+        let is_wanted = |key: &&ObjectKey| key.kind.info().kind == kind && *key.name == *name;
         self.objects.keys().find(is_wanted).and_then(|key| self.objects.get(key))
     }
 
     /// The objects that were made for gateways.
     pub(super) fn managed(&self) -> Vec<(&ObjectKey, &Json)> {
         self.managed.iter().collect()
+    }
+
+    /// The Deployment that was made for a gateway.
+    pub(super) fn deployment(&self) -> Option<&Json> {
+        self.objects.iter().find(|(key, _)| key.kind == Kind::Deployment).map(|(_, object)| object)
+    }
+
+    /// Deletes the Deployment that was made for a gateway, or lays fields over it. The watch shows it, so the next plan knows.
+    pub(super) fn change_deployment(&mut self, change: Option<&Json>) -> anyhow::Result<()> {
+        let key = self.objects.keys().find(|key| key.kind == Kind::Deployment).cloned();
+        let key = key.context("no Deployment was made")?;
+        self.managed.remove(&key);
+        match (change, self.objects.get_mut(&key)) {
+            (Some(change), Some(deployment)) => overlay(deployment, change),
+            _ => drop(self.objects.remove(&key)),
+        }
+        Ok(())
     }
 
     /// Gives each gateway that was deployed a pod that is ready, and its Service an address.
@@ -184,19 +202,26 @@ impl Cluster {
             &ServiceEntryAddressController,
         ];
         for _ in 0..MAX_ROUNDS {
-            let engine = self.world()?;
-            let mut has_written = false;
-            for controller in controllers {
-                let plan = controller.plan(&engine.snapshot(), jiff::Timestamp::now())?;
-                for write in &plan.writes {
-                    has_written |= self.perform(write)?;
-                }
-            }
-            if !has_written {
+            // Analysis comes at an interval, when the others are done.
+            let analysis: &dyn Controller = &AnalysisController { interval: Duration::ZERO };
+            if !self.carry_out(&controllers)? && !self.carry_out(&[analysis])? {
                 return Ok(());
             }
         }
         bail!("controllers still write after {MAX_ROUNDS} rounds")
+    }
+
+    /// Makes the writes that controllers plan; whether they changed anything.
+    fn carry_out(&mut self, controllers: &[&dyn Controller]) -> anyhow::Result<bool> {
+        let engine = self.world()?;
+        let mut has_written = false;
+        for controller in controllers {
+            let plan = controller.plan(&engine.snapshot(), jiff::Timestamp::now())?;
+            for write in &plan.writes {
+                has_written |= self.perform(write)?;
+            }
+        }
+        Ok(has_written)
     }
 
     fn world(&self) -> anyhow::Result<Engine> {
@@ -267,6 +292,19 @@ impl Cluster {
             set_times(&mut object["status"]);
         }
         Ok(*object != before)
+    }
+}
+
+/// Puts a certificate with its key where the recording says that there was one.
+fn fill_in_certificate(data: &mut Json) {
+    static MADE: LazyLock<[String; 2]> = LazyLock::new(|| {
+        let made = rcgen::generate_simple_self_signed(["a.example.com".to_owned()]);
+        made.map(|made| [made.cert.pem(), made.signing_key.serialize_pem()]).unwrap_or_default()
+    });
+    for (field, text) in ["tls.crt", "tls.key"].into_iter().zip(&*MADE) {
+        if data[field] == "<valid PEM>" {
+            data[field] = json!(STANDARD.encode(text));
+        }
     }
 }
 
