@@ -4,6 +4,7 @@ mod flags;
 mod imports;
 mod layers;
 mod manifests;
+mod metrics;
 mod modules;
 mod sources;
 mod spawns;
@@ -20,7 +21,7 @@ use tree::Tree;
 /// Checks the laws of the source tree.
 ///
 /// Layering of the crates, top modules without cycles, imports that only some crates may have, one codec of
-/// protobuf, flags without effect, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
+/// protobuf, flags and metrics without effect, file sizes, crate documentation, manifests, and texts that have no place in the repository. The same check runs as a test of this tool (`cargo test -p xtask`).
 #[derive(clap::Args)]
 pub(crate) struct Arguments {}
 
@@ -38,12 +39,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
 }
 
 fn check(tree: &Tree) -> Vec<Violation> {
-    const LAWS: [fn(&Tree) -> Vec<Violation>; 9] = [
+    const LAWS: [fn(&Tree) -> Vec<Violation>; 10] = [
         layers::check,
         modules::check,
         flags::check,
         imports::check,
         manifests::check,
+        metrics::check,
         sources::check,
         spawns::check,
         wire::check,

@@ -68,7 +68,7 @@ fn words(tree: &Tree) -> BTreeSet<&str> {
     sources.flat_map(constants).chain(gates).collect()
 }
 
-fn constants(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn constants(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with(|c: char| c.is_ascii_uppercase()) && word.len() > 2)
 }
