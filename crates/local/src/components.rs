@@ -29,9 +29,6 @@ pub(crate) const TOKEN_RENEWAL: Duration = Duration::from_secs(8 * 3600);
 /// Ports of the proxy that packet rules leave alone.
 const UNCAPTURED: &str = "15020,15021,15090";
 
-/// The directory in which an agent leaves its certificate.
-const CERTIFICATES: &str = "certificates";
-
 /// A mesh with everything that its processes need to know.
 #[derive(Clone, Debug)]
 pub(crate) struct Components {
@@ -80,7 +77,6 @@ impl Components {
         let directory = self.state.pod(&pod.name);
         fs::create_dir_all(directory.join("var/run/secrets/tokens"))?;
         fs::create_dir_all(directory.join("var/run/secrets/istio"))?;
-        fs::create_dir_all(directory.join(CERTIFICATES))?;
         let search = format!("{}.svc.cluster.local svc.cluster.local", pod.namespace);
         let resolver =
             format!("nameserver {}\nsearch {search}\noptions ndots:1\n", crate::plan::NODE_ADDRESS);
@@ -102,11 +98,6 @@ impl Components {
         let root = self.state.root_certificate();
         fs::copy(&root, secrets.join("istio/root-cert.pem")).with_context(|| root.display().to_string())?;
         Ok(())
-    }
-
-    /// The certificate of a pod, as its agent leaves it.
-    pub(crate) fn certificate(&self, pod: &Pod) -> PathBuf {
-        self.state.pod(&pod.name).join(CERTIFICATES).join("cert-chain.pem")
     }
 
     fn namespace(&self, name: &str) -> Option<PathBuf> {
@@ -192,7 +183,6 @@ impl Components {
             ("ECC_SIGNATURE_ALGORITHM", "ECDSA".to_owned()),
             ("CLOUD_PLATFORM", "none".to_owned()),
             ("CANOPUS_ENVOY_RESTARTS", "3".to_owned()),
-            ("OUTPUT_CERTS", format!("./{CERTIFICATES}")),
         ]
         .map(|(name, text)| (name.to_owned(), text))
         .into();

@@ -4,13 +4,18 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 
 use crate::snapshot::Snapshot;
 use crate::state::State;
+
+/// How often the mesh is looked at while a step is taken, and how long after it until its traffic shows what it did.
+const LOOK: Duration = Duration::from_millis(100);
+const AFTERMATH: Duration = Duration::from_secs(4);
 
 /// The longest command.
 const LONGEST: u64 = 64 << 10;
@@ -82,9 +87,34 @@ pub fn snapshot(state: &State) -> Result<Snapshot> {
 pub fn settled_snapshot(state: &State) -> Result<Snapshot> {
     for _ in 0..12 {
         snapshot(state)?;
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        std::thread::sleep(Duration::from_secs(1));
     }
     snapshot(state)
+}
+
+/// Takes every step of the tour of a mesh that runs, and gives how the mesh was before, after each, and when the control plane was
+/// away. Fails if a step does.
+pub fn record_tour(state: &State) -> Result<Vec<Snapshot>> {
+    let mut frames = vec![settled_snapshot(state)?];
+    let steps = frames[0].tour.steps.clone();
+    for step in steps {
+        let command = Command::Tour { step: step.name };
+        let (taker, mut outage) = (state.clone(), None);
+        let taking = std::thread::spawn(move || order(&taker, &command));
+        while !taking.is_finished() {
+            let now = snapshot(state)?;
+            if outage.is_none() && !now.control_plane {
+                outage = Some(now);
+            }
+            std::thread::sleep(LOOK);
+        }
+        taking.join().map_err(|_| anyhow!("the step failed"))??;
+        std::thread::sleep(AFTERMATH);
+        frames.extend(outage);
+        frames.push(snapshot(state)?);
+    }
+    order(state, &Command::EndTour)?;
+    Ok(frames)
 }
 
 /// Carries out a command and gives the mesh's words.

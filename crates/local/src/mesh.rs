@@ -11,12 +11,13 @@ use tokio::sync::{Notify, watch};
 
 use crate::components::Components;
 use crate::forward::Opened;
+use crate::log_tail::LogTail;
 use crate::mesh_file::MeshFile;
 use crate::metrics::{Counters, Traffic};
 use crate::node::Node;
 use crate::observe::{ControlPlane, Observer};
-use crate::process::last_lines;
-use crate::snapshot::{LogLine, Snapshot, TourStatus, UnitStatus};
+use crate::service_manager::ServiceManager;
+use crate::snapshot::{Snapshot, TourStatus, UnitStatus};
 use crate::unit::{Order, UnitHandle};
 
 /// Metrics are read this often while somebody looks.
@@ -25,8 +26,8 @@ const OBSERVED_EVERY: Duration = Duration::from_secs(1);
 /// Somebody looks if they asked within this time.
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Lines of logs in a snapshot.
-const LOG_LINES: usize = 40;
+/// Logs are read this often, so that lines of several processes are in the order in which they were written.
+const LOGS_READ_EVERY: Duration = Duration::from_millis(200);
 
 /// A mesh that runs.
 pub(crate) struct Mesh {
@@ -41,6 +42,8 @@ pub(crate) struct Mesh {
     pub(crate) started: Instant,
     pub(crate) forwards: Vec<watch::Receiver<Opened>>,
     pub(crate) observed: RefCell<(Traffic, ControlPlane)>,
+    pub(crate) log: RefCell<LogTail>,
+    pub(crate) service_manager: Option<ServiceManager>,
     /// When somebody last wanted to know how the mesh is.
     pub(crate) asked: Cell<Instant>,
 }
@@ -61,6 +64,12 @@ impl Mesh {
             let known: Vec<&str> = self.units.keys().map(String::as_str).collect();
             bail!("{name:?} is not a process of the mesh; there are: {}", known.join(", "));
         }
+        let refusals: Vec<String> =
+            meant.iter().filter_map(|unit| self.units[*unit].status.borrow().refusal(order)).collect();
+        meant.retain(|unit| self.units[*unit].status.borrow().refusal(order).is_none());
+        if meant.is_empty() {
+            bail!("{}", refusals.join("; "));
+        }
         for unit in &meant {
             self.units[*unit].orders.send(order).await.map_err(|_| anyhow!("{unit} has ended"))?;
         }
@@ -74,6 +83,13 @@ impl Mesh {
 
     fn is_replica(&self, workload: &str, unit: &str) -> bool {
         self.components.plan.pods.iter().any(|pod| pod.workload == workload && pod.name == unit)
+    }
+
+    /// Says to who started the mesh that it is ready, or what it lacks.
+    pub(crate) fn tell_service_manager(&self, status: &str) {
+        if let Some(manager) = &self.service_manager {
+            manager.tell_ready(status);
+        }
     }
 
     /// How processes are.
@@ -101,11 +117,11 @@ impl Mesh {
             units: self.statuses(),
             problems: self.problems(),
             published: self.published(),
-            traffic,
+            traffic: self.observer.with_idle(traffic),
             pushes: control_plane.pushes,
             quarantined: control_plane.quarantined,
             control_plane: control_plane.answers,
-            log: self.log(),
+            log: self.log.borrow().lines(),
             tour: self.tour.borrow().clone(),
         }
     }
@@ -116,19 +132,14 @@ impl Mesh {
         ports.map(|port| format!("http://localhost:{}", port.host)).collect()
     }
 
-    /// The last lines of programs and the control plane; of proxies, what they warn of.
-    fn log(&self) -> Vec<LogLine> {
-        let changed = |name: &String| self.components.state.log(name).metadata().ok()?.modified().ok();
-        let mut logs: Vec<_> = self.units.keys().filter_map(|name| Some((changed(name)?, name))).collect();
-        logs.sort();
-        let lines = logs.into_iter().flat_map(|(_, process)| {
-            let is_shown = |line: &String| !process.ends_with("/proxy") || is_warning(line);
-            let lines =
-                last_lines(&self.components.state.log(process), LOG_LINES).into_iter().filter(is_shown);
-            lines.map(|text| LogLine { process: process.clone(), text })
-        });
-        let lines: Vec<LogLine> = lines.collect();
-        lines[lines.len().saturating_sub(LOG_LINES)..].to_vec()
+    /// Reads what processes write, as they write it.
+    pub(crate) async fn follow_logs(&self) {
+        let mut ticks = tokio::time::interval(LOGS_READ_EVERY);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.log.borrow_mut().advance(&self.components.state, self.units.keys());
+        }
     }
 
     /// Looks at metrics and the control plane for as long as somebody wants to know.
@@ -151,9 +162,4 @@ impl Mesh {
     pub(crate) fn path(&self, relative: &Path) -> PathBuf {
         self.directory.join(relative)
     }
-}
-
-/// Whether a line of an agent or an Envoy says that something is wrong.
-fn is_warning(line: &str) -> bool {
-    ["\twarn\t", "\terror\t", "\tcritical\t"].iter().any(|level| line.contains(level))
 }

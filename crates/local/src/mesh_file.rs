@@ -89,8 +89,9 @@ pub struct Workload {
     /// Namespace.
     #[serde(default)]
     pub namespace: Option<String>,
-    /// Program and arguments.
-    pub command: CommandLine,
+    /// Program and arguments. Without them somebody else starts the program, in the workload's network namespace.
+    #[serde(default)]
+    pub command: Option<CommandLine>,
     /// Working directory, relative to the file.
     #[serde(default)]
     pub directory: Option<PathBuf>,

@@ -7,4 +7,4 @@ mod exposition;
 mod traffic;
 
 pub use traffic::{Call, ServiceTraffic, Traffic};
-pub(crate) use traffic::{Counters, Sample};
+pub(crate) use traffic::{Counters, Identities, Sample};

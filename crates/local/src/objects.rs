@@ -130,9 +130,9 @@ fn sidecar(pod: &Pod) -> Option<Value> {
     });
     let egress = proxy.outbound.iter().map(|outbound| {
         json!({
-            "bind": "127.0.0.1",
+            "bind": pod.address,
             "captureMode": "NONE",
-            "port": listener(outbound.listener, outbound.protocol),
+            "port": listener(outbound.port, outbound.protocol),
             "hosts": [format!("{}/{}", outbound.namespace, outbound.host)],
         })
     });
@@ -247,5 +247,12 @@ spec:
             "{sidecar}"
         );
         assert!(sidecar.contains("defaultEndpoint: 127.0.0.1:9000"), "{sidecar}");
+        // A proxy listens for a service where the service itself is.
+        let service = text.split("---\n").find(|document| document.contains("kind: Service\n")).unwrap();
+        let port = service.lines().find_map(|line| line.trim().strip_prefix("port: ")).unwrap();
+        assert!(
+            sidecar.contains(&format!("number: {port}\n")) && sidecar.contains("bind: 127.78.0.2\n"),
+            "{text}"
+        );
     }
 }

@@ -123,7 +123,7 @@ pub enum Role {
     Router,
 }
 
-/// A port of the loopback address that leads to a service.
+/// A port of the proxy that leads to a service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outbound {
     /// Host name of the service.
@@ -132,10 +132,8 @@ pub struct Outbound {
     pub namespace: String,
     /// What the port speaks.
     pub protocol: Protocol,
-    /// Port of the service.
+    /// Port of the service, on which the proxy listens for it.
     pub port: u16,
-    /// Port of the loopback address.
-    pub listener: u16,
 }
 
 /// A program.
@@ -236,6 +234,12 @@ impl Plan {
         planner.finish()
     }
 
+    /// The pods whose programs somebody else starts.
+    pub fn started_elsewhere(&self) -> impl Iterator<Item = &Pod> {
+        let is_sidecar = |pod: &&Pod| pod.proxy.as_ref().is_some_and(|proxy| proxy.role == Role::Sidecar);
+        self.pods.iter().filter(|pod| pod.program.is_none()).filter(is_sidecar)
+    }
+
     /// The pods of a workload or gateway.
     pub fn pods_of<'a>(&'a self, workload: &'a str) -> impl Iterator<Item = &'a Pod> {
         self.pods.iter().filter(move |pod| pod.workload == workload || pod.name == workload)
@@ -324,8 +328,8 @@ impl Planner<'_> {
         } else if self.mode == Mode::Loopback {
             pod.address = Ipv4Addr::LOCALHOST;
         }
-        pod.program = Some(Program {
-            command: self.command(&workload.command),
+        pod.program = workload.command.as_ref().map(|command| Program {
+            command: self.command(command),
             directory: workload
                 .directory
                 .as_ref()
@@ -362,9 +366,10 @@ impl Planner<'_> {
     }
 
     fn finish(mut self) -> Plan {
-        let services = self.services();
-        let externals = self.externals();
+        let mut services = self.services();
+        let mut externals = self.externals();
         if self.mode == Mode::Loopback {
+            self.renumber(&mut services, &mut externals);
             self.outbound(&services, &externals);
         }
         environment::fill(&mut self.pods, &services, &externals, self.mode);
@@ -448,7 +453,17 @@ impl Planner<'_> {
         .collect()
     }
 
-    /// Gives every program with a proxy a port for every service that it may call.
+    /// Gives the ports of services numbers that nobody else on this machine has. Proxies listen for a service on its own port, on
+    /// addresses of their own; several services with one port, or a program that listens on it on all addresses, would be in the way.
+    fn renumber(&mut self, services: &mut [Service], externals: &mut [ExternalService]) {
+        let inside = services.iter_mut().flat_map(|service| &mut service.ports);
+        let outside = externals.iter_mut().flat_map(|service| &mut service.ports);
+        for port in inside.chain(outside) {
+            port.port = self.free_port();
+        }
+    }
+
+    /// Tells every proxy beside a program which services there are to call.
     fn outbound(&mut self, services: &[Service], externals: &[ExternalService]) {
         let inside =
             services.iter().map(|service| (service.host(), service.namespace.clone(), &service.ports));
@@ -460,14 +475,7 @@ impl Planner<'_> {
             for (host, namespace, ports) in &callable {
                 for port in *ports {
                     let (host, namespace) = (host.clone(), namespace.clone());
-                    let listener = self.free_port();
-                    outbound.push(Outbound {
-                        host,
-                        namespace,
-                        protocol: port.protocol,
-                        port: port.port,
-                        listener,
-                    });
+                    outbound.push(Outbound { host, namespace, protocol: port.protocol, port: port.port });
                 }
             }
             if let Some(proxy) = self.pods[index].proxy.as_mut().filter(|proxy| proxy.role == Role::Sidecar) {

@@ -137,3 +137,23 @@ pub fn last_lines(path: &Path, count: usize) -> Vec<String> {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(count)..].iter().map(|line| (*line).to_owned()).collect()
 }
+
+/// The whole lines that were written to a log since a position, and the position behind them. A shorter log was begun anew.
+pub fn new_lines(path: &Path, position: &mut u64) -> io::Result<String> {
+    const CHUNK: u64 = 1 << 20;
+    let mut file = File::open(path)?;
+    if file.metadata()?.len() < *position {
+        *position = 0;
+    }
+    file.seek(SeekFrom::Start(*position))?;
+    let mut bytes = Vec::new();
+    file.take(CHUNK).read_to_end(&mut bytes)?;
+    // Half a line waits for its other half, unless it is longer than what is read at once.
+    let whole = match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(end) => end + 1,
+        None if bytes.len() as u64 == CHUNK => bytes.len(),
+        None => 0,
+    };
+    *position += whole as u64;
+    Ok(String::from_utf8_lossy(&bytes[..whole]).into_owned())
+}

@@ -127,7 +127,9 @@ pub struct TourStatus {
     pub steps: Vec<StepStatus>,
     /// What the current or last step told.
     pub lines: Vec<String>,
-    /// The objects that the current step has applied.
+    /// What the current step did, as a user would type it.
+    pub command: String,
+    /// The objects that it has applied.
     pub applied: String,
 }
 

@@ -1,5 +1,6 @@
 //! Running a mesh: everything is made in order, watched, and removed at the end.
 
+mod lines;
 mod run;
 
 use std::fs::File;
@@ -7,6 +8,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::pin::Pin;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
@@ -19,17 +21,24 @@ use crate::process::{Launcher, last_lines};
 use crate::programs::Programs;
 use crate::state::State;
 
+pub use lines::Start;
 pub use run::{Front, run};
 
 /// What a mesh is started with.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options {
+    /// When the process began; times to readiness are counted from there.
+    pub began: Instant,
+    /// How long the mesh may take to become ready before it is said what keeps it.
+    pub patience: Duration,
     /// The directory with the mesh file.
     pub directory: PathBuf,
     /// Where the state is kept, if not there.
     pub state: Option<PathBuf>,
     /// Envoy, if not on the path.
     pub envoy: Option<PathBuf>,
+    /// The socket of the service manager that waits for the mesh (`NOTIFY_SOCKET`).
+    pub service_manager: Option<String>,
     /// Whether to use loopback mode even where namespaces are permitted.
     pub loopback: bool,
 }
@@ -41,6 +50,9 @@ pub struct Prepared {
     components: Components,
     /// Held for as long as the mesh runs.
     lock: File,
+    began: Instant,
+    patience: Duration,
+    service_manager: Option<String>,
     /// What the user should know.
     pub notes: Vec<String>,
 }
@@ -89,13 +101,30 @@ pub fn prepare(options: &Options) -> Result<Prepared> {
     let mut reserved = Vec::new();
     let mut free = || free_port(&mut reserved);
     let plan = Plan::new(&file, &directory, mode, &mut free);
+    for pod in plan.started_elsewhere() {
+        let namespace = network::path(&pod.network_namespace);
+        if mode == Mode::Loopback {
+            bail!(
+                "{} has no `command`, and in loopback mode nobody else can start its program; run the mesh as root where network \
+                 namespaces are permitted, or add `command`",
+                pod.name
+            );
+        }
+        notes.push(format!(
+            "{} is started by others, in the network namespace {}",
+            pod.name,
+            namespace.display()
+        ));
+    }
     state.create()?;
     let lock =
         state.try_lock()?.ok_or_else(|| anyhow!("another `canopus up` of this mesh has just begun"))?;
     let certificate_lifetime = file.certificate_lifetime;
     let owner = components::owner(&directory)?;
     let components = Components { plan, state, programs, certificate_lifetime, owner };
-    Ok(Prepared { file, directory, components, lock, notes })
+    let (began, patience, service_manager) =
+        (options.began, options.patience, options.service_manager.clone());
+    Ok(Prepared { file, directory, components, lock, began, patience, service_manager, notes })
 }
 
 fn has_iptables() -> bool {

@@ -28,13 +28,16 @@ const GOOD_RUN: Duration = Duration::from_secs(30);
 /// How often a process is asked whether it is ready.
 const PROBE: Duration = Duration::from_millis(50);
 
+/// A process that nothing can be asked of has to live this long. A program that is not there has ended by then.
+const PROOF: Duration = Duration::from_millis(100);
+
 /// How long a process may take to end when it is restarted.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// When a process counts as ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Readiness {
-    /// As soon as it runs.
+    /// When it has run for a moment.
     Running,
     /// When it listens on a port.
     Listening(u16),
@@ -73,6 +76,22 @@ pub(crate) struct Unit {
 pub(crate) struct UnitHandle {
     pub(crate) status: watch::Receiver<UnitStatus>,
     pub(crate) orders: mpsc::Sender<Order>,
+}
+
+impl UnitStatus {
+    /// Why a process cannot be told this now; nothing if it can.
+    pub(crate) fn refusal(&self, order: Order) -> Option<String> {
+        let name = &self.name;
+        match (order, self.state) {
+            (_, UnitState::Waiting) => {
+                Some(format!("{name} has not been started yet: it waits for others to be ready"))
+            }
+            (Order::Kill, _) if self.pid.is_none() => {
+                Some(format!("{name} does not run; `canopus restart {name}` starts it"))
+            }
+            _ => None,
+        }
+    }
 }
 
 impl Unit {
@@ -146,13 +165,23 @@ impl Life {
             if again {
                 tokio::select! {
                     () = sleep(pause) => pause = (pause * 2).min(LONGEST_PAUSE),
-                    Some(_) = self.orders.recv() => {}
+                    true = self.told_to_start() => {}
                 }
-            } else if self.orders.recv().await.is_none() {
+            } else if !self.told_to_start().await {
                 return;
             }
             self.status.send_modify(|status| status.restarts += 1);
         }
+    }
+
+    /// Waits until a process that does not run is told to start; nothing else can be done to it. False if nobody can tell it.
+    async fn told_to_start(&mut self) -> bool {
+        while let Some(order) = self.orders.recv().await {
+            if order == Order::Restart {
+                return true;
+            }
+        }
+        false
     }
 
     async fn live_once(&mut self) -> Result<Ended> {
@@ -160,6 +189,8 @@ impl Life {
         if let Some(prepare) = &self.unit.prepare {
             prepare().await?;
         }
+        // Whatever it was told before concerned the process before, and a start was asked for at most.
+        while self.orders.try_recv().is_ok() {}
         let mut running = self.launcher.start(&self.unit.specification)?;
         self.show(UnitState::Starting, Some(running.id.pid), "");
         let ready = is_ready(self.unit.readiness, running.id.pid, Rc::clone(&self.node));
@@ -227,7 +258,7 @@ pub(crate) async fn wait_ready(mut status: watch::Receiver<UnitStatus>) {
 async fn is_ready(readiness: Readiness, pid: i32, node: Rc<Node>) {
     loop {
         let ready = match readiness {
-            Readiness::Running => true,
+            Readiness::Running => return sleep(PROOF).await,
             Readiness::Listening(port) => sockets::is_listening(pid, port),
             Readiness::Http(address, path) => {
                 let asked = node.run(async move { http::get(address, path).await?.text() }).await;

@@ -26,6 +26,8 @@ const TICK: Duration = Duration::from_millis(500);
 pub(crate) struct Chosen {
     /// Whether the view belongs to the mesh: leaving it ends the mesh.
     pub(crate) ends_mesh: bool,
+    /// Whether the objects of the tour's step have the screen for themselves.
+    pub(crate) objects_alone: bool,
     /// The answer to the last key.
     pub(crate) words: String,
 }
@@ -62,6 +64,9 @@ fn show(terminal: &mut ratatui::DefaultTerminal, state: &State, ends_mesh: bool)
         let is_interrupt = key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL);
         if is_interrupt || matches!(key.code, KeyCode::Char('q') | KeyCode::Esc) {
             return Ok(());
+        }
+        if key.code == KeyCode::Char('y') {
+            chosen.objects_alone = !chosen.objects_alone;
         }
         if let Some(command) = command(key.code, &snapshot) {
             answers = Some(send(state, command));

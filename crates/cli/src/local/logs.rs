@@ -1,15 +1,14 @@
 //! `canopus logs`.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::sleep;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use canopus_local::process::last_lines;
+use canopus_local::process::{last_lines, new_lines};
 use canopus_local::state::State;
 
 use super::Place;
@@ -19,8 +18,8 @@ use crate::output::say;
 /// How often logs are looked at.
 const POLL: Duration = Duration::from_millis(200);
 
-/// Most bytes that are read of a log at once.
-const CHUNK: u64 = 1 << 20;
+/// How long a mesh may take from the end of its logs to its own.
+const END: Duration = Duration::from_secs(1);
 
 /// Print what the processes of a mesh write.
 #[derive(clap::Args, Debug)]
@@ -64,11 +63,26 @@ fn show(arguments: &Arguments) -> Result<()> {
     }
     while arguments.follow && state.exists()? {
         sleep(POLL);
-        for (name, path) in named(&state, arguments.name.as_deref())? {
-            let position = positions.entry(path.clone()).or_default();
-            for line in new_lines(&path, position)?.lines() {
-                write(&name, line, several)?;
-            }
+        if let Err(error) = follow(&state, arguments.name.as_deref(), &mut positions, several) {
+            sleep(END);
+            // Logs go away when the mesh ends.
+            return if state.exists()? { Err(error) } else { Ok(()) };
+        }
+    }
+    Ok(())
+}
+
+/// Prints what was written since the last time.
+fn follow(
+    state: &State,
+    wanted: Option<&str>,
+    positions: &mut BTreeMap<PathBuf, u64>,
+    several: bool,
+) -> Result<()> {
+    for (name, path) in named(state, wanted)? {
+        let position = positions.entry(path.clone()).or_default();
+        for line in new_lines(&path, position)?.lines() {
+            write(&name, line, several)?;
         }
     }
     Ok(())
@@ -94,22 +108,6 @@ fn named(state: &State, wanted: Option<&str>) -> Result<Vec<(String, PathBuf)>> 
         bail!("{wanted:?} has written nothing; there are logs of: {}", known.join(", "));
     }
     Ok(logs)
-}
-
-/// What was written since a position. A shorter log was begun anew.
-fn new_lines(path: &Path, position: &mut u64) -> Result<String> {
-    let mut file = File::open(path)?;
-    let length = file.metadata()?.len();
-    if length < *position {
-        *position = 0;
-    }
-    file.seek(SeekFrom::Start(*position))?;
-    let mut bytes = Vec::new();
-    file.take(CHUNK).read_to_end(&mut bytes)?;
-    // Half a line waits for its other half.
-    let whole = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |end| end + 1);
-    *position += whole as u64;
-    Ok(String::from_utf8_lossy(&bytes[..whole]).into_owned())
 }
 
 fn write(name: &str, line: &str, several: bool) -> io::Result<()> {

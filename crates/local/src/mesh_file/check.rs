@@ -151,6 +151,12 @@ impl Check<'_> {
                 "this goes with `port`; name the protocol of each of `ports` there",
             );
         }
+        if workload.command.is_none() && (!workload.sidecar || workload.all_ports().is_empty()) {
+            self.report(
+                format!("{field}.command"),
+                "there is nothing to run; add `command`, or a `port` and no `sidecar: false` if somebody else starts the program",
+            );
+        }
         self.ports(field, workload);
         for key in workload.env.keys() {
             if key.is_empty() || key.contains(['=', '\0']) {

@@ -43,7 +43,7 @@ fn file_is_read_with_its_short_notations() {
     let [web, reviews] = file.workloads.as_slice() else { panic!("two workloads") };
     assert_eq!(web.all_ports()[0].port, 8080);
     assert!(web.sidecar && web.restart == Restart::OnFailure && web.replicas == 1);
-    assert_eq!(reviews.command.arguments, ["--version", "v 1"]);
+    assert_eq!(reviews.command.as_ref().unwrap().arguments, ["--version", "v 1"]);
     assert_eq!(reviews.service_name(), "reviews");
     let Expectation::Shares(shares) = &file.tour[0].expect[1] else { panic!("shares") };
     assert_eq!((shares.percent["v1"], shares.tolerance), (90.0, 5.0));
@@ -91,6 +91,19 @@ gateways:
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
         assert!(found.starts_with(expected), "{found}\n{expected}");
+    }
+}
+
+#[test]
+fn workload_without_a_command_needs_a_port_and_a_proxy() {
+    let file = MeshFile::parse(b"workloads: [{name: web, port: 80}]").unwrap();
+    assert_eq!(file.workloads[0].command, None);
+    for text in ["workloads: [{name: web}]", "workloads: [{name: web, port: 80, sidecar: false}]"] {
+        let found = messages(text);
+        assert!(
+            found[0].contains("workloads[0].command: there is nothing to run; add `command`"),
+            "{found:?}"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! Who calls whom, how often, how well and how fast.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,25 @@ pub struct Call {
     pub success: Option<f64>,
 }
 
+impl Traffic {
+    /// Adds services that nobody asked lately: they are there all the same.
+    pub(crate) fn add_idle(&mut self, known: &[ServiceTraffic]) {
+        let is_new = |service: &&ServiceTraffic| {
+            let is_same = |other: &ServiceTraffic| {
+                (&other.service, &other.version) == (&service.service, &service.version)
+            };
+            !self.services.iter().any(is_same)
+        };
+        let idle: Vec<ServiceTraffic> = known.iter().filter(is_new).cloned().collect();
+        self.services.extend(idle);
+        self.services
+            .sort_by(|one, other| (&one.service, &one.version).cmp(&(&other.service, &other.version)));
+    }
+}
+
+/// The services that certificates stand for, by `NAMESPACE/sa/ACCOUNT`.
+pub(crate) type Identities = BTreeMap<String, String>;
+
 /// Values of one scrape of all proxies, by what they count.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Sample(BTreeMap<Key, f64>);
@@ -85,7 +104,7 @@ enum Measure {
 
 impl Sample {
     /// Adds what a proxy exposes.
-    pub(crate) fn add(&mut self, proxy: &str, text: &str) {
+    pub(crate) fn add(&mut self, proxy: &str, text: &str, identities: &Identities) {
         for row in rows(text, "istio_") {
             let measure = match row.name {
                 "istio_requests_total" => Measure::Requests,
@@ -93,12 +112,12 @@ impl Sample {
                 "istio_tcp_connections_opened_total" => Measure::Connections,
                 _ => continue,
             };
-            *self.0.entry(key(proxy, measure, &row)).or_default() += row.value;
+            *self.0.entry(key(proxy, measure, &row, identities)).or_default() += row.value;
         }
     }
 }
 
-fn key(proxy: &str, measure: Measure, row: &Row<'_>) -> Key {
+fn key(proxy: &str, measure: Measure, row: &Row<'_>, identities: &Identities) -> Key {
     let known = |label: &str| match row.label(label) {
         "unknown" => String::new(),
         value => value.to_owned(),
@@ -124,9 +143,7 @@ fn key(proxy: &str, measure: Measure, row: &Row<'_>) -> Key {
         is_source: row.label("reporter") == "source",
         from: match known("source_canonical_service") {
             // Of a TCP connection the server knows the certificate alone.
-            from if from.is_empty() => {
-                known("source_principal").rsplit('/').next().unwrap_or_default().to_owned()
-            }
+            from if from.is_empty() => caller(&known("source_principal"), identities),
             from => from,
         },
         to,
@@ -143,6 +160,13 @@ fn key(proxy: &str, measure: Measure, row: &Row<'_>) -> Key {
         },
         mutual_tls: row.label("connection_security_policy").to_owned(),
     }
+}
+
+/// The service behind a certificate: the one that the mesh file gives the account to, otherwise the account.
+fn caller(principal: &str, identities: &Identities) -> String {
+    let identity = principal.split_once("/ns/").map_or("", |(_, identity)| identity);
+    let account = || principal.rsplit('/').next().unwrap_or_default().to_owned();
+    identities.get(identity).cloned().unwrap_or_else(account)
 }
 
 /// The scrapes of the last seconds.
@@ -260,10 +284,9 @@ impl Sum {
 /// counted by the callers.
 fn services(changed: &[(&Key, f64)], seconds: f64) -> Vec<ServiceTraffic> {
     let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
-    let told: Vec<&str> =
-        changed.iter().filter(|(key, _)| !key.is_source).map(|(key, _)| key.to.as_str()).collect();
+    let told = told_by_servers(changed);
     for (key, change) in changed {
-        let is_counted_there = told.contains(&key.to.as_str());
+        let is_counted_there = told.contains(key.to.as_str());
         let never_arrived = key.is_source
             && key.version.is_empty()
             && !key.detail.is_empty()
@@ -278,12 +301,18 @@ fn services(changed: &[(&Key, f64)], seconds: f64) -> Vec<ServiceTraffic> {
         .collect()
 }
 
-/// Calls as callers count them; TCP connections in the mesh as servers do.
+/// The services whose own proxies count what they are asked.
+fn told_by_servers<'a>(changed: &[(&'a Key, f64)]) -> BTreeSet<&'a str> {
+    changed.iter().filter(|(key, _)| !key.is_source).map(|(key, _)| key.to.as_str()).collect()
+}
+
+/// Calls as callers count them; TCP connections as servers do, if they are in the mesh: callers do not always know the service.
 fn calls(changed: &[(&Key, f64)], seconds: f64) -> Vec<Call> {
     let mut sums: BTreeMap<(String, String), Sum> = BTreeMap::new();
+    let told = told_by_servers(changed);
     let counts = |key: &Key| match key.measure {
         Measure::Requests => key.is_source,
-        Measure::Connections => !key.to.is_empty(),
+        Measure::Connections => !key.is_source || (!key.to.is_empty() && !told.contains(key.to.as_str())),
         Measure::Bucket => false,
     };
     for (key, change) in changed.iter().filter(|(key, _)| counts(key)) {
@@ -320,9 +349,10 @@ mod tests {
     }
 
     fn traffic(old: &[(&str, String)], new: &[(&str, String)]) -> Traffic {
+        let identities = Identities::from([("shop/sa/buyers".to_owned(), "catalogue".to_owned())]);
         let sample = |texts: &[(&str, String)]| {
             let mut sample = Sample::default();
-            texts.iter().for_each(|(proxy, text)| sample.add(proxy, text));
+            texts.iter().for_each(|(proxy, text)| sample.add(proxy, text, &identities));
             sample
         };
         let mut counters = Counters::default();
@@ -383,7 +413,7 @@ mod tests {
         let source = "istio_tcp_connections_opened_total{reporter=\"source\",source_canonical_service=\"catalogue\",\
                       destination_service_name=\"unknown\"} 4\n";
         let destination = "istio_tcp_connections_opened_total{reporter=\"destination\",source_canonical_service=\"unknown\",\
-                           source_principal=\"spiffe://cluster.local/ns/shop/sa/catalogue\",\
+                           source_principal=\"spiffe://cluster.local/ns/shop/sa/buyers\",\
                            destination_canonical_service=\"inventory\",destination_version=\"v1\",\
                            connection_security_policy=\"mutual_tls\"} 4\n";
         let found = traffic(&[], &[("catalogue", source.to_owned()), ("inventory", destination.to_owned())]);
@@ -396,6 +426,49 @@ mod tests {
             found.calls,
             [Call { from: "catalogue".into(), to: "inventory".into(), rate: 2.0, success: None }]
         );
+    }
+
+    #[test]
+    fn service_that_nobody_asks_stays_listed() {
+        let known = |service: &str, version: &str| ServiceTraffic {
+            service: service.to_owned(),
+            version: version.to_owned(),
+            ..ServiceTraffic::default()
+        };
+        let mut found =
+            traffic(&[], &[("reviews-v1", row("destination", "web", "reviews", "v1", "200", 30))]);
+        found.add_idle(&[known("cart", "v1"), known("reviews", "v1"), known("reviews", "v2")]);
+        let rates: Vec<(&str, &str, f64)> = found
+            .services
+            .iter()
+            .map(|service| (service.service.as_str(), service.version.as_str(), service.rate))
+            .collect();
+        assert_eq!(rates, [("cart", "v1", 0.0), ("reviews", "v1", 15.0), ("reviews", "v2", 0.0)]);
+    }
+
+    #[test]
+    fn connection_that_both_ends_count_is_one() {
+        let row = |reporter: &str| {
+            format!(
+                "istio_tcp_connections_opened_total{{reporter=\"{reporter}\",source_canonical_service=\"catalogue\",\
+                 destination_service_name=\"inventory\",destination_canonical_service=\"inventory\"}} 4\n"
+            )
+        };
+        let found = traffic(&[], &[("catalogue", row("source")), ("inventory", row("destination"))]);
+        let [call] = found.calls.as_slice() else { panic!("{found:?}") };
+        assert_eq!((call.from.as_str(), call.to.as_str(), call.rate), ("catalogue", "inventory", 2.0));
+    }
+
+    #[test]
+    fn account_of_no_service_is_named_itself() {
+        let identities = Identities::from([("shop/sa/buyers".to_owned(), "catalogue".to_owned())]);
+        for (principal, name) in [
+            ("spiffe://cluster.local/ns/shop/sa/buyers", "catalogue"),
+            ("spiffe://cluster.local/ns/other/sa/buyers", "buyers"),
+            ("", ""),
+        ] {
+            assert_eq!(caller(principal, &identities), name, "{principal}");
+        }
     }
 
     #[test]

@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::{ExternalService, Mode, Pod, Service};
+use super::{ExternalService, Mode, Pod, Role, Service};
 
 pub(super) fn fill(pods: &mut [Pod], services: &[Service], externals: &[ExternalService], mode: Mode) {
     let gateways: Vec<(String, String)> = pods
         .iter()
-        .filter(|pod| pod.program.is_none())
+        .filter(|pod| pod.proxy.as_ref().is_some_and(|proxy| proxy.role == Role::Router))
         .map(|pod| (variable(&pod.name, "HOST"), pod.address.to_string()))
         .collect();
     for pod in pods {
@@ -58,7 +58,7 @@ fn by_port(pod: &Pod, services: &[Service], externals: &[ExternalService]) -> Ve
     let outbound: Vec<_> = pod.proxy.iter().flat_map(|proxy| &proxy.outbound).collect();
     let named = outbound.into_iter().rev().filter_map(|outbound| {
         let name = names.get(&outbound.host)?;
-        Some(((*name).to_owned(), "127.0.0.1".to_owned(), outbound.listener))
+        Some(((*name).to_owned(), pod.address.to_string(), outbound.port))
     });
     named.collect()
 }

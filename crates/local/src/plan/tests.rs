@@ -69,6 +69,17 @@ fn program_with_a_slash_is_relative_to_the_directory() {
 }
 
 #[test]
+fn program_that_somebody_else_starts_has_a_proxy_and_a_namespace() {
+    let file = MeshFile::parse(
+        b"name: shop\nworkloads: [{name: web, port: 80}]\ngateways: [{name: edge, ports: [80]}]",
+    );
+    let plan = Plan::new(&file.unwrap(), Path::new("/srv/shop"), Mode::Namespaces, &mut || 1);
+    let elsewhere: Vec<&str> = plan.started_elsewhere().map(|pod| pod.name.as_str()).collect();
+    assert_eq!(elsewhere, ["web"]);
+    assert_eq!(plan.services[0].name, "web");
+}
+
+#[test]
 fn external_program_has_no_proxy_and_no_service() {
     let plan = plan(Mode::Namespaces);
     let pay = pod(&plan, "pay");
@@ -85,14 +96,19 @@ fn no_port_of_the_loopback_address_is_given_twice() {
         ports.extend(pod.ports.iter().flat_map(|port| [Some(port.target), port.inbound]).flatten());
         if let Some(proxy) = &pod.proxy {
             ports.extend([proxy.admin, proxy.status, proxy.health, proxy.metrics]);
-            ports.extend(proxy.outbound.iter().map(|outbound| outbound.listener));
         }
     }
+    ports.extend(plan.services.iter().flat_map(|service| &service.ports).map(|port| port.port));
+    ports.extend(plan.externals.iter().flat_map(|service| &service.ports).map(|port| port.port));
     let unique: BTreeSet<u16> = ports.iter().copied().collect();
     assert_eq!(unique.len(), ports.len());
-    let environment = &pod(&plan, "web").program.as_ref().unwrap().environment;
-    let listener = &pod(&plan, "web").proxy.as_ref().unwrap().outbound[1];
-    assert_eq!(listener.host, "reviews.shop.svc.cluster.local");
-    assert_eq!(environment["REVIEWS_SERVICE_HOST"], "127.0.0.1");
-    assert_eq!(environment["REVIEWS_SERVICE_PORT"], listener.listener.to_string());
+    let web = pod(&plan, "web");
+    let outbound = &web.proxy.as_ref().unwrap().outbound[1];
+    assert_eq!(
+        (outbound.host.as_str(), outbound.port),
+        ("reviews.shop.svc.cluster.local", plan.services[1].ports[0].port)
+    );
+    let environment = &web.program.as_ref().unwrap().environment;
+    assert_eq!(environment["REVIEWS_SERVICE_HOST"], web.address.to_string());
+    assert_eq!(environment["REVIEWS_SERVICE_PORT"], outbound.port.to_string());
 }

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use tokio::net::UnixListener;
 use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::{interval, sleep};
+use tokio::time::interval;
 
-use super::{Lives, Prepared, capture, open_control};
+use super::{Lives, Prepared, capture, lines, open_control};
 use crate::clean;
 use crate::components::{Components, TOKEN_RENEWAL};
 use crate::control::{self, Command, Reply};
@@ -29,15 +29,13 @@ use crate::node::Node;
 use crate::observe::Observer;
 use crate::plan::{Mode, Pod};
 use crate::process::{Launcher, bound_logs};
-use crate::snapshot::{StepState, StepStatus, TourStatus, UnitKind, UnitState, UnitStatus};
+use crate::service_manager::ServiceManager;
+use crate::snapshot::{StepState, StepStatus, TourStatus, UnitKind};
 use crate::tour;
-use crate::unit::{Order, Prepare, Readiness, Unit, UnitHandle, wait_ready};
+use crate::unit::{Order, Prepare, Readiness, Unit, UnitHandle};
 
 /// How often logs are looked at for their length.
 const LOGS_CHECKED_EVERY: Duration = Duration::from_secs(60);
-
-/// How long the mesh may take to become ready before a tour gives up.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// What is done with a mesh once it runs.
 pub enum Front {
@@ -60,10 +58,10 @@ pub fn run(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str)) -> Resu
 }
 
 async fn supervise(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str)) -> Result<()> {
-    let started = Instant::now();
     // Before anything is made that would have to be removed.
     let mut signals = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()].map(signal);
-    let Prepared { file, directory, components, lock: _lock, .. } = prepared;
+    let Prepared { file, directory, components, lock: _lock, patience, began, service_manager, .. } =
+        prepared;
     let journal = Arc::new(Journal::open(&components.state.journal())?);
     journal.record(&Entry::Supervisor(ProcessId::lookup(i32::try_from(std::process::id())?)?))?;
     components.write_files(&file, &directory)?;
@@ -101,14 +99,18 @@ async fn supervise(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str))
         observer,
         units,
         stop: Notify::new(),
-        started,
+        started: began,
         forwards,
         observed: RefCell::default(),
+        log: RefCell::default(),
+        service_manager: service_manager.map(ServiceManager),
         asked: Cell::new(Instant::now()),
     });
     work.spawn_local(serve(Rc::clone(&mesh), control));
     let observed = Rc::clone(&mesh);
     work.spawn_local(async move { observed.observe().await });
+    let followed = Rc::clone(&mesh);
+    work.spawn_local(async move { followed.follow_logs().await });
     work.spawn_local(maintain(Rc::clone(&mesh)));
     let ended = signals.each_mut().map(|signal| async move {
         match signal {
@@ -119,7 +121,7 @@ async fn supervise(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str))
     let [terminated, interrupted, hung_up] = ended;
     let (showing, viewer) = Showing::begin(front)?;
     let result = tokio::select! {
-        result = showing.run(&mesh, tell) => result,
+        result = showing.run(&mesh, patience, tell) => result,
         () = mesh.stop.notified() => Ok(()),
         () = terminated => Ok(()),
         () = interrupted => Ok(()),
@@ -287,7 +289,7 @@ async fn carry_out(mesh: &Rc<Mesh>, command: Command) -> Reply {
         Command::Kill { name } => mesh.order(&name, Order::Kill).await,
         Command::Restart { name } => mesh.order(&name, Order::Restart).await,
         Command::Tour { step } => tour::take_named(mesh, &step).await,
-        Command::EndTour => tour::take_back(mesh).map(|()| "taken back".to_owned()),
+        Command::EndTour => tour::take_back(mesh).await.map(|()| "taken back".to_owned()),
         Command::Stop => {
             mesh.stop.notify_one();
             Ok("stopping".to_owned())
@@ -341,85 +343,14 @@ impl Showing {
         Ok((Self::View(ended), Some(thread)))
     }
 
-    async fn run(self, mesh: &Rc<Mesh>, tell: &mut dyn FnMut(&str)) -> Result<()> {
+    async fn run(self, mesh: &Rc<Mesh>, patience: Duration, tell: &mut dyn FnMut(&str)) -> Result<()> {
         match self {
-            Self::Lines => tell_changes(mesh, tell).await,
+            Self::Lines => lines::tell_changes(mesh, patience, tell).await,
             Self::Tour => {
-                wait_all_ready(mesh, tell).await?;
+                lines::wait_all_ready(mesh, patience, tell).await?;
                 tour::take_all(mesh, tell).await
             }
             Self::View(ended) => ended.await.context("the view failed")?,
         }
     }
-}
-
-/// Tells when processes become ready or end.
-async fn tell_changes(mesh: &Mesh, tell: &mut dyn FnMut(&str)) -> Result<()> {
-    let mut seen: BTreeMap<String, (UnitState, String)> = BTreeMap::new();
-    let mut problems: Vec<String> = Vec::new();
-    let mut was_ready = false;
-    loop {
-        let (units, current) = (mesh.statuses(), mesh.problems());
-        for unit in &units {
-            let now = (unit.state, unit.message.clone());
-            let before = seen.insert(unit.name.clone(), now.clone());
-            if before.as_ref() != Some(&now) && matches!(unit.state, UnitState::Crashed | UnitState::Stopped)
-            {
-                tell(&format!(
-                    "{}: {}",
-                    unit.name,
-                    if unit.message.is_empty() { "ended" } else { &unit.message }
-                ));
-            } else if was_ready
-                && before.is_some_and(|before| before.0 != unit.state)
-                && unit.state == UnitState::Ready
-            {
-                tell(&format!("{}: ready again", unit.name));
-            }
-        }
-        for problem in current.iter().filter(|problem| !problems.contains(problem)) {
-            tell(problem);
-        }
-        problems = current;
-        if !was_ready && problems.is_empty() && units.iter().all(UnitStatus::is_settled) {
-            was_ready = true;
-            tell(&ready_line(mesh));
-        }
-        sleep(Duration::from_millis(if was_ready { 500 } else { 50 })).await;
-    }
-}
-
-fn ready_line(mesh: &Mesh) -> String {
-    let plan = &mesh.components.plan;
-    let proxies = plan.pods.iter().filter(|pod| pod.proxy.is_some()).count();
-    let programs = plan.pods.iter().filter(|pod| pod.program.is_some()).count();
-    let reach = match mesh.published().as_slice() {
-        [] => String::new(),
-        published => format!("; {}", published.join(", ")),
-    };
-    format!(
-        "{}: ready after {} ms: canopusd, {proxies} proxies, {programs} programs{reach}",
-        plan.mesh,
-        mesh.started.elapsed().as_millis()
-    )
-}
-
-/// Waits until everything runs; tells what does not.
-async fn wait_all_ready(mesh: &Mesh, tell: &mut dyn FnMut(&str)) -> Result<()> {
-    let all = async {
-        for unit in mesh.units.values() {
-            wait_ready(unit.status.clone()).await;
-        }
-    };
-    if tokio::time::timeout(PATIENCE, all).await.is_err() {
-        let lacking: Vec<String> = mesh
-            .statuses()
-            .iter()
-            .filter(|unit| !unit.is_settled())
-            .map(|unit| format!("{} ({:?}) {}", unit.name, unit.state, unit.message))
-            .collect();
-        bail!("not ready after {} seconds: {}", PATIENCE.as_secs(), lacking.join("; "));
-    }
-    tell(&ready_line(mesh));
-    Ok(())
 }

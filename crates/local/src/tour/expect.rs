@@ -5,14 +5,15 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, anyhow, bail, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::load::Client;
-use crate::http;
+use super::certificates::{self, Serials};
+use super::load::{Client, SUCCESS};
+use super::plain::{self, Outcome};
 use crate::mesh::Mesh;
-use crate::mesh_file::{Expectation, Percentages, Request};
+use crate::mesh_file::{Expectation, Percentages, Request, Step};
 
 /// How long an expectation may take that names no time of its own.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -23,15 +24,39 @@ const IN_A_ROW: usize = 8;
 /// Connections on which shares are counted.
 const CONNECTIONS: usize = 4;
 
+/// A mesh is well again after a step when so many requests in a row succeed: on several connections, to several replicas.
+const HEALTHY_IN_A_ROW: usize = 30;
+
 /// What is compared with a state before the step.
 pub(super) struct Before {
-    certificates: BTreeMap<String, Vec<u8>>,
+    certificates: Serials,
     control_plane_restarts: u32,
 }
 
 impl Before {
-    pub(super) fn note(mesh: &Mesh) -> Self {
-        Self { certificates: certificates(mesh), control_plane_restarts: restarts(mesh) }
+    /// Notes what the step will be compared with. What it is to break has to work now: a refusal means nothing where nobody was
+    /// answered before, and a failure under load nothing where requests failed already.
+    pub(super) async fn note(mesh: &Mesh, step: &Step) -> Result<Self> {
+        if let Some(request) = &step.under_load {
+            eventually(PATIENCE, async || all_answered(request, SUCCESS, HEALTHY_IN_A_ROW).await)
+                .await
+                .context("before the step")?;
+        }
+        let mut before = Self { certificates: Serials::new(), control_plane_restarts: restarts(mesh) };
+        for expectation in &step.expect {
+            match expectation {
+                Expectation::RefusesPlaintext { workload } => {
+                    eventually(PATIENCE, async || answers_plaintext(mesh, workload).await)
+                        .await
+                        .context("before the step")?;
+                }
+                Expectation::CertificatesRenewed { .. } => {
+                    before.certificates = certificates::serials(mesh).await?;
+                }
+                _ => {}
+            }
+        }
+        Ok(before)
     }
 }
 
@@ -45,7 +70,7 @@ pub(super) async fn fulfilled(
     let milliseconds = || start.elapsed().as_millis();
     match expectation {
         Expectation::Status { request, status } => {
-            eventually(PATIENCE, async || all_answered(request, *status).await).await?;
+            eventually(PATIENCE, async || all_answered(request, *status, IN_A_ROW).await).await?;
             Ok(format!("$ curl {}: {status}, after {} ms", request.get, milliseconds()))
         }
         Expectation::Slow { request, least } => {
@@ -60,7 +85,7 @@ pub(super) async fn fulfilled(
         Expectation::RefusesPlaintext { workload } => {
             let why = eventually(PATIENCE, async || refuses_plaintext(mesh, workload).await).await?;
             Ok(format!(
-                "plain text to {workload}, past its clients' proxies: refused ({why}), after {} ms",
+                "plain text to {workload}, answered before: refused now ({why}), after {} ms",
                 milliseconds()
             ))
         }
@@ -70,7 +95,7 @@ pub(super) async fn fulfilled(
         }
         Expectation::CertificatesRenewed { within } => {
             let within = within.to_std().context("a time that is not negative")?;
-            let count = eventually(within, async || renewed(mesh, &before.certificates)).await?;
+            let count = eventually(within, async || renewed(mesh, &before.certificates).await).await?;
             Ok(format!("{count} proxies have new certificates after {} ms", milliseconds()))
         }
         Expectation::ControlPlaneReady { within } => {
@@ -99,9 +124,9 @@ async fn eventually<T, F: Future<Output = Result<T>>>(
     }
 }
 
-async fn all_answered(request: &Request, status: u16) -> Result<()> {
+async fn all_answered(request: &Request, status: u16, in_a_row: usize) -> Result<()> {
     let mut client = Client::new(request)?;
-    for _ in 0..IN_A_ROW {
+    for _ in 0..in_a_row {
         let response = client.send().await?;
         ensure!(
             response.status == status,
@@ -115,8 +140,15 @@ async fn all_answered(request: &Request, status: u16) -> Result<()> {
 
 async fn answered_slowly(request: &Request, least: Duration) -> Result<Duration> {
     let start = Instant::now();
-    Client::new(request)?.send().await?;
+    let response = Client::new(request)?.send().await?;
     let took = start.elapsed();
+    ensure!(
+        response.status == SUCCESS,
+        "{} is answered with {} after {} ms, not {SUCCESS}",
+        request.get,
+        response.status,
+        took.as_millis()
+    );
     ensure!(
         took >= least,
         "{} is answered after {} ms, not {}",
@@ -171,15 +203,25 @@ fn judge(shares: &Percentages, counted: &BTreeMap<String, usize>) -> Result<Stri
     Ok(told)
 }
 
-/// Sends a request without TLS straight to the workload, as a neighbour without a certificate would.
-async fn refuses_plaintext(mesh: &Mesh, workload: &str) -> Result<&'static str> {
+/// Asks a workload in plain text, past the proxies of its clients.
+async fn ask_plainly(mesh: &Mesh, workload: &str) -> Result<Outcome> {
     let pod = mesh.components.plan.pods_of(workload).next().context("no such workload")?;
     let port = pod.ports.first().context("the workload has no port")?;
     let address = SocketAddr::from((pod.address, port.inbound.unwrap_or(port.target)));
-    let answer = mesh.node.run(async move { http::get(address, "/").await }).await?;
-    match answer {
-        Ok(response) => bail!("{workload} answers plain text with {}", response.status),
-        Err(_) => Ok("connection closed"),
+    mesh.node.run(plain::ask(address)).await?
+}
+
+async fn answers_plaintext(mesh: &Mesh, workload: &str) -> Result<()> {
+    match ask_plainly(mesh, workload).await? {
+        Outcome::Answered(_) => Ok(()),
+        Outcome::Closed(how) => bail!("{workload} does not answer plain text ({how})"),
+    }
+}
+
+async fn refuses_plaintext(mesh: &Mesh, workload: &str) -> Result<&'static str> {
+    match ask_plainly(mesh, workload).await? {
+        Outcome::Answered(line) => bail!("{workload} answers plain text with {line}"),
+        Outcome::Closed(how) => Ok(how),
     }
 }
 
@@ -189,21 +231,10 @@ async fn quarantined(mesh: &Mesh, object: &str) -> Result<String> {
     found.map(|held| held.reason).with_context(|| format!("{object} is not in quarantine"))
 }
 
-/// The certificates of all proxies, as their agents write them.
-fn certificates(mesh: &Mesh) -> BTreeMap<String, Vec<u8>> {
-    let pods = mesh.components.plan.pods.iter().filter(|pod| pod.proxy.is_some());
-    pods.filter_map(|pod| Some((pod.name.clone(), std::fs::read(mesh.components.certificate(pod)).ok()?)))
-        .collect()
-}
-
-fn renewed(mesh: &Mesh, before: &BTreeMap<String, Vec<u8>>) -> Result<usize> {
-    let now = certificates(mesh);
-    ensure!(!now.is_empty(), "no proxy has a certificate");
-    let old = now.iter().find(|(name, certificate)| before.get(*name) == Some(certificate));
-    match old {
-        Some((name, _)) => Err(anyhow!("{name} has the certificate it had")),
-        None => Ok(now.len()),
-    }
+async fn renewed(mesh: &Mesh, before: &Serials) -> Result<usize> {
+    // Every proxy is asked; that need not happen more often.
+    sleep(Duration::from_millis(200)).await;
+    certificates::all_renewed(before, &certificates::serials(mesh).await?)
 }
 
 fn restarts(mesh: &Mesh) -> u32 {

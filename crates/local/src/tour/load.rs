@@ -16,6 +16,15 @@ use crate::url::Url;
 /// Requests in a second.
 const RATE: u32 = 50;
 
+/// Fewer requests than this say nothing: the load goes on until they are sent.
+const LEAST: usize = 100;
+
+/// How long the load goes on for that.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The status of a request that did not fail.
+pub(super) const SUCCESS: u16 = 200;
+
 /// A client of a gateway with one connection, which it opens again when it is closed.
 pub(super) struct Client {
     url: Url,
@@ -62,20 +71,32 @@ impl Load {
         Self { url, stop, task }
     }
 
-    /// Ends, and fails if an answer was not what it should be.
+    /// Ends once enough was sent, and fails if an answer was not what it should be.
     pub(super) async fn finish(self) -> Result<String> {
         // It has ended only if it could not begin.
         let _ = self.stop.send(());
-        let outcome = self.task.await.context("the load failed")?;
-        let total = outcome.answered + outcome.failures.len();
-        if let Some(first) = outcome.failures.first() {
+        self.task.await.context("the load failed")?.judge(&self.url)
+    }
+}
+
+impl Outcome {
+    fn total(&self) -> usize {
+        self.answered + self.failures.len()
+    }
+
+    /// Fails if an answer was not what it should be, or too few were asked for.
+    fn judge(&self, url: &str) -> Result<String> {
+        let total = self.total();
+        if let Some(first) = self.failures.first() {
             bail!(
-                "{} of {total} requests to {} failed meanwhile, the first: {first}",
-                outcome.failures.len(),
-                self.url
+                "{} of {total} requests to {url} failed meanwhile, the first: {first}",
+                self.failures.len()
             );
         }
-        Ok(format!("{total} requests to {} meanwhile, 0 failed", self.url))
+        if total < LEAST {
+            bail!("only {total} requests to {url} could be sent in {} s", PATIENCE.as_secs());
+        }
+        Ok(format!("{total} requests to {url} meanwhile, 0 failed"))
     }
 }
 
@@ -94,16 +115,35 @@ async fn send_steadily(request: Request, mut stopped: oneshot::Receiver<()>) -> 
     loop {
         tokio::select! {
             _ = ticks.tick() => {}
-            _ = &mut stopped => return outcome,
+            _ = &mut stopped, if outcome.total() >= LEAST || start.elapsed() > PATIENCE => return outcome,
         }
         let after = start.elapsed().as_millis();
         match client.send().await {
-            Ok(response) if response.status.as_u16() < 500 => outcome.answered += 1,
+            Ok(response) if response.status == SUCCESS => outcome.answered += 1,
             Ok(response) => {
                 let body = String::from_utf8_lossy(&response.body);
                 outcome.failures.push(format!("{} after {after} ms: {}", response.status, body.trim()));
             }
             Err(error) => outcome.failures.push(format!("after {after} ms: {error:#}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn load_that_was_too_small_or_failed_once_is_a_failure() {
+        let outcome = |answered: usize, failures: &[&str]| Outcome {
+            answered,
+            failures: failures.iter().map(|failure| (*failure).to_owned()).collect(),
+        };
+        assert!(outcome(LEAST, &[]).judge("http://localhost/").unwrap().contains("100 requests"));
+        let few = outcome(LEAST - 1, &[]).judge("http://localhost/").unwrap_err().to_string();
+        assert!(few.contains("only 99 requests"), "{few}");
+        let failed =
+            outcome(LEAST, &["403 Forbidden after 7 ms"]).judge("http://localhost/").unwrap_err().to_string();
+        assert!(failed.contains("1 of 101") && failed.contains("403 Forbidden"), "{failed}");
     }
 }

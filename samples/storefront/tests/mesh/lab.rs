@@ -1,6 +1,5 @@
 //! A directory with a mesh, and `canopus` on it.
 
-use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::net::TcpListener;
@@ -24,8 +23,10 @@ pub(crate) fn search_path() -> Result<OsString> {
     #[expect(clippy::disallowed_methods, reason = "programs are looked for where the user's shell does")]
     let own = std::env::var_os("PATH").unwrap_or_default();
     let programs = beside("storefront").parent().context("a directory")?.to_owned();
-    let tools = [canopus_parts::find(Part::Envoy)?, canopus_parts::find(Part::Iptables)?, programs];
-    Ok(std::env::join_paths(tools.into_iter().chain(std::env::split_paths(&own)))?)
+    // Loopback mode does without packet rules.
+    let iptables = canopus_parts::find(Part::Iptables).ok();
+    let tools = [canopus_parts::find(Part::Envoy)?, programs].into_iter().chain(iptables);
+    Ok(std::env::join_paths(tools.chain(std::env::split_paths(&own)))?)
 }
 
 /// `canopus`.
@@ -83,6 +84,18 @@ spec: {{mtls: {{mode: STRICT}}}}
         self.directory.path()
     }
 
+    /// Runs a command of `canopus` that takes the mesh with `-C`, and gives what was said if it succeeds.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<String> {
+        let output = self.try_run(arguments)?;
+        ensure!(output.status.success(), "canopus {arguments:?}: {}", text(&output));
+        Ok(text(&output))
+    }
+
+    /// Runs a command of `canopus` that takes the mesh with `-C`.
+    pub(crate) fn try_run(&self, arguments: &[&str]) -> Result<Output> {
+        Ok(canopus()?.args(arguments).arg("-C").arg(self.path()).output()?)
+    }
+
     /// Runs a command of `canopus` that names the mesh last.
     pub(crate) fn canopus(&self, arguments: &[&str]) -> Result<Output> {
         Ok(canopus()?.args(arguments).arg(self.path()).output()?)
@@ -114,8 +127,24 @@ spec: {{mtls: {{mode: STRICT}}}}
 
     /// The mesh's state as `canopus status` tells it.
     pub(crate) fn status(&self) -> Result<serde_json::Value> {
-        let output = canopus()?.args(["status", "-o", "json", "-C"]).arg(self.path()).output()?;
+        let output = self.try_run(&["status", "-o", "json"])?;
         serde_json::from_slice(&output.stdout).with_context(|| text(&output))
+    }
+
+    /// What `canopus status` tells of a process.
+    pub(crate) fn unit(&self, name: &str) -> Result<serde_json::Value> {
+        let status = self.status()?;
+        let units = status["units"].as_array().cloned().unwrap_or_default();
+        units.into_iter().find(|unit| unit["name"] == name).with_context(|| format!("{name} in {status}"))
+    }
+
+    /// Waits until a process has been started so often again and is ready.
+    pub(crate) fn ready_again(&self, name: &str, restarts: u64) -> Result<()> {
+        eventually(|| {
+            let unit = self.unit(name)?;
+            ensure!(unit["state"] == "ready" && unit["restarts"].as_u64() >= Some(restarts), "{unit}");
+            Ok(())
+        })
     }
 }
 
@@ -140,26 +169,4 @@ pub(crate) fn eventually<T>(mut attempt: impl FnMut() -> Result<T>) -> Result<T>
             Err(_) => std::thread::sleep(Duration::from_millis(100)),
         }
     }
-}
-
-/// What meshes could leave on a machine: namespaces, processes, links and files of `directory`.
-pub(crate) fn traces(directory: &Path) -> Result<BTreeSet<String>> {
-    let mut traces = BTreeSet::new();
-    let namespaces = fs::read_dir("/run/netns").into_iter().flatten().flatten();
-    traces.extend(namespaces.map(|entry| format!("namespace {}", entry.file_name().to_string_lossy())));
-    let links = fs::read_dir("/sys/class/net")?.flatten();
-    traces.extend(links.map(|entry| format!("link {}", entry.file_name().to_string_lossy())));
-    traces.extend(fs::read_dir(directory)?.flatten().map(|entry| format!("file {}", entry.path().display())));
-    let processes = fs::read_dir("/proc")?.flatten();
-    for process in processes {
-        let words = fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let words = String::from_utf8_lossy(&words).replace('\0', " ");
-        let is_part =
-            ["canopusd ", "canopus-agent ", "storefront ", "envoy "].iter().any(|name| words.contains(name));
-        let of_mesh = words.contains(".canopus") || words.contains("storefront payment");
-        if is_part && of_mesh {
-            traces.insert(format!("process {} {words}", process.file_name().to_string_lossy()));
-        }
-    }
-    Ok(traces)
 }

@@ -1,77 +1,108 @@
 //! The live view on a terminal of tmux.
 
-use std::process::Command;
-
 use anyhow::{Context as _, Result, ensure};
 
-use crate::lab::{beside, eventually, search_path, text};
+use crate::lab::eventually;
+use crate::terminal::Terminal;
 use crate::tour::sample;
 
-/// A terminal with its own tmux server; ended when dropped.
-struct Terminal {
-    socket: String,
-}
-
-impl Terminal {
-    fn start(words: &[&str]) -> Result<Self> {
-        let terminal = Self { socket: format!("canopus-view-{}", std::process::id()) };
-        let mut arguments = vec!["-f", "/dev/null", "new-session", "-d", "-x", "140", "-y", "44"];
-        arguments.extend(words);
-        terminal.tmux(&arguments)?;
-        Ok(terminal)
-    }
-
-    fn tmux(&self, arguments: &[&str]) -> Result<String> {
-        let mut command = Command::new("tmux");
-        let output =
-            command.args(["-L", &self.socket]).args(arguments).env("PATH", search_path()?).output()?;
-        ensure!(output.status.success(), "tmux {arguments:?}: {}", text(&output));
-        Ok(text(&output))
-    }
-
-    fn screen(&self) -> Result<String> {
-        self.tmux(&["capture-pane", "-p"])
-    }
-
-    fn shows(&self, wanted: &[&str]) -> Result<String> {
-        eventually(|| {
-            let screen = self.screen()?;
-            for text in wanted {
-                ensure!(screen.contains(text), "{text:?} is not on the screen:\n{screen}");
-            }
-            Ok(screen)
-        })
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        let _ = self.tmux(&["kill-server"]);
-    }
-}
+/// The steps of the tour: key, title once it has passed, and what the screen shows of it.
+const STEPS: [(&str, &str, &[&str]); 7] = [
+    ("shift", "✓ Shift traffic", &["kind: DestinationRule", "subset: v3, weight: 10", "v1 ", "400 requests"]),
+    ("fault", "✓ Inject a fault", &["fixedDelay: 400ms", "takes 4"]),
+    (
+        "deny",
+        "✓ Deny by policy",
+        &["action: DENY", ": 403, after ", "AuthorizationPolicy/shop/no-reviews-for-web"],
+    ),
+    ("strict", "✓ Refuse plain text", &["kind: PeerAuthentication", "refused now (connection", "0 failed"]),
+    ("break", "✓ Break mutual TLS", &["tls: {mode: DISABLE}", ": 503, after "]),
+    (
+        "quarantine",
+        "✓ Apply an object that Envoy rejects",
+        &["quarantine: EnvoyFilter/shop/broken", "is held after", "0 failed"],
+    ),
+    ("outage", "✓ Kill the control plane", &["canopusd is back", "have new certificates", "0 failed"]),
+];
 
 pub(crate) fn on_a_terminal() -> Result<()> {
-    ensure!(Command::new("tmux").arg("-V").output().is_ok(), "tmux is not on PATH; install it");
     let sample = sample(18_081)?;
-    let canopus = beside("canopus");
-    let (canopus, directory) = (canopus.to_str().context("path")?, sample.path().to_str().context("path")?);
-    let terminal = Terminal::start(&[canopus, "up", directory])?;
+    let directory = sample.path().to_str().context("path")?;
+    let terminal = Terminal::start("view", (150, 50), &["up", directory])?;
     // Rates, latencies and mutual TLS are the proxies' own.
-    terminal.shows(&[
+    let screen = terminal.shows(&[
         "canopus · storefront",
         "processes ready",
-        "catalogue",
-        "grpc",
-        "100.0 %",
-        "yes",
+        "canopusd up",
+        "network namespaces",
+        "🔒",
         "web ─▶ reviews",
+        "web ─▶ payments.example.com",
+        "catalogue ─▶ inventory",
     ])?;
-    terminal.tmux(&["send-keys", "3"])?;
-    terminal.shows(&["✓ Deny by policy", "403", "AuthorizationPolicy/shop/no-reviews-for-web"])?;
-    terminal.tmux(&["send-keys", "0"])?;
-    terminal.tmux(&["send-keys", "q"])?;
+    services(&terminal)?;
+    terminal.keep("0-before", &screen)?;
+    for (index, (name, title, words)) in STEPS.iter().enumerate() {
+        let key = (index + 1).to_string();
+        terminal.press(&key)?;
+        if *name == "outage" {
+            terminal.shows(&["canopusd away", "● Kill the control plane"])?;
+        }
+        let wanted: Vec<&str> = std::iter::once(*title).chain(words.iter().copied()).collect();
+        let screen = terminal.shows(&wanted)?;
+        ensure!(!screen.contains("FAILED") && !screen.contains('✗'), "{screen}");
+        terminal.keep(&format!("{key}-{name}"), &screen)?;
+    }
+    small_screen(&terminal)?;
+    terminal.press("q")?;
+    terminal.ended()?;
     eventually(|| {
         ensure!(!sample.path().join(".canopus").exists(), "the mesh has not ended");
         Ok(())
     })
+}
+
+/// Every version of every service has a row with its protocol, a rate, success and latencies.
+fn services(terminal: &Terminal) -> Result<()> {
+    let rows = [
+        ("catalogue", "v1", "http"),
+        ("cart", "v1", "grpc"),
+        ("inventory", "v1", "tcp"),
+        ("reviews", "v1", "http"),
+        ("reviews", "v2", "http"),
+        ("reviews", "v3", "http"),
+    ];
+    eventually(|| {
+        let screen = terminal.shows(&["SERVICE"])?;
+        for (service, version, protocol) in rows {
+            let row = screen.lines().find(|line| {
+                let words: Vec<&str> = line.trim_start_matches('│').split_whitespace().take(3).collect();
+                words == [service, version, protocol]
+            });
+            let row = row.with_context(|| format!("{service} {version}:\n{screen}"))?;
+            let wanted: &[&str] =
+                if protocol == "tcp" { &["c/s", "🔒"] } else { &["/s", "100.0 %", " ms", "🔒"] };
+            for text in wanted {
+                ensure!(row.contains(text), "{text:?} is not in the row {row}");
+            }
+        }
+        ensure!(screen.contains("payments.example.com"), "{screen}");
+        Ok(())
+    })
+}
+
+/// A step and its YAML are to be seen on the smallest terminal too.
+fn small_screen(terminal: &Terminal) -> Result<()> {
+    terminal.resize(80, 24)?;
+    terminal.press("1")?;
+    let screen =
+        terminal.shows(&["kind: DestinationRule", "host: reviews", "acknowledged by", "400 requests"])?;
+    terminal.keep("8-small", &screen)?;
+    terminal.press("y")?;
+    let screen = terminal.shows(&["kind: DestinationRule", "weight: 90", "weight: 10"])?;
+    terminal.keep("9-objects", &screen)?;
+    terminal.press("y")?;
+    terminal.shows(&["SERVICE", "acknowledged by"])?;
+    terminal.press("0")?;
+    terminal.shows(&["taken back"]).map(drop)
 }
