@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result, ensure};
-use canopus_images::{Compression, Image, Labels, Programs, canopusd, cni, proxy, runtime};
+use canopus_images::{Compression, Image, Labels, Programs, canopusd, cni, proxy, runtime, storefront};
 use canopus_parts::{Part, ensure as install};
 
 use crate::shell::{cargo, root, run, succeeds};
@@ -16,7 +16,7 @@ const HUB: &str = "localhost/canopus";
 
 /// Builds container images without a container engine, as OCI archives.
 ///
-/// `canopusd.tar` is the control plane; `proxy.tar` is the agent with Envoy. Each also goes by the name Istio's charts have for it
+/// `canopusd.tar` is the control plane; `proxy.tar` is the agent with Envoy; `storefront.tar` is the sample. Each also goes by the name Istio's charts have for it
 /// (`pilot`, `proxyv2`). The same sources give the same bytes. A bill of materials in SPDX is inside each image and beside it.
 #[derive(clap::Args)]
 #[command(after_help = "\
@@ -60,14 +60,16 @@ pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
         "--package=canopus-daemon",
         "--package=canopus-agent",
         "--package=canopus-cni",
+        "--package=canopus-storefront",
         "--bin=canopusd",
         "--bin=canopus-agent",
         "--bin=canopus-cni",
+        "--bin=storefront",
     ]))?;
     let output = arguments.output.clone().unwrap_or_else(|| root().join("target/images"));
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     let stripped = tempfile::tempdir()?;
-    for program in ["canopusd", "canopus-agent", "canopus-cni"] {
+    for program in ["canopusd", "canopus-agent", "canopus-cni", "storefront"] {
         strip(&built(&arguments.profile).join(program), &stripped.path().join(program))?;
     }
     let programs = Programs {
@@ -83,6 +85,7 @@ pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
         ("canopusd", canopusd(&programs, &base, Some(&bills.canopusd))?, &bills.canopusd),
         ("proxy", proxy(&programs, &base, Some(&bills.proxy))?, &bills.proxy),
         ("cni", cni(&programs, &base, Some(&bills.cni))?, &bills.cni),
+        ("storefront", storefront(&programs, &base, Some(&bills.storefront))?, &bills.storefront),
     ];
     for (name, image, bill) in &images {
         let archive = output.join(format!("{name}.tar"));

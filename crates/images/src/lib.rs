@@ -18,6 +18,6 @@ mod sbom;
 
 pub use archive::{Image, Labels};
 pub use layer::{Compression, Layer};
-pub use product::{Programs, canopusd, cni, proxy, runtime};
+pub use product::{Programs, canopusd, cni, proxy, runtime, storefront};
 pub use rootfs::Rootfs;
 pub use sbom::{Package, Sbom, debian_packages};

@@ -164,6 +164,22 @@ pub fn cni(programs: &Programs, runtime: &Arc<Layer>, sbom: Option<&Sbom>) -> Re
     })
 }
 
+/// The sample, for trying the mesh of a cluster: one program, whose role is its argument.
+pub fn storefront(programs: &Programs, runtime: &Arc<Layer>, sbom: Option<&Sbom>) -> Result<Image> {
+    let mut rootfs = Rootfs::default();
+    rootfs.copy("/usr/local/bin/storefront", &programs.directory.join("storefront"))?;
+    add_sbom(&mut rootfs, "storefront", sbom);
+    let own = Layer::new("storefront", &rootfs, programs.compression)?;
+    Ok(Image {
+        names: programs.names(&["storefront"]),
+        layers: vec![Arc::clone(runtime), Arc::new(own)],
+        entrypoint: vec!["/usr/local/bin/storefront".to_owned()],
+        // Any user but the proxy's, whose traffic is not captured.
+        user: "1000:1000".to_owned(),
+        labels: programs.labels("storefront"),
+    })
+}
+
 /// iptables in both variants and nft, with the extensions of the former.
 fn packet_filters() -> Result<Rootfs> {
     let root = find_root(Part::Iptables)?;

@@ -13,6 +13,7 @@ pub(super) struct Bills {
     pub(super) canopusd: Sbom,
     pub(super) proxy: Sbom,
     pub(super) cni: Sbom,
+    pub(super) storefront: Sbom,
 }
 
 pub(super) fn all(version: &str) -> Result<Bills> {
@@ -31,8 +32,15 @@ pub(super) fn all(version: &str) -> Result<Bills> {
     let mut cni = crates_of(&metadata, "canopus-cni")?;
     cni.extend(debian_packages(Part::Runtime)?);
     cni.extend(debian_packages(Part::Iptables)?);
+    let mut storefront = crates_of(&metadata, "canopus-storefront")?;
+    storefront.extend(debian_packages(Part::Runtime)?);
     let bill = |name: &str, packages| Sbom { name: name.to_owned(), version: version.to_owned(), packages };
-    Ok(Bills { canopusd: bill("canopusd", canopusd), proxy: bill("proxy", proxy), cni: bill("cni", cni) })
+    Ok(Bills {
+        canopusd: bill("canopusd", canopusd),
+        proxy: bill("proxy", proxy),
+        cni: bill("cni", cni),
+        storefront: bill("storefront", storefront),
+    })
 }
 
 /// The crates that a crate is compiled from.
