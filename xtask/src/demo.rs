@@ -1,16 +1,14 @@
-use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, IsTerminal as _, stderr, stdout};
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+mod progress;
 
-use anyhow::{Context as _, Result, bail};
+use std::ffi::OsString;
+use std::io::{IsTerminal as _, stderr, stdout};
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context as _, Result};
 use canopus_parts::{Part, ensure};
 
 use crate::shell::{cargo, root, run, succeeds};
-
-/// How often a log without a terminal hears how far the build is.
-const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// The programs of the demo, each with its package.
 const PROGRAMS: [(&str, &str); 4] = [
@@ -36,31 +34,68 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
-    let mut tools = vec![ensure_part(Part::Envoy)?];
-    let envoy = tools[0].join("envoy");
-    // Only root's mesh has packet rules. Where the system has no iptables, one is fetched.
-    if succeeds(Command::new("ip").args(["netns", "list"]))
-        && !succeeds(Command::new("iptables").arg("--version"))
-    {
-        tools.push(ensure_part(Part::Iptables)?);
-    }
     build()?;
-    let programs = std::env::current_exe()?.parent().context("the directory of this program")?.to_owned();
-    tools.push(programs.clone());
-    let mut command = Command::new(programs.join("canopus"));
-    command
-        .arg("up")
-        .arg(root().join("samples/storefront"))
-        .arg("--envoy")
-        .arg(envoy)
-        .env("PATH", path(&tools)?);
+    let mesh = Mesh::prepare(arguments.loopback)?;
+    let mut command = mesh.up();
     if arguments.tour || !stdout().is_terminal() {
         command.arg("--tour");
     }
-    if arguments.loopback {
-        command.arg("--loopback");
-    }
     run(&mut command)
+}
+
+/// Takes the tour with programs that were built with the tests: cargo would choose other features for them alone, and build again.
+pub(crate) fn tour_of_built() -> Result<()> {
+    run(Mesh::prepare(false)?.up().arg("--tour"))
+}
+
+/// The sample and the programs that run it.
+pub(crate) struct Mesh {
+    envoy: PathBuf,
+    programs: PathBuf,
+    path: OsString,
+    loopback: bool,
+}
+
+impl Mesh {
+    /// Fetches what is not there.
+    pub(crate) fn prepare(loopback: bool) -> Result<Self> {
+        let envoy = ensure_part(Part::Envoy)?;
+        let mut tools = vec![envoy.clone()];
+        // Only root's mesh has packet rules. Where the system has no iptables, one is fetched.
+        let has_rules = !loopback && is_root() && succeeds(Command::new("ip").args(["netns", "list"]));
+        if has_rules && !succeeds(Command::new("iptables").arg("--version")) {
+            tools.push(ensure_part(Part::Iptables)?);
+        }
+        let programs = std::env::current_exe()?.parent().context("the directory of this program")?.to_owned();
+        tools.push(programs.clone());
+        Ok(Self { envoy: envoy.join("envoy"), programs, path: path(&tools)?, loopback })
+    }
+
+    /// A command of `canopus`.
+    pub(crate) fn canopus(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.programs.join("canopus"));
+        command.args(arguments).env("PATH", &self.path);
+        command
+    }
+
+    /// `canopus up` with the sample.
+    pub(crate) fn up(&self) -> Command {
+        let mut command = self.canopus(&["up"]);
+        command.arg(sample()).arg("--envoy").arg(&self.envoy);
+        if self.loopback {
+            command.arg("--loopback");
+        }
+        command
+    }
+}
+
+/// The directory of the sample.
+pub(crate) fn sample() -> PathBuf {
+    root().join("samples/storefront")
+}
+
+fn is_root() -> bool {
+    Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout == b"0\n")
 }
 
 fn ensure_part(part: Part) -> Result<PathBuf> {
@@ -76,7 +111,7 @@ fn path(tools: &[PathBuf]) -> Result<OsString> {
 }
 
 /// Builds what runs. Cargo shows its own progress on a terminal; a log gets a line now and then.
-fn build() -> Result<()> {
+pub(crate) fn build() -> Result<()> {
     let mut command = cargo();
     command.arg("build");
     for (package, program) in PROGRAMS {
@@ -85,41 +120,7 @@ fn build() -> Result<()> {
     if stderr().is_terminal() {
         return run(&mut command);
     }
-    let start = Instant::now();
-    let mut child = command.stderr(Stdio::piped()).spawn().context("cargo")?;
-    let mut progress = BuildProgress::default();
-    for line in BufReader::new(child.stderr.take().context("cargo's output")?).lines() {
-        progress.take(&line?, start.elapsed());
-    }
-    let status = child.wait()?;
-    if !status.success() {
-        bail!("cargo build failed ({status}):\n{}", progress.errors.join("\n"));
-    }
-    eprintln!("build: done in {} s", start.elapsed().as_secs());
-    Ok(())
-}
-
-#[derive(Default)]
-struct BuildProgress {
-    compiled: usize,
-    told: Duration,
-    errors: Vec<String>,
-}
-
-impl BuildProgress {
-    fn take(&mut self, line: &str, elapsed: Duration) {
-        match line.trim_start().strip_prefix("Compiling ") {
-            Some(name) => {
-                self.compiled += 1;
-                if elapsed.saturating_sub(self.told) >= HEARTBEAT {
-                    self.told = elapsed;
-                    let name = name.split(' ').next().unwrap_or(name);
-                    eprintln!("build: {} crates so far, now {name}, {} s", self.compiled, elapsed.as_secs());
-                }
-            }
-            None => self.errors.push(line.to_owned()),
-        }
-    }
+    progress::run_with_lines(&mut command)
 }
 
 #[cfg(test)]
@@ -128,14 +129,6 @@ mod tests {
 
     #[test]
     fn sample_of_the_demo_exists() {
-        assert!(root().join("samples/storefront/mesh.yaml").exists());
-    }
-
-    #[test]
-    fn what_is_no_progress_is_kept_for_the_error() {
-        let mut progress = BuildProgress::default();
-        progress.take("   Compiling serde v1.0.0", Duration::from_secs(1));
-        progress.take("error: no such thing", Duration::from_secs(2));
-        assert_eq!((progress.compiled, progress.errors.len()), (1, 1));
+        assert!(sample().join("mesh.yaml").exists());
     }
 }

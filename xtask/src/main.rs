@@ -17,6 +17,7 @@ mod gateway_conformance;
 mod generate;
 mod images;
 mod parts;
+mod picture;
 mod shell;
 mod simulate;
 mod test;
@@ -38,6 +39,7 @@ struct Arguments {
 enum Command {
     Test(test::Arguments),
     Demo(demo::Arguments),
+    Picture(picture::Arguments),
     Conformance(conformance::Arguments),
     GatewayConformance(gateway_conformance::Arguments),
     Tidy(tidy::Arguments),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Test(arguments) => test::run_all(&arguments),
         Command::Demo(arguments) => demo::run_it(&arguments),
+        Command::Picture(arguments) => picture::run_it(&arguments),
         Command::Conformance(arguments) => conformance::run_with(&arguments),
         Command::GatewayConformance(arguments) => gateway_conformance::run_it(&arguments),
         Command::Tidy(_) => tidy::run(),

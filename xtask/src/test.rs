@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, ensure};
 use canopus_parts::{Part, ensure_in_lines, find};
 
 use crate::shell::{cargo, root, run, succeeds};
-use crate::{conformance, tidy};
+use crate::{conformance, demo, tidy};
 use summary::{Outcome, Summary};
 
 /// The parts that tests start, and what checks dependencies.
@@ -29,7 +29,7 @@ const PARTS: [Part; 12] = [
 /// The beginning of the names of tests that need a part built with Go.
 const NEEDS_GO_BUILD: &str = "real_";
 
-/// Runs everything that CI runs: set-up, formatting, lints, tests, laws of the tree, licences, conformance.
+/// Runs everything that CI runs: set-up, formatting, lints, tests, laws of the tree, licences, conformance, the demo's tour.
 ///
 /// The parts that tests start are installed first, once per machine; those that have to be compiled are, beside the Rust
 /// code. With a filter, only the set-up and the tests whose names match are run.
@@ -79,6 +79,9 @@ pub(crate) fn run_all(arguments: &Arguments) -> Result<()> {
         deny(&mut summary);
         if compiled {
             conformance(&mut summary);
+            if cfg!(target_os = "linux") {
+                summary.step("demo", demo::tour_of_built);
+            }
         }
     }
     if arguments.quick {
@@ -110,6 +113,8 @@ fn tests(arguments: &Arguments) -> Command {
     if arguments.filter.is_empty() {
         // As many simulated runs as fit: see `cargo xtask simulate`.
         command.env("CANOPUS_SIMULATION_SECONDS", "60");
+        // So often a mesh on this machine is started and ended, and must leave nothing.
+        command.env("CANOPUS_UP_DOWN", "20");
     }
     if arguments.quick {
         command.args(["--skip", NEEDS_GO_BUILD]);
