@@ -26,9 +26,12 @@ const CA_CRL: &str = "ca-crl.pem";
 /// Namespaces of Kubernetes itself in which nothing of a mesh runs. Parity: kube-system is not one, for ztunnels run there.
 const IGNORED: [&str; 3] = ["kube-public", "kube-node-lease", "local-path-storage"];
 
-/// Writes `istio-ca-root-cert` and `istio-ca-crl` into the namespaces of the mesh.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct RootConfigMapController;
+/// Writes `istio-ca-root-cert` and `istio-ca-crl` into the namespaces of the mesh in one cluster.
+#[derive(Clone, Debug)]
+pub struct RootConfigMapController {
+    /// The cluster; the control plane's own, or a remote one that lets it write.
+    pub cluster: Arc<str>,
+}
 
 impl Controller for RootConfigMapController {
     fn name(&self) -> &'static str {
@@ -36,23 +39,23 @@ impl Controller for RootConfigMapController {
     }
 
     fn plan(&self, world: &Snapshot, _: Timestamp) -> Result<Plan, QueryError> {
-        Ok(world.get::<PendingConfigMaps>(&())?.to_vec().into())
+        Ok(world.get::<PendingConfigMaps>(&self.cluster)?.to_vec().into())
     }
 
     fn watch(&self, engine: &Engine) -> Option<Box<dyn Any + Send>> {
-        Some(Box::new(engine.watch::<PendingConfigMaps>(())))
+        Some(Box::new(engine.watch::<PendingConfigMaps>(Arc::clone(&self.cluster))))
     }
 }
 
-/// The ConfigMaps that are missing or say something else.
+/// The ConfigMaps of a cluster that are missing or say something else.
 struct PendingConfigMaps;
 
 impl Query for PendingConfigMaps {
     const NAME: &'static str = "pending_root_config_maps";
-    type Key = ();
+    type Key = Arc<str>;
     type Value = Vec<Arc<Write>>;
 
-    fn run(ctx: &Ctx<'_>, (): &()) -> Self::Value {
+    fn run(ctx: &Ctx<'_>, cluster: &Arc<str>) -> Self::Value {
         let settings = settings(ctx);
         if settings.flags.get(ENABLE_CLUSTER_TRUST_BUNDLE_API) || ctx.read::<DistributedRoots>(&()).is_none()
         {
@@ -60,7 +63,7 @@ impl Query for PendingConfigMaps {
         }
         let namespaces = ctx.members::<Objects>(&ObjectIndex::Kind(Kind::Namespace));
         let own: Vec<Origin> =
-            namespaces.iter().filter(|origin| origin.cluster == settings.cluster).cloned().collect();
+            namespaces.iter().filter(|origin| origin.cluster == *cluster).cloned().collect();
         ctx.get_all::<PendingInNamespace>(&own).iter().flat_map(|writes| writes.to_vec()).collect()
     }
 }
@@ -126,6 +129,8 @@ fn pending(ctx: &Ctx<'_>, namespace: &Origin, name: &str, key: &str, text: &str)
 
 #[cfg(test)]
 mod tests {
+    use canopus_api::{Options, decode_documents};
+    use canopus_base::tree::Limits;
     use canopus_engine::Batch;
     use canopus_mesh::world::Settings;
     use canopus_proto::istio::mesh::v1alpha1::LabelSelector;
@@ -156,7 +161,11 @@ mod tests {
     }
 
     fn targets(engine: &Engine) -> Vec<String> {
-        let writes = plan(&RootConfigMapController, engine).writes;
+        targets_in(engine, &MeshSettings::default().cluster)
+    }
+
+    fn targets_in(engine: &Engine, cluster: &str) -> Vec<String> {
+        let writes = plan(&RootConfigMapController { cluster: cluster.into() }, engine).writes;
         writes.iter().map(|write| format!("{}/{}", write.target.namespace, write.target.name)).collect()
     }
 
@@ -167,6 +176,23 @@ mod tests {
         assert_eq!(targets(&engine), ["kube-system/istio-ca-root-cert", "shop/istio-ca-root-cert"]);
         let engine = with_roots(NAMESPACES, "CRL");
         assert_eq!(targets(&engine).len(), 4);
+    }
+
+    #[test]
+    fn each_cluster_has_a_controller_of_its_own() {
+        let engine = with_roots(NAMESPACES, "");
+        assert!(targets_in(&engine, "west").is_empty());
+        let mut batch = Batch::new();
+        for read in decode_documents(NAMESPACES.to_owned(), &Limits::default(), Options::watch()) {
+            let object = read.unwrap().value;
+            batch.set::<Objects>(Origin::new("west", object.key()), object);
+        }
+        engine.apply(batch);
+        assert_eq!(
+            targets_in(&engine, "west"),
+            ["kube-system/istio-ca-root-cert", "shop/istio-ca-root-cert"]
+        );
+        assert_eq!(targets(&engine).len(), 2);
     }
 
     #[test]

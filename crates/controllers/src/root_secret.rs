@@ -9,6 +9,7 @@ use canopus_identity::store::{
     Answer, CA_SECRET_TYPE, CACERTS_SECRET, Record, RootStore, StoreError, Versioned,
 };
 use canopus_sources::kubernetes::{Cluster, SecretError, StoredSecret};
+use zeroize::Zeroize;
 
 /// Keeps the record of a root in a Secret.
 pub struct SecretStore {
@@ -29,26 +30,36 @@ impl SecretStore {
 
     async fn read(&self) -> Result<Option<Versioned>, StoreError> {
         let secret = self.cluster.secret(&self.namespace, &self.name).await;
-        secret.map_err(|error| self.failed(&error))?.map(|secret| self.versioned(&secret)).transpose()
+        secret.map_err(|error| self.failed(&error))?.map(|secret| self.versioned(secret)).transpose()
     }
 
-    fn versioned(&self, secret: &StoredSecret) -> Result<Versioned, StoreError> {
+    fn versioned(&self, secret: StoredSecret) -> Result<Versioned, StoreError> {
         let mut record = Record::default();
-        for (key, value) in &secret.data {
+        let data = Encoded(secret.data);
+        for (key, value) in &data.0 {
             let decoded = BASE64_STANDARD.decode(value).map_err(|_| StoreError {
                 place: format!("Secret {}/{}", self.namespace, self.name),
                 reason: format!("{key} is not base64"),
             })?;
             record.set(key, decoded);
         }
-        Ok(Versioned { record, version: secret.resource_version.clone() })
+        Ok(Versioned { record, version: secret.resource_version })
     }
 
-    fn data(&self, record: &Record) -> BTreeMap<String, String> {
+    fn data(&self, record: &Record) -> Encoded {
         let encoded = record.iter().map(|(key, value)| (key.to_owned(), BASE64_STANDARD.encode(value)));
         // Parity: this tells a Secret that was written here from one that somebody plugged in.
         let mark = (self.name == CACERTS_SECRET).then(|| (ISTIO_GENERATED.to_owned(), String::new()));
-        encoded.chain(mark).collect()
+        Encoded(encoded.chain(mark).collect())
+    }
+}
+
+/// The values of a Secret in base64, overwritten when they are not needed any more: there are keys among them.
+struct Encoded(BTreeMap<String, String>);
+
+impl Drop for Encoded {
+    fn drop(&mut self) {
+        self.0.values_mut().for_each(Zeroize::zeroize);
     }
 }
 
@@ -60,9 +71,9 @@ impl RootStore for SecretStore {
     fn create_if_absent<'a>(&'a self, record: &'a Record) -> Answer<'a, Versioned> {
         Box::pin(async move {
             let data = self.data(record);
-            let made = self.cluster.create_secret(&self.namespace, &self.name, CA_SECRET_TYPE, &data).await;
+            let made = self.cluster.create_secret(&self.namespace, &self.name, CA_SECRET_TYPE, &data.0).await;
             match made.map_err(|error| self.failed(&error))? {
-                Some(secret) => self.versioned(&secret),
+                Some(secret) => self.versioned(secret),
                 None => self.read().await?.ok_or_else(|| StoreError {
                     place: format!("Secret {}/{}", self.namespace, self.name),
                     reason: "it was removed as soon as it was made".to_owned(),
@@ -74,9 +85,9 @@ impl RootStore for SecretStore {
     fn compare_and_swap<'a>(&'a self, version: &'a str, record: &'a Record) -> Answer<'a, Option<Versioned>> {
         Box::pin(async move {
             let data = self.data(record);
-            let replaced = self.cluster.replace_secret(&self.namespace, &self.name, version, &data).await;
+            let replaced = self.cluster.replace_secret(&self.namespace, &self.name, version, &data.0).await;
             let replaced = replaced.map_err(|error| self.failed(&error))?;
-            replaced.map(|secret| self.versioned(&secret)).transpose()
+            replaced.map(|secret| self.versioned(secret)).transpose()
         })
     }
 }

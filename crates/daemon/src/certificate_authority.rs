@@ -1,14 +1,19 @@
 //! The certificate authority of the process: where its root comes from, who keeps it, and the threads that sign.
 //!
-//! In this order: files in `ROOT_CA_DIR`, a root in a Secret of the cluster, a root in a directory beside the configuration.
+//! In this order: files in `ROOT_CA_DIR`, those of the Secret `cacerts` with `USE_REMOTE_CERTS`, a root in a Secret of the cluster, a root in a directory beside the configuration.
 //! What is started here lives in [`canopus_identity`]; this module gives it files, a cluster, flags and time.
 
+mod certificate_service;
 mod kubernetes_signers;
 mod nodes;
+mod remote_certificates;
+mod rotation_report;
 mod signers;
+pub(crate) mod signing_requests;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use canopus_controllers::SecretStore;
@@ -24,19 +29,25 @@ use canopus_identity::store::{CA_SECRET, CACERTS_SECRET, DirectoryStore, RootSto
 use canopus_identity::token::{self, TokenIssuer};
 use canopus_identity::watch::Follower;
 use canopus_runtime::flags::{
+    CANOPUS_ROOT_PROPAGATION, CANOPUS_ROOT_STALENESS, CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR,
     CITADEL_SELF_SIGNED_CA_CERT_TTL, CITADEL_SELF_SIGNED_CA_RSA_KEY_SIZE,
     CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL, CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE,
     DEFAULT_WORKLOAD_CERT_TTL, ENABLE_CA_SERVER, EXTERNAL_CA, Flags, ISTIO_MULTIROOT_MESH,
     MAX_WORKLOAD_CERT_TTL, PILOT_ENABLE_CA_CRL, ROOT_CA_DIR, TOKEN_AUDIENCES, USE_CACERTS_FOR_SELF_SIGNED_CA,
+    USE_REMOTE_CERTS,
 };
+use canopus_runtime::metrics::Registry;
+use canopus_runtime::tasks::Tasks;
 use canopus_sources::kubernetes::Cluster;
 use rustls::pki_types::UnixTime;
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 pub use canopus_identity::issued::{Issuance, IssuedCertificates};
+use certificate_service::RemoteCertificateService;
 use kubernetes_signers::KubernetesSigners;
 pub use nodes::Nodes;
+use remote_certificates::RemoteCertificates;
 pub use signers::{Busy, Signers};
 
 /// Where a self-signed root may be kept.
@@ -53,11 +64,28 @@ pub(crate) struct CertificateAuthority {
     source: Source,
     /// How far the rotation of a self-signed root is; `None` for plugged-in roots.
     rotation: watch::Receiver<Option<State>>,
+    /// The Secret with the self-signed root, if it is in one.
+    secret: Option<RootSecret>,
+}
+
+/// The Secret that a self-signed root is kept in.
+pub(crate) struct RootSecret {
+    cluster: Cluster,
+    namespace: Arc<str>,
+    name: &'static str,
+}
+
+impl RootSecret {
+    fn store(&self) -> SecretStore {
+        SecretStore::new(self.cluster.clone(), &self.namespace, self.name)
+    }
 }
 
 /// What the authority's bundle comes from.
 enum Source {
     Plugged(Box<Follower>),
+    /// Plugged in by a Secret that is read over the API.
+    Remote(Box<RemoteCertificates>),
     SelfSigned(Box<Keeper>),
 }
 
@@ -76,6 +104,16 @@ impl CertificateAuthority {
         let directory = Path::new(flags.get(ROOT_CA_DIR));
         let files = Files::find(directory, flags.get(PILOT_ENABLE_CA_CRL))
             .context("failed to create an istiod CA")?;
+        if let (None, true, Some((cluster, namespace))) =
+            (&files, flags.get(USE_REMOTE_CERTS), &places.cluster)
+        {
+            let secret = RootSecret {
+                cluster: cluster.clone(),
+                namespace: Arc::clone(namespace),
+                name: CACERTS_SECRET,
+            };
+            return Self::remote(flags, secret, lifetimes).await.map(Some);
+        }
         let kept_there = flags.get(USE_CACERTS_FOR_SELF_SIGNED_CA);
         match files.filter(|files| !(kept_there && files.is_generated())) {
             Some(files) => Self::plugged(flags, directory, &files, lifetimes).map(Some),
@@ -94,6 +132,20 @@ impl CertificateAuthority {
             authority,
             source: Source::Plugged(Box::new(follower)),
             rotation: watch::Sender::new(None).subscribe(),
+            secret: None,
+        })
+    }
+
+    async fn remote(flags: &Flags, secret: RootSecret, lifetimes: Lifetimes) -> anyhow::Result<Self> {
+        let authority = Arc::new(Authority::new(lifetimes));
+        let mut source = RemoteCertificates::new(secret, Arc::clone(&authority), flags);
+        source.look().await.context("USE_REMOTE_CERTS")?;
+        info!("certificates are signed by the CA of the Secret cacerts");
+        Ok(Self {
+            authority,
+            source: Source::Remote(Box::new(source)),
+            rotation: watch::Sender::new(None).subscribe(),
+            secret: None,
         })
     }
 
@@ -103,7 +155,7 @@ impl CertificateAuthority {
         places: Places,
         lifetimes: Lifetimes,
     ) -> anyhow::Result<Option<Self>> {
-        let Some(store) = store(flags, places).await? else {
+        let Some((store, secret)) = store(flags, places).await? else {
             warn!("there is no place to keep a root certificate: this process signs no certificates");
             return Ok(None);
         };
@@ -114,13 +166,16 @@ impl CertificateAuthority {
         let authority = Arc::new(Authority::new(lifetimes));
         let mut keeper =
             Keeper::new(replica, Arc::clone(&authority), policy.check_interval, rotation::wall_clock());
+        if flags.get(CITADEL_ENABLE_JITTER_FOR_ROOT_CERT_ROTATOR) {
+            keeper = keeper.spread();
+        }
         match keeper.look(None).await {
             Ok(()) => info!("certificates are signed by a self-signed root"),
             // Proxies that have certificates need configuration all the same.
             Err(error) => error!("no certificates are signed yet: {error}"),
         }
         let rotation = keeper.states();
-        Ok(Some(Self { authority, source: Source::SelfSigned(Box::new(keeper)), rotation }))
+        Ok(Some(Self { authority, source: Source::SelfSigned(Box::new(keeper)), rotation, secret }))
     }
 
     /// What signs.
@@ -133,28 +188,50 @@ impl CertificateAuthority {
         self.rotation.clone()
     }
 
+    /// The Secret that the authority is kept in, or mounted from.
+    pub(crate) fn secret(&self) -> &'static str {
+        match (&self.source, &self.secret) {
+            (_, Some(secret)) => secret.name,
+            (Source::Plugged(_) | Source::Remote(_), None) => CACERTS_SECRET,
+            (Source::SelfSigned(_), None) => CA_SECRET,
+        }
+    }
+
+    /// Tells how far the rotation of the root is: in metrics and, where the root is in a Secret, in Events of it.
+    pub(crate) fn report_rotation(&mut self, registry: &Registry, tasks: &Tasks) {
+        rotation_report::register(self.rotation(), registry);
+        if let Some(secret) = self.secret.take() {
+            tasks.spawn("events of root rotation", rotation_report::write_events(self.rotation(), secret));
+        }
+    }
+
     /// Keeps the authority up to date, for ever. A new root waits for holders of certificates that were issued before it.
     pub(crate) async fn run(self, issued: Arc<IssuedCertificates>) {
         match self.source {
             Source::Plugged(follower) => follower.run(|_| {}).await,
+            Source::Remote(source) => source.run().await,
             Source::SelfSigned(keeper) => keeper.run(&issued).await,
         }
     }
 }
 
-async fn store(flags: &Flags, places: Places) -> anyhow::Result<Option<Arc<dyn RootStore>>> {
+/// Where a self-signed root is kept, and the Secret if that is one.
+async fn store(
+    flags: &Flags,
+    places: Places,
+) -> anyhow::Result<Option<(Arc<dyn RootStore>, Option<RootSecret>)>> {
     if let Some((cluster, namespace)) = places.cluster {
-        let ours = SecretStore::new(cluster.clone(), &namespace, CA_SECRET);
+        let mut secret = RootSecret { cluster, namespace, name: CA_SECRET };
         // Parity: the Secret that is there counts; which one is made where there is none is for the flag to say.
-        if flags.get(USE_CACERTS_FOR_SELF_SIGNED_CA) && ours.load().await?.is_none() {
-            return Ok(Some(Arc::new(SecretStore::new(cluster, &namespace, CACERTS_SECRET))));
+        if flags.get(USE_CACERTS_FOR_SELF_SIGNED_CA) && secret.store().load().await?.is_none() {
+            secret.name = CACERTS_SECRET;
         }
-        return Ok(Some(Arc::new(ours)));
+        return Ok(Some((Arc::new(secret.store()), Some(secret))));
     }
     let Some(configuration) = places.configuration else { return Ok(None) };
     let directory = beside(&configuration)?;
     info!(directory = %directory.display(), "the root certificate is kept in a directory");
-    Ok(Some(Arc::new(DirectoryStore::open(&directory)?)))
+    Ok(Some((Arc::new(DirectoryStore::open(&directory)?), None)))
 }
 
 /// The directory of the authority beside a configuration: `mesh` has `mesh-ca`.
@@ -180,7 +257,13 @@ pub(crate) fn external(
         ("ISTIOD_RA_KUBERNETES_API", None) => {
             bail!("EXTERNAL_CA: ISTIOD_RA_KUBERNETES_API needs a cluster, and none is configured")
         }
-        (other, _) => bail!("EXTERNAL_CA: {other:?} is not known; there is ISTIOD_RA_KUBERNETES_API"),
+        ("ISTIOD_RA_ISTIO_API", _) => {
+            info!("workloads' certificates are signed by another certificate service");
+            Ok(Some(Arc::new(RemoteCertificateService::new(engine.clone(), flags)?)))
+        }
+        (other, _) => bail!(
+            "EXTERNAL_CA: {other:?} is not known; there are ISTIOD_RA_KUBERNETES_API and ISTIOD_RA_ISTIO_API"
+        ),
     }
 }
 
@@ -216,14 +299,18 @@ pub fn profile(flags: &Flags, trust_domain: &str) -> anyhow::Result<Profile> {
     })
 }
 
+/// A replica looks at the store every ten seconds at the most.
+const LEAST_STALENESS: Duration = Duration::from_secs(20);
+
 fn policy(flags: &Flags, lifetimes: Lifetimes) -> Policy {
     let grace = flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE);
     let usual = Policy::default();
     Policy {
         grace_percent: u32::try_from(grace).unwrap_or_default().min(100),
         check_interval: flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL),
+        staleness: flags.get(CANOPUS_ROOT_STALENESS).max(LEAST_STALENESS),
         // Proxies get roots with their certificates, so a bundle is in use for as long as a certificate.
-        propagation: usual.propagation.max(lifetimes.default),
+        propagation: flags.get(CANOPUS_ROOT_PROPAGATION).max(lifetimes.default),
         patience: usual.patience.max(lifetimes.longest),
         longest_leaf: lifetimes.longest,
         ..usual

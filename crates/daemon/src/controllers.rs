@@ -13,8 +13,11 @@
 //! | node-untaint | taints of nodes whose node agent is ready | ConfigMap `istio-node-untaint` |
 //! | workload-entry-cleanup | deletes what registered itself and went away | none: all replicas delete the same |
 //! | root-config-maps, cluster-trust-bundle | the roots, in one of two forms | ConfigMap `istio-namespace-controller-election` |
+//! | root-config-maps of a remote cluster that lists this one, with `EXTERNAL_ISTIOD` | the roots | the same ConfigMap there |
 //! | dns-certificates | Secrets of `certificates:` | Lease `canopus-dns-certificates-leader-REVISION` |
 //! | webhook-roots | `caBundle` of webhooks, `failurePolicy` of validation | none: all replicas write the same |
+
+mod remote_roots;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -36,16 +39,17 @@ use canopus_engine::{Batch, Engine};
 use canopus_identity::authority::Authority;
 use canopus_mesh::world::{MeshSettings, Objects, Origin};
 use canopus_runtime::flags::{
-    CANOPUS_CONTROLLERS, ENABLE_GATEWAY_API_INFERENCE_EXTENSION, ENABLE_LEADER_ELECTION, Flags,
-    PILOT_ANALYSIS_INTERVAL, PILOT_ENABLE_AMBIENT, PILOT_ENABLE_ANALYSIS, PILOT_ENABLE_IP_AUTOALLOCATE,
+    CANOPUS_CONTROLLERS, ENABLE_GATEWAY_API_INFERENCE_EXTENSION, ENABLE_LEADER_ELECTION, EXTERNAL_ISTIOD,
+    Flags, PILOT_ANALYSIS_INTERVAL, PILOT_ENABLE_AMBIENT, PILOT_ENABLE_ANALYSIS, PILOT_ENABLE_IP_AUTOALLOCATE,
     PILOT_ENABLE_NODE_UNTAINT_CONTROLLERS, POD_NAME,
 };
 use canopus_runtime::metrics::catalogue::CANOPUS_CONTROLLER_WRITES_TOTAL;
 use canopus_runtime::metrics::{Counter, Family, Registry};
 use canopus_runtime::shutdown::{Phase, Shutdown};
 use canopus_runtime::tasks::Tasks;
-use canopus_sources::kubernetes::{Cluster, RateLimit};
+use canopus_sources::kubernetes::{Cluster, RateLimit, RemoteRegistry};
 use parking_lot::Mutex;
+use remote_roots::RemoteRoots;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -54,6 +58,9 @@ const WRITES: RateLimit = RateLimit { qps: 80.0, burst: 160 };
 
 /// Locks are renewed by a handle of their own: writes that wait must not cost the leadership.
 const RENEWALS: RateLimit = RateLimit { qps: 10.0, burst: 20 };
+
+/// The lock under which the roots are written, in each cluster.
+const ROOTS_LOCK: &str = "istio-namespace-controller-election";
 
 /// Marks the default revision.
 const DEFAULT_TAG: &str = "istio-revision-tag-default";
@@ -84,6 +91,7 @@ pub(crate) struct Controllers<'a> {
     pub(crate) revisions: watch::Receiver<u64>,
     pub(crate) settings: &'a MeshSettings,
     pub(crate) authority: Option<Arc<Authority>>,
+    pub(crate) remote: RemoteRegistry,
     pub(crate) registry: &'a Registry,
     pub(crate) tasks: &'a Tasks,
     pub(crate) shutdown: &'a Shutdown,
@@ -148,8 +156,12 @@ impl Controllers<'_> {
         }
         let cleanup = WorkloadEntryCleanupController { longest_connection: self.longest_connection };
         starter.run(Arc::new(cleanup), Leadership::unconditional());
-        let distribution = starter.lead(Lock::ConfigMap, "istio-namespace-controller-election");
-        starter.run(Arc::new(RootConfigMapController), distribution.clone());
+        let distribution = starter.lead(Lock::ConfigMap, ROOTS_LOCK);
+        let cluster = Arc::clone(&self.settings.cluster);
+        starter.run(Arc::new(RootConfigMapController { cluster }), distribution.clone());
+        if flags.get(EXTERNAL_ISTIOD) {
+            starter.run_remote_roots();
+        }
         starter.run(Arc::new(ClusterTrustBundleController), distribution);
         starter.run(Arc::new(WebhookRootsController), Leadership::unconditional());
         if let Some(authority) = &self.authority {
@@ -204,6 +216,19 @@ impl Starter<'_> {
             election.run(|| default_revision(&engine, &cluster), part.stopping()).await;
         });
         leadership
+    }
+
+    /// Parity: only a control plane for other clusters writes into them.
+    fn run_remote_roots(&self) {
+        let roots = RemoteRoots {
+            engine: self.context.engine.clone(),
+            revisions: self.context.revisions.clone(),
+            remote: self.context.remote.clone(),
+            settings: self.context.settings.clone(),
+            observer: Arc::clone(&self.observer) as Arc<dyn Observer>,
+            dry_run: self.dry_run,
+        };
+        self.context.tasks.spawn("roots of remote clusters", roots.run());
     }
 
     fn run(&self, controller: Arc<dyn Controller>, leadership: Leadership) {

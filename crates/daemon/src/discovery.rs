@@ -18,9 +18,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use canopus_identity::authority::Authority;
 use canopus_mesh::world::MeshSettings;
+use canopus_runtime::core_dumps;
 use canopus_runtime::flags::{CANOPUS_CONTROLLERS, CLUSTER_ID, Flags, POD_NAMESPACE, REVISION};
 use canopus_runtime::log::{self, LogFlags, Scope, Scopes};
-use canopus_sources::kubernetes::Cluster;
+use canopus_sources::kubernetes::{Cluster, RemoteRegistry};
 use clap::Args;
 
 use self::identity::Identity;
@@ -155,6 +156,7 @@ pub(crate) fn fail(error: &anyhow::Error) -> ExitCode {
 
 /// Starts everything, in the order in which it is needed, and stops when a signal asks to.
 async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
+    core_dumps::forbid().context("cannot turn core dumps off")?;
     let process = Process::start(&args)?;
     let settings = settings(&process, &args)?;
     let mesh = settings.settings().clone();
@@ -169,7 +171,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
 
     let opened = process.readiness.register("ports");
     let authority = identity.authority.clone();
-    let ports = serving::ports(&process, &push, &args, identity, injection, remote);
+    let ports = serving::ports(&process, &push, &args, identity, injection, remote.clone());
     ports.open_early().await?;
     // A proxy must never be told that a world nobody has read yet is an empty one, nor be sent to a port that is not open.
     tokio::select! {
@@ -179,7 +181,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
                 prove_validation(&process, &push, &mesh, cluster.clone());
                 let age = args.ports.keepalive_max_server_connection_age;
                 let agents = args.cni_namespace.as_deref().map_or_else(|| mesh.system_namespace.clone(), Arc::from);
-                controllers(&process, &push, &mesh, cluster, authority, age, agents).start()?;
+                controllers(&process, &push, &mesh, cluster, authority, remote, age, agents).start()?;
             }
             opened.ready();
             process.tracer.started(process.started);
@@ -237,6 +239,7 @@ fn controllers<'a>(
     settings: &'a MeshSettings,
     cluster: Cluster,
     authority: Option<Arc<Authority>>,
+    remote: RemoteRegistry,
     longest_connection: Option<Duration>,
     agent_namespace: Arc<str>,
 ) -> Controllers<'a> {
@@ -246,6 +249,7 @@ fn controllers<'a>(
         revisions: push.revision.clone(),
         settings,
         authority,
+        remote,
         registry: &process.registry,
         tasks: &process.tasks,
         shutdown: &process.shutdown,

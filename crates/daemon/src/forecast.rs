@@ -8,16 +8,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use canopus_api::Kind;
 use canopus_api::kube::{MutatingWebhookConfiguration, Secret, ValidatingWebhookConfiguration};
+use canopus_api::{Kind, ObjectKey};
 use canopus_base::spiffe::Identity;
 use canopus_engine::Engine;
 use canopus_identity::authority::Authority;
 use canopus_identity::certificate::Certificate;
 use canopus_identity::forecast::{self, Entry, Role, Verdict};
 use canopus_identity::rotation::State;
+use canopus_identity::store::CA_SECRET;
 use canopus_mesh::diagnostic::{Diagnostic, Severity};
-use canopus_mesh::world::{ObjectIndex, Objects, Origin};
+use canopus_mesh::world::{ObjectIndex, Objects, Origin, Settings};
 use canopus_runtime::metrics::Registry;
 use canopus_runtime::metrics::catalogue::CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS;
 use rustls::pki_types::UnixTime;
@@ -45,12 +46,24 @@ pub struct Forecast {
     rotation: Option<watch::Receiver<Option<State>>>,
     server: Option<watch::Receiver<Option<Arc<Certificate>>>>,
     issued: Arc<IssuedCertificates>,
+    /// The Secret that the authority is kept in, or mounted from.
+    secret: &'static str,
 }
+
+/// The Secret that the certificate of the TLS ports is mounted from, where it is.
+const SERVER_SECRET: &str = "istiod-tls";
+
+/// The Secret that roots of signers elsewhere are mounted from, where they are.
+const SIGNERS_SECRET: &str = "external-ca-cert";
+
+/// How many workloads are diagnosed: those whose certificates expire first.
+const MOST_WORKLOADS: usize = 1000;
 
 impl Forecast {
     /// Looks at the Secrets and webhooks of a world alone.
     pub fn new(engine: Engine) -> Self {
-        Self { engine, authority: None, rotation: None, server: None, issued: Arc::default() }
+        let issued = Arc::default();
+        Self { engine, authority: None, rotation: None, server: None, issued, secret: CA_SECRET }
     }
 
     /// Looks at an authority as well, its rotation, and what it issued.
@@ -62,6 +75,12 @@ impl Forecast {
         issued: Arc<IssuedCertificates>,
     ) -> Self {
         Self { authority: Some(authority), rotation: Some(rotation), issued, ..self }
+    }
+
+    /// The authority is in another Secret than `istio-ca-secret`.
+    #[must_use]
+    pub fn with_secret(self, secret: &'static str) -> Self {
+        Self { secret, ..self }
     }
 
     /// Looks at the certificate of the TLS ports as well.
@@ -77,23 +96,30 @@ impl Forecast {
 
     /// Every certificate, the first to expire first.
     pub fn entries(&self, now: UnixTime) -> Vec<Entry> {
-        let mut entries = self.own(now);
-        entries.extend(self.gateways(now).into_iter().map(|(_, entry)| entry));
+        let mut entries: Vec<Entry> =
+            self.own(now).into_iter().chain(self.gateways(now)).map(|(_, entry)| entry).collect();
         entries.extend(self.workloads(now));
         forecast::sort(&mut entries);
         entries
     }
 
-    /// The authority's, the server's, and those that webhooks carry.
-    fn own(&self, now: UnixTime) -> Vec<Entry> {
+    /// The authority's, the server's, and those that webhooks carry, with the object that holds each.
+    fn own(&self, now: UnixTime) -> Vec<(Origin, Entry)> {
         let bundle = self.authority.as_ref().and_then(|authority| authority.bundle());
-        let mut entries = bundle.map(|bundle| forecast::forecast_bundle(&bundle, now)).unwrap_or_default();
-        entries.extend(self.signers(now));
-        if let Some(leaf) = self.server.as_ref().and_then(|server| server.borrow().clone()) {
-            entries.push(Entry::new(Role::Server, "TLS ports of the control plane", &leaf, now));
-        }
-        entries.extend(self.webhooks(now));
-        entries
+        let authority = bundle.map(|bundle| forecast::forecast_bundle(&bundle, now)).unwrap_or_default();
+        let leaf = self.server.as_ref().and_then(|server| server.borrow().clone());
+        let server = leaf.map(|leaf| Entry::new(Role::Server, "TLS ports of the control plane", &leaf, now));
+        let settings = self.engine.read::<Settings>(&()).unwrap_or_default();
+        let held = |secret: &str, entries: Vec<Entry>| {
+            let key = ObjectKey::new(Kind::Secret, &settings.system_namespace, secret);
+            let origin = Origin::new(settings.cluster.clone(), key);
+            entries.into_iter().map(move |entry| (origin.clone(), entry))
+        };
+        held(self.secret, authority)
+            .chain(held(SIGNERS_SECRET, self.signers(now)))
+            .chain(held(SERVER_SECRET, server.into_iter().collect()))
+            .chain(self.webhooks(now))
+            .collect()
     }
 
     /// The roots of signers elsewhere.
@@ -103,7 +129,7 @@ impl Forecast {
         roots.iter().map(|root| Entry::new(Role::Root, &root.subject_text(), root, now)).collect()
     }
 
-    fn webhooks(&self, now: UnixTime) -> Vec<Entry> {
+    fn webhooks(&self, now: UnixTime) -> Vec<(Origin, Entry)> {
         let mut entries = Vec::new();
         for kind in [Kind::MutatingWebhookConfiguration, Kind::ValidatingWebhookConfiguration] {
             for origin in self.engine.members::<Objects>(&ObjectIndex::Kind(kind)).iter() {
@@ -124,7 +150,8 @@ impl Forecast {
                     // One root that is still valid is enough for the API server.
                     let last = roots.iter().max_by_key(|root| root.not_after().as_secs());
                     let holder = format!("{} {}", origin.key, webhook.name);
-                    entries.extend(last.map(|root| Entry::new(Role::Webhook, &holder, root, now)));
+                    let entry = last.map(|root| Entry::new(Role::Webhook, &holder, root, now));
+                    entries.extend(entry.map(|entry| (origin.clone(), entry)));
                 }
             }
         }
@@ -150,10 +177,20 @@ impl Forecast {
         issued.iter().map(|(identity, one)| Entry::issued(identity, one.from, one.expires, now)).collect()
     }
 
-    /// What is wrong with Secrets whose certificate is due or over.
+    /// What is wrong with those who rely on a certificate that is due or over.
     pub(crate) fn diagnostics(&self, now: UnixTime) -> Vec<Diagnostic> {
-        let wrong = self.gateways(now).into_iter().filter(|(_, entry)| entry.verdict != Verdict::Fine);
-        wrong.map(|(origin, entry)| diagnose(&origin, &entry)).collect()
+        let is_wrong = |entry: &Entry| entry.verdict != Verdict::Fine;
+        let held = self.own(now).into_iter().chain(self.gateways(now)).filter(|(_, entry)| is_wrong(entry));
+        let mut wrong: Vec<Diagnostic> = held.map(|(origin, entry)| diagnose(&origin, &entry)).collect();
+        let settings = self.engine.read::<Settings>(&()).unwrap_or_default();
+        let mut workloads: Vec<Entry> = self.workloads(now).into_iter().filter(is_wrong).collect();
+        forecast::sort(&mut workloads);
+        wrong.extend(workloads.iter().take(MOST_WORKLOADS).filter_map(|entry| {
+            let identity: Identity = entry.holder.parse().ok()?;
+            let key = ObjectKey::new(Kind::ServiceAccount, &identity.namespace, &identity.service_account);
+            Some(diagnose(&Origin::new(settings.cluster.clone(), key), entry))
+        }));
+        wrong
     }
 
     /// Has a registry tell when each certificate expires. Workloads are many, so of each namespace only the first.
@@ -161,10 +198,8 @@ impl Forecast {
         let this = self.clone();
         registry.collect(move |collected| {
             let now = UnixTime::now();
-            let mut all = this.own(now);
-            all.extend(this.gateways(now).into_iter().map(|(_, entry)| entry));
             let mut latest: BTreeMap<(&'static str, String), u64> = BTreeMap::new();
-            for entry in all {
+            for (_, entry) in this.own(now).into_iter().chain(this.gateways(now)) {
                 // Several roots have one subject; the first that expires counts.
                 let known = latest.entry((entry.role.label(), entry.holder)).or_insert(entry.expires);
                 *known = entry.expires.min(*known);
@@ -186,7 +221,7 @@ impl Forecast {
     pub(crate) async fn remind(self) {
         loop {
             let now = UnixTime::now();
-            for entry in self.own(now) {
+            for (_, entry) in self.own(now) {
                 let Entry { role, holder, expires, verdict } = entry;
                 let (role, consequence) = (role.label(), role.consequence());
                 match verdict {
@@ -206,21 +241,68 @@ impl Forecast {
 
 fn diagnose(origin: &Origin, entry: &Entry) -> Diagnostic {
     let (severity, message) = match entry.verdict {
-        Verdict::Expired => {
-            (Severity::Error, format!("its certificate has expired on {}", day(entry.expires)))
-        }
-        Verdict::NotYetValid => (Severity::Error, "its certificate is not valid yet".to_owned()),
-        _ => (Severity::Warning, format!("its certificate expires on {}", day(entry.expires))),
+        Verdict::Expired => (Severity::Error, format!("has expired on {}", day(entry.expires))),
+        Verdict::NotYetValid => (Severity::Error, "is not valid yet".to_owned()),
+        _ => (Severity::Warning, format!("expires on {}", day(entry.expires))),
+    };
+    let Advice { code, field, subject, remedy } = advice(entry.role);
+    // A Secret and a service account have one certificate; an authority and a webhook configuration have several.
+    let subject = match entry.role {
+        Role::Gateway | Role::Workload | Role::Server => subject.to_owned(),
+        _ => format!("{subject} ({})", entry.holder),
     };
     Diagnostic {
         object: origin.into(),
         severity,
-        code: "CAN0601",
-        field: "data".into(),
-        message: format!("{message}: {}", entry.role.consequence()),
-        remedy: "Renew the certificate, or have a tool renew it before four fifths of its life are over."
-            .to_owned(),
+        code,
+        field: field.to_owned(),
+        message: format!("{subject} {message}: {}", entry.role.consequence()),
+        remedy: remedy.to_owned(),
     }
+}
+
+/// What is to be said of the certificates of a role.
+struct Advice {
+    code: &'static str,
+    field: &'static str,
+    subject: &'static str,
+    remedy: &'static str,
+}
+
+fn advice(role: Role) -> Advice {
+    let (code, field, subject, remedy) = match role {
+        Role::Gateway => (
+            "CAN0601",
+            "data",
+            "its certificate",
+            "Renew the certificate, or have a tool renew it before four fifths of its life are over.",
+        ),
+        Role::Root | Role::Intermediate | Role::Signing => (
+            "CAN0602",
+            "data",
+            "a certificate of the authority",
+            "A self-signed root is replaced by `canopus ca rotate`; plug in another certificate where it was plugged in.",
+        ),
+        Role::Server => (
+            "CAN0603",
+            "data",
+            "the certificate of the TLS ports",
+            "Renew the files that --tlsCertFile and --tlsKeyFile name or that are mounted; they are taken while the process runs.",
+        ),
+        Role::Webhook => (
+            "CAN0604",
+            "webhooks[].clientConfig.caBundle",
+            "the last root",
+            "Remove caBundle from the manifest, so that the control plane keeps it, or put the present roots there.",
+        ),
+        Role::Workload => (
+            "CAN0605",
+            "metadata.name",
+            "the certificate of a workload",
+            "Look at the log of the workload's agent: it should have renewed the certificate long ago. Ignore it if the workload is gone.",
+        ),
+    };
+    Advice { code, field, subject, remedy }
 }
 
 /// The day of a time in seconds since 1970.
@@ -231,9 +313,14 @@ pub(crate) fn day(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use base64::Engine as _;
+    use base64::prelude::BASE64_STANDARD;
     use canopus_api::{Object, Options, decode_documents};
     use canopus_base::tree::Limits;
     use canopus_engine::Batch;
+    use canopus_identity::authority::Lifetimes;
+    use canopus_identity::bundle::{Bundle, Parts};
+    use canopus_identity::self_signed::Profile;
     use rcgen::{CertificateParams, KeyPair, date_time_ymd};
 
     use super::*;
@@ -271,6 +358,58 @@ mod tests {
         assert_eq!((due[0].severity, due[0].code), (Severity::Warning, "CAN0601"));
         assert!(due[0].message.contains("2026-12-31"), "{}", due[0].message);
         assert_eq!(forecast.diagnostics(at(2027, 1, 1))[0].severity, Severity::Error);
+    }
+
+    #[test]
+    fn whoever_relies_on_a_certificate_is_warned_long_before_its_end() {
+        let profile = Profile { lifetime: Duration::from_secs(100 * 86400), ..Profile::default() };
+        let (certificate, key) = profile.create(at(2026, 1, 1)).unwrap();
+        let pem = certificate.to_pem().unwrap().into_bytes();
+        let key = key.to_pem().unwrap().as_bytes().to_vec().into();
+        let parts = Parts { certificate: pem.clone(), roots: pem.clone(), key, ..Parts::default() };
+        let bundle = Arc::new(Bundle::new(&parts, at(2026, 1, 1)).unwrap());
+        let lifetimes = Lifetimes { default: Duration::from_secs(60), longest: Duration::from_secs(60) };
+        let authority = Arc::new(Authority::with_bundle(lifetimes, bundle));
+        let issued = Arc::new(IssuedCertificates::default());
+        let chain = [String::from_utf8(pem.clone()).unwrap()];
+        issued.note(&["spiffe://cluster.local/ns/shop/sa/cart".to_owned()], &chain);
+        let engine = Engine::new();
+        let webhook = serde_json::json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": "istio-validator"},
+            "webhooks": [{
+                "name": "rev.validation.istio.io", "sideEffects": "None", "admissionReviewVersions": ["v1"],
+                "clientConfig": {"caBundle": BASE64_STANDARD.encode(&pem), "url": "https://istiod"},
+            }],
+        });
+        let mut batch = Batch::new();
+        for read in decode_documents(webhook.to_string(), &Limits::default(), Options::watch()) {
+            let object: Object = read.unwrap().value;
+            batch.set::<Objects>(Origin::new("Kubernetes", object.key()), object);
+        }
+        engine.apply(batch);
+        let server = watch::Sender::new(Some(Arc::new(certificate)));
+        let forecast = Forecast::new(engine)
+            .with_authority(authority, watch::Sender::new(None).subscribe(), issued)
+            .with_secret("cacerts")
+            .with_server(server.subscribe());
+        let told = |now| -> Vec<(String, &str, Severity)> {
+            let all = forecast.diagnostics(now);
+            all.iter().map(|one| (one.object.to_string(), one.code, one.severity)).collect()
+        };
+        assert_eq!(told(at(2026, 2, 1)), []);
+        let due = told(at(2026, 4, 1));
+        for (object, code) in [
+            ("Secret istio-system/cacerts", "CAN0602"),
+            ("Secret istio-system/istiod-tls", "CAN0603"),
+            ("ValidatingWebhookConfiguration istio-validator", "CAN0604"),
+            ("ServiceAccount shop/cart", "CAN0605"),
+        ] {
+            assert!(due.contains(&(object.to_owned(), code, Severity::Warning)), "{object}: {due:?}");
+        }
+        assert!(told(at(2026, 4, 12)).iter().all(|(_, _, severity)| *severity == Severity::Error));
+        let message = &forecast.diagnostics(at(2026, 4, 1))[0].message;
+        assert!(message.contains("O=cluster.local) expires on 2026-04-11"), "{message}");
     }
 
     #[test]

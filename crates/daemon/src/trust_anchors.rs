@@ -96,8 +96,7 @@ pub(crate) fn listed_roots(engine: &Engine, domain: &str) -> Vec<String> {
     };
     let listed = settings.mesh.ca_certificates.iter().filter(vouches);
     let listed = listed.flat_map(|listed| roots_of(listed, fetched));
-    let signed_elsewhere =
-        if settings.trust_domain() == domain { signer_roots(engine) } else { Vec::new() };
+    let signed_elsewhere = if settings.trust_domain() == domain { signer_roots(engine) } else { Vec::new() };
     listed.chain(signed_elsewhere).collect()
 }
 
@@ -219,11 +218,11 @@ mod tests {
 
     fn world(multi_root: bool, listed: Vec<Listed>) -> Engine {
         let is_on = if multi_root { "true" } else { "false" };
-        world_with(&[("ISTIO_MULTIROOT_MESH", is_on)], listed)
+        world_with([("ISTIO_MULTIROOT_MESH", is_on)], listed)
     }
 
-    fn world_with(flags: &[(&str, &str)], listed: Vec<Listed>) -> Engine {
-        let flags = Arc::new(Flags::read(flags));
+    fn world_with<const N: usize>(flags: [(&str, &str); N], listed: Vec<Listed>) -> Engine {
+        let flags = Arc::new(Flags::read(&flags));
         let mut settings = MeshSettings { flags, ..MeshSettings::default() };
         settings.mesh.ca_certificates = listed;
         let mut batch = Batch::new();
@@ -278,10 +277,11 @@ mod tests {
 
     #[test]
     fn roots_of_signers_vouch_for_the_mesh_itself_where_signers_are_in_use() {
-        let signer = Listed { cert_signers: vec!["example.com/mesh".to_owned()], ..pem(&root("signer"), &[]) };
+        let signer =
+            Listed { cert_signers: vec!["example.com/mesh".to_owned()], ..pem(&root("signer"), &[]) };
         let mut mounted = Batch::new();
         mounted.set::<MountedSignerRoots>((), vec![root("mounted")]);
-        let engine = world_with(&[("EXTERNAL_CA", "ISTIOD_RA_KUBERNETES_API")], vec![signer.clone()]);
+        let engine = world_with([("EXTERNAL_CA", "ISTIOD_RA_KUBERNETES_API")], vec![signer.clone()]);
         assert_eq!(listed_roots(&engine, "cluster.local").len(), 1);
         engine.apply(mounted);
         assert_eq!(listed_roots(&engine, "cluster.local").len(), 2);

@@ -180,3 +180,57 @@ async fn real_remote_cluster_that_is_lost_for_too_long_is_dropped_where_asked_fo
     remote.resume().await?;
     endpoint_is(&mesh, true).await
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn real_remote_cluster_gets_the_roots_if_it_lists_the_control_plane() -> Result<()> {
+    let (own, remote) = (start_cluster().await?, start_cluster().await?);
+    own.kubectl(&["create", "namespace", "istio-system"]).await?;
+    let system = |clusters: &str| {
+        format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: istio-system, annotations: \
+             {{topology.istio.io/controlPlaneClusters: '{clusters}'}}}}}}"
+        )
+    };
+    remote.apply(&system("elsewhere")).await?;
+    let state = tempfile::tempdir()?;
+    let mesh = launch(&own, state.path(), &[("EXTERNAL_ISTIOD", "true")]).await?;
+    define_west(&own, &fs::read_to_string(remote.kubeconfig())?).await?;
+    west_becomes(&mesh, "synced").await?;
+    let roots = async |kube: &KubeApi| -> Result<String> {
+        let arguments = ["get", "cm", "istio-ca-root-cert", "--namespace=demo", "--output=json"];
+        let map: Value = serde_json::from_str(&kube.kubectl(&arguments).await?)?;
+        Ok(map["data"]["root-cert.pem"].as_str().context("no root")?.to_owned())
+    };
+    let own_roots = eventually("the roots in the own cluster", PATIENCE, async || roots(&own).await).await?;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let maps = remote.kubectl(&["get", "configmap", "--all-namespaces", "--output=name"]).await?;
+    ensure!(!maps.contains("istio-"), "it is not listed, and has written, or taken a lock: {maps}");
+
+    remote.apply(&system("elsewhere, Kubernetes")).await?;
+    eventually("the roots in the remote cluster", PATIENCE, async || {
+        ensure!(roots(&remote).await? == own_roots, "they are others");
+        Ok(())
+    })
+    .await
+    .with_context(|| mesh.log())?;
+    let lock = ["get", "configmap", "istio-namespace-controller-election", "--namespace=istio-system"];
+    remote.kubectl(&lock).await?;
+    remote.kubectl(&["delete", "configmap", "istio-ca-root-cert", "--namespace=demo"]).await?;
+    eventually("the roots again", PATIENCE, async || roots(&remote).await.map(drop)).await?;
+
+    // Taken off the list, it leaves the cluster alone.
+    remote.apply(&system("elsewhere")).await?;
+    eventually("the end of writing", PATIENCE, async || {
+        ensure!(
+            mesh.log().contains("the roots are no longer written into a remote cluster"),
+            "{}",
+            mesh.log()
+        );
+        Ok(())
+    })
+    .await?;
+    remote.kubectl(&["delete", "configmap", "istio-ca-root-cert", "--namespace=demo"]).await?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    ensure!(roots(&remote).await.is_err(), "they were written all the same");
+    Ok(())
+}

@@ -18,6 +18,7 @@ use zeroize::Zeroizing;
 
 use crate::bundle::{Bundle, Parts};
 use crate::pem::LARGEST_FILE;
+use crate::store::Record;
 
 /// The signing certificate.
 pub const CA_CERT: &str = "ca-cert.pem";
@@ -144,6 +145,33 @@ impl Files {
         })
     }
 }
+
+/// The parts of an authority whose files are in a record, such as a Secret of the names that files have.
+pub fn parts(record: &Record, with_crl: bool) -> Result<Parts, MissingFiles> {
+    let (certificate, key, roots, chain): (_, _, _, &[&'static str]) = match record.get(TLS_CERT) {
+        Some(_) => (TLS_CERT, TLS_KEY, TLS_ROOT, &[TLS_CERT, TLS_ROOT]),
+        None => (CA_CERT, CA_KEY, ROOT_CERT, &[CERT_CHAIN]),
+    };
+    let wanted = [certificate, key, roots].into_iter().chain(chain.iter().copied());
+    let mut missing: Vec<&'static str> = wanted.filter(|name| record.get(name).is_none()).collect();
+    missing.dedup();
+    if !missing.is_empty() {
+        return Err(MissingFiles(missing));
+    }
+    let file = |name| record.get(name).unwrap_or_default();
+    Ok(Parts {
+        certificate: file(certificate).to_vec(),
+        key: file(key).to_vec().into(),
+        chain: chain.iter().map(|name| file(name)).collect::<Vec<_>>().join(&b'\n'),
+        roots: file(roots).to_vec(),
+        crl: if with_crl { file(CA_CRL).to_vec() } else { Vec::new() },
+    })
+}
+
+/// A record does not have all files of an authority.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} not in it; an authority needs all of its files", .0.join(", "))]
+pub struct MissingFiles(Vec<&'static str>);
 
 /// Adds the roots of the file `root-cert.pem` of a directory, if there is one, to those of a self-signed authority.
 pub fn append_roots(roots: &mut Vec<u8>, directory: &Path) -> Result<(), PluggedError> {

@@ -4,6 +4,7 @@
 //! reader of environment variables), readiness, ordered shutdown, supervised tasks, the leader-election trait and
 //! version information. Must not know: meshes, Kubernetes, protocols; anything a binary is about.
 
+pub mod core_dumps;
 pub mod flags;
 pub mod leader;
 pub mod log;

@@ -27,7 +27,7 @@ impl Debug {
         Ok(Answer::json(question, &all))
     }
 
-    /// What is wrong with Secrets whose certificate is about to expire.
+    /// Certificates that are about to expire.
     pub(super) fn expiring(&self) -> Vec<Diagnostic> {
         self.forecast.as_ref().map(|forecast| forecast.diagnostics(UnixTime::now())).unwrap_or_default()
     }

@@ -73,8 +73,11 @@ impl Identity {
         let authority = ca.as_ref().map(CertificateAuthority::authority);
         let issued = Arc::new(IssuedCertificates::default());
         let mut forecast = Forecast::new(engine.clone());
-        if let Some(ca) = ca {
-            forecast = forecast.with_authority(ca.authority(), ca.rotation(), Arc::clone(&issued));
+        if let Some(mut ca) = ca {
+            forecast = forecast
+                .with_authority(ca.authority(), ca.rotation(), Arc::clone(&issued))
+                .with_secret(ca.secret());
+            ca.report_rotation(registry, tasks);
             tasks.spawn("certificate authority", ca.run(Arc::clone(&issued)));
         }
         let issuing = match &authority {
@@ -94,7 +97,8 @@ impl Identity {
         };
 
         let names = certificate_names(settings, flags, cluster.is_some());
-        let certificates = Certificates::new(&args.ports.tls, &names, engine, authority.clone(), flags)?;
+        let certificates =
+            Certificates::new(&args.ports.tls, &names, engine, authority.clone(), cluster, flags).await?;
         tasks.spawn("distributed roots", follow_roots(certificates.roots(), push.store(Reason::Global)));
         let forecast = Arc::new(forecast.with_server(certificates.leaf()));
         forecast.register(registry);

@@ -1,5 +1,7 @@
 //! Which certificate the TLS ports have, and following it when it is replaced.
 
+mod port_signer;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,17 +16,23 @@ use canopus_identity::certificate::Certificate;
 use canopus_runtime::flags::{
     CITADEL_SELF_SIGNED_CA_CERT_TTL, COMPLIANCE_POLICY, Flags, PILOT_CERT_PROVIDER,
 };
+use canopus_sources::kubernetes::Cluster;
 use clap::Args;
 use rustls::ServerConfig;
 use rustls::pki_types::UnixTime;
 use tokio::sync::watch;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
+use zeroize::Zeroizing;
 
 use super::tls::{self, Acceptor, Compliance, Material, MinVersion, Policy};
+use port_signer::{PortSigner, RETRY, Signed};
 
 /// How often files are looked at.
 const PERIOD: Duration = Duration::from_secs(5);
+
+/// What the providers begin with that are signers of the cluster. Parity: the rest is the name of the signer.
+const SIGNER_PREFIX: &str = "k8s.io/";
 
 /// Where certificates are mounted if no flag says otherwise.
 const MOUNTED: &str = "./var/run/secrets/istiod";
@@ -100,7 +108,7 @@ struct Files {
 #[derive(PartialEq, Eq)]
 struct Contents {
     certificate: Vec<u8>,
-    key: Vec<u8>,
+    key: Zeroizing<Vec<u8>>,
     root: Vec<u8>,
 }
 
@@ -114,7 +122,7 @@ impl Files {
             // The chain of the server's own certificate says nothing about who may call themselves a client.
             None => roots.as_bytes().to_vec(),
         };
-        Ok(Contents { certificate, key: read(&self.key)?, root })
+        Ok(Contents { certificate, key: Zeroizing::new(read(&self.key)?), root })
     }
 }
 
@@ -130,6 +138,8 @@ enum Origin {
     Files(Files, Contents, Option<Arc<Authority>>),
     /// The authority of the process, with what it last signed by.
     Authority(Arc<Authority>, Option<Arc<Bundle>>),
+    /// A signer of the cluster, with what verifies the certificate, when another one is wanted, and when to ask again.
+    Signer { signer: PortSigner, roots: String, renewal: UnixTime, next_try: Instant },
     /// It was made for this run.
     Nowhere,
 }
@@ -145,6 +155,7 @@ impl Origin {
                 roots: bundle.roots_pem().into(),
                 crl: bundle.crl_pem().unwrap_or_default().into(),
             }),
+            Self::Signer { roots, .. } => Some(Roots { roots: roots.as_str().into(), crl: Arc::default() }),
             Self::Nowhere => None,
         }
     }
@@ -167,28 +178,38 @@ pub(crate) struct Certificates {
 
 impl Certificates {
     /// Reads the files, or has the authority sign a certificate for these names, or makes one that nobody vouches for.
-    pub(crate) fn new(
+    pub(crate) async fn new(
         args: &TlsArgs,
         names: &[String],
         engine: &Engine,
         authority: Option<Arc<Authority>>,
+        cluster: Option<&Cluster>,
         flags: &Flags,
     ) -> Result<Self> {
         let policy = args.policy(flags)?;
         let lifetime = flags.get(CITADEL_SELF_SIGNED_CA_CERT_TTL);
+        let mut signer = None;
         let authority = match flags.get(PILOT_CERT_PROVIDER) {
             "istiod" => authority,
+            name if name.starts_with(SIGNER_PREFIX) => {
+                let cluster =
+                    cluster.with_context(|| format!("PILOT_CERT_PROVIDER: {name:?} needs a cluster"))?;
+                let full_name = name.trim_start_matches(SIGNER_PREFIX).to_owned();
+                let engine = engine.clone();
+                signer = Some(PortSigner { cluster: cluster.clone(), signer: full_name, engine, lifetime });
+                authority
+            }
             // Parity: with these, files are all there is.
             "custom" | "none" => None,
             "kubernetes" => bail!(
                 "PILOT_CERT_PROVIDER: kubernetes is not supported since Kubernetes signs no certificates for servers; use istiod"
             ),
             other => bail!(
-                "PILOT_CERT_PROVIDER: {other:?} is not supported; use istiod, or custom with --tlsCertFile and --tlsKeyFile"
+                "PILOT_CERT_PROVIDER: {other:?} is not supported; use istiod, k8s.io/SIGNER, or custom with --tlsCertFile and --tlsKeyFile"
             ),
         };
-        let (origin, material) = match (args.files(), authority) {
-            (Some(files), authority) => {
+        let (origin, material) = match (args.files(), signer, authority) {
+            (Some(files), _, authority) => {
                 let contents =
                     files.read(&roots(authority.as_ref())).context("cannot read the certificate")?;
                 let material = contents.material()?;
@@ -200,7 +221,12 @@ impl Certificates {
                 }
                 (Origin::Files(files, contents, authority), material)
             }
-            (None, Some(authority)) => {
+            (None, Some(signer), _) => {
+                let Signed { material, roots, renewal } = signer.obtain(names).await?;
+                info!(signer = signer.signer, "TLS ports use a certificate of a signer of the cluster");
+                (Origin::Signer { signer, roots, renewal, next_try: Instant::now() }, material)
+            }
+            (None, None, Some(authority)) => {
                 let bundle = authority.bundle();
                 let material = match &bundle {
                     Some(bundle) => signed(bundle, names, lifetime)?,
@@ -209,7 +235,7 @@ impl Certificates {
                 info!("TLS ports use a certificate of the process's own authority");
                 (Origin::Authority(authority, bundle), material)
             }
-            (None, None) => {
+            (None, None, None) => {
                 info!(
                     "TLS ports use a certificate made for this run; no client can prove its identity by it"
                 );
@@ -255,7 +281,7 @@ impl Certificates {
     /// Follows the files or the authority. New connections get what there is; what cannot be used changes nothing.
     pub(crate) async fn follow(mut self) {
         let mut exchanges = match &self.origin {
-            Origin::Files(..) => None,
+            Origin::Files(..) | Origin::Signer { .. } => None,
             Origin::Authority(authority, _) => Some(authority.exchanges()),
             Origin::Nowhere => return,
         };
@@ -267,14 +293,14 @@ impl Certificates {
                 }
                 None => sleep(PERIOD).await,
             }
-            if let Err(error) = self.refresh() {
+            if let Err(error) = self.refresh().await {
                 warn!("the certificate stays as it was: {error:#}");
             }
         }
     }
 
-    fn refresh(&mut self) -> Result<()> {
-        let Some(material) = self.news()? else { return Ok(()) };
+    async fn refresh(&mut self) -> Result<()> {
+        let Some(material) = self.news().await? else { return Ok(()) };
         self.proxies.send_replace(Arc::new(tls::for_proxies(&material, &self.policy, &self.engine)?));
         self.webhooks.send_replace(Arc::new(tls::for_webhooks(&material, &self.policy)?));
         self.roots.send_replace(self.origin.roots());
@@ -284,7 +310,7 @@ impl Certificates {
     }
 
     /// Another certificate than the one in use, if there is one.
-    fn news(&mut self) -> Result<Option<Material>> {
+    async fn news(&mut self) -> Result<Option<Material>> {
         match &mut self.origin {
             Origin::Files(files, known, authority) => {
                 let now = files.read(&roots(authority.as_ref()))?;
@@ -303,6 +329,15 @@ impl Certificates {
                 let material = signed(&now, &self.names, self.lifetime)?;
                 *known = Some(now);
                 Ok(Some(material))
+            }
+            Origin::Signer { signer, roots, renewal, next_try } => {
+                if UnixTime::now() < *renewal || Instant::now() < *next_try {
+                    return Ok(None);
+                }
+                *next_try = Instant::now() + RETRY;
+                let signed = signer.obtain(&self.names).await?;
+                (*roots, *renewal) = (signed.roots, signed.renewal);
+                Ok(Some(signed.material))
             }
             Origin::Nowhere => Ok(None),
         }

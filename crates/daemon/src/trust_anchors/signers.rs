@@ -33,9 +33,14 @@ impl Input for MountedSignerRoots {
     type Index = ();
 }
 
+/// The roots that are mounted.
+pub(crate) fn mounted(engine: &Engine) -> Vec<String> {
+    engine.read::<MountedSignerRoots>(&()).map(|roots| roots.to_vec()).unwrap_or_default()
+}
+
 /// The roots of one signer: those that are mounted, or else those of the entries that list it.
 pub(crate) fn of_signer(engine: &Engine, signer: &str) -> Vec<String> {
-    let mounted = engine.read::<MountedSignerRoots>(&()).map(|roots| roots.to_vec()).unwrap_or_default();
+    let mounted = mounted(engine);
     if !mounted.is_empty() {
         return mounted;
     }

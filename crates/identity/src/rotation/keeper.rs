@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use aws_lc_rs::rand::{SecureRandom as _, SystemRandom};
 use rustls_pki_types::UnixTime;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -35,12 +36,20 @@ pub struct Keeper {
     states: watch::Sender<Option<State>>,
     /// When to look at the store again, in seconds since 1970.
     wake: u64,
+    is_spread: bool,
 }
 
 impl Keeper {
     /// A keeper of an authority that looks at the store every `interval`, or never again if that is zero.
     pub fn new(replica: Replica, authority: Arc<Authority>, interval: Duration, clock: Clock) -> Self {
-        Self { replica, authority, interval, clock, states: watch::Sender::new(None), wake: 0 }
+        let states = watch::Sender::new(None);
+        Self { replica, authority, interval, clock, states, wake: 0, is_spread: false }
+    }
+
+    /// The same, beginning its looks at a random moment, so that replicas which start together do not look together.
+    #[must_use]
+    pub fn spread(self) -> Self {
+        Self { is_spread: true, ..self }
     }
 
     /// How far the rotation is, now and from now on; `None` until the store was read.
@@ -71,7 +80,10 @@ impl Keeper {
             info!("the root certificate is not checked for renewal");
             return std::future::pending().await;
         }
-        let mut pause = if self.authority.bundle().is_some() { self.interval.min(REREAD) } else { RETRY };
+        let mut pause = if self.authority.bundle().is_some() { self.longest_pause() } else { RETRY };
+        if self.is_spread {
+            pause = pause.mul_f64(random_share());
+        }
         loop {
             sleep(pause).await;
             let lacking = self.lacking_new_root(issued);
@@ -88,7 +100,13 @@ impl Keeper {
 
     fn pause(&self) -> Duration {
         let left = self.wake.saturating_sub((self.clock)().as_secs());
-        Duration::from_secs(left).clamp(RETRY, self.interval.clamp(RETRY, REREAD))
+        Duration::from_secs(left).clamp(RETRY, self.longest_pause())
+    }
+
+    /// Others count on it that nobody goes on for longer than the policy says without a look.
+    fn longest_pause(&self) -> Duration {
+        let reread = REREAD.min(self.replica.staleness() / 2);
+        self.interval.min(reread).max(RETRY)
     }
 
     /// Stops signing when other replicas may have gone on without this one.
@@ -107,4 +125,12 @@ impl Keeper {
         let before = since.saturating_sub(CLOCK_SKEW.as_secs());
         Some(issued.older_than(before, (self.clock)().as_secs()))
     }
+}
+
+/// A number from 0 to 1; 1 if there is no randomness to be had.
+fn random_share() -> f64 {
+    let mut bytes = [0; 4];
+    SystemRandom::new()
+        .fill(&mut bytes)
+        .map_or(1.0, |()| f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX))
 }

@@ -1,6 +1,7 @@
 //! One of the processes that sign under a root that they share.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use rustls_pki_types::UnixTime;
 use tracing::info;
@@ -105,6 +106,11 @@ impl Replica {
     pub fn is_stale(&self, now: UnixTime) -> bool {
         let read_at = self.known.as_ref().map_or(0, |known| known.read_at);
         now.as_secs() > read_at.saturating_add(self.policy.staleness.as_secs())
+    }
+
+    /// How long this replica may go on without a look at the store.
+    pub fn staleness(&self) -> Duration {
+        self.policy.staleness
     }
 
     /// Asks for a rotation, which begins when none is under way.

@@ -52,6 +52,21 @@ pub enum Phase {
     },
 }
 
+impl Phase {
+    /// The values of the label `phase` of metrics.
+    pub const LABELS: [&'static str; 3] = ["stable", "distributing", "retiring"];
+
+    /// The value of the label `phase` of metrics.
+    pub fn label(&self) -> &'static str {
+        let [stable, distributing, retiring] = Self::LABELS;
+        match self {
+            Self::Stable => stable,
+            Self::Distributing { .. } => distributing,
+            Self::Retiring { .. } => retiring,
+        }
+    }
+}
+
 /// The roots of an authority and what each of them is for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -66,6 +66,11 @@ pub struct Cluster {
 }
 
 impl Cluster {
+    /// Whether both are clones of one connection.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.limiter, &other.limiter)
+    }
+
     /// Prepares to reach an API server, which need not be there yet.
     pub async fn connect(access: &Access, limit: RateLimit) -> Result<Self, AccessError> {
         let fail = |message: String| match access {

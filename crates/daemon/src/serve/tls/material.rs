@@ -12,6 +12,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::NoServerSessionStorage;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::{NamedGroup, ServerConfig, SupportedProtocolVersion, version};
+use zeroize::Zeroizing;
 
 use super::{Compliance, MinVersion, Policy};
 
@@ -43,7 +44,7 @@ pub enum MaterialError {
 /// What a server proves itself with, and what it verifies others by.
 pub struct Material {
     chain: Vec<CertificateDer<'static>>,
-    key: PrivateKeyDer<'static>,
+    key: Zeroizing<PrivateKeyDer<'static>>,
     roots: Vec<CertificateDer<'static>>,
 }
 
@@ -65,7 +66,7 @@ impl Material {
         }
         Ok(Self {
             chain,
-            key: PrivateKeyDer::from_pem_slice(key).map_err(|error| pem("the private key", error))?,
+            key: PrivateKeyDer::from_pem_slice(key).map_err(|error| pem("the private key", error))?.into(),
             roots: certificates("the root certificates", roots)?,
         })
     }
@@ -85,7 +86,8 @@ impl Material {
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
         let key = KeyPair::generate()?;
         let leaf = params.signed_by(&key, &authority)?;
-        Self::from_pem(leaf.pem().as_bytes(), key.serialize_pem().as_bytes(), authority.pem().as_bytes())
+        let key = Zeroizing::new(key.serialize_pem());
+        Self::from_pem(leaf.pem().as_bytes(), key.as_bytes(), authority.pem().as_bytes())
     }
 
     /// The server's own certificate.

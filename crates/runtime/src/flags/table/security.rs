@@ -12,6 +12,18 @@ super::flags! {
     /// Whether keys of token issuers are fetched from loopback addresses and from the control plane's own.
     CANOPUS_ALLOW_LOCAL_JWKS: Bool = "false";
 
+    /// Certificate service, as host:port, to which `EXTERNAL_CA=ISTIOD_RA_ISTIO_API` hands requests.
+    CANOPUS_EXTERNAL_CA_ADDRESS: Text = "";
+
+    /// File with the token that is presented to that service; without, no token is.
+    CANOPUS_EXTERNAL_CA_TOKEN_FILE: Text = "";
+
+    /// How long a new root takes to reach every proxy, or a certificate's default lifetime if that is longer.
+    CANOPUS_ROOT_PROPAGATION: Duration = "1h";
+
+    /// How long a replica may go on signing without a look at the stored root; a rotation waits for as long.
+    CANOPUS_ROOT_STALENESS: Duration = "24h";
+
     /// Service accounts, as namespace/name, that may request certificates for the pods of their node.
     CA_TRUSTED_NODE_ACCOUNTS: List = "";
 
@@ -57,7 +69,7 @@ super::flags! {
     /// Whether configuration is served over xDS to control planes alone.
     ENABLE_XDS_API_GENERATOR_AUTH: Bool = "true";
 
-    /// Kind of external authority that signs; `ISTIOD_RA_KUBERNETES_API` hands requests to Kubernetes.
+    /// Kind of external authority that signs: `ISTIOD_RA_KUBERNETES_API` (Kubernetes) or `ISTIOD_RA_ISTIO_API` (a certificate service).
     EXTERNAL_CA: Text = "";
 
     /// Host names of the control plane's certificate beside its service names.

@@ -34,6 +34,12 @@ super::metrics! {
     /// When certificates that the mesh relies on expire, in seconds since 1970; of workloads, the first of each namespace.
     Gauge CANOPUS_CERTIFICATE_EXPIRY_TIMESTAMP_SECONDS = "canopus_certificate_expiry_timestamp_seconds"["holder", "role"];
 
+    /// How far the rotation of a self-signed root is: 1 for the phase it is in, 0 for the others.
+    Gauge CANOPUS_ROOT_ROTATION_PHASE = "canopus_root_rotation_phase"["phase"];
+
+    /// Steps that rotations of the self-signed root have taken since it was made, by whichever replica.
+    Counter CANOPUS_ROOT_ROTATION_STEPS_TOTAL = "canopus_root_rotation_steps_total"[];
+
     /// Panics of long-lived tasks and their parts, which were begun again or ended the process.
     Counter CANOPUS_TASK_PANICS_TOTAL = "canopus_task_panics_total"["task"];
 

@@ -1,0 +1,16 @@
+//! The control plane as an authority and as a server of TLS, as a process without Kubernetes.
+
+#![allow(dead_code, reason = "the local mesh is shared with others")]
+
+#[path = "../../support/local_mesh.rs"]
+mod local_mesh;
+
+mod exchange;
+mod external;
+mod federation;
+mod join_tokens;
+mod keys;
+mod plane;
+mod signing;
+mod tls_policy;
+mod without_authority;
