@@ -5,6 +5,7 @@ use anyhow::{Context, Result, ensure};
 use canopus_parts::{Part, ensure as ensure_parts};
 use cargo_metadata::{Metadata, MetadataCommand};
 
+use crate::images::build_agent;
 use crate::shell::{cargo, root, run};
 
 /// The name under which the load rig is asked for.
@@ -21,6 +22,8 @@ Examples:
   cargo xtask bench --quick --peer PATH the same, beside a program with the flags of pilot-discovery
   cargo xtask bench rig -- --fleet uniform
                                         the load rig with proxies that are all alike
+  cargo xtask bench process -- --agent PATH
+                                        the agent's process, with another program that takes the flags of pilot-agent
   cargo xtask bench rig -- --help       the load rig with flags of its own")]
 pub(crate) struct Arguments {
     /// Crates (`proto`) or benchmarks (`encode`) to run, or `rig`; all but the rig when none is named.
@@ -55,6 +58,10 @@ pub(crate) fn run_chosen(arguments: &Arguments) -> Result<()> {
     for bench in chosen {
         let mut command = cargo();
         command.args(["bench", "--package", &bench.package, "--bench", &bench.name, "--"]);
+        // What is measured of the agent's process is what is released.
+        if bench.name == "process" && !arguments.arguments.iter().any(|argument| argument == "--agent") {
+            command.arg("--agent").arg(build_agent("release")?);
+        }
         run(command.args(&arguments.arguments))?;
     }
     Ok(())

@@ -58,20 +58,20 @@ pub(crate) fn run_it(arguments: &Arguments) -> Result<()> {
     install(&[Part::Runtime, Part::Iptables, Part::Envoy])?;
     run(cargo().args(["build", "--locked", "--profile", &arguments.profile]).args([
         "--package=canopus-daemon",
-        "--package=canopus-agent",
         "--package=canopus-cni",
         "--package=canopus-storefront",
         "--bin=canopusd",
-        "--bin=canopus-agent",
         "--bin=canopus-cni",
         "--bin=storefront",
     ]))?;
+    let agent = build_agent(&arguments.profile)?;
     let output = arguments.output.clone().unwrap_or_else(|| root().join("target/images"));
     fs::create_dir_all(&output).with_context(|| format!("cannot make {}", output.display()))?;
     let stripped = tempfile::tempdir()?;
-    for program in ["canopusd", "canopus-agent", "canopus-cni", "storefront"] {
+    for program in ["canopusd", "canopus-cni", "storefront"] {
         strip(&built(&arguments.profile).join(program), &stripped.path().join(program))?;
     }
+    strip(&agent, &stripped.path().join("canopus-agent"))?;
     let programs = Programs {
         directory: stripped.path().to_owned(),
         hub: arguments.hub.clone(),
@@ -105,6 +105,27 @@ fn report(archive: &Path, image: &Image) -> Result<()> {
     let megabytes = size as f64 / 1e6;
     println!("{} ({megabytes:.1} MB): {}", archive.display(), image.names.join(", "));
     Ok(())
+}
+
+/// Builds the agent: as it is released, unless a quicker profile is wanted.
+///
+/// It runs beside every workload, so its memory counts. A static program needs no tables that are rewritten at the start and no
+/// libraries of its own copy; with musl it also runs wherever there is a kernel. (A static glibc would load modules of the
+/// machine's name service, and crash in those of another version.)
+pub(crate) fn build_agent(profile: &str) -> Result<PathBuf> {
+    if profile != "release" {
+        let program = ["--package=canopus-agent", "--bin=canopus-agent"];
+        run(cargo().args(["build", "--locked", "--profile", profile]).args(program))?;
+        return Ok(built(profile).join("canopus-agent"));
+    }
+    let target = format!("{}-unknown-linux-musl", std::env::consts::ARCH);
+    run(cargo().args(["build-agent", "--target", &target, "--", "-C", "relocation-model=static"])).with_context(|| {
+        format!(
+            "building the agent for {target}, which needs the target (`rustup target add {target}`) and musl-gcc \
+             (package musl-tools)"
+        )
+    })?;
+    Ok(root().join("target").join(target).join("agent/canopus-agent"))
 }
 
 /// Where cargo puts the programs of a profile.

@@ -2,7 +2,7 @@
 //!
 //! What is asked of the whole process is measured from outside: memory and processor time by the kernel's books, times by the
 //! clock of whoever waits. Needs root (pods are network namespaces), Envoy, iptables, and `canopusd` built beside the agent or
-//! in the other profile. Without them it says what is missing and ends.
+//! in the other profile. Without them it says what is missing and ends. `--agent PATH` measures another agent than the one built beside it.
 
 #![allow(missing_docs, reason = "a bench has no interface")]
 #![allow(dead_code, reason = "the pods are shared with tests")]
@@ -28,6 +28,7 @@ mod process {
 }
 
 use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
@@ -51,6 +52,10 @@ pub(crate) struct Figure {
 }
 
 fn main() {
+    if let Some(program) = given_program() {
+        println!("measuring {}", program.display());
+        let _ = pod::PROGRAM.set(program);
+    }
     if let Some(reason) = missing() {
         return println!("the agent's process is not measured: {reason}");
     }
@@ -66,6 +71,12 @@ fn main() {
             std::process::exit(1);
         }
     }
+}
+
+/// The agent to measure, `--agent PATH`: as it is released, or another program that takes the flags of `pilot-agent`.
+fn given_program() -> Option<PathBuf> {
+    let mut arguments = std::env::args_os().skip_while(|argument| argument != "--agent");
+    arguments.nth(1).map(PathBuf::from)
 }
 
 /// What keeps the bench from running here.

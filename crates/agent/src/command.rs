@@ -41,6 +41,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Start Envoy and be its agent.
+    #[command(after_help = PROXY_HELP)]
     Proxy(Box<ProxyArgs>),
     /// Ask Envoy's admin interface or the agent itself, and print the answer.
     Request(RequestArgs),
@@ -61,6 +62,32 @@ struct IptablesArgs {
     #[command(flatten)]
     log: LogFlags,
 }
+
+/// What somebody who knows `pilot-agent` looks for beside the flags.
+const PROXY_HELP: &str = "\
+Environment:
+  PROXY_CONFIG                     proxy configuration (YAML or JSON) above that of the mesh file
+  POD_NAME, POD_NAMESPACE, SERVICE_ACCOUNT, INSTANCE_IP
+                                   who the workload is
+  CA_ADDR, XDS_ROOT_CA, CA_ROOT_CA, ISTIOD_SAN
+                                   where certificates are asked for, whom to trust, by which name
+  PROV_CERT, OUTPUT_CERTS, FILE_MOUNTED_CERTS, CANOPUS_JOIN_TOKEN_FILE
+                                   certificates that are files, or a token to get the first with
+  ISTIO_META_*, ISTIO_METAJSON_*   what the proxy tells of itself
+  ISTIO_META_DNS_CAPTURE           resolve names of the mesh at DNS_PROXY_ADDR (localhost:15053)
+  ISTIO_BOOTSTRAP, ISTIO_BOOTSTRAP_OVERRIDE
+                                   a template in the place of Envoy's bootstrap, or what is merged over it
+  EXIT_ON_ZERO_ACTIVE_CONNECTIONS, MINIMUM_DRAIN_DURATION
+                                   end when clients have left, rather than after terminationDrainDuration
+  DISABLE_ENVOY, GRPC_XDS_BOOTSTRAP
+                                   serve a proxyless gRPC application
+  CANOPUS_STATE_DIRECTORY          where the last good configuration is kept; empty for nowhere
+
+Exit codes:
+  0    the agent was asked to end, or Envoy ended well
+  1    a setting cannot be used; the log names it
+  127  Envoy cannot be run
+  else that of Envoy, which ended by itself";
 
 /// Runs the command the process was called with.
 pub fn main() -> ExitCode {
@@ -179,4 +206,29 @@ fn print(bytes: &[u8]) -> ExitCode {
 fn fail(message: &str) -> ExitCode {
     eprintln!("Error: {message}");
     ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_flags_variables_and_exit_codes_that_there_are() {
+        let mut root = Cli::command();
+        let help = root.find_subcommand_mut("proxy").unwrap().render_long_help().to_string();
+        for flag in ["--domain", "--meshConfig", "--stsPort", "--proxyLogLevel", "--concurrency", "--log_output_level"] {
+            assert!(help.contains(flag), "{flag}: {help}");
+        }
+        assert!(help.contains("Exit codes:"), "{help}");
+        let (_, variables) = PROXY_HELP.split_once("Environment:").unwrap();
+        let (variables, _) = variables.split_once("Exit codes:").unwrap();
+        let is_name = |word: &&str| word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let words = variables.split([' ', ',', '\n']).filter(is_name);
+        let known = Flags::defaults().list();
+        let names: Vec<&str> = words.filter(|word| !["YAML", "JSON"].contains(word)).collect();
+        assert!(names.len() > 15, "{names:?}");
+        for name in names {
+            assert!(known.iter().any(|flag| flag.name == name), "{name} is not a flag");
+        }
+    }
 }

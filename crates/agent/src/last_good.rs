@@ -25,7 +25,7 @@ use tracing::{info, warn};
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::log::{AppendError, TypeLog};
-pub use self::log::{Catalogue, StoredResource};
+pub use self::log::{Catalogue, StoredResource, inspect as inspect_log};
 pub use self::record::Change;
 
 /// Where state is kept, and for whom.

@@ -48,6 +48,7 @@ use tracing::{debug, info, warn};
 use self::frame::{FrameError, Frames, Message};
 use self::opening::{Opening, first_bytes, is_outage};
 pub use self::local::{LocalTypes, NameTableSink};
+pub use self::peek::inspect_stream;
 use self::recorder::Recorder;
 use self::stored::StoredSession;
 use crate::backoff::Backoff;
@@ -505,7 +506,8 @@ impl XdsProxy {
             let is_first_for_listeners =
                 !asked && summary.is_some_and(|summary| summary.type_url == canopus_xds::types::LISTENER);
             if to.send(message).is_err() {
-                return;
+                // The control plane has ended the stream; whoever reads its answer knows why.
+                return std::future::pending().await;
             }
             if is_first_for_listeners {
                 asked = true;

@@ -1,99 +1,19 @@
 //! What the agent says and does when it cannot start, or its Envoy cannot run. There is no real Envoy and no control plane.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+#[path = "support/container.rs"]
+mod container;
+
 use std::fs;
 use std::net::TcpListener;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
-use canopus_testkit::free_port;
+use container::Container;
 use serde_json::json;
-use tempfile::TempDir;
-
-const PATIENCE: Duration = Duration::from_secs(30);
-
-/// A container in which `envoy` is this script.
-struct Container {
-    directory: TempDir,
-    command: Command,
-}
-
-/// How an agent ended.
-struct End {
-    code: Option<i32>,
-    log: String,
-}
-
-impl Container {
-    fn new(envoy: &str, config: &[(&str, serde_json::Value)]) -> Self {
-        let directory = tempfile::tempdir().unwrap();
-        let binary = directory.path().join("envoy");
-        fs::write(&binary, format!("#!/bin/sh\n{envoy}\n")).unwrap();
-        fs::set_permissions(&binary, fs::Permissions::from_mode(0o755)).unwrap();
-        let mut proxy = json!({
-            "discoveryAddress": "127.0.0.1:1",
-            "binaryPath": binary,
-            "statusPort": free_port().unwrap(),
-            "proxyAdminPort": free_port().unwrap(),
-        });
-        for (name, value) in config {
-            proxy[*name] = value.clone();
-        }
-        let mut command = Command::new(env!("CARGO_BIN_EXE_canopus-agent"));
-        command.args(["proxy", "sidecar"]).current_dir(directory.path()).env_clear();
-        command.envs([
-            ("PROXY_CONFIG", proxy.to_string().as_str()),
-            ("POD_NAME", "cart-1"),
-            ("POD_NAMESPACE", "shop"),
-            ("INSTANCE_IP", "127.0.0.1"),
-            ("ECC_SIGNATURE_ALGORITHM", "ECDSA"),
-            ("CLOUD_PLATFORM", "none"),
-            ("PATH", "/usr/bin:/bin"),
-        ]);
-        Self { directory, command }
-    }
-
-    fn path(&self) -> &Path {
-        self.directory.path()
-    }
-
-    /// Runs the agent to its end.
-    fn run(mut self) -> End {
-        let log = self.directory.path().join("log");
-        let file = fs::File::create(&log).unwrap();
-        let command = self.command.stdin(Stdio::null()).stdout(file.try_clone().unwrap()).stderr(file);
-        let mut child = command.spawn().unwrap();
-        let started = Instant::now();
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break status;
-            }
-            if started.elapsed() > PATIENCE {
-                child.kill().unwrap();
-                panic!("the agent does not end:\n{}", fs::read_to_string(&log).unwrap());
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        End { code: status.code(), log: fs::read_to_string(&log).unwrap() }
-    }
-}
-
-impl End {
-    #[track_caller]
-    fn says(&self, code: i32, words: &[&str]) {
-        assert_eq!(self.code, Some(code), "{}", self.log);
-        for word in words {
-            assert!(self.log.contains(word), "{word:?} is missing:\n{}", self.log);
-        }
-    }
-}
 
 #[test]
 fn agent_ends_with_envoys_code_and_last_lines_after_the_restarts_it_was_given() {
     let mut container = Container::new("echo 'the reason is here' >&2; exit 3", &[]);
-    container.command.env("CANOPUS_ENVOY_RESTARTS", "1");
+    container.set("CANOPUS_ENVOY_RESTARTS", "1");
     let end = container.run();
     end.says(3, &["the last lines it wrote", "Envoy is started again in"]);
     assert!(end.log.matches("the reason is here").count() >= 2, "{}", end.log);
@@ -115,7 +35,8 @@ fn port_in_use_is_named_with_the_remedy() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let mut container = Container::new("sleep 60", &[]);
-    container.command.env("ISTIO_META_DNS_CAPTURE", "true").env("DNS_PROXY_ADDR", &address);
+    container.set("ISTIO_META_DNS_CAPTURE", "true");
+    container.set("DNS_PROXY_ADDR", &address);
     container.run().says(1, &["DNS_PROXY_ADDR", &address, "in use"]);
 }
 
@@ -128,11 +49,11 @@ fn template_that_cannot_be_rendered_names_its_file_and_line() {
         let mut container = Container::new("sleep 60", &[]);
         let path = container.path().join("template.json");
         fs::write(&path, text).unwrap();
-        container.command.env("ISTIO_BOOTSTRAP", &path);
+        container.set("ISTIO_BOOTSTRAP", path.to_str().unwrap());
         container.run().says(1, &words);
     }
     let mut container = Container::new("sleep 60", &[]);
-    container.command.env("ISTIO_BOOTSTRAP", "/no/such/template");
+    container.set("ISTIO_BOOTSTRAP", "/no/such/template");
     container.run().says(1, &["ISTIO_BOOTSTRAP", "/no/such/template"]);
 }
 
@@ -141,7 +62,7 @@ fn template_takes_the_place_of_the_bootstrap() {
     let mut container = Container::new("cat \"$2\"; exit 0", &[]);
     let path = container.path().join("template.yaml");
     fs::write(&path, "id: {{ .nodeID }}\nport: {{ .config.ProxyAdminPort }}\n").unwrap();
-    container.command.env("ISTIO_BOOTSTRAP", &path);
+    container.set("ISTIO_BOOTSTRAP", path.to_str().unwrap());
     container.run().says(0, &["id: sidecar~127.0.0.1~cart-1.shop~shop.svc.cluster.local"]);
 }
 
@@ -150,7 +71,7 @@ fn override_that_is_broken_is_reported_and_left_out() {
     let mut container = Container::new("echo \"arguments: $*\"; exit 0", &[]);
     let path = container.path().join("override.yaml");
     fs::write(&path, "admin: [").unwrap();
-    container.command.env("ISTIO_BOOTSTRAP_OVERRIDE", &path);
+    container.set("ISTIO_BOOTSTRAP_OVERRIDE", path.to_str().unwrap());
     let end = container.run();
     end.says(0, &["ISTIO_BOOTSTRAP_OVERRIDE", "override.yaml", "left out"]);
     assert!(!end.log.contains("--config-yaml"), "{}", end.log);
@@ -159,7 +80,7 @@ fn override_that_is_broken_is_reported_and_left_out() {
 #[test]
 fn state_that_cannot_be_kept_stops_nothing() {
     let mut container = Container::new("exit 0", &[]);
-    container.command.env("CANOPUS_STATE_DIRECTORY", "/proc/no/such/place");
+    container.set("CANOPUS_STATE_DIRECTORY", "/proc/no/such/place");
     container.run().says(0, &["CANOPUS_STATE_DIRECTORY", "/proc/no/such/place"]);
 }
 
@@ -174,7 +95,7 @@ fn settings_that_cannot_be_used_name_the_variable() {
         ("ISTIO_KUBE_APP_PROBERS", "{"),
     ] {
         let mut container = Container::new("sleep 60", &[]);
-        container.command.env(name, text);
+        container.set(name, text);
         container.run().says(1, &[name]);
     }
 }

@@ -14,14 +14,17 @@ mod requests;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// All targets, by name.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 17] = [
     ("admission_review", requests::admission_review),
+    ("agent_stream", requests::agent_stream),
     ("cel", configuration::cel),
     ("dns_query", requests::dns_query),
     ("host_match", configuration::host_match),
     ("identity", identity::identity),
     ("image_manifest", requests::image_manifest),
     ("jwt", identity::jwt),
+    ("last_good_log", requests::last_good_log),
+    ("name_table", requests::name_table),
     ("proto_json", configuration::proto_json),
     ("rejection", requests::rejection),
     ("selectors", configuration::selectors),

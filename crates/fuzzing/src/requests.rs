@@ -4,10 +4,14 @@ use std::sync::Arc;
 
 use canopus_admission::validation::{self, Request as HttpRequest};
 use canopus_agent::dns::Transport;
-use canopus_agent::dns::index::{Addresses, Found};
+use canopus_agent::dns::index::{Addresses, Found, NameIndex, NameScope};
 use canopus_agent::dns::message::{Family, Query};
+use canopus_agent::last_good::inspect_log;
 use canopus_agent::wasm::{ImageReference, inspect_manifest, unpack_module};
+use canopus_agent::xds_proxy::inspect_stream;
 use canopus_api::Kind;
+use canopus_proto::Message as _;
+use canopus_proto::istio::networking::nds::v1::NameTable;
 use canopus_sources::kubernetes;
 use canopus_xds::server::read_request;
 use canopus_xds::session::{Limits, Protocol, Session};
@@ -32,6 +36,31 @@ pub(crate) fn dns_query(input: &[u8]) {
     }
     let _ = query.fit(input.to_vec(), Transport::Udp);
     assert!(!query.failure().is_empty());
+}
+
+/// The data of a stream between Envoy and the control plane, after a byte with the size of the pieces it comes in.
+pub(crate) fn agent_stream(input: &[u8]) {
+    let Some((size, data)) = input.split_first() else { return };
+    assert!(inspect_stream(data, usize::from(*size)) <= data.len());
+}
+
+/// A log of the agent's last good state, as a disk may give it back.
+pub(crate) fn last_good_log(input: &[u8]) {
+    // Every resource has a record with a prefix and a kind.
+    assert!(inspect_log(input) <= input.len() / 13);
+}
+
+/// A table of names, as the control plane sends it to the agent.
+pub(crate) fn name_table(input: &[u8]) {
+    let Ok(table) = NameTable::decode(input) else { return };
+    let names: Vec<String> = table.table.keys().map(|name| format!("{}.", name.to_lowercase())).collect();
+    let search = "shop.svc.cluster.local".to_owned();
+    let scope = NameScope::new("shop", "svc.cluster.local", Some(&search));
+    let Ok(index) = NameIndex::new(table, &scope) else { return };
+    for name in names {
+        let found = index.find(&name);
+        assert!(found.is_none() || !index.is_empty());
+    }
 }
 
 /// What registries and web servers answer when the agent fetches a Wasm module.

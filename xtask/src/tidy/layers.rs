@@ -34,7 +34,10 @@ const TABLE: [Row; 23] = [
     row("controllers", &["envoy", "ambient", "xds"]),
     row("install", &["xds"]),
     row("capture", &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "sources"]),
-    row("agent", &["mesh", "sources"]),
+    row(
+        "agent",
+        &["api", "engine", "mesh", "gateway", "envoy", "ambient", "sources", "admission", "controllers", "install", "daemon"],
+    ),
     row("cni", &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "controllers", "agent"]),
     row("daemon", &[]),
     row("local", &["agent", "daemon"]),

@@ -12,6 +12,7 @@ use serde_json::json;
 
 use super::books::quantile;
 use crate::Figure;
+use crate::pod::program;
 use crate::world::World;
 
 const STARTS: usize = 15;
@@ -46,7 +47,7 @@ fn one_start() -> Result<Duration> {
         "statusPort": free_port()?,
         "proxyAdminPort": free_port()?,
     });
-    let mut command = Command::new(env!("CARGO_BIN_EXE_canopus-agent"));
+    let mut command = Command::new(program());
     command.args(["proxy", "sidecar"]).current_dir(directory.path()).env_clear();
     command.envs([
         ("PROXY_CONFIG", config.to_string().as_str()),

@@ -169,41 +169,49 @@ impl TypeLog {
         Ok(Catalogue { file: self.file.try_clone()?, entries: scan.entries, version: scan.version })
     }
 
-    /// Reads all records up to the first that is broken.
     fn scan(&mut self) -> io::Result<Scan> {
-        let mut scan = Scan { entries: BTreeMap::new(), version: String::new(), end: HEADER as u64 };
-        self.file.seek(SeekFrom::Start(scan.end))?;
-        let mut reader = BufReader::with_capacity(64 << 10, &self.file);
+        self.file.seek(SeekFrom::Start(HEADER as u64))?;
         let total = self.file.metadata()?.len();
-        let mut body = Vec::new();
-        loop {
-            let mut prefix = [0; PREFIX];
-            if reader.read_exact(&mut prefix).is_err() {
-                return Ok(scan);
-            }
-            let Some((length, checksum)) = record::prefix(&prefix) else { return Ok(scan) };
-            let start = scan.end + PREFIX as u64;
-            if start + length as u64 > total {
-                return Ok(scan);
-            }
-            body.clear();
-            if (&mut reader).take(length as u64).read_to_end(&mut body)? < length {
-                return Ok(scan);
-            }
-            let Some(change) = record::decode(&body, checksum) else { return Ok(scan) };
-            scan.end = start + length as u64;
-            match change {
-                Change::Clear => scan.entries.clear(),
-                Change::Remove { name } => drop(scan.entries.remove(name)),
-                Change::Put { name, version, body } => {
-                    version.clone_into(&mut scan.version);
-                    let entry = Entry {
-                        offset: scan.end - body.len() as u64,
-                        length: body.len(),
-                        version: version.into(),
-                    };
-                    scan.entries.insert(name.into(), entry);
-                }
+        scan(BufReader::with_capacity(64 << 10, &self.file), total)
+    }
+}
+
+/// How many resources the records of a log have that is `bytes` after its header.
+pub fn inspect(bytes: &[u8]) -> usize {
+    scan(bytes, HEADER as u64 + bytes.len() as u64).map_or(0, |scan| scan.entries.len())
+}
+
+/// Reads all records up to the first that is broken, in a log of `total` bytes.
+fn scan(mut reader: impl Read, total: u64) -> io::Result<Scan> {
+    let mut scan = Scan { entries: BTreeMap::new(), version: String::new(), end: HEADER as u64 };
+    let mut body = Vec::new();
+    loop {
+        let mut prefix = [0; PREFIX];
+        if reader.read_exact(&mut prefix).is_err() {
+            return Ok(scan);
+        }
+        let Some((length, checksum)) = record::prefix(&prefix) else { return Ok(scan) };
+        let start = scan.end + PREFIX as u64;
+        if start + length as u64 > total {
+            return Ok(scan);
+        }
+        body.clear();
+        if (&mut reader).take(length as u64).read_to_end(&mut body)? < length {
+            return Ok(scan);
+        }
+        let Some(change) = record::decode(&body, checksum) else { return Ok(scan) };
+        scan.end = start + length as u64;
+        match change {
+            Change::Clear => scan.entries.clear(),
+            Change::Remove { name } => drop(scan.entries.remove(name)),
+            Change::Put { name, version, body } => {
+                version.clone_into(&mut scan.version);
+                let entry = Entry {
+                    offset: scan.end - body.len() as u64,
+                    length: body.len(),
+                    version: version.into(),
+                };
+                scan.entries.insert(name.into(), entry);
             }
         }
     }

@@ -127,31 +127,26 @@ impl Buf for Chunks {
 /// The messages of a body.
 pub(super) struct Frames {
     body: Incoming,
-    buffered: VecDeque<Bytes>,
-    size: usize,
+    cutter: Cutter,
     trailers: Option<HeaderMap>,
 }
 
 impl Frames {
     pub(super) fn new(body: Incoming) -> Self {
-        Self { body, buffered: VecDeque::new(), size: 0, trailers: None }
+        Self { body, cutter: Cutter::default(), trailers: None }
     }
 
     /// The next message; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Message>, FrameError> {
         loop {
-            if let Some(message) = self.cut()? {
+            if let Some(message) = self.cutter.cut()? {
                 return Ok(Some(message));
             }
             match self.body.frame().await {
-                None if self.size == 0 => return Ok(None),
+                None if self.cutter.is_empty() => return Ok(None),
                 None => return Err(FrameError::Cut),
                 Some(frame) => match frame?.into_data() {
-                    Ok(data) if data.is_empty() => {}
-                    Ok(data) => {
-                        self.size += data.len();
-                        self.buffered.push_back(data);
-                    }
+                    Ok(data) => self.cutter.push(data),
                     Err(frame) => self.trailers = frame.into_trailers().ok(),
                 },
             }
@@ -162,9 +157,29 @@ impl Frames {
     pub(super) fn trailers(&mut self) -> Option<HeaderMap> {
         self.trailers.take()
     }
+}
+
+/// Cuts messages out of the data of a body.
+#[derive(Default)]
+pub(super) struct Cutter {
+    buffered: VecDeque<Bytes>,
+    size: usize,
+}
+
+impl Cutter {
+    fn is_empty(&self) -> bool {
+        self.size == 0
+    }
+
+    pub(super) fn push(&mut self, data: Bytes) {
+        if !data.is_empty() {
+            self.size += data.len();
+            self.buffered.push_back(data);
+        }
+    }
 
     /// A message, if all of it is there.
-    fn cut(&mut self) -> Result<Option<Message>, FrameError> {
+    pub(super) fn cut(&mut self) -> Result<Option<Message>, FrameError> {
         if self.size < PREFIX {
             return Ok(None);
         }

@@ -6,8 +6,8 @@ use canopus_proto::fields::{
 };
 use canopus_proto::wire::{Header, Tag, WireType, read_header};
 
-use super::Variant;
-use super::frame::Message;
+use super::frame::{Cutter, Message};
+use super::{Variant, recorder};
 
 /// A type URL may not be longer.
 const MAX_TYPE: usize = 1024;
@@ -78,6 +78,23 @@ pub(super) fn request(message: &Message, variant: Variant) -> Option<RequestSumm
         }
     })?;
     (!summary.type_url.is_empty()).then_some(summary)
+}
+
+/// Looks at the data of a stream as the proxy does, in pieces of this size, and gives the bytes of its messages. Fuzzing
+/// needs nothing else of a stream.
+pub fn inspect_stream(data: &[u8], size: usize) -> usize {
+    let mut cutter = Cutter::default();
+    data.chunks(size.max(1)).for_each(|chunk| cutter.push(Bytes::copy_from_slice(chunk)));
+    let mut total = 0;
+    while let Ok(Some(message)) = cutter.cut() {
+        total += message.len();
+        for variant in [Variant::Delta, Variant::Sotw] {
+            let _ = request(&message, variant);
+            let _ = recorder::resources(&message, variant);
+        }
+        let _ = (response_type(&message), response_nonce(&message));
+    }
+    total
 }
 
 /// Hands over every field of a message that is a string, bytes or a message; `None` if the message is malformed. Bytes are

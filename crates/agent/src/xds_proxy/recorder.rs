@@ -101,6 +101,19 @@ struct Resource {
     body: Bytes,
 }
 
+/// The names of the resources in a response.
+pub(super) fn resources(message: &Message, variant: Variant) -> Vec<String> {
+    let mut names = Vec::new();
+    peek::fields(message.body(), |tag, bytes| match variant {
+        Variant::Delta if tag == delta_discovery_response::RESOURCES.tag() => {
+            names.extend(delta_resource(bytes).map(|resource| resource.name));
+        }
+        Variant::Sotw if tag == discovery_response::RESOURCES.tag() => names.extend(resource_name(bytes)),
+        _ => {}
+    });
+    names
+}
+
 fn record_delta(state: &LastGood, type_url: &str, message: &Message) {
     let (mut resources, mut removed) = (Vec::new(), Vec::new());
     peek::fields(message.body(), |tag, bytes| {

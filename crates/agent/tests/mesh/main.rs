@@ -185,3 +185,50 @@ async fn machine_joins_with_a_token_and_stays_with_its_certificate() -> Result<(
     place.start()?;
     place.wait_ready().await
 }
+
+/// As `workload entry configure` writes it.
+const CLUSTER_ENV: &str = r#"CA_ADDR='localhost:PORT'
+CANONICAL_REVISION='latest'
+CANONICAL_SERVICE='gateway'
+ISTIO_INBOUND_PORTS='*'
+ISTIO_LOCAL_EXCLUDE_PORTS='22,15090,15021,15020'
+ISTIO_METAJSON_LABELS='{"istio":"ingressgateway","service.istio.io/canonical-name":"gateway"}'
+ISTIO_META_CLUSTER_ID='Kubernetes'
+ISTIO_META_WORKLOAD_NAME='gateway'
+ISTIO_NAMESPACE='demo'
+ISTIO_SERVICE='gateway.demo'
+ISTIO_SERVICE_CIDR='*'
+ISTIO_SVC_IP='127.0.0.1'
+POD_NAMESPACE='demo'
+SERVICE_ACCOUNT='gateway'
+TRUST_DOMAIN='cluster.local'
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn machine_starts_from_the_files_that_configure_writes() -> Result<()> {
+    let echo = Echo::start("first").await?;
+    let plane = Plane::start(echo.address().port()).await?;
+    let mut place = Place::new(&plane)?;
+    let port = plane.xds.port();
+    fs::create_dir(place.path("certs"))?;
+    fs::copy(plane.root(), place.path("certs/root-cert.pem"))?;
+    fs::create_dir_all(place.path("etc/istio/config"))?;
+    let mesh = format!("defaultConfig:\n  discoveryAddress: localhost:{port}\n");
+    fs::write(place.path("etc/istio/config/mesh"), mesh)?;
+    fs::write(place.path("cluster.env"), CLUSTER_ENV.replace("PORT", &port.to_string()))?;
+    let sidecar = "PROV_CERT=./certs\nOUTPUT_CERTS=./certs\nISTIO_AGENT_FLAGS=\"router --proxyLogLevel=info\"\n";
+    fs::write(place.path("sidecar.env"), sidecar)?;
+    for name in
+        ["POD_NAME", "POD_NAMESPACE", "SERVICE_ACCOUNT", "INSTANCE_IP", "ISTIO_META_CLUSTER_ID", "ISTIO_METAJSON_LABELS"]
+    {
+        place.unset(name);
+    }
+    place.forget_address()?;
+    place.start_by_script()?;
+    place.wait_ready().await?;
+    let certificates = place.admin("/certs").await?;
+    assert!(certificates.contains("spiffe://cluster.local/ns/demo/sa/gateway"), "{certificates}");
+    assert!(place.path("certs/cert-chain.pem").exists());
+    let mesh = Mesh { plane, echo, place };
+    mesh.wait_answer("first").await
+}

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -68,6 +69,39 @@ impl Place {
     /// Sets a variable of the agent.
     pub(crate) fn set(&mut self, name: &str, text: &str) {
         self.command.env(name, text);
+    }
+
+    /// Takes a variable from the agent.
+    pub(crate) fn unset(&mut self, name: &str) {
+        self.command.env_remove(name);
+    }
+
+    /// Leaves the control plane's address to files.
+    pub(crate) fn forget_address(&mut self) -> Result<()> {
+        let variables = self.command.get_envs();
+        let config = variables.filter(|(name, _)| *name == "PROXY_CONFIG").find_map(|(_, text)| text?.to_str());
+        let mut config: serde_json::Value = serde_json::from_str(config.context("PROXY_CONFIG")?)?;
+        config.as_object_mut().context("an object")?.remove("discoveryAddress");
+        self.set("PROXY_CONFIG", &config.to_string());
+        Ok(())
+    }
+
+    /// Has the machine's start script start the agent. Where the script goes to the root of the machine, the agent goes to that of
+    /// the container.
+    pub(crate) fn start_by_script(&mut self) -> Result<()> {
+        let wrapper = self.path("canopus-agent");
+        let (root, agent) = (self.directory.path().display(), env!("CARGO_BIN_EXE_canopus-agent"));
+        fs::write(&wrapper, format!("#!/bin/sh\ncd {root}\nexec {agent} \"$@\"\n"))?;
+        fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o755))?;
+        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/bin/canopus-agent-start");
+        let mut command = Command::new("sh");
+        command.arg(script).arg("run");
+        command.env("ISTIO_BIN_BASE", self.directory.path());
+        command.env("ISTIO_SIDECAR_CONFIG", self.path("sidecar.env"));
+        command.env("ISTIO_CLUSTER_CONFIG", self.path("cluster.env"));
+        command.envs(self.command.get_envs().filter_map(|(name, text)| Some((name, text?))));
+        self.command = command;
+        self.start()
     }
 
     /// A path in the container.

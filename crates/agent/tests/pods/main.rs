@@ -16,6 +16,7 @@ mod network;
 mod outage;
 mod plane;
 mod pod;
+mod probes;
 mod rotation;
 #[path = "../support/tokens.rs"]
 mod tokens;
@@ -29,15 +30,20 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 type Test = fn() -> anyhow::Result<()>;
 
-const TESTS: [(&str, Test); 9] = [
+const TESTS: [(&str, Test); 14] = [
     ("captured_request_arrives_with_both_identities", traffic::identities),
     ("strict_workload_refuses_plain_text", traffic::strict),
     ("names_of_service_entries_resolve_through_the_agent", names::service_entries),
-    ("draining_loses_no_request", drain::no_loss),
+    ("probes_reach_the_application_under_capture", probes::under_capture),
+    ("draining_loses_no_request", drain::after_a_time),
+    ("draining_until_clients_have_left_loses_no_request", drain::until_idle),
+    ("draining_by_a_hook_loses_no_request", drain::by_a_hook),
     ("certificates_rotate_under_traffic", rotation::certificates),
     ("roots_rotate_under_traffic", rotation::roots),
     ("restarted_envoy_serves_under_load_without_a_control_plane", outage::envoy_alone),
-    ("restarted_proxy_serves_while_the_control_plane_is_away", outage::restart),
+    ("restarted_proxy_serves_while_the_control_plane_is_away", outage::restart_delta),
+    ("restarted_proxy_serves_in_the_older_variant", outage::restart_sotw),
+    ("full_disk_stops_nothing", outage::full_disk),
     ("agent_killed_leaves_no_orphan", outage::orphan),
 ];
 

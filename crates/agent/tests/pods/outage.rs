@@ -1,7 +1,10 @@
 //! The control plane or the agent is gone.
 
+use std::io::Write as _;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
+use std::{fs, io};
 
 use anyhow::{Context as _, Result, ensure};
 use canopus_testkit::{eventually, http};
@@ -108,9 +111,19 @@ impl Counts {
     }
 }
 
+/// In the variant of xDS that is the default.
+pub(crate) fn restart_delta() -> Result<()> {
+    restart("true")
+}
+
+/// In the older variant.
+pub(crate) fn restart_sotw() -> Result<()> {
+    restart("false")
+}
+
 /// The control plane is killed, and then Envoy and the agent of the server, which start again without it.
-pub(crate) fn restart() -> Result<()> {
-    let mut world = World::start("", &[], &[])?;
+fn restart(delta: &str) -> Result<()> {
+    let mut world = World::start("", &[], &[("ISTIO_DELTA_XDS", delta)])?;
     world.plane.kill();
     let killed = Instant::now();
     world.server.signal("KILL")?;
@@ -149,6 +162,78 @@ pub(crate) fn orphan() -> Result<()> {
             sh("ps", &["-p", &envoy.to_string()])?
         );
         std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// A file system of one mebibyte; unmounted when dropped.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    fn mount(path: PathBuf) -> Result<Self> {
+        fs::create_dir_all(&path)?;
+        sh("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs", path.to_str().context("path")?])?;
+        Ok(Self(path))
+    }
+
+    fn fill(&self) -> Result<()> {
+        let mut file = fs::File::create(self.0.join("filler"))?;
+        let error = std::iter::repeat_with(|| file.write_all(&[0; 512])).find_map(Result::err);
+        ensure!(error.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull), "the disk is not full");
+        Ok(())
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = sh("umount", &["-l", &self.0.to_string_lossy()]);
+    }
+}
+
+/// The disk is full when the configuration changes: traffic goes on, what was kept before serves an outage, and what comes once
+/// there is room is kept again.
+pub(crate) fn full_disk() -> Result<()> {
+    let mut world = World::start("", &[], &[("CANOPUS_STATE_DIRECTORY", "./state")])?;
+    world.server.signal("KILL")?;
+    world.server.wait_end()?;
+    let disk = SmallDisk::mount(world.server.directory().join("state"))?;
+    world.server.start_agent()?;
+    world.server.wait_ready()?;
+    world.wait_answer()?;
+    std::thread::sleep(Duration::from_secs(1));
+    disk.fill()?;
+    let kept = stored_bytes(&world.server)?;
+    // More than what is left of the last page of a file.
+    let many = (0..50).map(|number| ANOTHER.replace("another", &format!("another-{number}")));
+    world.plane.write("many.yaml", &many.collect::<Vec<_>>().join("---"))?;
+    wait(&world.server, "the full disk is not reported", |pod| Ok(pod.log().contains("make room")))?;
+    world.wait_answer()?;
+    world.plane.kill();
+    world.server.signal("KILL")?;
+    world.server.wait_end()?;
+    world.server.start_agent()?;
+    world.server.wait_ready()?;
+    world.wait_answer()?;
+    let detail = world.server.status("/healthz/ready")?;
+    ensure!(detail.body.contains("last good configuration"), "{detail:?}");
+    fs::remove_file(disk.0.join("filler"))?;
+    world.plane.restart()?;
+    wait_connected(&world.server)?;
+    wait(&world.server, "the change is not kept", |pod| Ok(stored_bytes(pod)? > kept))?;
+    world.wait_answer().map(drop)
+}
+
+fn stored_bytes(pod: &Pod) -> Result<u64> {
+    let directory = pod.directory().join("state/xds");
+    let sizes = fs::read_dir(directory)?.map(|file| Ok(file?.metadata()?.len()));
+    Ok(sizes.collect::<Result<Vec<_>>>()?.iter().sum())
+}
+
+fn wait(pod: &Pod, problem: &str, holds: impl Fn(&Pod) -> Result<bool>) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !holds(pod)? {
+        ensure!(Instant::now() < deadline, "{problem}:\n{}", pod.log());
+        std::thread::sleep(Duration::from_millis(100));
     }
     Ok(())
 }

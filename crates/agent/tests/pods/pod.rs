@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -31,6 +32,14 @@ impl Workload {
     pub(crate) fn address(&self) -> String {
         format!("10.78.0.{}", self.number)
     }
+}
+
+/// Another agent than the one that was built with the tests.
+pub(crate) static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+
+/// The agent that runs in pods.
+pub(crate) fn program() -> &'static Path {
+    PROGRAM.get_or_init(|| PathBuf::from(env!("CARGO_BIN_EXE_canopus-agent")))
 }
 
 pub(crate) struct Pod {
@@ -68,7 +77,7 @@ impl Pod {
     fn capture(&self) -> Result<()> {
         let tools = canopus_parts::find(Part::Iptables)?;
         let path = format!("{}:/usr/sbin:/usr/bin:/sbin:/bin", tools.display());
-        let mut command = self.namespace.command(env!("CARGO_BIN_EXE_canopus-agent"));
+        let mut command = self.namespace.command(&program().to_string_lossy());
         command.args(["istio-iptables", "-u", PROXY_GROUP, "-b", "*", "-i", "*", "-d", "15020,15021,15090"]);
         command.args(["--redirect-dns", "--capture-all-dns"]).env("PATH", path);
         let output = command.output()?;
@@ -89,7 +98,7 @@ impl Pod {
         });
         let log = fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
         let mut command = self.namespace.command("setpriv");
-        command.args(["--regid", PROXY_GROUP, "--clear-groups", env!("CARGO_BIN_EXE_canopus-agent")]);
+        command.args(["--regid", PROXY_GROUP, "--clear-groups"]).arg(program());
         command.args(["proxy", "sidecar", "--proxyLogLevel=info"]).current_dir(self.directory.path());
         command.envs([
             ("PROXY_CONFIG", config.to_string()),
@@ -134,7 +143,7 @@ impl Pod {
         self.namespace.run(async || http::get(address, path).await)
     }
 
-    fn log_path(&self) -> std::path::PathBuf {
+    fn log_path(&self) -> PathBuf {
         self.directory.path().join("agent.log")
     }
 

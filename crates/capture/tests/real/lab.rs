@@ -13,6 +13,7 @@ use canopus_parts::Part;
 
 pub(crate) const POD: &str = "10.77.0.2";
 pub(crate) const PEER: &str = "10.77.0.1";
+pub(crate) const POD_V6: &str = "fd77::2";
 pub(crate) const PEER_V6: &str = "fd77::1";
 
 /// A packet filter to test on.
@@ -69,7 +70,7 @@ impl Lab {
             "ip",
             &["-n", &pod, "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", &peer],
         )?;
-        for (namespace, v4, v6) in [(&pod, POD, "fd77::2"), (&peer, PEER, PEER_V6)] {
+        for (namespace, v4, v6) in [(&pod, POD, POD_V6), (&peer, PEER, PEER_V6)] {
             sh("ip", &["-n", namespace, "addr", "add", &format!("{v4}/24"), "dev", "eth0"])?;
             sh("ip", &["-n", namespace, "addr", "add", &format!("{v6}/64"), "dev", "eth0", "nodad"])?;
             sh("ip", &["-n", namespace, "link", "set", "eth0", "up"])?;

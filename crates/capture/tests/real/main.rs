@@ -20,7 +20,7 @@ use lab::Backend;
 /// A test that runs on each packet filter.
 type Test = fn(Backend) -> anyhow::Result<()>;
 
-const TESTS: [(&str, Test); 16] = [
+const TESTS: [(&str, Test); 20] = [
     ("rules_are_left_alone_when_they_are_there", rules::left_alone),
     ("cleanup_leaves_nothing", rules::cleanup),
     ("cleanup_removes_rules_of_other_settings", rules::cleanup_of_others),
@@ -32,8 +32,12 @@ const TESTS: [(&str, Test); 16] = [
     ("exclusions_bypass_the_proxy", traffic::exclusions),
     ("inbound_connections_reach_the_proxy", traffic::inbound),
     ("tproxy_shows_the_clients_address", traffic::tproxy),
+    ("tproxy_shows_the_clients_address_in_dual_stack", traffic::tproxy_ipv6),
+    ("groups_to_include_leave_others_alone", traffic::owner_groups),
+    ("traffic_of_a_virtual_machine_is_outbound", traffic::virtual_machine),
     ("ipv6_is_captured_in_dual_stack", traffic::ipv6),
     ("dns_queries_reach_the_agent", traffic::dns),
+    ("ipv6_dns_queries_reach_the_agent", traffic::dns_ipv6),
     ("validation_tells_whether_traffic_is_captured", traffic::validation),
     ("whole_command_works_from_another_namespace", traffic::whole_command),
     ("refusal_is_explained_when_privileges_are_missing", traffic::unprivileged),

@@ -14,7 +14,7 @@ use nix::sys::socket::{
 };
 
 use crate::child::{Server, command, output, says};
-use crate::lab::{Backend, Lab, PEER, PEER_V6, POD, namespace_file, sh, tools};
+use crate::lab::{Backend, Lab, PEER, PEER_V6, POD, POD_V6, namespace_file, sh, tools};
 
 /// The application's user.
 const APP: u32 = 1000;
@@ -55,9 +55,8 @@ fn transparent_listener(address: SocketAddr) -> Result<TcpListener> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let socket = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     setsockopt(&socket, sockopt::ReuseAddr, &true)?;
-    if address.is_ipv4() {
-        setsockopt(&socket, sockopt::IpTransparent, &true)?;
-    }
+    // The kernel takes the option of IPv4 for sockets of both families.
+    setsockopt(&socket, sockopt::IpTransparent, &true)?;
     bind(socket.as_raw_fd(), &SockaddrStorage::from(address))?;
     listen(&socket, Backlog::new(16)?)?;
     Ok(TcpListener::from(socket))
@@ -163,6 +162,47 @@ pub(crate) fn tproxy(backend: Backend) -> Result<()> {
     check(says(&lab.pod(), APP, APP, &["connect", &to(PEER, 8080)]), "port 15001")
 }
 
+pub(crate) fn tproxy_ipv6(backend: Backend) -> Result<()> {
+    let lab = Lab::new()?;
+    let settings = lab.settings(backend, |line| {
+        line.dual_stack = Some(true);
+        line.istio_inbound_interception_mode = Some("TPROXY".to_owned());
+        line.istio_local_exclude_ports = Some("9090".to_owned());
+    })?;
+    lab.apply(&settings)??;
+    for port in [15001, 15006, 9090] {
+        serve(&lab.pod(), &format!("[::]:{port}"))?;
+    }
+    let said = says(&lab.peer(), APP, APP, &["connect", &to(POD_V6, 8080)])?;
+    ensure!(said.starts_with("port 15006"), "{said}");
+    ensure!(said.contains(&format!("local [{POD_V6}]:8080 peer {PEER_V6}")), "addresses are unchanged: {said}");
+    check(says(&lab.peer(), APP, APP, &["connect", &to(POD_V6, 9090)]), "port 9090")?;
+    // IPv4 in the same pod.
+    let said = says(&lab.peer(), APP, APP, &["connect", &to(POD, 8080)])?;
+    ensure!(said.starts_with("port 15006") && said.contains(PEER), "{said}");
+    Ok(())
+}
+
+/// With groups to include, the traffic of others is not captured.
+pub(crate) fn owner_groups(backend: Backend) -> Result<()> {
+    let lab = captured(backend, &[8080], |line| line.owner_groups = Some("202,303".to_owned()))?;
+    let pod = lab.pod();
+    let server = to(PEER, 8080);
+    for group in [202, 303] {
+        check(says(&pod, APP, group, &["connect", &server]), &format!("port 15001 original {server}"))?;
+    }
+    check(says(&pod, APP, APP, &["connect", &server]), "port 8080")?;
+    check(says(&pod, PROXY, PROXY, &["connect", &server]), "port 8080")
+}
+
+/// What a virtual machine behind an interface of the pod sends through it is outbound traffic.
+pub(crate) fn virtual_machine(backend: Backend) -> Result<()> {
+    let lab = captured(backend, &[], |line| line.kube_virt_interfaces = Some("eth0".to_owned()))?;
+    let machine = lab.peer();
+    sh("ip", &["-n", &machine, "route", "add", "192.0.2.0/24", "via", POD])?;
+    check(says(&machine, APP, APP, &["connect", "192.0.2.7:443"]), "port 15001 original 192.0.2.7:443")
+}
+
 pub(crate) fn ipv6(backend: Backend) -> Result<()> {
     let lab = Lab::new()?;
     let settings = lab.settings(backend, |line| line.dual_stack = Some(true))?;
@@ -174,7 +214,7 @@ pub(crate) fn ipv6(backend: Backend) -> Result<()> {
     let server = to(PEER_V6, 8080);
     check(says(&lab.pod(), APP, APP, &["connect", &server]), &format!("port 15001 original {server}"))?;
     check(says(&lab.pod(), PROXY, PROXY, &["connect", &server]), "port 8080")?;
-    let service = to("fd77::2", 9000);
+    let service = to(POD_V6, 9000);
     check(says(&lab.peer(), APP, APP, &["connect", &service]), &format!("port 15006 original {service}"))
 }
 
@@ -195,6 +235,24 @@ pub(crate) fn dns(backend: Backend) -> Result<()> {
     check(says(&pod, PROXY, PROXY, &["query", &server]), "answer of 0.0.0.0:53")?;
 
     serve(&pod, "0.0.0.0:15053")?;
+    check(says(&pod, APP, APP, &["connect", &server]), &format!("port 15053 original {server}"))
+}
+
+pub(crate) fn dns_ipv6(backend: Backend) -> Result<()> {
+    let lab = Lab::new()?;
+    let (pod, peer) = (lab.pod(), lab.peer());
+    let _agent = Server::start(&pod, PROXY, &["answer", "[::1]:15053"])?;
+    let _upstream = Server::start(&peer, 0, &["answer", "[::]:53"])?;
+    let server = to(PEER_V6, 53);
+    check(says(&pod, APP, APP, &["query", &server]), "answer of [::]:53")?;
+    lab.apply(&lab.settings(backend, |line| {
+        line.dual_stack = Some(true);
+        line.redirect_dns = Some(true);
+        line.capture_all_dns = Some(true);
+    })?)??;
+    check(says(&pod, APP, APP, &["query", &server]), "answer of [::1]:15053")?;
+    check(says(&pod, PROXY, PROXY, &["query", &server]), "answer of [::]:53")?;
+    serve(&pod, "[::]:15053")?;
     check(says(&pod, APP, APP, &["connect", &server]), &format!("port 15053 original {server}"))
 }
 
