@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 
 use canopus_proto::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 use http::{HeaderMap, HeaderValue, header};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_stream::Stream as Incoming;
 use tonic::Status;
 use tonic::body::Body;
@@ -61,6 +62,8 @@ struct Shared<C> {
     chunks: Arc<ChunkPool>,
     starting: StartGate,
     pending: Arc<PendingBytes>,
+    nodes: Arc<PendingBytes>,
+    room: Arc<Semaphore>,
     mailboxes: Mailboxes,
     draining: AtomicBool,
     ids: RandomState,
@@ -85,6 +88,8 @@ impl<C: ControlPlane> AdsService<C> {
     /// The service of this control plane.
     pub fn new(plane: Arc<C>, options: Options) -> Self {
         let pending = PendingBytes::new(options.max_pending_bytes);
+        let nodes = PendingBytes::new(options.max_node_bytes);
+        let room = Semaphore::new(options.max_streams.min(Semaphore::MAX_PERMITS));
         Self {
             shared: Arc::new(Shared {
                 plane,
@@ -93,6 +98,8 @@ impl<C: ControlPlane> AdsService<C> {
                 pool: Arc::default(),
                 chunks: Arc::default(),
                 pending: Arc::new(pending),
+                nodes: Arc::new(nodes),
+                room: Arc::new(room),
                 mailboxes: Mailboxes::default(),
                 draining: AtomicBool::new(false),
                 ids: RandomState::new(),
@@ -109,9 +116,13 @@ impl<C: ControlPlane> AdsService<C> {
 
     fn open(&self, request: http::Request<Body>) -> Result<http::Response<Body>, Status> {
         check_headers(request.headers())?;
+        let enter = || Arc::clone(&self.shared.room).try_acquire_owned();
+        let room = || enter().map_err(|_| Status::resource_exhausted("too many streams; try again later"));
         match request.uri().path() {
-            SOTW | SECRETS_SOTW => Ok(self.stream::<DiscoveryRequest>(Protocol::Sotw, request)),
-            DELTA | SECRETS_DELTA => Ok(self.stream::<DeltaDiscoveryRequest>(Protocol::Delta, request)),
+            SOTW | SECRETS_SOTW => Ok(self.stream::<DiscoveryRequest>(Protocol::Sotw, request, room()?)),
+            DELTA | SECRETS_DELTA => {
+                Ok(self.stream::<DeltaDiscoveryRequest>(Protocol::Delta, request, room()?))
+            }
             path => Err(Status::unimplemented(format!("no method {path}"))),
         }
     }
@@ -120,6 +131,7 @@ impl<C: ControlPlane> AdsService<C> {
         &self,
         protocol: Protocol,
         request: http::Request<Body>,
+        room: OwnedSemaphorePermit,
     ) -> http::Response<Body> {
         let options = &self.shared.options;
         let (head, body) = request.into_parts();
@@ -140,6 +152,7 @@ impl<C: ControlPlane> AdsService<C> {
             },
             requests,
             slot: slot.clone(),
+            room,
         };
         let body = StreamBody::new(Box::pin(stream.run()), slot, Arc::clone(&self.shared.chunks));
         let mut response = http::Response::new(Body::new(body));

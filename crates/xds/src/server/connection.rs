@@ -24,7 +24,7 @@ use futures::stream::FuturesUnordered;
 use h2::{Ping, PingPong};
 use http::{Request, Response};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::body::Body;
@@ -87,6 +87,7 @@ pub(super) async fn serve_connections<IO: Transport, E: Display>(
     shutdown: impl Future<Output = ()>,
 ) {
     let stopping = watch::Sender::new(false);
+    let room = Arc::new(Semaphore::new(options.max_connections.min(Semaphore::MAX_PERMITS)));
     let (mut incoming, mut shutdown) = (pin!(incoming), pin!(shutdown));
     loop {
         let accepted = tokio::select! {
@@ -95,11 +96,16 @@ pub(super) async fn serve_connections<IO: Transport, E: Display>(
         };
         match accepted {
             Some(Ok(io)) => {
+                let Ok(permit) = Arc::clone(&room).try_acquire_owned() else {
+                    debug!("a connection is refused: there are too many");
+                    continue;
+                };
                 let (service, options, stopping) = (service.clone(), options.clone(), stopping.subscribe());
                 tokio::spawn(async move {
                     if let Err(error) = serve(io, service, &options, stopping).await {
                         debug!(%error, "a connection failed");
                     }
+                    drop(permit);
                 });
             }
             Some(Err(error)) => {

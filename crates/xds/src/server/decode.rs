@@ -67,7 +67,7 @@ pub(super) enum Next<M> {
     End,
 }
 
-/// Bytes of requests that are not whole yet, of all streams together.
+/// Bytes that clients make the server hold, of all streams together: of requests that are not whole yet, or of nodes.
 #[derive(Debug)]
 pub(super) struct PendingBytes {
     held: AtomicUsize,
@@ -84,12 +84,35 @@ impl PendingBytes {
         let room = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
         match self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, room) {
             Ok(_) => Ok(()),
-            Err(_) => Err(Status::resource_exhausted("too many clients send long requests; try again later")),
+            Err(_) => {
+                Err(Status::resource_exhausted("clients hold too much memory together; try again later"))
+            }
         }
     }
 
     fn release(&self, bytes: usize) {
         self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that are counted until this is dropped.
+#[derive(Debug)]
+pub(super) struct Kept {
+    budget: Arc<PendingBytes>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Counts bytes, unless there is no room for them.
+    pub(super) fn new(budget: &Arc<PendingBytes>, bytes: usize) -> Result<Self, Status> {
+        budget.reserve(bytes)?;
+        Ok(Self { budget: Arc::clone(budget), bytes })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.budget.release(self.bytes);
     }
 }
 

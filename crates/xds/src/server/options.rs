@@ -11,6 +11,10 @@ pub struct Options {
     pub max_request_bytes: usize,
     /// How much one client may ask for.
     pub limits: Limits,
+    /// How many connections a port may have. Whoever comes on top is hung up on: those who came before are served.
+    pub max_connections: usize,
+    /// How many streams there may be on all connections together. Who comes on top is refused.
+    pub max_streams: usize,
     /// How many streams one connection may have.
     pub max_streams_per_connection: u32,
     /// How many streams may be starting at once. The others wait for their turn.
@@ -28,6 +32,8 @@ pub struct Options {
     /// How many bytes of requests that are not whole yet the server holds for all clients together. Whoever sends more than
     /// that is refused: those who came before are served.
     pub max_pending_bytes: usize,
+    /// How many bytes the nodes of all clients may have together, for as long as their streams last. Who comes on top is refused.
+    pub max_node_bytes: usize,
     /// How long the server waits for its streams to end when it stops.
     pub drain_timeout: Duration,
 }
@@ -37,6 +43,8 @@ impl Default for Options {
         Self {
             max_request_bytes: 4 * 1024 * 1024,
             limits: Limits::default(),
+            max_connections: 65_536,
+            max_streams: 262_144,
             max_streams_per_connection: 100_000,
             max_starting_streams: 64,
             keepalive_interval: Some(Duration::from_secs(30)),
@@ -45,6 +53,7 @@ impl Default for Options {
             first_request_timeout: Duration::from_secs(30),
             cluster_patience: Duration::from_secs(10),
             max_pending_bytes: 256 * 1024 * 1024,
+            max_node_bytes: 1024 * 1024 * 1024,
             drain_timeout: Duration::from_secs(5),
         }
     }

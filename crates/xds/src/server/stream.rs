@@ -9,14 +9,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use canopus_proto::Message;
 use canopus_proto::envoy::config::core::v3::Node;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Sleep, sleep, timeout};
 use tonic::Status;
 use tracing::info;
 
 use super::Shared;
 use super::body::Slot;
-use super::decode::{Next, RequestMessage, Requests};
+use super::decode::{Kept, Next, RequestMessage, Requests};
 use super::start::StartPermit;
 use crate::SessionEvent;
 use crate::interest::Interest;
@@ -34,6 +36,8 @@ pub(super) struct Stream<C: ControlPlane, M> {
     pub(super) peer: Peer,
     pub(super) requests: Requests<M>,
     pub(super) slot: Slot,
+    /// Its room among the streams of the server.
+    pub(super) room: OwnedSemaphorePermit,
 }
 
 impl<C, M> Stream<C, M>
@@ -66,6 +70,8 @@ where
             return Ok(None);
         };
         let node = first.node.clone().filter(|node| !node.id.is_empty());
+        let size = node.as_ref().map_or(0, Message::encoded_len);
+        let node_bytes = Kept::new(&self.shared.nodes, size)?;
         let connected = connect(&self.shared, &self.peer, node).await?;
         let conversation = Conversation {
             session: self.shared.session(self.protocol),
@@ -77,6 +83,7 @@ where
             requests: self.requests,
             mailbox: self.peer.mailbox,
             slot: self.slot,
+            _held: (self.room, node_bytes),
         };
         Ok(Some((conversation, first)))
     }
@@ -123,6 +130,8 @@ struct Conversation<C: ControlPlane, M> {
     requests: Requests<M>,
     mailbox: Arc<Mailbox>,
     slot: Slot,
+    /// What it takes of the server's bounds for as long as it lasts.
+    _held: (OwnedSemaphorePermit, Kept),
     /// Until the client has all it asked for at first.
     start: StartPermit,
     /// When the client is asked to connect anew.

@@ -66,6 +66,31 @@ fn open(stream: u32) -> Vec<u8> {
     frame(HEADERS, END_HEADERS, stream, &opening(DELTA))
 }
 
+/// What opens a connection and a stream on it that says no more.
+pub(crate) fn silent_stream() -> Vec<u8> {
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(),
+        frame(SETTINGS, 0, 0, &[]),
+        frame(SETTINGS, ACK, 0, &[]),
+        open(1),
+    ]
+    .concat()
+}
+
+/// Whether the frames that came have the end of a stream.
+pub(crate) fn has_ended(bytes: &[u8]) -> bool {
+    let mut rest = bytes;
+    while let [a, b, c, kind, flags, _, _, _, _, payload @ ..] = rest {
+        let length = u32::from_be_bytes([0, *a, *b, *c]) as usize;
+        if (*kind == HEADERS || *kind == DATA) && flags & 1 != 0 {
+            return true;
+        }
+        let Some(next) = payload.get(length..) else { return false };
+        rest = next;
+    }
+    false
+}
+
 impl Client {
     /// A connection to a server of its own, on which nothing has been said.
     fn connect(toy: &Arc<Toy>, options: Options) -> Self {

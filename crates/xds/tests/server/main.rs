@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 mod abuse;
+mod bounds;
 mod conversation;
 mod ending;
 mod flood;
