@@ -150,9 +150,7 @@ impl Applier {
         let mut origins = Vec::new();
         for ((cluster, key), object) in update.changes {
             let origin = Origin::new(cluster, key);
-            if !self.quarantine.admit(&origin, object.as_ref()) {
-                continue;
-            }
+            self.quarantine.admit(&origin, object.as_ref());
             origins.push(origin.clone());
             match object {
                 Some(object) => batch.set::<Objects>(origin, object),

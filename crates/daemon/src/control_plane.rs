@@ -10,6 +10,7 @@
 
 mod admission_rate;
 mod client;
+mod missing_world;
 mod peer_allowance;
 mod shared_subscription;
 
@@ -33,6 +34,7 @@ use tracing::{info, warn};
 
 use self::admission_rate::AdmissionRate;
 pub use self::client::Client;
+use self::missing_world::MissingWorld;
 use self::peer_allowance::PeerAllowance;
 use self::shared_subscription::SharedSubscriptions;
 use crate::authentication::{Authenticators, Caller, Door, Presented};
@@ -41,6 +43,9 @@ use crate::family::Family;
 use crate::push::Dispatcher;
 use crate::served_config;
 use crate::spans::{Attribute, Tracer, Within};
+
+/// Messages of a type to a client that has just connected: removals of clusters may come after other things.
+const FIRST_ANSWERS: u64 = 3;
 
 /// The identities that were proved for a stream, in the peer's extensions; absent if none had to be.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,6 +62,7 @@ pub struct Mesh {
     /// What each address has free; `None` if every stream waits for its turn.
     allowance: Option<PeerAllowance>,
     readiness: Option<Readiness>,
+    missing_world: MissingWorld,
 }
 
 impl Mesh {
@@ -71,6 +77,7 @@ impl Mesh {
             admission_rate: AdmissionRate::new(0.0),
             allowance: None,
             readiness: None,
+            missing_world: MissingWorld::default(),
         }
     }
 
@@ -156,6 +163,26 @@ impl Mesh {
         ];
         let revision = self.dispatcher.engine().revision().number();
         self.tracer.record("generate", Within::Revision(revision), started, attributes);
+    }
+
+    /// Warns if one of the first answers of a type removes most of what the client says it has.
+    fn look_at_removals(&self, client: &Client, type_url: &str, removed: usize) {
+        let status = client
+            .connection
+            .status(type_url)
+            .filter(|status| status.messages < FIRST_ANSWERS && removed > 0);
+        let Some(interest) = status.and_then(|status| status.interest) else { return };
+        let now = client.resources(&self.dispatcher, &self.subscriptions, type_url, &interest);
+        let left = now.ok().flatten().map_or(0, |set| set.len());
+        if self.missing_world.is_sign(type_url, removed, left) {
+            warn!(
+                proxy = client.connection.proxy.node_id,
+                type_url,
+                removed,
+                left,
+                "a proxy that connects has much that is not there any more; see whether the sources are complete"
+            );
+        }
     }
 
     /// Whether a client may read the configuration of the mesh, and ask for types that could be configuration.
@@ -271,6 +298,9 @@ impl ControlPlane for Mesh {
         if let SessionEvent::Nacked { type_url, message, .. } = &event {
             warn!(proxy = client.connection.proxy.node_id, %type_url, reason = %message, "rejected by the proxy");
         }
+        if let SessionEvent::Sent { type_url, removed, .. } = &event {
+            self.look_at_removals(client, type_url, *removed);
+        }
         self.dispatcher.connections().record(&client.connection, &event);
     }
 
@@ -288,3 +318,6 @@ fn failed(client: &Client, type_url: &str, error: &QueryError) -> Refusal {
     warn!(proxy = client.connection.proxy.node_id, type_url, %error, "cannot be generated");
     Refusal::new(Code::Internal, error.to_string())
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,8 @@
 //! the [`Observer`]s of both: it keeps each push with its cause, its recipients and their acknowledgements. Quarantine, metrics
 //! and spans are others. The daemon's start-up puts them together (`discovery::push_path`).
 //!
+//! A few clients may be served from an [`Overlay`] instead of the present world; quarantine says who.
+//!
 //! Invariants: a push is in the ledger before its sessions are woken, since they may settle it at once; pushes are recorded
 //! in the order of their revisions; a batch that changes no input is no push.
 
@@ -21,6 +23,7 @@ mod connections;
 mod dispatcher;
 mod ledger;
 mod observer;
+mod overlay;
 mod stamp;
 
 pub use cause::{Cause, Reason};
@@ -31,6 +34,7 @@ pub use observer::{AppliedBatch, Observer, Observers, Revisions};
 pub use stamp::Stamp;
 
 pub(crate) use change_signal::{ChangeSignal, Pending, Subscription};
+pub(crate) use overlay::{Overlay, Replaced, batch as overlay_batch};
 
 #[cfg(test)]
 mod tests;

@@ -6,15 +6,17 @@
 //! loop, serves suspects at the value they had when all was well, and finds the guilty among them by serving the others again
 //! ([`trial`]). Who is guilty stays at its earlier value, or absent, until its owner changes it.
 //!
-//! A hold is confined to those who reject ([`reach`]): nothing is held that would change one byte for a client which has not
-//! rejected it, so no client decides over another. Nobody is believed without a proven identity, and what protects the mesh is
-//! never held. A hold ends by itself: it is tried again when the proxies come back, and now and then. Nothing of this outlives
-//! the process; after a restart everything is tried again.
+//! A hold is for its members: the clients that reject, each by itself, what follows from the object. They are served from an
+//! overlay in which the object has its earlier value; the world of everybody else is what owners want, so no client decides over
+//! another. A client that rejects what a sibling accepts ([`siblings`]) is alone with it, and nothing is held for it. Nobody is
+//! believed without a proven identity, and what protects the mesh is never held. A hold ends by itself: it is tried again now and
+//! then, and whoever connects is first sent what owners want. Nothing of this outlives the process; after a restart everything is
+//! tried again.
 
 mod controller;
 mod history;
 mod nack;
-mod reach;
+mod siblings;
 mod suspects;
 mod trial;
 
@@ -33,7 +35,7 @@ use tokio::time::Instant;
 pub(crate) use controller::QuarantineController;
 pub use nack::{Contested, Nack};
 
-use crate::push::{Connection, ConnectionId, Observer, Stamp};
+use crate::push::{Connection, ConnectionId, Observer, Replaced, Stamp};
 
 /// Rejections that are kept to be shown.
 const SHOWN: usize = 64;
@@ -46,6 +48,9 @@ const CLEARED: usize = 1024;
 
 /// Objects that are held at once; a mesh that needs more has another problem.
 const MOST_HELD: usize = 64;
+
+/// Objects that are held for one identity alone; so many at most, that others have room too.
+const MOST_HELD_FOR_ONE: usize = 16;
 
 /// Rejections of one identity that wait to be looked into.
 const WAITING_OF_ONE: usize = 4;
@@ -65,15 +70,16 @@ pub struct Quarantine {
     attentive: AtomicBool,
     /// Whether a case is under investigation, so that it matters who is up to date.
     investigating: AtomicBool,
-    /// Whether clients have subscribed to something since holds were last looked at.
-    newcomers: AtomicBool,
     state: Mutex<State>,
     bell: Notify,
 }
 
+/// Names a hold: the object, and the case in which it was found guilty. Members of other cases have other values of it.
+pub(crate) type HoldKey = (Origin, u64);
+
 #[derive(Default)]
 struct State {
-    holds: BTreeMap<Origin, Hold>,
+    holds: BTreeMap<HoldKey, Hold>,
     /// The latest rejections.
     nacks: VecDeque<Arc<Nack>>,
     /// Rejections nobody has looked into.
@@ -84,8 +90,8 @@ struct State {
     remembered: VecDeque<Statement>,
     /// Versions of resources, by type and name, that somebody accepted after all or that no object explains.
     cleared: Cleared,
-    /// Objects that were held for something which was accepted by somebody after all.
-    pardoned: BTreeSet<Origin>,
+    /// What was held for something which was accepted by somebody after all.
+    pardoned: BTreeSet<HoldKey>,
     total: u64,
     panics: u64,
 }
@@ -117,7 +123,7 @@ impl Cleared {
     }
 }
 
-/// An object that is served at another value than its owner gave it.
+/// An object that some clients are served at another value than its owner gave it.
 #[derive(Clone, Debug)]
 pub struct Hold {
     /// What the owner wants.
@@ -130,7 +136,7 @@ pub struct Hold {
     pub is_guilty: bool,
     /// What was rejected.
     pub grounds: Arc<Grounds>,
-    /// Who rejected it.
+    /// Who rejected it: they are served the other value, and nobody else.
     pub members: Members,
     /// How often it was tried again before, in vain.
     pub tries: u32,
@@ -144,15 +150,6 @@ pub struct Members {
     pub connections: BTreeSet<ConnectionId>,
     /// The identities they have proved.
     pub identities: BTreeSet<Arc<str>>,
-}
-
-impl Members {
-    /// Whether a client is one of them, or one of them that has connected again.
-    fn include(&self, client: &Connection) -> bool {
-        let proven = || client.proxy.identity.as_ref().map(ToString::to_string);
-        self.connections.contains(&client.id)
-            || proven().is_some_and(|identity| self.identities.contains(identity.as_str()))
-    }
 }
 
 /// Why something is held.
@@ -183,14 +180,19 @@ impl Quarantine {
         self.enabled.load(Ordering::Relaxed)
     }
 
-    /// The objects that are held.
+    /// The objects that are held; one of them several times if it is held for several sets of clients.
     pub fn holds(&self) -> Vec<(Origin, Hold)> {
-        self.state.lock().holds.iter().map(|(origin, hold)| (origin.clone(), hold.clone())).collect()
+        self.state.lock().holds.iter().map(|((origin, _), hold)| (origin.clone(), hold.clone())).collect()
     }
 
-    /// How many are.
+    /// The holds by their names.
+    fn entries(&self) -> Vec<(HoldKey, Hold)> {
+        self.state.lock().holds.iter().map(|(key, hold)| (key.clone(), hold.clone())).collect()
+    }
+
+    /// How many objects are held.
     pub fn len(&self) -> usize {
-        self.state.lock().holds.len()
+        self.state.lock().holds.keys().map(|(origin, _)| origin).collect::<BTreeSet<_>>().len()
     }
 
     /// Whether none is.
@@ -217,23 +219,59 @@ impl Quarantine {
         self.state.lock().nacks.iter().rev().cloned().collect()
     }
 
-    /// The hold of an object, if it is held.
-    pub fn hold(&self, origin: &Origin) -> Option<Hold> {
-        self.state.lock().holds.get(origin).cloned()
+    /// The holds of an object.
+    fn holds_of(&self, origin: &Origin) -> Vec<(HoldKey, Hold)> {
+        let state = self.state.lock();
+        let of_it = state.holds.range((origin.clone(), 0)..=(origin.clone(), u64::MAX));
+        of_it.map(|(key, hold)| (key.clone(), hold.clone())).collect()
+    }
+
+    /// Whether an object is held for a client.
+    fn is_held_for(&self, origin: &Origin, client: ConnectionId) -> bool {
+        self.holds_of(origin).iter().any(|(_, hold)| hold.members.connections.contains(&client))
+    }
+
+    /// What clients are served in place of what owners want, as far as something is held for them.
+    fn replaced(&self) -> BTreeMap<ConnectionId, Replaced> {
+        let state = self.state.lock();
+        let mut replaced: BTreeMap<ConnectionId, Replaced> = BTreeMap::new();
+        for ((origin, _), hold) in &state.holds {
+            for client in &hold.members.connections {
+                replaced.entry(*client).or_default().insert(origin.clone(), hold.served.clone());
+            }
+        }
+        replaced
+    }
+
+    /// Whether no more may be held: in all, or for these members alone.
+    fn is_full(&self, more: usize, members: &Members) -> bool {
+        let state = self.state.lock();
+        let for_them = |hold: &&Hold| hold.members.identities.is_subset(&members.identities);
+        let of_one = members.identities.len() == 1
+            && state.holds.values().filter(for_them).count() + more > MOST_HELD_FOR_ONE;
+        of_one || state.holds.len() + more > MOST_HELD
+    }
+
+    /// Adds clients to those for whom an object is held.
+    fn join(&self, key: &HoldKey, more: &Members) {
+        if let Some(hold) = self.state.lock().holds.get_mut(key) {
+            hold.members.connections.extend(&more.connections);
+            hold.members.identities.extend(more.identities.iter().cloned());
+        }
     }
 
     /// Writes down what is held now and what is not; `open` says whether a case is under investigation.
-    fn write(&self, holds: impl IntoIterator<Item = (Origin, Option<Hold>)>, open: bool) {
+    fn write(&self, holds: impl IntoIterator<Item = (HoldKey, Option<Hold>)>, open: bool) {
         let mut state = self.state.lock();
-        for (origin, hold) in holds {
+        for (key, hold) in holds {
             match hold {
                 Some(hold) => {
                     state.total += u64::from(hold.is_guilty);
-                    state.holds.insert(origin, hold);
+                    state.holds.insert(key, hold);
                 }
                 None => {
-                    state.pardoned.remove(&origin);
-                    state.holds.remove(&origin);
+                    state.pardoned.remove(&key);
+                    state.holds.remove(&key);
                 }
             }
         }
@@ -251,14 +289,6 @@ impl Quarantine {
         self.state.lock().rejecting.retain(|connection, _| is_connected(*connection));
     }
 
-    fn has_newcomers(&self) -> bool {
-        self.newcomers.load(Ordering::Acquire)
-    }
-
-    fn greet_newcomers(&self) {
-        self.newcomers.store(false, Ordering::Release);
-    }
-
     fn has_waiting(&self) -> bool {
         !self.state.lock().waiting.is_empty()
     }
@@ -273,7 +303,7 @@ impl Quarantine {
         state.waiting.truncate(WAITING);
     }
 
-    fn take_pardoned(&self) -> BTreeSet<Origin> {
+    fn take_pardoned(&self) -> BTreeSet<HoldKey> {
         std::mem::take(&mut self.state.lock().pardoned)
     }
 
@@ -325,10 +355,6 @@ impl Quarantine {
                     self.accepted(type_url, accepted);
                 }
             }
-            SessionEvent::Subscribed { .. } if self.attentive.load(Ordering::Acquire) => {
-                self.newcomers.store(true, Ordering::Release);
-                self.bell.notify_one();
-            }
             SessionEvent::Settled { .. } if self.investigating.load(Ordering::Acquire) => {
                 self.bell.notify_one();
             }
@@ -354,10 +380,10 @@ impl Quarantine {
     fn accepted(&self, type_url: &Arc<str>, set: &ResourceSet) {
         let mut state = self.state.lock();
         let State { holds, cleared, pardoned, .. } = &mut *state;
-        for (origin, hold) in holds.iter().filter(|(_, hold)| hold.grounds.nack.type_url == *type_url) {
+        for (key, hold) in holds.iter().filter(|(_, hold)| hold.grounds.nack.type_url == *type_url) {
             for one in &hold.grounds.resources {
                 if set.get(&one.name).is_some_and(|held| held.version == one.rejected) {
-                    pardoned.insert(origin.clone());
+                    pardoned.insert(key.clone());
                     cleared.add(type_url, one);
                 }
             }

@@ -2,7 +2,7 @@
 //! shared sets of resources and the sessions are the real ones; sources and proxies are scripted, time is a number, and there
 //! is neither a socket nor a task.
 //!
-//! A seed decides everything: which objects change, what a source loses and lists anew, who connects, accepts, rejects, is slow or
+//! A seed decides everything: which objects change, what a source loses and lists anew, when it goes back to an older state, who connects, accepts, rejects, is slow or
 //! lies. During the run and at its end these laws are checked:
 //!
 //! - *convergence*: an honest proxy has, byte for byte, what a fresh process would give it;
@@ -10,7 +10,8 @@
 //!   client has rejected it may lack, in whole or in part, so that may come again, but only together with something new: equal
 //!   bytes would be rejected again;
 //! - *no leak*: nobody is sent what belongs to another namespace alone, or a key it has no right to;
-//! - *holds*: only what may be held is, and for proven identities alone.
+//! - *holds*: only what may be held is, and for proven identities alone; the world is what owners want, and no honest proxy is
+//!   served anything else.
 //!
 //! A seed repeats exactly: the only clock that decisions depend on is the simulation's own, and the engine has one thread.
 //!
@@ -30,7 +31,7 @@ use canopus_api::{Kind, Object, ObjectKey};
 use canopus_base::hash::{ContentHash, Hasher};
 use canopus_engine::{Batch, Engine, Options};
 use canopus_mesh::credential::{Account, SecretAccess};
-use canopus_mesh::world::{MeshSettings, Settings};
+use canopus_mesh::world::{MeshSettings, Objects, Settings};
 use canopus_runtime::flags::Flags;
 use canopus_runtime::metrics::Registry;
 use canopus_sources::world::World;
@@ -137,6 +138,8 @@ struct ScriptedSource {
     pending: Vec<Change>,
     /// Whether the watch is broken, so that only a listing helps.
     is_lost: bool,
+    /// What there was at some time.
+    backup: Option<BTreeMap<ObjectKey, Object>>,
 }
 
 impl ScriptedSource {
@@ -148,6 +151,15 @@ impl ScriptedSource {
     fn remove(&mut self, key: &ObjectKey) {
         if self.truth.remove(key).is_some() {
             self.pending.push(Change::Remove(key.clone()));
+        }
+    }
+
+    /// Puts an older state in the place of everything, as a server does whose store was restored: no watch tells of it.
+    fn rewind(&mut self) {
+        if let Some(backup) = self.backup.clone() {
+            self.truth = backup;
+            self.pending.clear();
+            self.is_lost = true;
         }
     }
 
@@ -234,6 +246,11 @@ impl Simulation {
             3 => self.plane.pass(Duration::from_millis(random.below(12_000) as u64)),
             _ => {}
         }
+        match random.below(40) {
+            0 => self.source.backup = Some(self.source.truth.clone()),
+            1 => self.source.rewind(),
+            _ => {}
+        }
         let events = self.source.tell(random);
         self.plane.apply(events);
         for proxy in &mut self.proxies {
@@ -243,8 +260,14 @@ impl Simulation {
         self.check_holds();
     }
 
-    /// Holds concern what may be held, for identities that were proved.
+    /// Holds concern what may be held, for identities that were proved. What is held changes nothing for anybody else: the world
+    /// is what owners want, and no honest proxy is served from another.
     fn check_holds(&self) {
+        let dispatcher = self.plane.dispatcher();
+        for proxy in self.proxies.iter().filter(|proxy| proxy.manner == Manner::Honest) {
+            let overlay = proxy.connection().and_then(|connection| dispatcher.overlays().of(connection));
+            assert!(overlay.is_none(), "an honest proxy is served something else than the world");
+        }
         for (origin, hold) in self.plane.applier.quarantine.quarantine().holds() {
             let kind = origin.key.kind;
             let is_security = matches!(
@@ -255,6 +278,12 @@ impl Simulation {
                     | Kind::Secret
             );
             assert!(!is_security, "{} is held", origin.key);
+            let served = dispatcher.engine().read::<Objects>(&origin);
+            assert!(
+                served.is_some_and(|served| served.same_but_for_version(&hold.wanted)),
+                "{} is not what its owner wants",
+                origin.key
+            );
             assert!(!hold.members.identities.is_empty(), "{} is held for nobody who is known", origin.key);
         }
     }

@@ -50,6 +50,11 @@ impl Client {
         type_url: &str,
         interest: &Interest,
     ) -> Result<Option<ResourceSet>, QueryError> {
+        if let Some(overlay) = dispatcher.overlays().of(self.connection.id) {
+            let made =
+                || subscriptions.overlaid(dispatcher, &overlay, &self.connection.proxy, type_url, interest);
+            return tokio::task::block_in_place(made);
+        }
         if let Some(shared) = self.current(type_url, interest) {
             return shared.read(&subscriptions.pool).map(Some);
         }

@@ -5,21 +5,26 @@
 //! looks at these queries alone and makes the next set; all others are given that set, which also knows how it differs from
 //! the one before.
 //!
+//! A client with an overlay is served from a fork instead, where nothing is watched. What clients with the same overlay get of
+//! one selection is evaluated once for each revision.
+//!
 //! Invariant: the signal is registered before the queries are read for the first time, and is pending from the start. A
 //! change between the two is therefore never missed.
 
 use std::sync::{Arc, Weak};
 
 use canopus_base::FastMap;
-use canopus_engine::{Engine, Key, Query, QueryError, Root, RootId};
+use canopus_engine::{Engine, Key, Query, QueryError, Revision, Root, RootId};
+use canopus_envoy::audience::AudiencesOf;
 use canopus_envoy::resources::Resources;
+use canopus_mesh::proxy::Proxy;
 use canopus_proto::resource::Resource;
 use canopus_xds::types::Types;
-use canopus_xds::{Change, Names, ResourceSet, SetPool};
+use canopus_xds::{Change, Interest, Names, ResourceSet, SetPool};
 use parking_lot::Mutex;
 
 use crate::family::{QueryVisitor, Selection};
-use crate::push::{ChangeSignal, Dispatcher, Pending};
+use crate::push::{ChangeSignal, Dispatcher, Overlay, Pending};
 
 /// The watched queries of a selection, and the resources they add up to.
 pub(super) struct SharedSubscription {
@@ -53,6 +58,8 @@ impl SharedSubscription {
 #[derive(Default)]
 pub(super) struct SharedSubscriptions {
     open: Mutex<OpenSubscriptions>,
+    /// What clients with an overlay get, with the revision of the world it was made from.
+    overlaid: Mutex<FastMap<(u64, Selection), (Revision, ResourceSet)>>,
     /// The sets of all subscriptions: those of many proxies are equal.
     pub(super) pool: SetPool,
 }
@@ -65,6 +72,9 @@ struct OpenSubscriptions {
 }
 
 const SMALLEST_SWEEP: usize = 256;
+
+/// Sets of clients with an overlay that are kept; of more, those of earlier revisions are dropped.
+const MAX_OVERLAID: usize = 64;
 
 impl SharedSubscriptions {
     /// The subscription to this selection, made if no session has it.
@@ -90,6 +100,34 @@ impl SharedSubscriptions {
         }
         open.by_selection.insert(selection, Arc::downgrade(&made));
         made
+    }
+
+    /// What a client with an overlay gets of a type; `None` if there is nothing to get of it.
+    pub(super) fn overlaid(
+        &self,
+        dispatcher: &Dispatcher,
+        overlay: &Overlay,
+        proxy: &Proxy,
+        type_url: &str,
+        interest: &Interest,
+    ) -> Result<Option<ResourceSet>, QueryError> {
+        let (revision, engine) = overlay.engine(dispatcher.engine());
+        let world = engine.snapshot();
+        let audiences = world.get::<AudiencesOf>(proxy)?;
+        let Some(selection) = Selection::new(type_url, proxy, &audiences, interest) else { return Ok(None) };
+        let key = (overlay.id(), selection);
+        if let Some((made_from, set)) = self.overlaid.lock().get(&key)
+            && *made_from == revision
+        {
+            return Ok(Some(set.clone()));
+        }
+        let set = self.pool.gather(key.1.resources(&world)?.iter());
+        let mut overlaid = self.overlaid.lock();
+        if overlaid.len() >= MAX_OVERLAID {
+            overlaid.retain(|_, (made_from, _)| *made_from == revision);
+        }
+        overlaid.insert(key, (revision, set.clone()));
+        Ok(Some(set))
     }
 }
 

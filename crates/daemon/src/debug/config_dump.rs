@@ -52,7 +52,7 @@ impl Debug {
             Err(answer) => return Ok(answer),
         };
         let with_endpoints = question.parameters.has("include_eds");
-        let configs = dump(&self.engine().snapshot(), &client, with_endpoints)?;
+        let configs = dump(&self.dispatcher.engine_of(client.id).snapshot(), &client, with_endpoints)?;
         Ok(Answer::json(question, &dump_json(&configs)))
     }
 
@@ -61,7 +61,7 @@ impl Debug {
             Ok(client) => client,
             Err(answer) => return Ok(answer),
         };
-        let world = self.engine().snapshot();
+        let world = self.dispatcher.engine_of(client.id).snapshot();
         let mut configs = Vec::new();
         for name in wanted.split(',') {
             configs.extend(

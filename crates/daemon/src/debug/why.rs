@@ -28,7 +28,7 @@ impl Debug {
             let text = "You must provide the name of a resource in the query string\n";
             return Ok(Answer::text(StatusCode::BAD_REQUEST, text));
         };
-        let world = self.engine().snapshot();
+        let world = self.dispatcher.engine_of(client.id).snapshot();
         let wanted =
             question.parameters.get("type").filter(|name| !name.is_empty()).map(Family::type_url_by_name);
         let Some(type_url) = find(&world, &client, wanted, name)? else {

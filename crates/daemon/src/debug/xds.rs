@@ -100,7 +100,7 @@ impl Debug {
         let Some(client) = self.find_client(name).filter(|client| self.may_see(caller, client)) else {
             return Ok(ResourceSet::default());
         };
-        let sections = config_dump::dump(&self.engine().snapshot(), &client, false)?;
+        let sections = config_dump::dump(&self.dispatcher.engine_of(client.id).snapshot(), &client, false)?;
         // Sets are in the order of their names.
         let sections = (0..).zip(&sections).map(|(at, section): (u32, &Any)| {
             Resource::encode(format!("{at} {}", section.message_name()), section)

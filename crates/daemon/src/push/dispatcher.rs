@@ -1,16 +1,18 @@
 //! Applies batches to the engine and wakes the sessions they concern.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
 use canopus_engine::{Batch, Engine, RootId};
+use canopus_xds::types::Types;
 use parking_lot::Mutex;
 
 use super::cause::Cause;
 use super::change_signal::{ChangeSignal, ChangeSignals};
 use super::connections::{ConnectionId, Connections};
 use super::observer::{AppliedBatch, Observers};
+use super::overlay::{OverlayChanges, Overlays, Replaced};
 use super::stamp::Stamp;
 
 /// The way from a batch of changes to the sessions. It keeps no record: observers do.
@@ -19,6 +21,7 @@ pub struct Dispatcher {
     signals: ChangeSignals,
     connections: Arc<Connections>,
     observers: Observers,
+    overlays: Overlays,
     /// Held while a batch is applied, so that observers are told of batches in the order of their revisions.
     applying: Mutex<()>,
 }
@@ -35,8 +38,8 @@ pub struct Dispatched {
 impl Dispatcher {
     /// Applies batches to `engine`, wakes the sessions of `connections`, and tells `observers` of each batch.
     pub fn new(engine: Engine, connections: Arc<Connections>, observers: Observers) -> Arc<Self> {
-        let (signals, applying) = (ChangeSignals::default(), Mutex::new(()));
-        Arc::new(Self { engine, signals, connections, observers, applying })
+        let (signals, overlays, applying) = Default::default();
+        Arc::new(Self { engine, signals, connections, observers, overlays, applying })
     }
 
     /// A dispatcher that nobody observes, with connections of its own.
@@ -56,6 +59,35 @@ impl Dispatcher {
         &self.engine
     }
 
+    /// The clients that are served something else than the present world.
+    pub(crate) fn overlays(&self) -> &Overlays {
+        &self.overlays
+    }
+
+    /// The world that a client is served from.
+    pub(crate) fn engine_of(&self, client: ConnectionId) -> Engine {
+        let overlay = self.overlays.of(client);
+        overlay.map_or_else(|| self.engine.clone(), |overlay| overlay.engine(&self.engine).1)
+    }
+
+    /// Serves exactly these clients other values of objects; the revision from which on they are.
+    pub(crate) fn overlay(&self, wanted: BTreeMap<ConnectionId, Replaced>, cause: Cause) -> u64 {
+        let now = self.engine.revision().number();
+        self.overlays.forget_all_but(|client| self.connections.get(client).is_some());
+        if !self.overlays.replace(wanted, now + 1) {
+            return now;
+        }
+        let mut batch = Batch::new();
+        let changes = self.engine.read::<OverlayChanges>(&()).map_or(0, |changes| *changes);
+        batch.set::<OverlayChanges>((), changes + 1);
+        self.apply(batch, cause).revision
+    }
+
+    /// As [`Dispatcher::overlay`], but those whom it concerns are told of it with the next batch.
+    pub(crate) fn overlay_with_next(&self, wanted: BTreeMap<ConnectionId, Replaced>) {
+        self.overlays.replace(wanted, self.engine.revision().number() + 1);
+    }
+
     /// The sessions that are woken.
     pub fn connections(&self) -> &Connections {
         &self.connections
@@ -73,7 +105,9 @@ impl Dispatcher {
             return Dispatched { revision, woken: 0 };
         }
         let took = started.elapsed();
-        let sessions = self.connections.named(self.signals.raise(&applied.changed));
+        let mut woken = self.signals.raise(&applied.changed);
+        woken.extend(self.overlays.take_woken().into_iter().map(|client| (client, Types::ALL)));
+        let sessions = self.connections.named(woken);
         let batch = AppliedBatch {
             revision,
             cause,

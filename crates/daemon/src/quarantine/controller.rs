@@ -11,18 +11,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use canopus_api::Object;
-use canopus_engine::Batch;
 use canopus_mesh::world::{Objects, Origin};
 use tokio::time::{Instant, timeout_at};
 use tracing::{error, info, warn};
 
 use self::case::{Case, Suspect, Verdict};
 use super::history::{History, is_written};
-use super::reach::{self, Reach};
-use super::suspects::{Question, Served};
+use super::siblings;
+use super::suspects::Question;
 use super::trial::Trial;
-use super::{Contested, Grounds, Hold, MOST_HELD, Members, NAMED, Nack, Quarantine};
-use crate::push::{Cause, Dispatcher, Stamp};
+use super::{Contested, Grounds, Hold, HoldKey, NAMED, Nack, Quarantine};
+use crate::push::{Cause, Connection, Dispatcher, Stamp};
 
 /// How long rejections are gathered before they are looked into, so that proxies which accept the same are heard too.
 const GATHER: Duration = Duration::from_millis(50);
@@ -51,8 +50,8 @@ pub(crate) struct QuarantineController {
     awaited: Option<Instant>,
     /// When holds are looked at again.
     review: Option<Instant>,
-    /// Before which they are not, whatever happens.
-    rested: Option<Instant>,
+    /// The name of the last case.
+    last_case: u64,
     /// What was tried again in vain, and how often.
     tried: BTreeMap<Origin, (Arc<Object>, u32)>,
     /// A defect for tests: the next decision panics.
@@ -63,11 +62,16 @@ pub(crate) struct QuarantineController {
 /// How often what others change meanwhile is taken into a case; one that is disturbed more often is begun anew.
 const MOST_DISTURBED: usize = 8;
 
+/// Why nothing is held for a client that rejects what another accepts.
+const ALONE: &str = "others accept the same; the proxy is alone with it, and nothing is held";
+
 /// What a look into a rejection leads to.
 enum Look {
     Case(Box<Case>),
     /// Nothing, for this reason.
     Nothing(String),
+    /// Objects that are held already are held for the client too.
+    Joined,
     /// Somebody has yet to answer.
     Later,
 }
@@ -85,7 +89,7 @@ impl QuarantineController {
             gathered: None,
             awaited: None,
             review: None,
-            rested: None,
+            last_case: 0,
             tried: BTreeMap::new(),
             #[cfg(test)]
             is_broken: false,
@@ -111,8 +115,7 @@ impl QuarantineController {
     pub(crate) async fn due(&self) {
         let rung = self.quarantine().bell.notified();
         let case = self.case.as_ref().map(|case| case.deadline).or(self.gathered);
-        let review = if self.quarantine().has_newcomers() { self.rested } else { self.review };
-        let alarm = [case, review].into_iter().flatten().min();
+        let alarm = [case, self.review].into_iter().flatten().min();
         match alarm {
             Some(at) => {
                 // Either is a reason to look.
@@ -122,14 +125,14 @@ impl QuarantineController {
         }
     }
 
-    /// Whether a change by an object's owner is to be served; not if it says again what is held back.
-    pub(crate) fn admit(&mut self, origin: &Origin, object: Option<&Object>) -> bool {
-        self.contained(|controller| controller.weigh(origin, object)).unwrap_or(true)
+    /// The owner of an object is about to change it. If it is held, the new value is tried, unless it says the same again.
+    pub(crate) fn admit(&mut self, origin: &Origin, object: Option<&Object>) {
+        self.contained(|controller| controller.weigh(origin, object));
     }
 
-    fn weigh(&mut self, origin: &Origin, object: Option<&Object>) -> bool {
+    fn weigh(&mut self, origin: &Origin, object: Option<&Object>) {
         if !self.quarantine().is_enabled() {
-            return true;
+            return;
         }
         let wanted =
             self.case.as_ref().and_then(|case| case.suspects.get(origin)).map(|suspect| &suspect.wanted);
@@ -137,18 +140,17 @@ impl QuarantineController {
         if wanted.is_some_and(|wanted| !same(wanted)) {
             self.close();
         }
-        if let Some(hold) = self.quarantine().hold(origin) {
-            if same(&hold.wanted) {
-                return false;
-            }
+        let mut ended = self.quarantine().holds_of(origin);
+        ended.retain(|(_, hold)| !same(&hold.wanted));
+        if !ended.is_empty() {
             info!(object = %origin, "no longer held: its owner has changed it");
             self.tried.remove(origin);
-            self.quarantine().write([(origin.clone(), None)], self.case.is_some());
+            self.quarantine().write(ended.into_iter().map(|(key, _)| (key, None)), self.case.is_some());
+            self.dispatcher.overlay_with_next(self.quarantine().replaced());
         }
         if is_written(origin.key.kind) {
             self.replaced.push((origin.clone(), self.dispatcher.engine().read::<Objects>(origin)));
         }
-        true
     }
 
     /// The admitted changes led to a revision.
@@ -181,16 +183,9 @@ impl QuarantineController {
         (self.case, self.gathered, self.awaited) = (None, None, None);
         self.quarantine().take_waiting();
         self.quarantine().panicked();
-        let mut suspected = self.quarantine().holds();
+        let mut suspected = self.quarantine().entries();
         suspected.retain(|(_, hold)| !hold.is_guilty);
-        let mut batch = Batch::new();
-        for (origin, hold) in &suspected {
-            serve(&mut batch, origin, Some(Arc::clone(&hold.wanted)));
-        }
-        let released: Vec<Origin> = suspected.into_iter().map(|(origin, _)| origin).collect();
-        self.quarantine().write(released.iter().map(|origin| (origin.clone(), None)), false);
-        let cause = Cause::quarantine(released.iter().cloned());
-        self.release(batch, released, cause);
+        self.release(suspected.into_iter().map(|(key, _)| key).collect());
     }
 
     fn decide(&mut self, now: Instant) {
@@ -273,12 +268,10 @@ impl QuarantineController {
         while self.case.is_none()
             && let Some(nack) = waiting.next()
         {
-            match self.open(&nack, waiting.as_slice(), now) {
+            match self.open(&nack, waiting.as_slice(), is_patient, now) {
                 Look::Case(case) => self.case = Some(*case),
-                Look::Later if is_patient => later.push(nack),
-                Look::Later => {
-                    nack.conclude("not all proxies that it concerns have answered; nothing is held");
-                }
+                Look::Joined => nack.conclude("what is held for others is held for it too"),
+                Look::Later => later.push(nack),
                 Look::Nothing(reason) => {
                     info!(proxy = nack.proxy, type_url = %nack.type_url, words = %nack.message, "rejected: {reason}");
                     nack.conclude(reason);
@@ -294,7 +287,7 @@ impl QuarantineController {
     }
 
     /// What a rejection leads to.
-    fn open(&self, nack: &Arc<Nack>, others: &[Arc<Nack>], now: Instant) -> Look {
+    fn open(&mut self, nack: &Arc<Nack>, others: &[Arc<Nack>], is_patient: bool, now: Instant) -> Look {
         let nothing = |reason: &str| Look::Nothing(reason.to_owned());
         let Some(client) = self.dispatcher.connections().get(nack.connection) else {
             return nothing("the proxy has left");
@@ -313,16 +306,21 @@ impl QuarantineController {
         let mut resources = question(&nack.resources).as_they_are();
         resources.retain(|one| !self.is_accepted(&nack.type_url, one));
         if resources.is_empty() {
-            return nothing("others accept the same; the proxy is alone with it, and nothing is held");
+            return nothing(ALONE);
+        }
+        if self.join(nack, &client, &resources) {
+            return Look::Joined;
         }
         // What changed after the rejected message is no reason for it; if that is still what is served, nothing did.
         let until = if is_current { u64::MAX } else { nack.revision };
         let later = self.history.since(until);
         let question = question(&resources);
-        let mut values = match nack.accepted {
+        let values = match nack.accepted {
             Some(revision) => {
                 let mut before = self.history.since(revision);
                 before.retain(|origin, _| !later.contains_key(origin));
+                // What it accepted then may have been something else than the owners wanted.
+                before.extend(self.dispatcher.overlays().past(client.id, revision));
                 question.among(before).into_iter().collect()
             }
             None => {
@@ -334,11 +332,20 @@ impl QuarantineController {
         if values.is_empty() {
             return nothing("no object that may be held explains it");
         }
-        let reach = match self.confine(&mut values, &nack.type_url) {
-            Ok(reach) => reach,
-            Err(look) => return look,
-        };
-        if self.quarantine().len() + values.len() > MOST_HELD {
+        let siblings = siblings::find(&self.dispatcher, &self.quarantine, &nack.type_url, &resources);
+        if siblings.content.is_some() {
+            return nothing(ALONE);
+        }
+        if is_patient && !siblings.awaited.is_empty() {
+            return Look::Later;
+        }
+        if !siblings.are_enough() {
+            return nothing("not all proxies that are sent the same have answered; nothing is held");
+        }
+        let mut members = siblings.rejecting;
+        members.connections.insert(client.id);
+        members.identities.extend(nack.identity.clone());
+        if self.quarantine().is_full(values.len(), &members) {
             return nothing("too many objects are held already");
         }
         let names: BTreeSet<_> = resources.iter().map(|one| Arc::clone(&one.name)).collect();
@@ -352,75 +359,50 @@ impl QuarantineController {
             let wanted = engine.read::<Objects>(&origin)?;
             Some((origin, Suspect { wanted, served }))
         };
+        self.last_case += 1;
         Look::Case(Box::new(Case {
+            id: self.last_case,
             trial: if is_first { Trial::by_hold(origins) } else { Trial::by_release(origins) },
             is_first,
             opened: until.min(engine.revision().number()),
             disturbed: 0,
             suspects: values.into_iter().filter_map(suspect).collect(),
-            members: self.members(reach),
+            members,
             grounds: Arc::new(Grounds { nack: Arc::clone(nack), resources, proxies }),
             revision: 0,
             deadline: now + PATIENCE,
         }))
     }
 
-    /// Leaves those suspects that concern nobody but proxies which reject what follows from them; whom they concern.
-    fn confine(&self, values: &mut Vec<(Origin, Served)>, type_url: &str) -> Result<Reach, Look> {
-        let all = self.reach_of_rejected(&*values, type_url);
-        if all.is_confined() {
-            return Ok(all);
+    /// Serves a client what is held for others already, if it rejects what they rejected, or has proved to be one of them and
+    /// rejects the same resource; and so all others that do.
+    fn join(&self, nack: &Nack, client: &Connection, resources: &[Contested]) -> bool {
+        let is_same = |hold: &Hold, identity: Option<&Arc<str>>| {
+            let is_member = identity.is_some_and(|identity| hold.members.identities.contains(identity));
+            let mut pairs =
+                hold.grounds.resources.iter().flat_map(|own| resources.iter().map(move |one| (own, one)));
+            pairs.any(|(own, one)| own.name == one.name && (is_member || own.rejected == one.rejected))
+        };
+        let mut holds = self.quarantine().entries();
+        holds.retain(|(_, hold)| {
+            hold.is_guilty
+                && hold.grounds.nack.type_url == nack.type_url
+                && !hold.members.connections.contains(&client.id)
+                && is_same(hold, nack.identity.as_ref())
+        });
+        if holds.is_empty() {
+            return false;
         }
-        let (mut confined, mut stranger, mut is_awaited) = (Vec::new(), all.stranger, all.is_awaited);
-        for value in values.drain(..) {
-            let reach = self.reach_of_rejected([&value], type_url);
-            is_awaited |= reach.is_awaited && reach.stranger.is_none();
-            if reach.is_confined() {
-                confined.push(value);
-            } else if reach.stranger.is_some() {
-                stranger = reach.stranger;
-            }
+        let mut more =
+            siblings::find(&self.dispatcher, &self.quarantine, &nack.type_url, resources).rejecting;
+        more.connections.insert(client.id);
+        more.identities.extend(nack.identity.clone());
+        for (key, _) in &holds {
+            info!(proxy = nack.proxy, object = %key.0, "held for this proxy too");
+            self.quarantine().join(key, &more);
         }
-        *values = confined;
-        // Together they may concern somebody whom none of them does alone.
-        let together = self.reach_of_rejected(&*values, type_url);
-        if !values.is_empty() && together.is_confined() {
-            return Ok(together);
-        }
-        Err(match stranger {
-            _ if is_awaited => Look::Later,
-            Some(other) => Look::Nothing(format!(
-                "it also concerns {}, which does not reject it; the proxy is alone with it, and nothing is held",
-                other.proxy.id.id
-            )),
-            None => Look::Nothing("it concerns others too; nothing is held".to_owned()),
-        })
-    }
-
-    /// Whom it would reach to serve these values; members are those who reject something that would be another.
-    fn reach_of_rejected<'a>(
-        &self,
-        values: impl IntoIterator<Item = &'a (Origin, Served)>,
-        type_url: &str,
-    ) -> Reach {
-        let mut batch = Batch::new();
-        for (origin, served) in values {
-            serve(&mut batch, origin, served.clone());
-        }
-        reach::predict(&self.dispatcher, batch, |client, differences| {
-            let rejection = self.quarantine().rejection(client.id, type_url);
-            let names = differences.get(type_url);
-            rejection
-                .zip(names)
-                .is_some_and(|(nack, names)| nack.resources.iter().any(|one| names.contains(&one.name)))
-        })
-    }
-
-    fn members(&self, reach: Reach) -> Members {
-        let open = reach.members.iter().filter_map(|id| self.dispatcher.connections().get(*id));
-        let identities =
-            open.filter_map(|client| client.proxy.identity.as_ref().map(|one| one.to_string().into()));
-        Members { identities: identities.collect(), connections: reach.members }
+        self.redraw(holds.into_iter().map(|((origin, _), _)| origin).collect());
+        true
     }
 
     /// Whether a client has accepted the very bytes.
@@ -430,13 +412,9 @@ impl QuarantineController {
             || self.quarantine().is_cleared(type_url, one)
     }
 
-    /// Serves what the trial says, and ends the case if that is its last word.
+    /// Serves the members what the trial says, and ends the case if that is its last word.
     fn arrange(&mut self, now: Instant) {
         let Some(case) = &mut self.case else { return };
-        if !case.trial.held().is_empty() && !case.is_confined(&self.dispatcher) {
-            case.grounds.nack.conclude("it has come to concern others too; nothing is held");
-            case.trial.dismiss();
-        }
         let (held, is_over) = (case.trial.held(), case.trial.is_over());
         let mut holds = Vec::new();
         for (origin, Suspect { wanted, served }) in &case.suspects {
@@ -451,15 +429,12 @@ impl QuarantineController {
                 tries: before.map_or(0, |(_, tries)| *tries),
                 held_at: now,
             });
-            holds.push((origin.clone(), hold));
+            holds.push(((origin.clone(), case.id), hold));
         }
-        let batch = case.batch();
-        let released = case.suspects.keys().filter(|origin| !held.contains(origin));
-        let released: Vec<Origin> = released.cloned().collect();
-        let cause = Cause::quarantine(case.suspects.keys().cloned());
+        let suspects = case.suspects.keys().cloned().collect();
         // Written down first: whoever accepts what is served must find it.
         self.quarantine.write(holds, !is_over);
-        let revision = self.release(batch, released, cause);
+        let revision = self.redraw(suspects);
         if let Some(case) = &mut self.case {
             (case.revision, case.deadline) = (revision, now + PATIENCE);
         }
@@ -481,46 +456,36 @@ impl QuarantineController {
     fn pardon(&mut self) {
         let pardoned = self.quarantine().take_pardoned();
         if let Some(case) = &mut self.case
-            && pardoned.iter().any(|origin| case.suspects.contains_key(origin))
+            && pardoned.iter().any(|(_, id)| *id == case.id)
         {
             case.trial.dismiss();
             self.arrange(self.now());
         }
-        let mut batch = Batch::new();
-        let mut released = Vec::new();
-        for origin in pardoned {
-            if let Some(hold) = self.quarantine().hold(&origin) {
-                info!(object = %origin, "no longer held: a proxy has accepted what follows from it");
-                serve(&mut batch, &origin, Some(hold.wanted));
-                released.push(origin);
-            }
+        let mut released = self.quarantine().entries();
+        released.retain(|(key, _)| pardoned.contains(key));
+        for ((origin, _), _) in &released {
+            info!(object = %origin, "no longer held: a proxy has accepted what follows from it");
         }
-        if !released.is_empty() {
-            self.quarantine()
-                .write(released.iter().map(|origin| (origin.clone(), None)), self.case.is_some());
-            let cause = Cause::quarantine(released.iter().cloned());
-            self.release(batch, released, cause);
-        }
+        self.release(released.into_iter().map(|(key, _)| key).collect());
     }
 
-    /// Applies a batch in which these objects are what their owners want; if they were not, that is a change like any other.
-    fn release(&mut self, batch: Batch, released: Vec<Origin>, cause: Cause) -> u64 {
-        let engine = self.dispatcher.engine();
-        let before: Vec<_> =
-            released.into_iter().map(|origin| (engine.read::<Objects>(&origin), origin)).collect();
-        let revision = self.dispatcher.apply(batch, cause).revision;
-        let engine = self.dispatcher.engine();
-        let changed = before.into_iter().filter(|(before, origin)| engine.read::<Objects>(origin) != *before);
-        self.history.record(revision, changed.map(|(before, origin)| (origin, before)));
-        revision
+    /// Ends holds: their members are served what the owners want.
+    fn release(&self, released: Vec<HoldKey>) {
+        if released.is_empty() {
+            return;
+        }
+        let origins = released.iter().map(|(origin, _)| origin.clone()).collect();
+        self.quarantine().write(released.into_iter().map(|key| (key, None)), self.case.is_some());
+        self.redraw(origins);
     }
-}
 
-fn serve(batch: &mut Batch, origin: &Origin, value: Served) {
-    match value {
-        Some(object) => batch.set_shared::<Objects>(origin.clone(), object),
-        None => batch.remove::<Objects>(origin),
-    };
+    /// Serves everybody what is held for them now, and nobody else; the revision from which on it is so.
+    fn redraw(&self, about: Vec<Origin>) -> u64 {
+        let connections = self.dispatcher.connections();
+        let mut replaced = self.quarantine().replaced();
+        replaced.retain(|client, _| connections.get(*client).is_some());
+        self.dispatcher.overlay(replaced, Cause::quarantine(about))
+    }
 }
 
 /// Tells whoever reads the log how a case ended.
@@ -533,7 +498,7 @@ fn report(case: &Case) {
         let kept = case.suspects.get(origin).is_some_and(|suspect| suspect.served.is_some());
         let served = if kept { "the value accepted before" } else { "nothing" };
         warn!(object = %origin, field, ?proxies, ?resources, %reason, served,
-            "held: proxies reject what follows from it; it is tried again when its owner or they change, and now and then");
+            "held for the proxies that reject what follows from it; it is tried again when its owner changes it, and now and then");
     }
     if guilty.is_empty() {
         warn!(proxy = nack.proxy, type_url = %nack.type_url, ?resources, %reason,

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use canopus_api::{Kind, Object};
 use canopus_base::hash::ContentHash;
-use canopus_engine::{Batch, Engine, Snapshot};
+use canopus_engine::{Engine, Snapshot};
 use canopus_mesh::world::{Objects, Origin};
 
 use super::Quarantine;
 use super::history::may_be_held;
 use super::nack::Contested;
 use crate::provenance;
-use crate::push::{Connection, Dispatcher};
+use crate::push::{Connection, ConnectionId, Dispatcher, overlay_batch};
 
 /// Objects that are tried out for one rejection.
 const MOST_TRIED: usize = 64;
@@ -43,8 +43,9 @@ struct Effect {
 }
 
 impl Question<'_> {
-    fn engine(&self) -> &Engine {
-        self.dispatcher.engine()
+    /// The world that the client is served from.
+    fn engine(&self) -> Engine {
+        self.dispatcher.engine_of(self.client.id)
     }
 
     /// Whether the resources are still those that were rejected.
@@ -106,7 +107,7 @@ impl Question<'_> {
         suspects.into_iter().map(|(_, origin)| origin).take(MOST_HELD_IN_TURN).collect()
     }
 
-    /// The objects the resources rest on that may be held and are not held already.
+    /// The objects the resources rest on that may be held and are not held for the client already.
     fn reads(&self) -> BTreeSet<Origin> {
         let world = self.engine().snapshot();
         let mut origins = BTreeSet::new();
@@ -121,21 +122,14 @@ impl Question<'_> {
                 }
             }
         }
-        origins.retain(|origin| self.quarantine.hold(origin).is_none());
+        origins.retain(|origin| !self.quarantine.is_held_for(origin, self.client.id));
         origins
     }
 
     /// What becomes of the resources if these objects have these values.
     fn effect<'b>(&self, values: impl IntoIterator<Item = (&'b Origin, &'b Served)>) -> Effect {
         let fork = self.engine().fork_unwatched();
-        let mut batch = Batch::new();
-        for (origin, served) in values {
-            match served {
-                Some(object) => batch.set_shared::<Objects>(origin.clone(), Arc::clone(object)),
-                None => batch.remove::<Objects>(origin),
-            };
-        }
-        fork.apply(batch);
+        fork.apply(overlay_batch(values));
         let versions = self.versions(&fork.snapshot());
         let of = |one: &Contested| versions.get(&one.name).copied();
         Effect {
@@ -155,9 +149,10 @@ impl Question<'_> {
 
     /// Whether another client has accepted everything it was sent, of which some follows from this object.
     fn is_proven(&self, origin: &Origin) -> bool {
-        let dependents = self.engine().dependents::<Objects>(origin);
+        let dependents = self.dispatcher.engine().dependents::<Objects>(origin);
         let watchers = self.dispatcher.subscribers(dependents.iter().filter_map(|dependent| dependent.root));
-        let others = watchers.into_iter().filter(|id| *id != self.client.id);
+        let is_served = |id: &ConnectionId| !self.dispatcher.overlays().replaces(*id, origin);
+        let others = watchers.into_iter().filter(|id| *id != self.client.id).filter(is_served);
         others.filter_map(|id| self.dispatcher.connections().get(id)).any(|other| {
             let types = other.types();
             let accepted = types.get(self.type_url).is_some_and(|status| status.accepted.is_some());

@@ -17,6 +17,7 @@ use super::objects::{OF_LAB, POISON, PRIVATE_KEY, SECRET_READER, VERSIONS};
 use super::random::Random;
 use super::trace;
 use crate::control_plane::{Client, Mesh, Proven};
+use crate::push::ConnectionId;
 
 /// Types a proxy asks for at once; endpoints follow from the clusters.
 const FIRST: [&str; 4] = [types::CLUSTER, types::LISTENER, types::ROUTE, types::SECRET];
@@ -165,6 +166,11 @@ impl SimulatedProxy {
             transcript: Hasher::new(),
             streams: 0,
         }
+    }
+
+    /// The connection it has, if it has one.
+    pub(super) fn connection(&self) -> Option<ConnectionId> {
+        self.stream.as_ref().map(|stream| stream.client.connection.id)
     }
 
     /// The same proxy, which has nothing yet.

@@ -4,19 +4,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use canopus_api::Object;
-use canopus_engine::Batch;
 use canopus_mesh::world::{Objects, Origin};
 use tokio::time::Instant;
 
 use super::super::history::{History, may_be_held};
-use super::super::reach;
 use super::super::suspects::{Question, Served};
 use super::super::trial::Trial;
 use super::super::{Grounds, MOST_HELD, Members, Quarantine};
-use super::serve;
 use crate::push::{Connection, Dispatcher};
 
 pub(super) struct Case {
+    /// Names it; never used twice.
+    pub(super) id: u64,
     pub(super) trial: Trial,
     /// Whether the judge has accepted nothing yet.
     pub(super) is_first: bool,
@@ -24,7 +23,7 @@ pub(super) struct Case {
     pub(super) opened: u64,
     pub(super) disturbed: usize,
     pub(super) suspects: BTreeMap<Origin, Suspect>,
-    /// Everybody whom the suspects concern: they all reject, and they are the judges.
+    /// The siblings that reject. They are the judges, and nobody else is served what is tried out.
     pub(super) members: Members,
     pub(super) grounds: Arc<Grounds>,
     /// The revision that shows the present arrangement.
@@ -52,22 +51,6 @@ impl Case {
     pub(super) fn judges(&self, dispatcher: &Dispatcher) -> Vec<Arc<Connection>> {
         let judges = self.members.connections.iter();
         judges.filter_map(|id| dispatcher.connections().get(*id)).collect()
-    }
-
-    /// The present arrangement.
-    pub(super) fn batch(&self) -> Batch {
-        let held = self.trial.held();
-        let mut batch = Batch::new();
-        for (origin, Suspect { wanted, served }) in &self.suspects {
-            let value = if held.contains(origin) { served.clone() } else { Some(Arc::clone(wanted)) };
-            serve(&mut batch, origin, value);
-        }
-        batch
-    }
-
-    /// Whether the present arrangement changes nothing for anybody but the judges.
-    pub(super) fn is_confined(&self, dispatcher: &Dispatcher) -> bool {
-        reach::predict(dispatcher, self.batch(), |client, _| self.members.include(client)).is_confined()
     }
 
     /// Begins again with these beside the suspects there are.

@@ -4,7 +4,7 @@ mod hostile;
 
 use canopus_api::{Options, decode_documents};
 use canopus_base::tree::Limits;
-use canopus_engine::{Engine, Root};
+use canopus_engine::{Batch, Engine, Root};
 use canopus_envoy::cluster::Clusters;
 use canopus_mesh::world::{MeshSettings, Settings};
 use canopus_xds::types::{self, Types};
@@ -114,10 +114,9 @@ impl Mesh {
         for outcome in decode_documents(documents, &Limits::default(), Options::watch()) {
             let object = outcome.unwrap().value;
             let origin = Origin::new("Kubernetes", object.key());
-            if self.controller.admit(&origin, Some(&object)) {
-                origins.push(origin.clone());
-                batch.set::<Objects>(origin, object);
-            }
+            self.controller.admit(&origin, Some(&object));
+            origins.push(origin.clone());
+            batch.set::<Objects>(origin, object);
         }
         let revision = self.dispatcher.apply(batch, Cause::objects(Stamp::now(), origins)).revision;
         self.controller.applied(revision);
@@ -134,8 +133,10 @@ impl Mesh {
         for _ in 0..40 {
             let sent = self.send();
             self.clock += Duration::from_millis(100);
+            let before = self.dispatcher.engine().revision();
             self.controller.act(self.clock);
-            if !sent && self.controller.case.is_none() && self.controller.gathered.is_none() {
+            let acted = self.dispatcher.engine().revision() != before;
+            if !sent && !acted && self.controller.case.is_none() && self.controller.gathered.is_none() {
                 return;
             }
         }
@@ -158,8 +159,8 @@ impl Mesh {
 impl Proxy {
     /// Sends what is new, if anything is, and has it answered.
     fn send(&mut self, dispatcher: &Dispatcher) -> bool {
-        let world = dispatcher.engine().snapshot();
-        let revision = world.revision().number();
+        let world = dispatcher.engine_of(self.connection.id).snapshot();
+        let revision = dispatcher.engine().revision().number();
         assert!(self.root.value().is_ok());
         let now: ResourceSet =
             provenance::resources(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
@@ -281,7 +282,7 @@ fn deletion_ends_the_hold() {
     mesh.write(&filter("poison"));
     mesh.settle();
     let origin = mesh.controller.quarantine().holds()[0].0.clone();
-    assert!(mesh.controller.admit(&origin, None));
+    mesh.controller.admit(&origin, None);
     assert!(mesh.held().is_empty());
 }
 
@@ -521,20 +522,175 @@ fn anonymous_proxy_never_causes_a_hold() {
     assert!(nacks[0].outcome().is_some_and(|outcome| outcome.contains("proved no identity")));
 }
 
+/// A proxy of an audience of its own: [`OWN_BYTES`] patches its cluster.
+fn set_apart(name: &str) -> canopus_mesh::proxy::Proxy {
+    use canopus_proto::google::protobuf::value::Kind as Field;
+    use canopus_proto::google::protobuf::{Struct, Value};
+    let value = |kind| Value { kind: Some(kind) };
+    let labels =
+        Struct { fields: [("app".to_owned(), value(Field::StringValue("apart".to_owned())))].into() };
+    let node = canopus_proto::envoy::config::core::v3::Node {
+        id: format!("sidecar~10.0.0.2~{name}.default~default.svc.cluster.local"),
+        metadata: Some(Struct { fields: [("LABELS".to_owned(), value(Field::StructValue(labels)))].into() }),
+        ..Default::default()
+    };
+    let identity = format!("spiffe://cluster.local/ns/default/sa/{name}").parse().unwrap();
+    canopus_mesh::proxy::Proxy::new(&node, Some(identity)).unwrap()
+}
+
+/// Gives the proxies that are [`set_apart`] bytes of their own.
+const OWN_BYTES: &str = "
+apiVersion: networking.istio.io/v1alpha3
+kind: EnvoyFilter
+metadata: {name: apart, namespace: default}
+spec:
+  workloadSelector: {labels: {app: apart}}
+  configPatches:
+  - applyTo: CLUSTER
+    match: {cluster: {service: cart.default.svc.cluster.local}}
+    patch: {operation: MERGE, value: {metadata: {filter_metadata: {apart: {own: true}}}}}
+";
+
 #[test]
-fn proxy_whose_bytes_are_its_own_is_alone_when_the_object_concerns_others() {
+fn audience_that_rejects_goes_on_with_what_it_accepted_and_the_other_has_the_new() {
     let mut mesh = Mesh::new(true);
-    let own = "default.svc.elsewhere";
-    mesh.write(&[SERVICE, &filter("good"), &rule(7)].join("---"));
-    mesh.connect("honest", false);
-    mesh.connect_as(crate::test_proxy_in("hostile", own, true), true);
+    mesh.write(&[SERVICE, &filter("good"), &rule(7), OWN_BYTES].join("---"));
+    mesh.connect("content", false);
+    mesh.connect_as(set_apart("picky"), true);
     mesh.settle();
     mesh.write(&[filter("poison"), rule(8)].join("---"));
     mesh.settle();
-    assert!(mesh.held().is_empty() && mesh.serves(0, "poison"));
+    assert_eq!(mesh.held(), [FILTER]);
+    assert!(mesh.serves(0, "poison"), "who accepts it has it");
+    assert!(mesh.serves(1, "good") && !mesh.serves(1, "poison"), "who rejects it keeps what it had");
+    let members = mesh.controller.quarantine().holds()[0].1.members.clone();
+    assert_eq!(members.connections, BTreeSet::from([mesh.proxies[1].connection.id]));
+
+    let before = mesh.proxies[1].last.clone();
+    mesh.write(&rule(9));
+    mesh.settle();
+    assert_ne!(mesh.proxies[1].last, before, "all else flows to both");
+    assert!(mesh.serves(1, "good"));
+
+    mesh.write(&filter("more-poison"));
+    mesh.settle();
+    assert!(mesh.serves(0, "more-poison"));
+    assert!(mesh.serves(1, "good"), "it is back at what it accepted, not at what others did");
+    mesh.write(&filter("better"));
+    mesh.settle();
+    assert!(mesh.held().is_empty() && mesh.serves(0, "better") && mesh.serves(1, "better"));
+}
+
+#[test]
+fn audiences_that_reject_the_same_object_are_held_each_at_what_it_accepted() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good"), OWN_BYTES].join("---"));
+    mesh.connect("here", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    mesh.connect_as(set_apart("there"), true);
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER, FILTER], "for two sets of proxies");
+    assert_eq!(mesh.controller.quarantine().len(), 1);
+    assert!(mesh.serves(0, "good"));
+    assert!(!mesh.serves(1, "good") && !mesh.serves(1, "poison"), "it has never accepted any");
+}
+
+#[test]
+fn newcomer_is_first_sent_what_the_owner_wants() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("a", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER]);
+    mesh.connect("picky", true);
+    mesh.send();
+    assert!(mesh.serves(1, "poison"), "the first message");
+    mesh.settle();
+    assert_eq!(mesh.held(), [FILTER], "the same hold");
+    assert!(mesh.serves(1, "good"), "as it rejects that too");
+    assert_eq!(mesh.controller.quarantine().holds()[0].1.members.connections.len(), 2);
+    mesh.connect("content", false);
+    mesh.send();
+    assert!(mesh.serves(2, "poison"), "the first message");
+    mesh.settle();
+    assert!(mesh.held().is_empty(), "somebody accepts it");
+}
+
+#[test]
+fn two_connections_of_one_identity_do_not_decide_for_a_silent_other() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("twin", true);
+    mesh.connect("twin", true);
+    mesh.connect("silent", true);
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    let silent = mesh.proxies.pop().unwrap();
+    wait(&mut mesh, 30);
+    assert!(mesh.held().is_empty(), "one identity is not enough where there are two");
     let nacks = mesh.controller.quarantine().nacks();
-    let outcome = nacks[0].outcome().unwrap_or_default().to_owned();
-    assert!(outcome.contains("alone"), "{outcome}");
+    let outcomes: Vec<_> = nacks.iter().filter_map(|nack| nack.outcome()).collect();
+    assert!(outcomes.iter().any(|outcome| outcome.contains("have answered")), "{outcomes:?}");
+    drop(silent);
+}
+
+#[test]
+fn two_identities_are_enough_without_a_silent_third() {
+    let mut mesh = Mesh::new(true);
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    for name in ["one", "two", "silent"] {
+        mesh.connect(name, true);
+    }
+    mesh.settle();
+    mesh.write(&filter("poison"));
+    let silent = mesh.proxies.pop().unwrap();
+    wait(&mut mesh, 30);
+    assert_eq!(mesh.held(), [FILTER]);
+    let members = mesh.controller.quarantine().holds()[0].1.members.clone();
+    assert!(!members.connections.contains(&silent.connection.id), "it is served what the owner wants");
+    mesh.proxies.push(silent);
+    mesh.send();
+    assert!(mesh.serves(2, "poison"));
+    mesh.settle();
+    assert!(mesh.serves(2, "good"), "and is one of them once it rejects that too");
+}
+
+#[test]
+fn look_into_a_rejection_takes_a_tenth_of_the_time_at_most() {
+    let mut mesh = Mesh::new(true);
+    // Each look at the clock is a second later, so every look into a rejection takes long.
+    let clock = Arc::new(parking_lot::Mutex::new(mesh.clock));
+    mesh.controller.clock = Arc::new(move || {
+        *clock.lock() += Duration::from_secs(1);
+        *clock.lock()
+    });
+    mesh.write(&[SERVICE, &filter("good")].join("---"));
+    mesh.connect("content", false);
+    mesh.connect("picky", true);
+    mesh.connect("silent", true);
+    mesh.settle();
+    let _silent = mesh.proxies.pop();
+    let _content = mesh.proxies.remove(0);
+    mesh.write(&filter("poison"));
+    mesh.send();
+    let start = mesh.clock;
+    let mut looks = Vec::new();
+    for _ in 0..600 {
+        mesh.clock += Duration::from_millis(50);
+        let before = mesh.controller.gathered;
+        mesh.controller.act(mesh.clock);
+        if before.is_some() && mesh.controller.gathered != before {
+            looks.push(mesh.clock - start);
+        }
+    }
+    assert!(looks.len() >= 2, "{looks:?}");
+    let pauses: Vec<Duration> = looks.windows(2).map(|pair| pair[1] - pair[0]).collect();
+    assert!(pauses.iter().all(|pause| *pause >= Duration::from_secs(10)), "{pauses:?}");
 }
 
 #[test]

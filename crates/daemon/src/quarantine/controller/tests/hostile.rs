@@ -37,8 +37,8 @@ impl Proxy {
             2 | 3 => Answer::Accept,
             _ => Answer::Nothing,
         };
-        let world = dispatcher.engine().snapshot();
-        let revision = world.revision().number();
+        let world = dispatcher.engine_of(self.connection.id).snapshot();
+        let revision = dispatcher.engine().revision().number();
         let now: ResourceSet =
             provenance::resources(&world, &self.connection, types::CLUSTER).unwrap().into_iter().collect();
         // Messages that nobody sent are answered too.
@@ -113,8 +113,32 @@ fn play(seed: u64) {
         }
         mesh.clock += Duration::from_millis(dice.roll(12_000));
         mesh.controller.act(mesh.clock);
+        // Honest proxies come and go. What one of them is sent first is compared like everything else.
+        match dice.roll(4) {
+            0 => {
+                let domain = ["default.svc.cluster.local", "default.svc.elsewhere"][dice.roll(2) as usize];
+                for one in [&mut mesh, &mut twin] {
+                    one.connect_as(crate::test_proxy_in(&format!("late-{step}"), domain, true), false);
+                }
+            }
+            1 if mesh.proxies.len() > 2 => {
+                let leaving = dice.roll(mesh.proxies.len() as u64) as usize;
+                for one in [&mut mesh, &mut twin] {
+                    let gone = one.proxies.remove(leaving);
+                    one.dispatcher.connections().disconnect(&gone.connection);
+                }
+            }
+            2 if dice.roll(2) == 0 => {
+                let again = dice.roll(hostile.len() as u64) as usize;
+                let gone = hostile.remove(again);
+                let proxy = gone.connection.proxy.clone();
+                mesh.dispatcher.connections().disconnect(&gone.connection);
+                mesh.connect_as(proxy, true);
+                hostile.extend(mesh.proxies.pop());
+            }
+            _ => {}
+        }
         mesh.send();
-        mesh.controller.act(mesh.clock);
         twin.send();
         for (own, other) in mesh.proxies.iter().zip(&twin.proxies) {
             assert!(
@@ -123,6 +147,7 @@ fn play(seed: u64) {
             );
             assert_eq!(own.messages, other.messages, "seed {seed}, step {step}: more was sent");
         }
+        mesh.controller.act(mesh.clock);
     }
 }
 
