@@ -6,6 +6,7 @@
 
 mod client;
 mod fetch;
+mod resolver;
 
 use std::collections::BTreeMap;
 use std::time::Duration;

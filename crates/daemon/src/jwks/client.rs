@@ -20,12 +20,13 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, lookup_host};
+use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsConnector;
 use tracing::warn;
 
 use super::fetch::FetchError;
+use super::resolver::Resolver;
 
 /// The longest document that is read.
 const MAX_BYTES: usize = 1 << 20;
@@ -46,7 +47,7 @@ pub(super) struct Client {
     /// Whether loopback addresses and the machine's own are asked too.
     allow_local: bool,
     tls: Option<TlsConnector>,
-    /// Names are resolved on threads that all of the process shares, and users choose the names.
+    resolver: Resolver,
     turns: Arc<Semaphore>,
 }
 
@@ -60,6 +61,7 @@ impl Client {
             blocked: Arc::new(blocked),
             allow_local: flags.get(CANOPUS_ALLOW_LOCAL_JWKS),
             tls: tls.map(|tls| TlsConnector::from(Arc::new(tls))),
+            resolver: Resolver::system(),
             turns: Arc::new(Semaphore::new(AT_ONCE)),
         }
     }
@@ -116,7 +118,7 @@ impl Client {
     /// Connects to the first address of a host that may be connected to and answers.
     async fn connect(&self, host: &str, port: u16) -> Result<TcpStream, FetchError> {
         let mut last = None;
-        for address in lookup_host((host, port)).await? {
+        for address in self.resolver.resolve(host, port).await? {
             // What is resolved is what is connected to: there is no second look that could find something else.
             if self.blocked.contains(address.ip()) || self.is_local(address.ip()) {
                 last = Some(FetchError::Blocked(address.ip()));

@@ -142,3 +142,99 @@ async fn converse(connection: impl Transport, router: Router, mut stopping: watc
         debug!(%error, "a connection ended badly");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::routing::get;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
+    use tokio::sync::mpsc;
+    use tokio::task::JoinHandle;
+    use tokio::time::{Instant, timeout};
+    use tokio_stream::wrappers::UnboundedReceiverStream;
+
+    use super::*;
+
+    impl Transport for DuplexStream {
+        fn remote(&self) -> Option<SocketAddr> {
+            None
+        }
+    }
+
+    /// A port to which connections are given by hand.
+    struct Port {
+        incoming: mpsc::UnboundedSender<io::Result<DuplexStream>>,
+        served: JoinHandle<()>,
+    }
+
+    impl Port {
+        fn open() -> Self {
+            let (incoming, accepted) = mpsc::unbounded_channel();
+            let router = Router::new().route("/", get(|| async { "here" }));
+            let served =
+                tokio::spawn(serve(UnboundedReceiverStream::new(accepted), router, std::future::pending()));
+            Self { incoming, served }
+        }
+
+        fn connect(&self) -> DuplexStream {
+            let (near, far) = duplex(64 * 1024);
+            self.incoming.send(Ok(far)).unwrap();
+            near
+        }
+    }
+
+    impl Drop for Port {
+        fn drop(&mut self) {
+            self.served.abort();
+        }
+    }
+
+    const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+    /// Whether a request on this connection is answered soon.
+    async fn answers(stream: &mut DuplexStream) -> bool {
+        stream.write_all(REQUEST).await.unwrap();
+        let mut answer = [0; 12];
+        let read = timeout(Duration::from_secs(1), stream.read_exact(&mut answer)).await;
+        matches!(read, Ok(Ok(_))) && &answer == b"HTTP/1.1 200"
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_on_top_of_too_many_waits_until_one_ends() {
+        let port = Port::open();
+        let mut open: Vec<DuplexStream> = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            let mut stream = port.connect();
+            assert!(answers(&mut stream).await);
+            open.push(stream);
+        }
+        let mut late = port.connect();
+        assert!(!answers(&mut late).await, "there is no room");
+        open.pop();
+        let mut answer = [0; 12];
+        timeout(Duration::from_secs(1), late.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 200");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn head_that_takes_too_long_ends_the_connection() {
+        let port = Port::open();
+        let mut stream = port.connect();
+        let start = Instant::now();
+        stream.write_all(b"GET / HTTP/1.1\r\n").await.unwrap();
+        let mut rest = Vec::new();
+        stream.read_to_end(&mut rest).await.unwrap();
+        assert!(!String::from_utf8_lossy(&rest).contains(" 200 "));
+        assert!((PATIENCE..PATIENCE * 2).contains(&start.elapsed()), "{:?}", start.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn failure_to_accept_is_followed_by_a_pause_and_not_by_the_end() {
+        let port = Port::open();
+        let start = Instant::now();
+        for _ in 0..10 {
+            port.incoming.send(Err(io::Error::other("no file descriptors"))).unwrap();
+        }
+        assert!(answers(&mut port.connect()).await);
+        assert!(start.elapsed() >= 10 * PAUSE, "{:?}", start.elapsed());
+    }
+}

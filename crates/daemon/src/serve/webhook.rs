@@ -133,7 +133,59 @@ fn excerpt(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use canopus_runtime::metrics::Registry;
+    use canopus_testkit::http::{self, Method};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio::task::JoinHandle;
+    use tokio_stream::wrappers::TcpListenerStream;
+
     use super::*;
+    use crate::serve::web;
+
+    /// The webhooks on a port, until the task is aborted.
+    async fn serve() -> (std::net::SocketAddr, JoinHandle<()>) {
+        let admission = Admission {
+            metrics: Arc::new(AdmissionMetrics::new(&Registry::new())),
+            tracer: Arc::new(Tracer::off()),
+            injection: None,
+        };
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let incoming = TcpListenerStream::new(listener);
+        (address, tokio::spawn(web::serve(incoming, router(admission), std::future::pending())))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn review_that_is_too_long_is_refused_in_words() {
+        let (address, served) = serve().await;
+        let ask = |bytes: usize| {
+            let request = http::request(Method::POST, address, "/validate");
+            request.header("content-type", "application/json").body(vec![b' '; bytes]).send()
+        };
+        let refused = ask(MAX_BODY + 1).await.unwrap();
+        assert_eq!(
+            (refused.status.as_u16(), &*refused.body),
+            (400, "Request entity too large: limit is 6291456\n")
+        );
+        let read = ask(MAX_BODY).await.unwrap();
+        assert!(!read.body.contains("too large"), "{}", read.body);
+        served.abort();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn body_that_takes_too_long_is_a_timeout() {
+        let (address, served) = serve().await;
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream
+            .write_all(b"POST /validate HTTP/1.1\r\nhost: a\r\ncontent-length: 10\r\n\r\nab")
+            .await
+            .unwrap();
+        let mut answer = [0; 12];
+        stream.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"HTTP/1.1 408");
+        served.abort();
+    }
 
     #[test]
     fn long_refusals_are_cut_between_characters() {
