@@ -6,11 +6,16 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use canopus_testkit::{Authority, Envoy, Process, free_port, http};
 use tempfile::TempDir;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tonic::transport::Channel;
 
 use bootstrap::Bootstrap;
 
@@ -26,9 +31,20 @@ pub(crate) struct LocalMesh {
     /// Where readiness and debug endpoints are.
     pub(crate) http: SocketAddr,
     monitoring: SocketAddr,
-    /// Where proxies that prove who they are connect, and who can certify that.
-    secure: Option<(SocketAddr, Authority)>,
+    secure: Option<Secure>,
 }
+
+/// The ports with TLS, and who certifies whoever connects to them.
+struct Secure {
+    /// Where proxies that prove who they are connect.
+    xds: SocketAddr,
+    /// Where the webhooks are.
+    webhooks: SocketAddr,
+    authority: Authority,
+}
+
+/// The name in the certificate of the control plane.
+const NAME: &str = "istiod.istio-system.svc";
 
 impl LocalMesh {
     /// Starts `canopusd` on a directory with one file and waits until it is ready.
@@ -65,7 +81,7 @@ impl LocalMesh {
         fs::create_dir(files.join("objects"))?;
         fs::write(files.join("objects").join(file), documents)?;
         let authority = Authority::new()?;
-        let server = authority.server("istiod.istio-system.svc")?;
+        let server = authority.server(NAME)?;
         for (name, pem) in [
             ("root.crt", &authority.root()),
             ("server.crt", &server.certificate),
@@ -73,10 +89,12 @@ impl LocalMesh {
         ] {
             fs::write(files.join(name), pem)?;
         }
-        let secure = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let xds = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
+        let webhooks = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?));
         let mut command = Command::new(canopusd);
         command.arg("discovery").arg("--configDir").arg(files.join("objects"));
-        command.args(["--registries=Mock", "--snapshot="]).arg(format!("--secureGRPCAddr={secure}"));
+        command.args(["--registries=Mock", "--snapshot="]);
+        command.arg(format!("--secureGRPCAddr={xds}")).arg(format!("--httpsAddr={webhooks}"));
         for (flag, file) in
             [("caCertFile", "root.crt"), ("tlsCertFile", "server.crt"), ("tlsKeyFile", "server.key")]
         {
@@ -84,7 +102,7 @@ impl LocalMesh {
         }
         command.envs(environment.iter().copied());
         let mut mesh = Self::launch(command, directory).await?;
-        mesh.secure = Some((secure, authority));
+        mesh.secure = Some(Secure { xds, webhooks, authority });
         Ok(mesh)
     }
 
@@ -149,14 +167,33 @@ impl LocalMesh {
             format!("CLUSTER_ID: local, SERVICE_ACCOUNT: {name}, LABELS: {{istio: ingressgateway}}");
         let mut bootstrap =
             Bootstrap { name, metadata: &metadata, variant, xds: self.xds, ..Bootstrap::default() };
-        if let Some((address, authority)) = &self.secure {
+        if let Some(Secure { xds, authority, .. }) = &self.secure {
             let own = authority.workload(&[&format!("spiffe://cluster.local/ns/demo/sa/{name}")])?;
             fs::write(self.directory.path().join(format!("{name}.crt")), &own.certificate)?;
             fs::write(self.directory.path().join(format!("{name}.key")), &own.key)?;
-            (bootstrap.xds, bootstrap.certificates) = (*address, Some(self.directory.path()));
+            (bootstrap.xds, bootstrap.certificates) = (*xds, Some(self.directory.path()));
         }
         let started = Envoy::start(&bootstrap.yaml()).await;
         started.with_context(|| format!("the log of canopusd:\n{}", self.log()))
+    }
+
+    /// A connection of whoever has this identity.
+    pub(crate) async fn channel_as(&self, identity: &str) -> Result<Channel> {
+        let Secure { xds, authority, .. } = self.secure()?;
+        authority.channel(*xds, NAME, Some(&authority.workload(&[identity])?)).await
+    }
+
+    /// A connection over TLS to the port for proxies, or to that of the webhooks, that speaks this protocol.
+    pub(crate) async fn tls(&self, to_webhooks: bool, protocol: &str) -> Result<TlsStream<TcpStream>> {
+        let Secure { xds, webhooks, authority } = self.secure()?;
+        let own = authority.workload(&["spiffe://cluster.local/ns/demo/sa/evil"])?;
+        let connector = TlsConnector::from(Arc::new(authority.client(Some(&own), &[protocol])?));
+        let stream = TcpStream::connect(if to_webhooks { webhooks } else { xds }).await?;
+        Ok(connector.connect(NAME.try_into()?, stream).await?)
+    }
+
+    fn secure(&self) -> Result<&Secure> {
+        self.secure.as_ref().context("nobody can prove anything here")
     }
 
     /// Where proxies stand, as `canopusd` tells it on this path.

@@ -23,7 +23,7 @@ const ADMIN: &str = r#"{"admin":{"address":{"socket_address":{"address":"127.0.0
 pub struct Envoy {
     process: Process,
     admin: SocketAddr,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Envoy {
@@ -48,7 +48,7 @@ impl Envoy {
         let opened =
             process.eventually("Envoy's admin port", PATIENCE, async || written_address(&admin_path));
         let admin = opened.await?;
-        Ok(Self { process, admin, _directory: directory })
+        Ok(Self { process, admin, directory })
     }
 
     /// Waits until Envoy is ready to serve.
@@ -77,6 +77,11 @@ impl Envoy {
     /// Where the admin interface listens.
     pub fn admin(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// The directory that Envoy works in.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     /// The answer of an admin path.
@@ -150,7 +155,7 @@ fn command(directory: &Path, bootstrap: &str) -> Result<Command> {
     let config = directory.join("bootstrap.yaml");
     fs::write(&config, bootstrap).context("writing the bootstrap")?;
     let mut command = Command::new(canopus_parts::find(Part::Envoy)?.join("envoy"));
-    command.arg("--config-path").arg(config).arg("--disable-hot-restart");
+    command.arg("--config-path").arg(config).arg("--disable-hot-restart").current_dir(directory);
     Ok(command)
 }
 
