@@ -27,6 +27,7 @@ use canopus_testkit::{Envoy, eventually};
 use canopus_xds::client::AdsStream;
 use canopus_xds::session::{Protocol, Request, Wish};
 use canopus_xds::types;
+use serde_json::json;
 use shop::Shop;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -180,6 +181,62 @@ impl Dice {
         }
     }
 
+    fn json(&mut self, depth: u64) -> serde_json::Value {
+        match self.roll(if depth == 0 { 4 } else { 6 }) {
+            0 => serde_json::Value::Null,
+            1 => [json!(-1), json!(1e308), json!(4_294_967_296_u64), json!(true)][self.roll(4) as usize]
+                .clone(),
+            2 | 3 => self.text().into(),
+            4 => (0..self.roll(4)).map(|_| self.json(depth - 1)).collect(),
+            _ => serde_json::Value::Object(self.fields(depth - 1)),
+        }
+    }
+
+    fn fields(&mut self, depth: u64) -> serde_json::Map<String, serde_json::Value> {
+        let names =
+            ["hosts", "http", "selector", "rules", "match", "containers", "name", "route", "port", "x"];
+        let field = |dice: &mut Self| {
+            let name = names[dice.roll(names.len() as u64) as usize].to_owned();
+            (name, dice.json(depth))
+        };
+        (0..self.roll(6)).map(|_| field(self)).collect()
+    }
+
+    /// A request for a review that can be read, of an object that nobody expects.
+    fn review(&mut self) -> String {
+        let kinds = [
+            ("networking.istio.io/v1", "VirtualService", "virtualservices"),
+            ("security.istio.io/v1", "AuthorizationPolicy", "authorizationpolicies"),
+            ("networking.istio.io/v1alpha3", "EnvoyFilter", "envoyfilters"),
+            ("v1", "Pod", "pods"),
+            ("x/y/z", "é", ""),
+        ];
+        let (version, kind, resource) = kinds[self.roll(kinds.len() as u64) as usize];
+        let (group, plain) = version.split_once('/').unwrap_or(("", version));
+        let operation = ["CREATE", "UPDATE", "DELETE", "", "é"][self.roll(5) as usize];
+        let object = json!({
+            "apiVersion": version, "kind": kind,
+            "metadata": {"name": self.text(), "namespace": self.text(), "labels": self.json(1)},
+            "spec": self.fields(4),
+        });
+        let review = json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": self.text(), "operation": operation, "namespace": self.text(),
+                "kind": {"group": group, "version": plain, "kind": kind},
+                "resource": {"group": group, "version": plain, "resource": resource},
+                "object": if self.roll(8) == 0 { self.json(2) } else { object },
+            },
+        });
+        let body = if self.roll(20) == 0 { self.json(6) } else { review }.to_string();
+        let path = ["/validate", "/inject", "/inject/cluster/é", "/validate/x?y=%ff"][self.roll(4) as usize];
+        let length = body.len();
+        format!(
+            "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: {length}\r\n\r\n{body}"
+        )
+    }
+
     fn bytes(&mut self, beginning: &[u8]) -> Vec<u8> {
         let length = self.roll(300);
         let noise = (0..length).map(|_| self.roll(256) as u8);
@@ -203,7 +260,7 @@ async fn send_noise(address: SocketAddr, bytes: &[u8]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nonsense_on_every_port_harms_nobody() -> Result<()> {
-    let shop = Shop::open().await?;
+    let shop = Shop::open_secure("", &[]).await?;
     let envoy = shop.mesh.gateway().await?;
     shop.change(0)?;
     shop.arrived(0, &envoy).await?;
@@ -211,11 +268,12 @@ async fn nonsense_on_every_port_harms_nobody() -> Result<()> {
     let id = shop.mesh.id().context("it runs")?;
     let before = memory(id)?;
     let mut dice = Dice(1);
-    let channel = Endpoint::try_from(format!("http://{}", shop.mesh.xds))?.connect().await?;
+    let plain = Endpoint::try_from(format!("http://{}", shop.mesh.xds))?.connect().await?;
+    let proven = shop.mesh.channel_as("spiffe://cluster.local/ns/demo/sa/evil").await?;
     let count = times(200);
-    for _ in 0..count {
-        let first = dice.request(true);
-        let opened = AdsStream::open(channel.clone(), Protocol::Delta, MetadataMap::new(), first).await;
+    for number in 0..2 * count {
+        let channel = if number % 2 == 0 { plain.clone() } else { proven.clone() };
+        let opened = AdsStream::open(channel, Protocol::Delta, MetadataMap::new(), dice.request(true)).await;
         if let Ok(mut stream) = opened {
             for _ in 0..dice.roll(4) {
                 let _ = stream.send(dice.request(false)).await;
@@ -223,6 +281,14 @@ async fn nonsense_on_every_port_harms_nobody() -> Result<()> {
             // An answer, an error or silence: each is fine.
             let _ = timeout(Duration::from_millis(20), stream.next()).await;
         }
+    }
+    for _ in 0..count {
+        let mut stream = shop.mesh.tls(true, "http/1.1").await?;
+        let review = dice.review();
+        stream.write_all(review.as_bytes()).await?;
+        let mut answer = [0; 8];
+        timeout(PATIENCE, stream.read_exact(&mut answer)).await?.with_context(|| review.clone())?;
+        ensure!(&answer == b"HTTP/1.1", "{review} is answered by {answer:?}");
     }
     let heads: [&[u8]; 6] = [
         b"",
@@ -239,13 +305,21 @@ async fn nonsense_on_every_port_harms_nobody() -> Result<()> {
             send_noise(address, &bytes).await;
         }
     }
+    for to_webhooks in [false, true] {
+        for _ in 0..count {
+            let head = heads[dice.roll(heads.len() as u64) as usize];
+            let mut stream = shop.mesh.tls(to_webhooks, "h2").await?;
+            let _ = stream.write_all(&dice.bytes(head)).await;
+            let _ = timeout(Duration::from_millis(20), stream.read(&mut [0; 256])).await;
+        }
+    }
     // Others are served, the process is the same, and it has not grown by what it was sent.
     shop.change(1)?;
     shop.arrived(1, &envoy).await?;
     ensure!(traffic.stop().await? > 0, "there was no traffic");
     assert_eq!(shop.mesh.id(), Some(id));
     let grown = memory(id)?.saturating_sub(before);
-    println!("{count} requests and {} connections of nonsense: {grown} bytes more", 3 * count);
+    println!("{} requests and {} connections of nonsense: {grown} bytes more", 3 * count, 5 * count);
     ensure!(grown < 256 << 20, "it has grown by {grown} bytes");
     let log = shop.mesh.log();
     ensure!(!log.contains("panicked"), "{log}");

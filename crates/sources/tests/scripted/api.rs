@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use canopus_api::{Kind, ObjectKey};
 use canopus_sources::kubernetes::{Access, Cluster, Kubernetes, Listing, Options, RateLimit};
+use canopus_sources::snapshot::{Keeper, Store};
 use canopus_sources::status::Phase;
 use canopus_sources::{Intake, Part, Source as _, SourceInfo};
 use parking_lot::Mutex;
@@ -35,11 +36,15 @@ pub(crate) enum Fault {
     Half(String),
     /// Closes the connection.
     HangUp,
+    /// Answers as it should, a few bytes at a time with a pause after each.
+    Trickle(usize, Duration),
+    /// Begins an answer with this text, and then says nothing more for as long as the client stays.
+    Stall(String),
 }
 
 /// Objects by path, and what happened to them.
 #[derive(Clone, Default)]
-struct Store {
+struct Cabinet {
     version: u64,
     objects: BTreeMap<(String, String), Value>,
     /// Version, path, and the line that a watch is sent.
@@ -48,11 +53,13 @@ struct Store {
 
 #[derive(Default)]
 struct State {
-    store: Store,
+    store: Cabinet,
     /// Paths that are not served.
     missing: Vec<String>,
     /// Paths that are answered later.
     held: Vec<String>,
+    /// Whether nobody is answered at all.
+    is_away: bool,
     /// What is done with the next requests to a path.
     faults: BTreeMap<String, VecDeque<Fault>>,
     /// Requests by path, with their parameters.
@@ -99,10 +106,23 @@ impl Api {
 
     /// Follows the server.
     pub(crate) async fn follow(&self, kinds: &[Kind], adjust: impl FnOnce(&mut Options)) -> Follower {
+        self.follow_from(None, kinds, adjust).await
+    }
+
+    /// Follows the server, from what a snapshot has.
+    pub(crate) async fn follow_from(
+        &self,
+        store: Option<&Store>,
+        kinds: &[Kind],
+        adjust: impl FnOnce(&mut Options),
+    ) -> Follower {
         let access = Access::Kubeconfig(self.kubeconfig.clone());
         let cluster = Cluster::connect(&access, RateLimit { qps: 0.0, burst: 0 }).await.unwrap();
         let mut intake = Intake::new();
         let feed = intake.feed(SourceInfo::new("kubernetes:east", "east", 0));
+        if let Some(saved) = store.and_then(|store| store.load(feed.source()).unwrap()) {
+            intake.restore(feed.source(), saved);
+        }
         let mut options = Options::new(kinds.iter().copied().collect());
         adjust(&mut options);
         let task = tokio::spawn(Kubernetes::new(cluster, options).run(feed));
@@ -173,6 +193,19 @@ impl Api {
         self.changes.send_modify(|count| *count += 1);
     }
 
+    /// Whether the server is away: connections are closed without a word.
+    pub(crate) fn set_away(&self, is_away: bool) {
+        self.state.lock().is_away = is_away;
+        self.hang_up();
+    }
+
+    /// The values of all ConfigMaps, by name.
+    pub(crate) fn values(&self) -> BTreeMap<String, String> {
+        let state = self.state.lock();
+        let maps = state.store.objects.iter().filter(|((path, _), _)| path == CONFIG_MAPS);
+        maps.map(|((_, name), map)| (name.clone(), map["data"]["key"].as_str().unwrap().to_owned())).collect()
+    }
+
     pub(crate) fn set_missing(&self, paths: &[&str]) {
         self.state.lock().missing = paths.iter().map(ToString::to_string).collect();
     }
@@ -196,7 +229,7 @@ impl Drop for Api {
     }
 }
 
-pub(crate) struct Backup(Store);
+pub(crate) struct Backup(Cabinet);
 
 async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>, mut changes: watch::Receiver<u64>) {
     let mut head = Vec::new();
@@ -208,6 +241,10 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>, mut changes: wat
     let target = head.split_whitespace().nth(1).unwrap();
     let (path, query) = target.split_once('?').unwrap_or((target, ""));
     state.lock().asked.push(target.to_owned());
+    if state.lock().is_away {
+        return;
+    }
+    let mut stream = Line { stream, pace: None };
     while state.lock().held.iter().any(|held| held == path) {
         sleep(Duration::from_millis(5)).await;
     }
@@ -221,6 +258,16 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>, mut changes: wat
             return;
         }
         Some(Fault::HangUp) => return,
+        Some(Fault::Trickle(bytes, pause)) => stream.pace = Some((bytes, pause)),
+        Some(Fault::Stall(text)) => {
+            stream
+                .write_all(format!("HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n{text}").as_bytes())
+                .await
+                .ok();
+            // The end of the connection is the first the client says.
+            let _ = stream.stream.read_u8().await;
+            return;
+        }
         None => {}
     }
     if state.lock().missing.iter().any(|missing| missing == path) {
@@ -242,11 +289,28 @@ async fn serve(mut stream: TcpStream, state: Arc<Mutex<State>>, mut changes: wat
     answer(&mut stream, 200, list.to_string().as_bytes()).await;
 }
 
-fn items<'a>(store: &'a Store, path: &str) -> impl Iterator<Item = &'a Value> {
+fn items<'a>(store: &'a Cabinet, path: &str) -> impl Iterator<Item = &'a Value> {
     store.objects.iter().filter(move |((own, _), _)| own == path).map(|(_, object)| object)
 }
 
-async fn answer(stream: &mut TcpStream, status: u16, body: &[u8]) {
+/// A connection that may be slow.
+struct Line {
+    stream: TcpStream,
+    pace: Option<(usize, Duration)>,
+}
+
+impl Line {
+    async fn write_all(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        let Some((piece, pause)) = self.pace else { return self.stream.write_all(bytes).await };
+        for piece in bytes.chunks(piece) {
+            self.stream.write_all(piece).await?;
+            sleep(pause).await;
+        }
+        Ok(())
+    }
+}
+
+async fn answer(stream: &mut Line, status: u16, body: &[u8]) {
     let length = body.len();
     let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n");
     let _ = stream.write_all(&[head.as_bytes(), body].concat()).await;
@@ -254,7 +318,7 @@ async fn answer(stream: &mut TcpStream, status: u16, body: &[u8]) {
 
 /// Sends what happens until the connection is to end.
 async fn follow(
-    stream: &mut TcpStream,
+    stream: &mut Line,
     path: &str,
     query: &str,
     state: &Mutex<State>,
@@ -342,6 +406,18 @@ impl Follower {
         let key = ObjectKey::new(Kind::ConfigMap, "a", name);
         let node = self.intake.world().get("east", &key)?.to_node();
         Some(node.pointer("/data/key")?.as_str()?.to_owned())
+    }
+
+    /// The values of all ConfigMaps, by name.
+    pub(crate) fn values(&self) -> BTreeMap<String, String> {
+        let objects = self.intake.world().holdings().flat_map(|holdings| holdings.objects());
+        let names = objects.map(|object| object.meta().name.to_string());
+        names.filter_map(|name| Some((name.clone(), self.value(&name)?))).collect()
+    }
+
+    /// Writes what is known, as a process does before it ends.
+    pub(crate) async fn save(&self, store: &Store) {
+        Keeper::new(store.clone(), |_| true).finish(self.intake.world()).await;
     }
 
     pub(crate) fn has_entry(&self, name: &str) -> bool {

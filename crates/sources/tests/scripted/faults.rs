@@ -1,5 +1,7 @@
 //! Answers that are wrong, late or cut off: what is known stays, and all is made up for.
 
+use std::time::Duration;
+
 use canopus_api::Kind;
 use canopus_sources::kubernetes::Listing;
 
@@ -21,6 +23,7 @@ fn faults() -> Vec<Fault> {
         Fault::Garbage(Vec::new()),
         Fault::Half(r#"{"metadata":{"resourceVersion":"1"},"items":[{"metadata":{"name":"ma"#.to_owned()),
         Fault::HangUp,
+        Fault::Trickle(3, Duration::from_millis(1)),
     ]
 }
 
@@ -80,4 +83,37 @@ async fn half_a_listing_takes_nothing_away() {
         follower.value("four").is_some()
     };
     follower.until("what came meanwhile", whole).await;
+}
+
+/// Longer than a connection may be silent, with the pauses before the next.
+const SILENCE: Duration = Duration::from_secs(300);
+
+#[tokio::test(start_paused = true)]
+async fn listing_that_stops_in_the_middle_of_an_object_is_begun_again() {
+    for listing in LISTINGS {
+        let api = Api::start().await;
+        api.set(CONFIG_MAPS, "map", "x");
+        api.fail(
+            CONFIG_MAPS,
+            [Fault::Stall(r#"{"metadata":{"resourceVersion":"1"},"items":[{"metad"#.to_owned())],
+        );
+        let mut follower = api.follow(&[Kind::ConfigMap], |options| options.listing = listing).await;
+        follower.settle(SILENCE).await;
+        assert_eq!(follower.value("map").as_deref(), Some("x"), "{listing:?}");
+        assert!(follower.is_live(Kind::ConfigMap));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn watch_that_stops_in_the_middle_of_a_line_is_taken_up_again() {
+    let api = Api::start().await;
+    api.set(CONFIG_MAPS, "map", "x");
+    let mut follower = api.follow(&[Kind::ConfigMap], |_| ()).await;
+    follower.until("the world", |follower| follower.value("map").is_some()).await;
+    api.fail(CONFIG_MAPS, [Fault::Stall(r#"{"type":"MODIFIED","object":{"metadata":{"name":"m"#.to_owned())]);
+    api.hang_up();
+    follower.settle(Duration::from_secs(1)).await;
+    api.set(CONFIG_MAPS, "map", "y");
+    follower.settle(SILENCE).await;
+    assert_eq!(follower.value("map").as_deref(), Some("y"));
 }

@@ -6,5 +6,6 @@
 
 mod api;
 mod faults;
+mod outage;
 mod rewind;
 mod start;
