@@ -8,6 +8,7 @@ mod local_mesh;
 mod calls;
 mod conflicts;
 mod mishaps;
+mod pushes;
 
 use std::fs;
 use std::net::SocketAddr;
