@@ -12,7 +12,14 @@ mod traffic;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
+use canopus_proto::envoy::config::core::v3::Node;
+use canopus_proto::google::protobuf::value::Kind;
+use canopus_proto::google::protobuf::{Struct, Value as Field};
+use canopus_proto::google::rpc::Status as Rejection;
 use canopus_testkit::{Envoy, eventually, http};
+use canopus_xds::client::{AdsStream, Update};
+use canopus_xds::session::{Protocol, Request, Wish};
+use canopus_xds::types;
 use serde_json::Value;
 use shop::Shop;
 use traffic::Traffic;
@@ -340,5 +347,120 @@ async fn anonymous_envoy_gets_nothing_held() -> Result<()> {
         Ok(all)
     });
     ensure!(objects_of(&rejected.await?).is_empty(), "something is held");
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn envoy_that_lacks_a_directory_is_alone_and_the_other_logs_to_it() -> Result<()> {
+    let lab = Lab::open("", &[]).await?;
+    let (first, second) = (lab.gateway().await?, lab.shop.mesh.gateway_as("second", "DELTA_GRPC").await?);
+    lab.write(3, "")?;
+    lab.arrived(&first, "\"timeout\":\"3s\"").await?;
+    lab.arrived(&second, "\"timeout\":\"3s\"").await?;
+    // The path leads through the process that opens it to a file beside its bootstrap, which the first alone has.
+    let directory = first.directory().join("logs");
+    std::fs::create_dir(&directory)?;
+    lab.write(4, &log_to("/proc/self/cwd/logs/access.log"))?;
+    lab.arrived(&first, "access.log").await?;
+    let rejected = eventually("the rejection", PATIENCE, async || {
+        let all = lab.quarantine().await?;
+        let outcome = all["rejections"][0]["outcome"].as_str().unwrap_or_default().to_owned();
+        ensure!(outcome.contains("alone"), "{all:#}");
+        Ok(all)
+    });
+    let all = rejected.await?;
+    ensure!(objects_of(&all).is_empty(), "something is held: {all:#}");
+    lab.arrived(&second, "\"timeout\":\"4s\"").await?;
+    ensure!(rejections(&first).await? == 0, "the first rejects it too");
+    lab.arrived(&first, "access.log").await
+}
+
+/// A gateway of some service account that answers as it is told.
+struct Client {
+    stream: AdsStream,
+    last: Option<Update>,
+}
+
+impl Client {
+    async fn connect(lab: &Lab, account: &str) -> Result<Self> {
+        let text = |text: &str| Field { kind: Some(Kind::StringValue(text.to_owned())) };
+        let labels = Struct { fields: [("istio".to_owned(), text("ingressgateway"))].into() };
+        let fields = [
+            ("CLUSTER_ID".to_owned(), text("local")),
+            ("SERVICE_ACCOUNT".to_owned(), text(account)),
+            ("LABELS".to_owned(), Field { kind: Some(Kind::StructValue(labels)) }),
+        ];
+        let node = Node {
+            id: format!("router~10.0.0.9~{account}.demo~demo.svc.cluster.local"),
+            metadata: Some(Struct { fields: fields.into() }),
+            ..Node::default()
+        };
+        let channel =
+            lab.shop.mesh.channel_as(&format!("spiffe://cluster.local/ns/demo/sa/{account}")).await?;
+        let first = Self::request(Some(node), String::new(), None);
+        let stream = AdsStream::open(channel, Protocol::Sotw, Default::default(), first).await?;
+        Ok(Self { stream, last: None })
+    }
+
+    fn request(node: Option<Node>, nonce: String, error: Option<Rejection>) -> Request {
+        let wish = Wish::Exactly { names: Vec::new(), version: String::new() };
+        Request { type_url: types::LISTENER.to_owned(), node, nonce, error, wish }
+    }
+
+    /// The next message, answered; whether there is a policy of this name in it.
+    async fn answer(&mut self, policy: &str, accepts: bool) -> Result<bool> {
+        let update =
+            tokio::time::timeout(PATIENCE, self.stream.next()).await??.context("the stream ended")?;
+        let error =
+            (!accepts).then(|| Rejection { code: 13, message: "no".to_owned(), ..Rejection::default() });
+        let nonce = update.nonce.clone();
+        let mut answer = Self::request(None, nonce, error);
+        if accepts {
+            answer.wish = Wish::Exactly { names: Vec::new(), version: update.version.clone() };
+        }
+        self.stream.send(answer).await?;
+        let bodies = update.resources.iter().map(|resource| resource.body.value.clone());
+        let has = bodies.into_iter().any(|body| String::from_utf8_lossy(&body).contains(policy));
+        self.last = Some(update);
+        Ok(has)
+    }
+}
+
+/// A policy that lets nobody in.
+const LOCKED: &str = "
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: locked, namespace: demo}
+spec: {action: DENY, rules: [{}]}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn authorization_policy_that_a_client_rejects_stays_in_force() -> Result<()> {
+    const POLICY: &str = "policy[locked]";
+    let lab = Lab::open("", &[]).await?;
+    let mut hostile = Client::connect(&lab, "hostile").await?;
+    let mut honest = Client::connect(&lab, "honest").await?;
+    ensure!(
+        !hostile.answer(POLICY, true).await? && !honest.answer(POLICY, true).await?,
+        "it is there already"
+    );
+    lab.write(3, LOCKED)?;
+    ensure!(hostile.answer(POLICY, false).await?, "the hostile client is not told of it");
+    ensure!(honest.answer(POLICY, true).await?, "the honest client is not told of it");
+    // Others reject it together, and there is nobody else.
+    drop(honest);
+    let mut accomplice = Client::connect(&lab, "accomplice").await?;
+    ensure!(accomplice.answer(POLICY, false).await?, "who connects is not told of it");
+    let concluded = eventually("what becomes of the rejections", PATIENCE, async || {
+        let all = lab.quarantine().await?;
+        let nacks = all["rejections"].as_array().cloned().unwrap_or_default();
+        let is_decided = nacks.len() >= 2 && nacks.iter().all(|nack| nack["outcome"].is_string());
+        ensure!(is_decided, "{all:#}");
+        Ok(all)
+    });
+    let all = concluded.await?;
+    ensure!(objects_of(&all).is_empty(), "it is held: {all:#}");
+    let mut late = Client::connect(&lab, "late").await?;
+    ensure!(late.answer(POLICY, true).await?, "it is no longer in force");
     Ok(())
 }

@@ -229,12 +229,12 @@ mod tests {
                 canopus_api::decode_documents(&text, &Default::default(), canopus_api::Options::watch());
             Arc::new(all.pop().unwrap().unwrap().value)
         };
-        engine.apply(batch([(&origin("x"), &Some(document("x")))]));
-        let overlay = Overlay { id: 1, replaced: absent(&["x"]), fork: Mutex::default() };
+        engine.apply(batch([(&origin("held"), &Some(document("held")))]));
+        let overlay = Overlay { id: 1, replaced: absent(&["held"]), fork: Mutex::default() };
         let fork = overlay.engine(&engine).1;
-        assert!(present(&engine, "x") && !present(&fork, "x"));
-        engine.apply(batch([(&origin("y"), &Some(document("y")))]));
+        assert!(present(&engine, "held") && !present(&fork, "held"));
+        engine.apply(batch([(&origin("free"), &Some(document("free")))]));
         let fork = overlay.engine(&engine).1;
-        assert!(present(&fork, "y") && !present(&fork, "x"));
+        assert!(present(&fork, "free") && !present(&fork, "held"));
     }
 }

@@ -217,11 +217,15 @@ impl QuarantineController {
         while let Some(case) = &mut self.case {
             let judges = case.judges(&self.dispatcher);
             if judges.is_empty() {
+                case.grounds.nack.conclude("the proxies that reject it have left");
                 self.close();
             } else if judges.iter().any(|judge| !judge.has_answered(case.revision)) {
                 if now < case.deadline {
                     break;
                 }
+                case.grounds
+                    .nack
+                    .conclude("the proxies that reject it do not answer what is tried; nothing is held");
                 self.quarantine.clear(&case.grounds);
                 self.close();
             } else {

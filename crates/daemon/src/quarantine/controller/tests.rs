@@ -76,8 +76,11 @@ impl Mesh {
         let mut batch = Batch::new();
         batch.set::<Settings>((), MeshSettings::default());
         dispatcher.apply(batch, Cause::quarantine([]));
-        let controller = QuarantineController::new(Arc::clone(&dispatcher), quarantine);
-        Self { dispatcher, controller, clock: Instant::now(), proxies: Vec::new() }
+        // Deciding takes no time, however busy the machine is.
+        let clock = Instant::now();
+        let controller = QuarantineController::new(Arc::clone(&dispatcher), quarantine)
+            .with_clock(Arc::new(move || clock));
+        Self { dispatcher, controller, clock, proxies: Vec::new() }
     }
 
     /// Connects a proxy that has proved who it is.
