@@ -175,7 +175,8 @@ fn analyzed(
         &global.istio_namespace,
     );
     let is_alone = cluster.is_none();
-    let reads = |kind: Kind| !(is_alone && persona == Persona::Istioctl && RUNTIME_KINDS.contains(&kind));
+    // Parity: istioctl takes what runs from the cluster alone.
+    let reads = |kind: Kind| !(persona == Persona::Istioctl && RUNTIME_KINDS.contains(&kind));
     read_files(&inputs, reads, &mut world, &mut report);
     if let Some(cluster) = &cluster {
         cluster.fill(&mut world, HOME_CLUSTER, &arguments.revision)?;
@@ -220,6 +221,8 @@ fn connect(persona: Persona, kube: &KubeArguments, arguments: &Arguments) -> any
         None if persona == Persona::Canopus && !arguments.files.is_empty() && !kube.is_configured() => {
             Ok(None)
         }
+        // Parity: in istioctl, --timeout is not about single requests.
+        _ if persona == Persona::Istioctl => Cluster::connect(kube).map(Some),
         _ => Cluster::connect(&kube.with_timeout(&arguments.timeout)).map(Some),
     }
 }

@@ -10,6 +10,7 @@ use anyhow::{Context as _, bail};
 use canopus_api::Kind;
 use canopus_base::tree::Node;
 use canopus_base::yaml;
+use canopus_runtime::version::{self, BuildInfo, VersionFlags};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::Method;
@@ -19,7 +20,8 @@ use crate::cluster::{Cluster, KubeArguments, name_of};
 use crate::exit;
 use crate::global::Global;
 use crate::input::go_duration;
-use crate::output::say;
+use crate::output::{print, say};
+use crate::persona::Persona;
 
 /// The debug pages of a control plane that are asked for.
 const PAGES: [&str; 6] =
@@ -38,6 +40,22 @@ Examples:
 
 Exit codes: 0 the archive is written, 1 it is not, 64 the command line makes no sense.")]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[arg(hide = true)]
+    words: Vec<String>,
+    /// Also collect the Secrets of the mesh, with everything in them.
+    #[arg(long)]
+    full_secrets: bool,
+    /// Leave out the objects of the cluster.
+    #[arg(long)]
+    skip_cluster_dump: bool,
+    /// Leave out the configuration and the numbers of proxies.
+    #[arg(long)]
+    skip_proxy_debug: bool,
+    /// Lines of each log, the last ones; all if 0.
+    #[arg(long, value_name = "LINES", default_value_t = 0)]
+    tail: usize,
     /// Namespaces to collect from, separated by commas; all if none is named.
     #[arg(long, value_name = "NAMESPACES", value_delimiter = ',')]
     include: Vec<String>,
@@ -72,7 +90,33 @@ pub(crate) struct Arguments {
     proxy_admin_port: u16,
 }
 
-pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Print the version of this program.
+    Version(VersionFlags),
+}
+
+pub(crate) fn run(
+    persona: Persona,
+    global: &Global,
+    kube: &KubeArguments,
+    arguments: &Arguments,
+) -> ExitCode {
+    if let Some(Command::Version(flags)) = &arguments.command {
+        return print(&version::render(&BuildInfo::current(), *flags), ExitCode::SUCCESS);
+    }
+    if persona == Persona::Istioctl && !kube.is_configured() {
+        // Parity: istioctl asks by way of kubectl, and words do not matter to it.
+        let words = "Error: kubectl error: exit status 1\n\nstderr:\nerror: no kubeconfig was found; name one by \
+                     --kubeconfig or $KUBECONFIG\n";
+        return say(words, exit::FAILURE);
+    }
+    if let Some(word) = arguments.words.first() {
+        return say(
+            &format!("Error: unknown command {word:?} for \"{} bug-report\"\n", persona.program()),
+            exit::usage(),
+        );
+    }
     match collect(global, kube, arguments) {
         Ok(text) => say(&text, ExitCode::SUCCESS),
         Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
@@ -104,11 +148,9 @@ fn collect(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyh
     let path = arguments.output_dir.join(format!("{}.tar.gz", arguments.filename));
     let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
     let mut archive = Archive::new(file, &arguments.filename);
-    for &kind in Kind::ALL {
-        // Secrets stay in the cluster, and pods are collected with what they say.
-        if matches!(kind, Kind::Secret) {
-            continue;
-        }
+    // Secrets stay in the cluster unless they are asked for.
+    let kinds = Kind::ALL.iter().copied().filter(|kind| *kind != Kind::Secret || arguments.full_secrets);
+    for kind in kinds.filter(|_| !arguments.skip_cluster_dump) {
         match cluster.list(kind, "") {
             Ok(objects) if objects.is_empty() => {}
             Ok(objects) => {
@@ -121,7 +163,7 @@ fn collect(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> anyh
     }
     for pod in &pods {
         say(&format!("{}/{}\n", pod.namespace, pod.name), ExitCode::SUCCESS);
-        pod.collect(&cluster, arguments.proxy_admin_port, start, end, &mut archive)?;
+        pod.collect(&cluster, arguments, start, end, &mut archive)?;
     }
     let failures = archive.finish()?;
     let note =
@@ -163,16 +205,18 @@ impl PodToCollect {
     fn collect(
         &self,
         cluster: &Cluster,
-        admin_port: u16,
+        arguments: &Arguments,
         start: Timestamp,
         end: Timestamp,
         archive: &mut Archive,
     ) -> anyhow::Result<()> {
         let Self { namespace, name, .. } = self;
+        let admin_port = arguments.proxy_admin_port;
+        let lines = if arguments.tail == 0 { LOG_LINES } else { arguments.tail.min(LOG_LINES) };
         let directory = format!("pods/{namespace}/{name}");
         for container in &self.containers {
             let path = format!(
-                "/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&tailLines={LOG_LINES}&sinceTime={start}"
+                "/api/v1/namespaces/{namespace}/pods/{name}/log?container={container}&tailLines={lines}&sinceTime={start}"
             );
             match cluster.text(&path) {
                 Ok(log) => archive.add(
@@ -184,7 +228,9 @@ impl PodToCollect {
         }
         let pages: &[(u16, &str)] = if self.is_control_plane {
             &PAGES.map(|page| (8080, page))
-        } else if self.containers.iter().any(|container| container == "istio-proxy") {
+        } else if !arguments.skip_proxy_debug
+            && self.containers.iter().any(|container| container == "istio-proxy")
+        {
             &[(admin_port, "/config_dump?include_eds"), (admin_port, "/clusters"), (admin_port, "/stats")]
         } else {
             &[]

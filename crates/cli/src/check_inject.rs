@@ -15,6 +15,7 @@ use crate::exit;
 use crate::global::Global;
 use crate::input;
 use crate::output::{print, say};
+use crate::persona::Persona;
 use crate::proxy_config::target;
 
 /// Explain which webhooks inject a pod, and why the others do not.
@@ -38,9 +39,16 @@ pub(crate) struct Arguments {
     filenames: Vec<String>,
 }
 
-pub(crate) fn run(global: &Global, kube: &KubeArguments, arguments: &Arguments) -> ExitCode {
+pub(crate) fn run(
+    persona: Persona,
+    global: &Global,
+    kube: &KubeArguments,
+    arguments: &Arguments,
+) -> ExitCode {
+    // Files are read for those who keep what it printed; a cluster is asked by those who look at it.
+    let is_coloured = persona == Persona::Istioctl && arguments.filenames.is_empty();
     match explain(global, kube, arguments) {
-        Ok(verdicts) => print(&table(&verdicts), ExitCode::SUCCESS),
+        Ok(verdicts) => print(&table(&verdicts, is_coloured), ExitCode::SUCCESS),
         Err(error) => say(&format!("Error: {error:#}\n"), exit::FAILURE),
     }
 }
@@ -136,7 +144,10 @@ fn given_labels(text: &str) -> anyhow::Result<Labels> {
     Ok(labels)
 }
 
-fn table(verdicts: &[Verdict]) -> String {
+/// Parity: istioctl counts the bytes of a mark with its colour for the width of the column, and one for those of the mark.
+const COLOURED_WIDTH: usize = 12;
+
+fn table(verdicts: &[Verdict], is_coloured: bool) -> String {
     if verdicts.is_empty() {
         return "ERROR: no Istio injection hooks present.\n".to_owned();
     }
@@ -147,11 +158,17 @@ fn table(verdicts: &[Verdict]) -> String {
     });
     let rows: Vec<[String; 4]> = std::iter::once(header).chain(rows).collect();
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let widths = [width(0), width(1), width(2)];
+    let marks = if is_coloured { width(2).max(COLOURED_WIDTH) } else { width(2) };
+    let (widths, padding) = ([width(0), width(1), marks], if is_coloured { 2 } else { 5 });
     let mut text = String::new();
     for row in &rows {
         for (cell, width) in row.iter().zip(widths) {
-            text.push_str(&format!("{cell:<width$}     "));
+            let spaces = " ".repeat(width - cell.chars().count() + padding);
+            match cell.as_str() {
+                "✔" if is_coloured => text.push_str(&format!("\u{1b}[32m{cell}\u{1b}[0m{spaces}")),
+                "✘" if is_coloured => text.push_str(&format!("\u{1b}[31m{cell}\u{1b}[0m{spaces}")),
+                _ => text.push_str(&format!("{cell}{spaces}")),
+            }
         }
         text.push_str(&row[3]);
         text.push('\n');
@@ -160,4 +177,24 @@ fn table(verdicts: &[Verdict]) -> String {
         text.push_str("ERROR: multiple webhooks will inject, which can lead to errors\n");
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_aligned_with_and_without_colour() {
+        let verdict = |injects| Verdict {
+            webhook: "hook".to_owned(),
+            revision: "default".to_owned(),
+            injects,
+            reason: "why".to_owned(),
+        };
+        let plain = table(&[verdict(true)], false);
+        assert_eq!(plain.lines().nth(1).unwrap(), "hook        default      ✔            why");
+        let coloured = table(&[verdict(false)], true);
+        let line = coloured.lines().nth(1).unwrap();
+        assert_eq!(line, "hook     default   \u{1b}[31m✘\u{1b}[0m             why");
+    }
 }

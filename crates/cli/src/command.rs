@@ -219,7 +219,7 @@ pub fn main() -> ExitCode {
         Command::Experimental(Experimental { command }) => match command {
             ExperimentalCommand::Authz(arguments) => authz::run(&cli.global, &cli.kube, &arguments),
             ExperimentalCommand::CheckInject(arguments) => {
-                check_inject::run(&cli.global, &cli.kube, &arguments)
+                check_inject::run(persona, &cli.global, &cli.kube, &arguments)
             }
             ExperimentalCommand::Config(arguments) => settings::run(&arguments),
             ExperimentalCommand::Describe(arguments) => describe::run(&cli.global, &cli.kube, &arguments),
@@ -249,7 +249,7 @@ pub fn main() -> ExitCode {
         Command::Test(arguments) => mesh_test::run(&cli.global, &arguments),
         Command::Install(arguments) => install::run(&cli.kube, &arguments),
         Command::Revision(arguments) => tag::run_revision(&cli.kube, &arguments),
-        Command::Tag(arguments) => tag::run_tag(&cli.global, &cli.kube, &arguments),
+        Command::Tag(arguments) => tag::run_tag(persona, &cli.global, &cli.kube, &arguments),
         Command::Uninstall(arguments) => install::run_uninstall(&cli.global, &cli.kube, &arguments),
         Command::Upgrade(arguments) => install::run_upgrade(&cli.kube, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
@@ -257,7 +257,7 @@ pub fn main() -> ExitCode {
         Command::WhatIf(arguments) => what_if::run(&cli.global, &arguments),
         Command::Why(arguments) => why::run(&cli.global, &cli.kube, &arguments),
         Command::World(arguments) => world::run(&cli.global, &arguments),
-        Command::BugReport(arguments) => bug_report::run(&cli.global, &cli.kube, &arguments),
+        Command::BugReport(arguments) => bug_report::run(persona, &cli.global, &cli.kube, &arguments),
         Command::Completion(arguments) => completion::run(&mut tree(), persona.program(), &arguments),
         Command::CreateRemoteSecret(arguments) => remote_secret::run(&cli.global, &cli.kube, &arguments),
         Command::Dashboard(arguments) => dashboard::run(&cli.global, &cli.kube, &arguments),

@@ -30,7 +30,7 @@ pub(crate) struct DebugArguments {
     #[arg(long)]
     all: bool,
     /// List the pages there are.
-    #[arg(long)]
+    #[arg(short = 'L', long)]
     list: bool,
     #[command(flatten)]
     xds: XdsArguments,

@@ -42,7 +42,7 @@ struct PodArguments {
     /// The pod: `name` or `name.namespace`.
     pod: String,
     /// Also describe a pod without a proxy.
-    #[arg(long)]
+    #[arg(long, alias = "ignoreUnmeshed")]
     ignore_unmeshed: bool,
     /// Port of Envoy's administration interface.
     #[arg(long, value_name = "PORT", default_value_t = 15000)]
@@ -54,7 +54,7 @@ struct ServiceArguments {
     /// The service: `name` or `name.namespace`.
     service: String,
     /// Also describe pods without a proxy.
-    #[arg(long)]
+    #[arg(long, alias = "ignoreUnmeshed")]
     ignore_unmeshed: bool,
     /// Port of Envoy's administration interface.
     #[arg(long, value_name = "PORT", default_value_t = 15000)]

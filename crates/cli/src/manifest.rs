@@ -7,8 +7,8 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use canopus_install::cluster::Installer;
 use canopus_install::{
-    Error, Input, Operator, Package, PackageError, generate, merge_for_install, merge_inputs, to_yaml, translate,
-    type_at,
+    Error, Input, Operator, Package, PackageError, generate, merge_for_install, merge_inputs, to_yaml,
+    translate, type_at,
 };
 use clap::Subcommand;
 
@@ -108,9 +108,13 @@ pub(crate) fn run(persona: Persona, kube: &KubeArguments, arguments: &Arguments)
 fn in_istioctl_words(error: &anyhow::Error) -> String {
     let text = format!("{error:#}");
     if let Some(Error::Package(PackageError::UnknownProfile { name, .. })) = error.downcast_ref() {
-        return format!("merge inputs: profile {name:?} not found: open profiles/{name}.yaml: file does not exist");
+        return format!(
+            "merge inputs: profile {name:?} not found: open profiles/{name}.yaml: file does not exist"
+        );
     }
-    if let Some((file, reason)) = text.strip_prefix("cannot stat file ").and_then(|rest| rest.split_once(": stat ")) {
+    if let Some((file, reason)) =
+        text.strip_prefix("cannot stat file ").and_then(|rest| rest.split_once(": stat "))
+    {
         let reason = reason.rsplit(": ").next().unwrap_or(reason);
         return format!("merge inputs: open {}: {reason}", file.trim_matches('"'));
     }

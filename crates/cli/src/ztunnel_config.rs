@@ -30,7 +30,7 @@ Examples:
   canopus ztunnel-config workload                        what the ztunnel of some node knows
   canopus ztunnel-config workload cart-1.shop            one workload, from the ztunnel of its node
   canopus ztunnel-config connections --node worker-2     the connections of a node
-  canopus ztunnel-config all --address 127.0.0.1:15000   a ztunnel outside Kubernetes
+  canopus ztunnel-config all --admin-address 127.0.0.1:15000   a ztunnel outside Kubernetes
   canopus ztunnel-config certificate -f dump.json        from a saved /config_dump
 
 Exit codes: 0 printed, 1 ztunnel does not answer or the dump cannot be read, 64 the command line makes no sense.")]

@@ -34,7 +34,7 @@ pub use self::plan::{Action, Plan, Step};
 pub use self::precheck::Finding;
 pub use self::reconcile::{PAUSE, State};
 pub use self::remove::Removal;
-pub use self::tag::Tag;
+pub use self::tag::{Tag, TagShape};
 
 /// Who owns what is applied. Parity: the installer of Istio calls itself so, and one can take over from the other.
 const FIELD_MANAGER: &str = "istio-operator";

@@ -33,8 +33,8 @@ pub use inputs::{Input, merge_for_install, merge_inputs};
 pub use manifest::{Manifest, to_yaml};
 pub use operator::Operator;
 pub use package::{ChartRelease, Package, PackageError, load_chart};
-pub use schema::type_at;
 pub use render::{Generated, generate};
+pub use schema::type_at;
 pub use translate::{Translated, translate};
 
 /// Why an installation cannot be rendered.

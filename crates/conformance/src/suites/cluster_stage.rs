@@ -16,10 +16,8 @@ use crate::corpus::Corpus;
 pub(super) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// Definitions of kinds, from several suites.
-const DEFINITIONS: [&str; 2] = [
-    "crd-validation/crds/crd-all.gen.yaml",
-    "integration-inputs/pilot/testdata/gateway-api-crd.yaml",
-];
+const DEFINITIONS: [&str; 2] =
+    ["crd-validation/crds/crd-all.gen.yaml", "integration-inputs/pilot/testdata/gateway-api-crd.yaml"];
 
 /// Said of cases that need an API server, where none is installed.
 pub(super) const NO_CLUSTER: Outcome = Outcome::Missing("no Kubernetes is installed: cargo xtask parts");

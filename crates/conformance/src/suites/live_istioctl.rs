@@ -19,7 +19,6 @@ use canopus_runtime::version::BuildInfo;
 use parking_lot::Mutex;
 
 use super::{Suite, cluster_stage};
-use stage::Stage;
 use crate::case::{Case, Outcome};
 use crate::compare::Difference;
 use crate::compare::text;
@@ -27,6 +26,7 @@ use crate::compare::tree::{self, Rules};
 use crate::dump::Dump;
 use crate::record;
 use crate::tool::{self, Output};
+use stage::Stage;
 
 /// Where the files are that command lines name.
 const INPUTS: &str = "inputs";
@@ -163,10 +163,9 @@ fn stdout_difference(recorded: &Node, got: &str) -> Vec<Difference> {
         return if is_empty { vec![Difference::new("", expected, "nothing")] } else { Vec::new() };
     }
     let parsed = |text: &str| yaml::parse_one(text, &Limits::default());
-    if matches!(text("stdoutIs"), "json" | "yaml")
-        && let (Ok(expected), Ok(got)) = (parsed(expected), parsed(got))
-    {
-        return tree::difference(&stage::in_order(expected), &stage::in_order(got), &Rules::default());
+    let is_document = matches!(text("stdoutIs"), "json" | "yaml") || text("command").contains("-o yaml");
+    if is_document && let (Ok(expected), Ok(got)) = (parsed(expected), parsed(got)) {
+        return tree::difference(&stage::comparable(expected), &stage::comparable(got), &Rules::default());
     }
     let got = &with_masks(expected, got);
     let without_log = |text: &str| {

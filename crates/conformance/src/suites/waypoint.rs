@@ -28,7 +28,8 @@ impl Suite for Waypoint {
         if !cluster_stage::is_possible() {
             return cluster_stage::NO_CLUSTER;
         }
-        let start = || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
+        let start =
+            || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
         let compared = match self.stage.get_or_init(start) {
             Ok(stage) => compare(case, &stage.lock()),
             Err(error) => Err(anyhow!("{error}")),
@@ -55,8 +56,10 @@ fn compare(case: &Case, stage: &ClusterStage) -> anyhow::Result<Vec<Difference>>
     if !arguments.iter().any(|word| matches!(*word, "-A" | "--all-namespaces" | "-n" | "--namespace")) {
         arguments.extend(["-n", default]);
     }
-    let output = tool::run_in_cluster(&arguments, &case.corpus.absolute(&case.path("")), "", &stage.kubeconfig())?;
-    let golden = String::from_utf8(case.corpus.bytes(&case.path(case.text("golden").context("no golden")?))?)?;
+    let output =
+        tool::run_in_cluster(&arguments, &case.corpus.absolute(&case.path("")), "", &stage.kubeconfig())?;
+    let golden =
+        String::from_utf8(case.corpus.bytes(&case.path(case.text("golden").context("no golden")?))?)?;
     Ok(text::difference(&golden, &format!("{}{}", output.stdout, output.stderr)))
 }
 

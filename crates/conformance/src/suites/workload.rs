@@ -31,7 +31,8 @@ impl Suite for Workload {
         if !cluster_stage::is_possible() {
             return cluster_stage::NO_CLUSTER;
         }
-        let start = || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
+        let start =
+            || ClusterStage::start(&case.corpus).map(Mutex::new).map_err(|error| format!("{error:#}"));
         let compared = match self.stage.get_or_init(start) {
             Ok(stage) => compare(case, &stage.lock()),
             Err(error) => Err(anyhow!("{error}")),
@@ -71,7 +72,8 @@ fn compare(case: &Case, stage: &ClusterStage) -> anyhow::Result<Vec<Difference>>
     let written = tempfile::tempdir()?;
     let output_directory = written.path().to_string_lossy().into_owned();
     let mut arguments = vec!["experimental", "workload"];
-    arguments.extend(words.iter().map(|word| if *word == "<dir>" { output_directory.as_str() } else { *word }));
+    arguments
+        .extend(words.iter().map(|word| if *word == "<dir>" { output_directory.as_str() } else { *word }));
     let output =
         tool::run_in_cluster(&arguments, &case.corpus.absolute(&directory), "", &stage.kubeconfig())?;
     let mut found = Vec::new();
@@ -90,7 +92,12 @@ fn compare(case: &Case, stage: &ClusterStage) -> anyhow::Result<Vec<Difference>>
             continue;
         }
         let differences = text::difference(&read(&format!("{name}.golden"))?, &got).into_iter();
-        found.extend(differences.map(|one| Difference { path: format!("{}: {}", Path::new(name).display(), one.path), ..one }));
+        found.extend(
+            differences.map(|one| Difference {
+                path: format!("{}: {}", Path::new(name).display(), one.path),
+                ..one
+            }),
+        );
     }
     Ok(found)
 }

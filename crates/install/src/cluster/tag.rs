@@ -25,7 +25,26 @@ pub struct Tag {
     pub namespaces: Vec<String>,
 }
 
+/// What the webhooks of a tag are to be like.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TagShape<'a> {
+    /// Whether they also inject namespaces that name no revision; those of the default tag always do.
+    pub injects_unnamed: bool,
+    /// The name of their configuration, if it is not to be made from that of the tag.
+    pub name: Option<&'a str>,
+}
+
 impl Installer {
+    /// Whether there is a Service.
+    pub async fn service_exists(&mut self, namespace: &str, name: &str) -> Result<bool, ClusterError> {
+        let all = ObjectId::new("v1", "Service", namespace, "");
+        let Some(path) = self.path(&all).await? else { return Ok(false) };
+        let services = self.cluster.list_at(&path, "").await.map_err(|error| asking("services", error))?;
+        Ok(services.iter().any(|service| {
+            service["metadata"]["name"] == name && service["metadata"]["namespace"] == namespace
+        }))
+    }
+
     /// The tags of the cluster.
     pub async fn tags(&mut self) -> Result<Vec<Tag>, ClusterError> {
         let mut tags = Vec::new();
@@ -44,6 +63,7 @@ impl Installer {
         tag: &str,
         revision: &str,
         namespace: &str,
+        shape: TagShape<'_>,
     ) -> Result<Vec<Json>, ClusterError> {
         let selector = format!("{}={revision},!{}", labels::REVISION.name, labels::TAG.name);
         let injectors = self.configurations(&selector).await?;
@@ -60,7 +80,7 @@ impl Installer {
             // The control plane puts its roots there and keeps them current.
             client.remove("caBundle");
         }
-        let mut objects = vec![tag_webhooks(tag, revision, namespace, &client)];
+        let mut objects = vec![tag_webhooks(tag, revision, namespace, &client, shape)];
         if tag == DEFAULT {
             objects.push(default_validator(revision, &client));
         }
@@ -74,6 +94,7 @@ impl Installer {
         revision: &str,
         namespace: &str,
         overwrite: bool,
+        shape: TagShape<'_>,
     ) -> Result<(), ClusterError> {
         let existing = self.tags().await?.into_iter().find(|existing| existing.name == tag);
         if let Some(existing) = existing
@@ -85,7 +106,7 @@ impl Installer {
                 existing.revision
             )));
         }
-        for fields in self.tag_objects(tag, revision, namespace).await? {
+        for fields in self.tag_objects(tag, revision, namespace, shape).await? {
             let kind = fields["kind"].as_str().unwrap_or_default();
             let object = ObjectId::of_item(ADMISSION, kind, &fields);
             let Some(path) = self.path(&object).await? else {
@@ -159,7 +180,7 @@ fn label(object: &Json, name: &str) -> String {
 }
 
 /// The webhooks of a tag. They ask the revision's injector.
-fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json) -> Json {
+fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json, shape: TagShape<'_>) -> Json {
     let requirement = |key: &str, operator: &str, values: &[&str]| match values {
         [] => json!({"key": key, "operator": operator}),
         values => json!({"key": key, "operator": operator, "values": values}),
@@ -189,7 +210,7 @@ fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json) -> Js
             vec![requirement(inject, "NotIn", &["false"]), requirement(rev, "In", &[tag])],
         ),
     ];
-    if tag == DEFAULT {
+    if tag == DEFAULT || shape.injects_unnamed {
         webhooks.push(webhook(
             "namespace.",
             vec![requirement(injection, "In", &["enabled"])],
@@ -201,9 +222,10 @@ fn tag_webhooks(tag: &str, revision: &str, namespace: &str, client: &Json) -> Js
             vec![requirement(inject, "In", &["true"]), requirement(rev, "DoesNotExist", &[])],
         ));
     }
-    let name = match namespace {
-        "istio-system" => format!("istio-revision-tag-{tag}"),
-        namespace => format!("istio-revision-tag-{tag}-{namespace}"),
+    let name = match (shape.name, namespace) {
+        (Some(name), _) => name.to_owned(),
+        (None, "istio-system") => format!("istio-revision-tag-{tag}"),
+        (None, namespace) => format!("istio-revision-tag-{tag}-{namespace}"),
     };
     json!({
         "apiVersion": ADMISSION,
@@ -261,7 +283,7 @@ mod tests {
     #[test]
     fn default_tag_also_answers_for_namespaces_without_a_revision() {
         let names = |tag: &str| {
-            let object = tag_webhooks(tag, "canary", "istio-system", &json!({}));
+            let object = tag_webhooks(tag, "canary", "istio-system", &json!({}), TagShape::default());
             let webhooks = object["webhooks"].as_array().unwrap().clone();
             webhooks.iter().map(|webhook| webhook["name"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
         };
@@ -271,8 +293,16 @@ mod tests {
     }
 
     #[test]
+    fn tag_may_inject_namespaces_that_name_nothing_and_have_a_name_of_its_own() {
+        let shape = TagShape { injects_unnamed: true, name: Some("my-hook") };
+        let object = tag_webhooks("prod", "canary", "istio-system", &json!({}), shape);
+        assert_eq!(object["metadata"]["name"], "my-hook");
+        assert_eq!(object["webhooks"].as_array().map(Vec::len), Some(4));
+    }
+
+    #[test]
     fn tag_outside_of_the_usual_namespace_is_named_for_it() {
-        let object = tag_webhooks("prod", "canary", "mesh", &json!({}));
+        let object = tag_webhooks("prod", "canary", "mesh", &json!({}), TagShape::default());
         assert_eq!(object["metadata"]["name"], "istio-revision-tag-prod-mesh");
         assert_eq!(object["metadata"]["labels"]["istio.io/rev"], "canary");
     }

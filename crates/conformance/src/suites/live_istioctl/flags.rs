@@ -66,7 +66,9 @@ fn missing<'a>(command: &Command, text: &impl Fn(&str) -> &'a str) -> Option<Str
     }
     let own: Vec<String> =
         arg.get_default_values().iter().map(|value| value.to_string_lossy().into_owned()).collect();
-    (!is_same_default(&own.join(","), default)).then(|| format!("default {default}, not {}", own.join(",")))
+    // A flag without any default leaves it to the command, which knows what else was given.
+    (!own.is_empty() && !is_same_default(&own.join(","), default))
+        .then(|| format!("default {default}, not {}", own.join(",")))
 }
 
 /// Whether defaults mean the same: Go prints lists in brackets, durations in units, and zero values as they are.

@@ -107,7 +107,12 @@ impl Stage {
                 run(&["tag", "set", "prod", "--revision", "default", "--overwrite", "-y"])?;
             }
         } else if name.starts_with("waypoint-") {
-            self.cluster.kubectl(&["delete", "gateways.gateway.networking.k8s.io", "--all", "--all-namespaces"])?;
+            self.cluster.kubectl(&[
+                "delete",
+                "gateways.gateway.networking.k8s.io",
+                "--all",
+                "--all-namespaces",
+            ])?;
             self.cluster.kubectl(&["label", "namespace", "--all", "istio.io/use-waypoint-"])?;
             if recorded.split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == "wt") {
                 run(&["waypoint", "apply", "--name", "wt", "-n", "shop"])?;
@@ -224,7 +229,8 @@ async fn launch(cluster: &ClusterStage) -> anyhow::Result<Plane> {
     let mesh = directory.path().join("mesh.yaml");
     fs::write(&mesh, "accessLogFile: /dev/stdout\n")?;
     let address = || anyhow::Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
-    let (secure, plain, webhooks, admin, monitoring) = (address()?, address()?, address()?, address()?, address()?);
+    let (secure, plain, webhooks, admin, monitoring) =
+        (address()?, address()?, address()?, address()?, address()?);
     let mut command = tool::canopusd()?;
     command.arg("discovery").arg("--kubeconfig").arg(cluster.kube.kubeconfig()).arg("--snapshot=");
     command.arg("--meshConfig").arg(mesh);
@@ -242,7 +248,8 @@ async fn launch(cluster: &ClusterStage) -> anyhow::Result<Plane> {
     let ready = async || http::get(admin, "/ready").await?.ok();
     process.eventually("canopusd's readiness", PATIENCE, ready).await?;
     // Accounts that tokens are made for: no controller makes them here.
-    let accounts = ["istio-system/default", "istio-system/istiod", "istio-system/istio-reader-service-account"];
+    let accounts =
+        ["istio-system/default", "istio-system/istiod", "istio-system/istio-reader-service-account"];
     let accounts: Vec<String> = accounts
         .iter()
         .filter_map(|account| account.split_once('/'))
@@ -252,6 +259,22 @@ async fn launch(cluster: &ClusterStage) -> anyhow::Result<Plane> {
         })
         .collect();
     cluster.kube.apply(&accounts.join("\n---\n")).await?;
+    // Tokens that the token controller of a cluster would have filled in.
+    for account in ["istio-reader-service-account", "istiod"] {
+        let token = cluster.kube.kubectl(&["create", "token", account, "--namespace=istio-system"]).await?;
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": format!("{account}-istio-remote-secret-token"),
+                "namespace": SYSTEM,
+                "annotations": {"kubernetes.io/service-account.name": account},
+            },
+            "type": "kubernetes.io/service-account-token",
+            "stringData": {"token": token.trim(), "ca.crt": cluster.kube.ca_pem()?},
+        });
+        cluster.kube.apply(&secret.to_string()).await?;
+    }
     Ok(Plane { secure, plain, admin, _process: process, _directory: directory })
 }
 
@@ -267,7 +290,8 @@ async fn connect(
     });
     cluster.kube.apply(&account.to_string()).await?;
     let namespace = format!("--namespace={}", proxy.namespace);
-    let token = cluster.kube.kubectl(&["create", "token", &proxy.account, &namespace, "--audience=istio-ca"]).await?;
+    let token =
+        cluster.kube.kubectl(&["create", "token", &proxy.account, &namespace, "--audience=istio-ca"]).await?;
     let root = eventually("the root certificate", PATIENCE, async || {
         let map = ["get", "configmap", "istio-ca-root-cert", "--namespace=shop", "--output=json"];
         let map: Json = serde_json::from_str(&cluster.kube.kubectl(&map).await?)?;
@@ -276,7 +300,10 @@ async fn connect(
     let channel = channel(&root.await?, plane.secure, AUTHORITY, None).await?;
     let (requests, outbound) = mpsc::channel(64);
     let mut wishes: BTreeMap<String, (Vec<String>, bool)> = BTreeMap::new();
-    for (type_url, names) in &proxy.subscriptions {
+    // The clients of these recordings asked for neither extensions nor secrets.
+    let is_asked =
+        |type_url: &str| !type_url.ends_with(".TypedExtensionConfig") && !type_url.ends_with(".Secret");
+    for (type_url, names) in proxy.subscriptions.iter().filter(|(type_url, _)| is_asked(type_url)) {
         wishes.insert(type_url.clone(), (names.clone(), proxy.rejects.contains(type_url)));
         let node = (wishes.len() == 1).then(|| proxy.node.clone());
         let request = DiscoveryRequest {
@@ -310,15 +337,42 @@ async fn connect(
     })
 }
 
+/// A tree with what control planes say of themselves as a tree, too, as of a build that knows nothing of itself.
+pub(super) fn comparable(node: Node) -> Node {
+    fn walk(value: &mut Json) {
+        match value {
+            Json::String(text) if text.starts_with('{') => {
+                if let Ok(tree @ Json::Object(_)) = serde_json::from_str(text) {
+                    *value = tree;
+                    walk(value);
+                }
+            }
+            Json::Object(map) => {
+                map.values_mut().for_each(walk);
+                if map.contains_key("golang_version") {
+                    map.values_mut().for_each(|value| *value = json!("unknown"));
+                }
+            }
+            Json::Array(items) => items.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    let mut json = in_order(node).to_json();
+    walk(&mut json);
+    Node::from(json)
+}
+
 /// Lists in an order of their own: what a control plane lists comes from a map.
-pub(super) fn in_order(node: Node) -> Node {
+fn in_order(node: Node) -> Node {
     let mut json = node.to_json();
     let key = |item: &Json| {
         let name = item.pointer("/node/id").or_else(|| item.get("proxy")).or_else(|| item.get("ID"));
         name.and_then(Json::as_str).unwrap_or_default().to_owned()
     };
     let sort = |list: Option<&mut Json>| {
-        if let Some(items) = list.and_then(Json::as_array_mut).filter(|items| items.iter().all(Json::is_object)) {
+        if let Some(items) =
+            list.and_then(Json::as_array_mut).filter(|items| items.iter().all(Json::is_object))
+        {
             items.sort_by_key(key);
         }
     };
