@@ -16,8 +16,9 @@ const HUB: &str = "localhost/canopus";
 
 /// Builds container images without a container engine, as OCI archives.
 ///
-/// `canopusd.tar` is the control plane; `proxy.tar` is the agent with Envoy; `storefront.tar` is the sample. Each also goes by the name Istio's charts have for it
-/// (`pilot`, `proxyv2`). The same sources give the same bytes. A bill of materials in SPDX is inside each image and beside it.
+/// `canopusd.tar` is the control plane; `proxy.tar` is the agent with Envoy; `cni.tar` is the CNI plugin with its agent; `storefront.tar` is
+/// the sample. Each also goes by the name Istio's charts have for it (`pilot`, `proxyv2`, `install-cni`). The same sources give the same
+/// bytes. A bill of materials in SPDX is inside each image and beside it.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Examples:

@@ -216,13 +216,21 @@ mod tests {
     fn help_names_flags_variables_and_exit_codes_that_there_are() {
         let mut root = Cli::command();
         let help = root.find_subcommand_mut("proxy").unwrap().render_long_help().to_string();
-        for flag in ["--domain", "--meshConfig", "--stsPort", "--proxyLogLevel", "--concurrency", "--log_output_level"] {
+        for flag in [
+            "--domain",
+            "--meshConfig",
+            "--stsPort",
+            "--proxyLogLevel",
+            "--concurrency",
+            "--log_output_level",
+        ] {
             assert!(help.contains(flag), "{flag}: {help}");
         }
         assert!(help.contains("Exit codes:"), "{help}");
         let (_, variables) = PROXY_HELP.split_once("Environment:").unwrap();
         let (variables, _) = variables.split_once("Exit codes:").unwrap();
-        let is_name = |word: &&str| word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        let is_name =
+            |word: &&str| word.len() > 3 && word.chars().all(|c| c.is_ascii_uppercase() || c == '_');
         let words = variables.split([' ', ',', '\n']).filter(is_name);
         let known = Flags::defaults().list();
         let names: Vec<&str> = words.filter(|word| !["YAML", "JSON"].contains(word)).collect();

@@ -46,8 +46,8 @@ use tokio::sync::{mpsc, watch};
 use tracing::{debug, info, warn};
 
 use self::frame::{FrameError, Frames, Message};
-use self::opening::{Opening, first_bytes, is_outage};
 pub use self::local::{LocalTypes, NameTableSink};
+use self::opening::{Opening, first_bytes, is_outage};
 pub use self::peek::inspect_stream;
 use self::recorder::Recorder;
 use self::stored::StoredSession;

@@ -67,7 +67,8 @@ fn serve(kind: &'static str, page: &'static str) -> u16 {
 fn metrics_are_merged_in_the_format_and_the_encoding_of_the_client() {
     let open = serve("application/openmetrics-text; version=1.0.0", "app_total 1\n# EOF\n");
     let mut container = Container::new("exec sleep 60", &[]);
-    container.set("ISTIO_PROMETHEUS_ANNOTATIONS", &json!({"port": open.to_string(), "path": "/m"}).to_string());
+    container
+        .set("ISTIO_PROMETHEUS_ANNOTATIONS", &json!({"port": open.to_string(), "path": "/m"}).to_string());
     container.start();
     container.wait("metrics", || code(&container, "GET", "/stats/prometheus") == 200);
     let get = |headers: &str| ask(container.status(), "GET", "/metrics", headers).unwrap();
@@ -76,7 +77,10 @@ fn metrics_are_merged_in_the_format_and_the_encoding_of_the_client() {
     let (head, plain) = get(accept);
     assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");
     let text = String::from_utf8(plain).unwrap();
-    assert!(text.contains("istio_agent_process_resident_memory_bytes") && text.contains("app_total 1"), "{text}");
+    assert!(
+        text.contains("istio_agent_process_resident_memory_bytes") && text.contains("app_total 1"),
+        "{text}"
+    );
     assert_eq!(text.matches("# EOF").count(), 1);
     assert!(text.ends_with("# EOF\n"), "{text}");
     // Envoy's page cannot be had; that is counted, and no reason to withhold the others.
@@ -113,11 +117,17 @@ fn waiting_for_readiness_ends_with_the_reason() {
     let wait = |path: &str| {
         let url = format!("http://{}{path}", container.status());
         let mut command = Command::new(env!("CARGO_BIN_EXE_canopus-agent"));
-        command.args(["wait", "--timeoutSeconds", "1", "--periodMillis", "100", "--url", &url]).output().unwrap()
+        command
+            .args(["wait", "--timeoutSeconds", "1", "--periodMillis", "100", "--url", &url])
+            .output()
+            .unwrap()
     };
     let failed = wait("/healthz/ready");
     let reason = String::from_utf8_lossy(&failed.stderr).into_owned();
-    assert!(failed.status.code() == Some(1) && reason.contains("Last error:") && reason.contains("503"), "{reason}");
+    assert!(
+        failed.status.code() == Some(1) && reason.contains("Last error:") && reason.contains("503"),
+        "{reason}"
+    );
     let passed = wait("/stats/prometheus");
     assert!(passed.status.success(), "{passed:?}");
 }
@@ -127,10 +137,14 @@ fn secret(socket: &Path, name: &str) -> Option<Type> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let stream = UnixStream::connect(socket).await.ok()?;
-        let (mut sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.ok()?;
+        let (mut sender, connection) =
+            http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.ok()?;
         tokio::spawn(connection);
         let request = DiscoveryRequest {
-            node: Some(Node { id: "sidecar~127.0.0.1~cart-1.shop~shop.svc.cluster.local".into(), ..Default::default() }),
+            node: Some(Node {
+                id: "sidecar~127.0.0.1~cart-1.shop~shop.svc.cluster.local".into(),
+                ..Default::default()
+            }),
             type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret".into(),
             resource_names: vec![name.into()],
             ..Default::default()
@@ -139,17 +153,19 @@ fn secret(socket: &Path, name: &str) -> Option<Type> {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         let message = Bytes::from([&[0][..], &length, &body].concat());
         let open = tokio_stream::once(Ok::<_, std::convert::Infallible>(Frame::data(message)));
-        let request = http::Request::post("http://agent/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets")
-            .header("content-type", "application/grpc")
-            .header("te", "trailers")
-            .body(StreamBody::new(open.chain(tokio_stream::pending())))
-            .unwrap();
+        let request =
+            http::Request::post("http://agent/envoy.service.secret.v3.SecretDiscoveryService/StreamSecrets")
+                .header("content-type", "application/grpc")
+                .header("te", "trailers")
+                .body(StreamBody::new(open.chain(tokio_stream::pending())))
+                .unwrap();
         let mut answer = sender.send_request(request).await.ok()?.into_body();
         let mut data = Vec::new();
         loop {
             let limit = std::time::Duration::from_secs(5);
             data.extend(tokio::time::timeout(limit, answer.frame()).await.ok()??.ok()?.into_data().ok()?);
-            let whole = data.len() >= 5 && data.len() >= 5 + u32::from_be_bytes(data[1..5].try_into().unwrap()) as usize;
+            let whole = data.len() >= 5
+                && data.len() >= 5 + u32::from_be_bytes(data[1..5].try_into().unwrap()) as usize;
             if whole {
                 let response = DiscoveryResponse::decode(&data[5..]).unwrap();
                 let any = response.resources.into_iter().next()?;
@@ -196,7 +212,8 @@ fn mount(container: &Container, directory: &str, version: &str) -> String {
 
 #[test]
 fn mounted_certificates_are_served_and_followed() {
-    for (directory, flag) in [("etc/certs", "true"), ("var/run/secrets/workload-spiffe-credentials", "false")] {
+    for (directory, flag) in [("etc/certs", "true"), ("var/run/secrets/workload-spiffe-credentials", "false")]
+    {
         let mut container = Container::new("exec sleep 60", &[]);
         container.set("FILE_MOUNTED_CERTS", flag);
         let first = mount(&container, directory, "first");
@@ -239,7 +256,8 @@ fn proxyless_application_gets_its_bootstrap_and_hears_what_is_missing() {
     container.wait("the reason", || {
         let answer = ask(container.status(), "GET", "/healthz/ready", "");
         answer.is_some_and(|(head, body)| {
-            head.contains(" 503 ") && String::from_utf8_lossy(&body).contains("cert-chain.pem is not there yet")
+            head.contains(" 503 ")
+                && String::from_utf8_lossy(&body).contains("cert-chain.pem is not there yet")
         })
     });
     let path = container.path().join("grpc/bootstrap.json");

@@ -47,7 +47,8 @@ impl TypeLog {
     pub(super) fn open(path: &Path, owner: u64) -> io::Result<Self> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
-        let mut log = Self { path: path.to_owned(), file, owner, length: 0, compact_length: 0, unwritten: Vec::new() };
+        let mut log =
+            Self { path: path.to_owned(), file, owner, length: 0, compact_length: 0, unwritten: Vec::new() };
         let mut header = [0; HEADER];
         let is_ours = log.file.read_exact_at(&mut header, 0).is_ok() && header == log.header();
         if is_ours {

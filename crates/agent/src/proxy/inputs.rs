@@ -28,7 +28,11 @@ const EXCLUDED_INTERFACES: &str = "traffic.sidecar.istio.io/excludeInterfaces";
 const CREDENTIAL_SOCKET: &str = "./var/run/secrets/credential-uds/socket";
 
 /// What the proxy tells of itself.
-pub(super) async fn collect(args: &ProxyArgs, flags: &Flags, identity_is_served: bool) -> anyhow::Result<Node> {
+pub(super) async fn collect(
+    args: &ProxyArgs,
+    flags: &Flags,
+    identity_is_served: bool,
+) -> anyhow::Result<Node> {
     let annotations = pod_file(ANNOTATIONS);
     let config = proxy_config(args, flags, annotations.clone().unwrap_or_default()).await?;
     let excluded = annotations.as_ref().and_then(|all| all.get(EXCLUDED_INTERFACES));

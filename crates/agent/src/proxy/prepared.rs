@@ -99,7 +99,11 @@ impl Prepared {
             status_port: u16::try_from(config.status_port)?,
             prometheus_port: node.metadata.envoy_prometheus_port,
             sts_port: args.sts_port,
-            readiness_probe: config.readiness_probe.as_ref().map(|probe| probe.encode_to_vec()).unwrap_or_default(),
+            readiness_probe: config
+                .readiness_probe
+                .as_ref()
+                .map(|probe| probe.encode_to_vec())
+                .unwrap_or_default(),
             envoy,
         })
     }
@@ -131,8 +135,9 @@ impl Prepared {
     pub fn take_over() -> anyhow::Result<Self> {
         let mut text = Vec::new();
         io::stdin().lock().take(MAX_BYTES).read_to_end(&mut text)?;
-        serde_json::from_slice(&text)
-            .with_context(|| format!("{ARGUMENT} is for the agent's own use, with settings as standard input"))
+        serde_json::from_slice(&text).with_context(|| {
+            format!("{ARGUMENT} is for the agent's own use, with settings as standard input")
+        })
     }
 }
 
@@ -148,7 +153,12 @@ fn proxy_user(flags: &Flags) -> Option<u32> {
     (nix::unistd::geteuid().is_root() && on_port_53).then_some(PROXY_USER)
 }
 
-fn write_bootstrap(node: &Node, args: &ProxyArgs, user: Option<u32>, flags: &Flags) -> anyhow::Result<String> {
+fn write_bootstrap(
+    node: &Node,
+    args: &ProxyArgs,
+    user: Option<u32>,
+    flags: &Flags,
+) -> anyhow::Result<String> {
     let directory = &node.config.message.config_path;
     fs::create_dir_all(directory).with_context(|| format!("configPath: {directory}"))?;
     let bootstrap = bootstrap_settings(flags, args.log.log_as_json);

@@ -143,7 +143,8 @@ pub fn grpc_is_missing(bootstrap: &Path) -> Option<String> {
         Ok(value) => value,
         Err(error) => return unreadable(error.to_string()),
     };
-    let socket = value.pointer("/xds_servers/0/server_uri").and_then(|uri| uri.as_str()?.strip_prefix("unix:"));
+    let socket =
+        value.pointer("/xds_servers/0/server_uri").and_then(|uri| uri.as_str()?.strip_prefix("unix:"));
     let socket = socket.map(|path| path.strip_prefix("//").unwrap_or(path));
     let provider = value.pointer("/certificate_providers/default/config");
     let file = |name: &str| provider.and_then(|config| config.get(name)?.as_str());

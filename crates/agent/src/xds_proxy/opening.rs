@@ -82,7 +82,8 @@ impl Opening {
         Ok(match variant {
             Variant::Delta => {
                 let request = DeltaDiscoveryRequest::decode(bytes)?;
-                let asked = DeltaDiscoveryRequest { initial_resource_versions: Default::default(), ..request };
+                let asked =
+                    DeltaDiscoveryRequest { initial_resource_versions: Default::default(), ..request };
                 Message::new(&asked.encode_to_vec())
             }
             Variant::Sotw => {

@@ -190,7 +190,8 @@ async fn absent_plane(absence: Absence, mut serves: watch::Receiver<bool>) -> Ho
                         let response =
                             DiscoveryResponse { type_url, version_info: "7".into(), ..Default::default() };
                         let message = Message::new(&response.encode_to_vec()).into_bytes();
-                        let open = tokio_stream::once(Ok(Frame::data(message))).chain(tokio_stream::pending());
+                        let open =
+                            tokio_stream::once(Ok(Frame::data(message))).chain(tokio_stream::pending());
                         *answer.body_mut() = StreamBody::new(open).boxed();
                         return Ok::<_, Infallible>(answer);
                     }

@@ -216,11 +216,17 @@ async fn machine_starts_from_the_files_that_configure_writes() -> Result<()> {
     let mesh = format!("defaultConfig:\n  discoveryAddress: localhost:{port}\n");
     fs::write(place.path("etc/istio/config/mesh"), mesh)?;
     fs::write(place.path("cluster.env"), CLUSTER_ENV.replace("PORT", &port.to_string()))?;
-    let sidecar = "PROV_CERT=./certs\nOUTPUT_CERTS=./certs\nISTIO_AGENT_FLAGS=\"router --proxyLogLevel=info\"\n";
+    let sidecar =
+        "PROV_CERT=./certs\nOUTPUT_CERTS=./certs\nISTIO_AGENT_FLAGS=\"router --proxyLogLevel=info\"\n";
     fs::write(place.path("sidecar.env"), sidecar)?;
-    for name in
-        ["POD_NAME", "POD_NAMESPACE", "SERVICE_ACCOUNT", "INSTANCE_IP", "ISTIO_META_CLUSTER_ID", "ISTIO_METAJSON_LABELS"]
-    {
+    for name in [
+        "POD_NAME",
+        "POD_NAMESPACE",
+        "SERVICE_ACCOUNT",
+        "INSTANCE_IP",
+        "ISTIO_META_CLUSTER_ID",
+        "ISTIO_METAJSON_LABELS",
+    ] {
         place.unset(name);
     }
     place.forget_address()?;

@@ -79,7 +79,8 @@ impl Place {
     /// Leaves the control plane's address to files.
     pub(crate) fn forget_address(&mut self) -> Result<()> {
         let variables = self.command.get_envs();
-        let config = variables.filter(|(name, _)| *name == "PROXY_CONFIG").find_map(|(_, text)| text?.to_str());
+        let config =
+            variables.filter(|(name, _)| *name == "PROXY_CONFIG").find_map(|(_, text)| text?.to_str());
         let mut config: serde_json::Value = serde_json::from_str(config.context("PROXY_CONFIG")?)?;
         config.as_object_mut().context("an object")?.remove("discoveryAddress");
         self.set("PROXY_CONFIG", &config.to_string());

@@ -179,7 +179,10 @@ impl SmallDisk {
     fn fill(&self) -> Result<()> {
         let mut file = fs::File::create(self.0.join("filler"))?;
         let error = std::iter::repeat_with(|| file.write_all(&[0; 512])).find_map(Result::err);
-        ensure!(error.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull), "the disk is not full");
+        ensure!(
+            error.is_some_and(|error| error.kind() == io::ErrorKind::StorageFull),
+            "the disk is not full"
+        );
         Ok(())
     }
 }

@@ -109,7 +109,8 @@ async fn health(listener: TcpListener) {
 /// TLS with a certificate that nobody signed whom the agent knows.
 fn tls() -> Result<TlsAcceptor> {
     let certified = Authority::new()?.server("nobody.example")?;
-    let chain = CertificateDer::pem_slice_iter(certified.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
+    let chain =
+        CertificateDer::pem_slice_iter(certified.certificate.as_bytes()).collect::<Result<Vec<_>, _>>()?;
     let key = PrivateKeyDer::from_pem_slice(certified.key.as_bytes())?;
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -161,7 +162,8 @@ pub(crate) fn under_capture() -> Result<()> {
     let world = World::start(STRICT, &[], &[("ISTIO_KUBE_APP_PROBERS", &variable)])?;
     let pod = &world.server;
     serve(&pod.namespace)?;
-    let address = |port: u16| -> Result<SocketAddr> { Ok(format!("{}:{port}", pod.workload.address()).parse()?) };
+    let address =
+        |port: u16| -> Result<SocketAddr> { Ok(format!("{}:{port}", pod.workload.address()).parse()?) };
     let (agent, application) = (address(15020)?, address(WEB)?);
     world.network.node().run(async || {
         // A kubelet that asks the application itself speaks plain text, which is refused.

@@ -175,7 +175,10 @@ pub(crate) fn tproxy_ipv6(backend: Backend) -> Result<()> {
     }
     let said = says(&lab.peer(), APP, APP, &["connect", &to(POD_V6, 8080)])?;
     ensure!(said.starts_with("port 15006"), "{said}");
-    ensure!(said.contains(&format!("local [{POD_V6}]:8080 peer {PEER_V6}")), "addresses are unchanged: {said}");
+    ensure!(
+        said.contains(&format!("local [{POD_V6}]:8080 peer {PEER_V6}")),
+        "addresses are unchanged: {said}"
+    );
     check(says(&lab.peer(), APP, APP, &["connect", &to(POD_V6, 9090)]), "port 9090")?;
     // IPv4 in the same pod.
     let said = says(&lab.peer(), APP, APP, &["connect", &to(POD, 8080)])?;
