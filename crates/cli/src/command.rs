@@ -90,6 +90,8 @@ enum Command {
     Up(Box<local::UpArguments>),
     /// Look at the revisions of the control plane.
     Revision(tag::RevisionArguments),
+    /// Go back to an earlier installation of a revision.
+    Rollback(install::RollbackArguments),
     /// Name revisions, so that namespaces move by moving a tag.
     Tag(tag::TagArguments),
     /// Remove a mesh from a cluster.
@@ -252,6 +254,7 @@ pub fn main() -> ExitCode {
         Command::Tag(arguments) => tag::run_tag(persona, &cli.global, &cli.kube, &arguments),
         Command::Uninstall(arguments) => install::run_uninstall(&cli.global, &cli.kube, &arguments),
         Command::Upgrade(arguments) => install::run_upgrade(&cli.kube, &arguments),
+        Command::Rollback(arguments) => install::run_rollback(&cli.kube, &arguments),
         Command::Validate(arguments) => validate::run(persona, &cli.global, &arguments),
         Command::Wait(arguments) => wait::run(&cli.global, &cli.kube, &arguments),
         Command::WhatIf(arguments) => what_if::run(&cli.global, &arguments),

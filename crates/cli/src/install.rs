@@ -2,6 +2,7 @@
 
 mod confirm;
 mod progress;
+mod rollback;
 mod show;
 
 use std::process::ExitCode;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use canopus_install::cluster::{Installer, Owner, Plan, Removal};
-use canopus_install::generate;
+use canopus_install::{Generated, generate};
 use clap::ArgAction;
 
 use self::confirm::confirm;
@@ -20,6 +21,8 @@ use crate::global::Global;
 use crate::input::go_duration;
 use crate::manifest::Source;
 use crate::output::{print, say};
+
+pub(crate) use self::rollback::{RollbackArguments, run_rollback};
 
 /// Install a mesh, or bring an installed one to another configuration.
 #[derive(clap::Args, Debug)]
@@ -142,8 +145,19 @@ async fn install(
             return Ok(say("Nothing was changed.\n", exit::FAILURE));
         }
     }
-    carry_out(&mut installer, &plan, arguments).await?;
+    let is_change = !plan.is_empty();
+    carry_out(&mut installer, &plan, &arguments.waiting).await?;
+    if is_change {
+        remember(&mut installer, &generated, &owner).await;
+    }
     Ok(say(&show::finished(&owner), ExitCode::SUCCESS))
+}
+
+/// Records an installation. It is there all the same if that cannot be done.
+async fn remember(installer: &mut Installer, generated: &Generated, owner: &Owner) {
+    if let Err(error) = installer.record(generated, owner).await {
+        say(&format!("warning: this installation cannot be gone back to: {error}\n"), ExitCode::SUCCESS);
+    }
 }
 
 async fn ensure_installed(installer: &mut Installer, owner: &Owner) -> anyhow::Result<()> {
@@ -158,13 +172,9 @@ async fn ensure_installed(installer: &mut Installer, owner: &Owner) -> anyhow::R
     Ok(())
 }
 
-async fn carry_out(
-    installer: &mut Installer,
-    plan: &Plan,
-    arguments: &InstallArguments,
-) -> anyhow::Result<()> {
+async fn carry_out(installer: &mut Installer, plan: &Plan, waiting: &Waiting) -> anyhow::Result<()> {
     let mut reporter = Reporter::new();
-    let done = installer.carry_out(plan, arguments.waiting.readiness_timeout, &mut reporter).await;
+    let done = installer.carry_out(plan, waiting.readiness_timeout, &mut reporter).await;
     reporter.finish();
     Ok(done?)
 }

@@ -14,6 +14,7 @@
 //! **Invariant.** Nothing is deleted that does not carry the owner's labels.
 
 mod apply;
+mod history;
 mod object;
 mod owner;
 mod plan;
@@ -28,6 +29,7 @@ use std::collections::BTreeMap;
 use canopus_sources::kubernetes::{ApiError, Cluster, ResourceType};
 
 pub use self::apply::Progress;
+pub use self::history::Installation;
 pub use self::object::ObjectId;
 pub use self::owner::Owner;
 pub use self::plan::{Action, Plan, Step};

@@ -12,11 +12,12 @@ mod embedded {
 }
 
 /// Charts of components, by their paths in Istio's releases, and those that stand in for them.
-const NAMES: [(&str, &str); 4] = [
+const NAMES: [(&str, &str); 5] = [
     ("base", "base"),
     ("istio-control/istio-discovery", "canopusd"),
     ("gateways/istio-ingress", "gateway"),
     ("gateways/istio-egress", "gateway"),
+    ("istio-cni", "cni"),
 ];
 
 /// The files of a chart, by its path in Istio's releases or by its own name; none if it is not built in.
@@ -49,6 +50,18 @@ const GATEWAY_VALUES: [(&str, &str); 20] = [
     ("tolerations", "tolerations"),
     ("podAnnotations", "podAnnotations"),
 ];
+
+/// Values of a component whose chart has its own at the top.
+pub(crate) fn flat_values(component: &Component, values: Json) -> Json {
+    let Json::Object(mut values) = values else { return json!({}) };
+    let mut own = tree::get_map(&values, component.values_root).cloned().unwrap_or_default();
+    for shared in ["global", "revision"] {
+        if let Some(value) = values.remove(shared).filter(|value| !value.is_null()) {
+            own.entry(shared).or_insert(value);
+        }
+    }
+    Json::Object(own)
+}
 
 /// Values of a gateway component as the gateway chart takes them.
 pub(crate) fn gateway_values(component: &Component, values: Json) -> Json {

@@ -56,6 +56,16 @@ pub enum PackageError {
         /// What is wrong.
         error: ChartError,
     },
+    /// A link in a chart leads to a directory that it is in, so that the chart would contain itself.
+    #[error(
+        "load chart {chart}: {path} leads back to a directory that it is in; replace the link by what it should be"
+    )]
+    Cycle {
+        /// The chart.
+        chart: String,
+        /// The link.
+        path: String,
+    },
     /// A chart is too large to be one.
     #[error(
         "load chart {chart}: more than {MAX_FILES} files or {MAX_BYTES} bytes; is this the directory of a chart?"
@@ -162,10 +172,11 @@ impl Package {
 
     /// The values as the chart of a component takes them.
     pub(crate) fn values_for(&self, component: &Component, values: Json) -> Json {
-        if self.directory.is_none() && component.is_gateway() {
-            own_charts::gateway_values(component, values)
-        } else {
-            values
+        match component.key {
+            _ if self.directory.is_some() => values,
+            _ if component.is_gateway() => own_charts::gateway_values(component, values),
+            "cni" => own_charts::flat_values(component, values),
+            _ => values,
         }
     }
 }
@@ -189,6 +200,13 @@ pub fn load_chart(directory: &Path) -> Result<Chart, PackageError> {
         for entry in fs::read_dir(&folder).map_err(read)? {
             let path = entry.map_err(read)?.path();
             if path.is_dir() {
+                let real = |path: &Path| {
+                    let unread = |error| PackageError::Read { path: path.display().to_string(), error };
+                    fs::canonicalize(path).map_err(unread)
+                };
+                if real(&folder)?.starts_with(real(&path)?) {
+                    return Err(PackageError::Cycle { chart, path: path.display().to_string() });
+                }
                 folders.push(path);
                 continue;
             }

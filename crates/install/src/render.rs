@@ -10,7 +10,7 @@ use crate::tree;
 use crate::{Error, Operator, post_process, validate};
 
 /// What an installation amounts to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Generated {
     /// The objects, in the order they are applied in.
     pub manifests: Vec<Manifest>,

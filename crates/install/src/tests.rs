@@ -186,12 +186,49 @@ fn settings_of_the_operator_reach_the_built_in_charts() {
 }
 
 #[test]
+fn node_agent_is_installed_from_its_own_chart() {
+    let flags = [
+        "components.cni.enabled=true",
+        "values.cni.excludeNamespaces[0]=infra",
+        "values.global.hub=example.com/mesh",
+    ];
+    let package = Package::built_in();
+    let operator = merge_inputs(&package, &[], &flags.map(str::to_owned)).unwrap();
+    let manifests = generate(&package, &operator, false, None).unwrap().manifests;
+    let agent = find(&manifests, "DaemonSet", "istio-cni-node");
+    let image = agent.pointer("/spec/template/spec/containers/0/image").and_then(Json::as_str).unwrap();
+    assert!(image.starts_with("example.com/mesh/cni:"), "{image}");
+    let config = find(&manifests, "ConfigMap", "istio-cni-config");
+    assert_eq!(config["data"]["EXCLUDE_NAMESPACES"], "infra");
+}
+
+#[test]
 fn component_without_a_built_in_chart_is_an_error_that_names_the_remedy() {
     let package = Package::built_in();
     let operator = merge_inputs(&package, &[], &["profile=ambient".to_owned()]).unwrap();
     let message = generate(&package, &operator, false, None).unwrap_err().to_string();
-    assert!(
-        message.contains("no chart istio-cni is built in") && message.contains("--manifests"),
-        "{message}"
-    );
+    assert!(message.contains("no chart ztunnel is built in") && message.contains("--manifests"), "{message}");
+}
+
+#[test]
+fn chart_that_contains_itself_is_refused_with_the_link_that_does_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let chart = directory.path().join("shop");
+    fs::create_dir_all(chart.join("charts/part")).unwrap();
+    for file in ["Chart.yaml", "charts/part/Chart.yaml"] {
+        fs::write(chart.join(file), "{apiVersion: v2, name: c, version: 1.0.0}").unwrap();
+    }
+    assert!(load_chart(&chart).is_ok());
+    // A link to another directory is a dependency like any other.
+    let other = directory.path().join("other");
+    fs::create_dir(&other).unwrap();
+    fs::write(other.join("Chart.yaml"), "{apiVersion: v2, name: d, version: 1.0.0}").unwrap();
+    std::os::unix::fs::symlink(&other, chart.join("charts/other")).unwrap();
+    assert!(load_chart(&chart).is_ok());
+    for (link, target) in [("charts/loop", chart.clone()), ("charts/part/charts", chart.join("charts"))] {
+        std::os::unix::fs::symlink(target, chart.join(link)).unwrap();
+        let message = load_chart(&chart).unwrap_err().to_string();
+        assert!(message.contains(link) && message.contains("leads back"), "{message}");
+        fs::remove_file(chart.join(link)).unwrap();
+    }
 }
