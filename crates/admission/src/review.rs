@@ -196,7 +196,7 @@ struct Empty {}
 pub(crate) struct Reply<'a> {
     /// Why the object may not be stored.
     pub(crate) refusal: Option<&'a str>,
-    /// What the user is told though it is stored.
+    /// Warnings that are returned with an admitted object.
     pub(crate) warnings: &'a [String],
     /// How the object is changed first, as a JSON patch.
     pub(crate) patch: Option<&'a [u8]>,

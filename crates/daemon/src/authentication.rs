@@ -66,7 +66,7 @@ pub struct TokenClusters {
     pub remote: RemoteRegistry,
 }
 
-/// Why a client is nobody, for the log.
+/// Why authentication failed; for the log alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", .0.join("; "))]
 pub struct Unproven(Vec<String>);

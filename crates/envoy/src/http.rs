@@ -71,7 +71,7 @@ pub(crate) struct Particulars {
     pub(crate) server_transformation: i32,
     /// Whether requests get an id; Envoy's default if not said.
     pub(crate) generate_request_id: Option<bool>,
-    /// What is done with the client certificate's header.
+    /// The `forward_client_cert_details` (XFCC).
     pub(crate) forwarded_client_cert: i32,
     /// Which parts of the client's certificate `x-forwarded-client-cert` carries.
     pub(crate) client_cert_details: Option<CertDetails>,

@@ -43,7 +43,7 @@ impl Feed {
         &self.source
     }
 
-    /// Says something, once there is room.
+    /// Sends changes; waits while the channel is full.
     pub async fn send(&self, events: Vec<Change>) -> Result<(), Closed> {
         let batch = Batch { source: Arc::clone(&self.source), events };
         self.queue.send(Message::Batch(batch)).await.map_err(|_| Closed)

@@ -61,7 +61,7 @@ object! {
         signer_name: Box<str>,
         /// For how long.
         expiration_seconds: Option<i32>,
-        /// What for.
+        /// The usages that are asked for.
         usages: Vec<Box<str>>,
         /// Who asked.
         username: Box<str>,

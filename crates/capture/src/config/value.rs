@@ -18,7 +18,7 @@ pub struct PortRange {
 }
 
 impl PortRange {
-    /// As nftables writes it.
+    /// In the syntax of `nft`.
     pub(crate) fn nft(self) -> String {
         if self.first == self.last { self.first.to_string() } else { format!("{}-{}", self.first, self.last) }
     }
@@ -100,7 +100,7 @@ pub struct InterfaceName {
 }
 
 impl InterfaceName {
-    /// As nftables writes it.
+    /// In the syntax of `nft`.
     pub(crate) fn nft(&self) -> String {
         format!("{}{}", self.name, if self.is_prefix { "*" } else { "" })
     }

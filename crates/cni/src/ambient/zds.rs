@@ -61,7 +61,7 @@ pub enum ZdsError {
     /// It does not want it.
     #[error("ztunnel refused: {0}")]
     Refused(String),
-    /// It says nothing.
+    /// The peer sent no message in time.
     #[error("ztunnel did not acknowledge in {PATIENCE:?}")]
     Silent,
     /// The socket fails.

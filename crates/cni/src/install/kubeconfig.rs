@@ -22,7 +22,7 @@ pub enum KubeconfigError {
     /// The address of the API server is not known.
     #[error("{0} is not set; the installer has to run in a pod")]
     Unset(&'static str),
-    /// The token is no token.
+    /// The token file holds no valid token.
     #[error("the token of the service account is empty or has characters that no token has")]
     Token,
 }

@@ -35,7 +35,7 @@ pub trait Lock: Send + Sync + 'static {
     /// Creates the lock; whether nobody was faster.
     fn create(&self, record: &Record) -> impl Future<Output = Result<bool, String>> + Send;
 
-    /// Replaces what was loaded; whether nobody was faster.
+    /// Replaces what was loaded (compare-and-swap); false if another writer was faster.
     fn replace(&self, held: &Held, record: &Record) -> impl Future<Output = Result<bool, String>> + Send;
 }
 

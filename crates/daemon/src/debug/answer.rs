@@ -45,7 +45,7 @@ impl Answer {
         Self::text(StatusCode::NOT_FOUND, "404 page not found\n")
     }
 
-    /// Nobody proved to be somebody. Why is nobody's business.
+    /// The client is not authenticated. Parity: Istio hides the reason.
     pub(super) fn unauthorized() -> Self {
         Self::bare(StatusCode::UNAUTHORIZED)
     }

@@ -36,7 +36,7 @@ pub(super) struct Mishaps {
     lost: Family<Counter, 1>,
     idle: Family<Counter, 1>,
     certificates: Family<Counter, 0>,
-    /// What went on when somebody last asked.
+    /// The counts at the last scrape.
     known: Mutex<BTreeSet<(ConnectionId, Mishap)>>,
 }
 

@@ -250,7 +250,7 @@ impl Ledger {
         found
     }
 
-    /// Writes down a push; returns it, if it concerns nobody and is over with that.
+    /// Records a push. Returns it if it woke no session and is therefore complete.
     fn record(&self, mut push: Push) -> Option<Push> {
         let mut state = self.state.lock();
         if state.pushes.len() >= KEPT

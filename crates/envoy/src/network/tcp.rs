@@ -83,7 +83,7 @@ fn to_cluster(cluster: &str, stat_prefix: &str) -> TcpProxy {
 
 /// A filter that sends connections on, and logs them.
 pub(super) struct Proxy<'a> {
-    /// What the names of its statistics begin with.
+    /// The `stat_prefix`.
     pub(super) stat_prefix: &'a str,
     /// Where connections go.
     to: To<'a>,

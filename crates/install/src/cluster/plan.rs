@@ -164,7 +164,7 @@ fn namespace(owner: &Owner) -> Manifest {
     Manifest { object, component: "Base" }
 }
 
-/// Charts let validation fail open until the control plane has proven itself. Whether it has, the live object knows.
+/// Keeps the live webhook's `failurePolicy`: the control plane sets it to `Fail` once it has answered.
 fn leave_policy(manifest: &mut Manifest, live: &Json) {
     if manifest.kind() != "ValidatingWebhookConfiguration" {
         return;

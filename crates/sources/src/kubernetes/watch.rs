@@ -79,7 +79,7 @@ pub(super) enum WatchEvent {
     Absent(String),
     /// There is an object that cannot be read; what is known of it stays.
     Unread(Unread),
-    /// Something cannot be read, and it cannot be said what it is.
+    /// A line that cannot be read and names no object.
     Problem(String),
 }
 

@@ -294,7 +294,7 @@ impl Watch {
         Step::Send(self.in_terms_of(protocol, change, answer.afresh), pushed)
     }
 
-    /// Whether a client that has something which no longer exists gets to know.
+    /// Whether the client is told of removed resources.
     fn tells_removals(&self, protocol: Protocol, resumes: bool) -> bool {
         match (protocol, self.rules.removals) {
             (Protocol::Sotw, _) => self.rules.wildcard,
