@@ -6,6 +6,7 @@ mod flap;
 mod memory;
 mod mesh;
 mod noops;
+mod renewals;
 mod restart;
 mod rollout;
 mod routes;
@@ -54,11 +55,13 @@ pub(crate) enum Scenario {
     S13,
     /// Memory of idle sessions of proxies that are alike, in plaintext and with TLS.
     S14,
+    /// Ten thousand workloads renew their certificates within a minute.
+    S15,
 }
 
 impl Scenario {
     /// All of them, in the order they are played.
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::S1,
         Self::S3,
         Self::S2,
@@ -71,6 +74,7 @@ impl Scenario {
         Self::S11,
         Self::S12,
         Self::S13,
+        Self::S15,
         Self::S9,
         Self::S14,
     ];
@@ -107,6 +111,7 @@ impl Scenario {
             Self::S12 => "S12 zone",
             Self::S13 => "S13 no-ops",
             Self::S14 => "S14 idle sessions",
+            Self::S15 => "S15 renewals",
         }
     }
 
@@ -127,6 +132,7 @@ impl Scenario {
             Self::S12 => zone::play(stage).await,
             Self::S13 => noops::play(stage).await,
             Self::S14 => sessions::play(stage).await,
+            Self::S15 => renewals::play(stage).await,
         }
     }
 }

@@ -65,9 +65,17 @@ pub(crate) struct Launch {
 pub(crate) struct Control {
     launch: Launch,
     directory: TempDir,
-    authority: Authority,
+    authority: Arc<Authority>,
     ports: Ports,
     process: Option<Process>,
+}
+
+/// Where workloads get certificates, and who vouches for those they have.
+pub(crate) struct CertificatePort {
+    pub(crate) address: SocketAddr,
+    /// The name of the server.
+    pub(crate) name: &'static str,
+    pub(crate) authority: Arc<Authority>,
 }
 
 /// Where it listens.
@@ -96,7 +104,7 @@ impl Control {
         let port = || Ok::<_, anyhow::Error>(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
         let ports =
             Ports { http: port()?, grpc: port()?, secure: port()?, https: port()?, monitoring: port()? };
-        let authority = Authority::new()?;
+        let authority = Arc::new(Authority::new()?);
         let own = authority.server(NAME)?;
         for (file, text) in [
             ("mesh.yaml", "{}\n"),
@@ -179,6 +187,11 @@ impl Control {
     /// Where proxies connect without TLS.
     pub(crate) fn plaintext_target(&self) -> Target {
         Target { address: self.ports.grpc, tls: None }
+    }
+
+    /// Where workloads get certificates.
+    pub(crate) fn certificate_port(&self) -> CertificatePort {
+        CertificatePort { address: self.ports.secure, name: NAME, authority: Arc::clone(&self.authority) }
     }
 
     /// Where proxies connect with TLS.

@@ -16,23 +16,13 @@ pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
     stage.connected().await?;
     let fixture = stage.world.fixture;
     let service = 1.min(fixture.services - 1);
-    let (name, path) = (fixture.cluster(service), fixture.slice_path(service));
     let mark = stage.mark()?;
     let (mut each, mut last, mut written) = (Vec::new(), Vec::new(), Vec::new());
     for flap in 0..stage.scale.flaps.next_multiple_of(2) {
-        let fleet = stage.fleet()?;
-        fleet.expect(Kind::Eds, &name, fixture.viewers(service));
-        let started = Instant::now();
-        stage
-            .world
-            .api
-            .merge(&path, &json!({"endpoints": fixture.endpoints(service, flap % 2 == 1)}))
-            .await?;
-        written.push(started.elapsed());
-        let reached = fleet.reached(Kind::Eds, &name, PATIENCE).await;
-        let reached = reached.context("a changed endpoint did not reach everyone")?;
-        last.push(reached.last().unwrap_or_default());
-        each.extend(reached.delays);
+        let (took, delays) = once(stage, service, flap % 2 == 1).await?;
+        written.push(took);
+        last.push(delays.iter().max().copied().unwrap_or_default());
+        each.extend(delays);
         sleep(BETWEEN).await;
     }
     stage.fleet()?.quiet(PAUSE, PATIENCE).await?;
@@ -54,4 +44,21 @@ pub(super) async fn play(stage: &mut Stage<'_>) -> Result<Vec<Figure>> {
         Figure::count("responses, each change", spent.received.messages() as f64 / f64::from(events)),
     ]);
     Ok(figures)
+}
+
+/// An endpoint of a service becomes ready or not; how long the API server took, and how long until each proxy had it.
+pub(super) async fn once(
+    stage: &Stage<'_>,
+    service: usize,
+    is_ready: bool,
+) -> Result<(Duration, Vec<Duration>)> {
+    let fixture = stage.world.fixture;
+    let (name, path) = (fixture.cluster(service), fixture.slice_path(service));
+    let fleet = stage.fleet()?;
+    fleet.expect(Kind::Eds, &name, fixture.viewers(service));
+    let started = Instant::now();
+    stage.world.api.merge(&path, &json!({"endpoints": fixture.endpoints(service, is_ready)})).await?;
+    let written = started.elapsed();
+    let reached = fleet.reached(Kind::Eds, &name, PATIENCE).await;
+    Ok((written, reached.context("a changed endpoint did not reach everyone")?.delays))
 }
