@@ -183,7 +183,7 @@ mod tests {
         let engine = with_roots(NAMESPACES, "");
         assert!(targets_in(&engine, "west").is_empty());
         let mut batch = Batch::new();
-        for read in decode_documents(NAMESPACES.to_owned(), &Limits::default(), Options::watch()) {
+        for read in decode_documents(NAMESPACES, &Limits::default(), Options::watch()) {
             let object = read.unwrap().value;
             batch.set::<Objects>(Origin::new("west", object.key()), object);
         }

@@ -63,8 +63,8 @@ impl RemoteRoots {
                         cluster = &*name,
                         "the roots are written into a remote cluster by whoever leads there"
                     );
-                    let _running = self.start(&name, &cluster);
-                    writers.insert(name, Writer { cluster, _running });
+                    let running = self.start(&name, &cluster);
+                    writers.insert(name, Writer { cluster, _running: running });
                 }
             }
             tokio::select! {
