@@ -14,7 +14,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::{JoinSet, LocalSet};
-use tokio::time::interval;
+use tokio::time::{interval, sleep};
 
 use super::{Lives, Prepared, capture, lines, open_control};
 use crate::clean;
@@ -33,6 +33,9 @@ use crate::service_manager::ServiceManager;
 use crate::snapshot::{StepState, StepStatus, TourStatus, UnitKind};
 use crate::tour;
 use crate::unit::{Order, Prepare, Readiness, Unit, UnitHandle};
+
+/// How long the view may take to end with the mesh.
+const VIEW_GRACE: Duration = Duration::from_secs(3);
 
 /// How often logs are looked at for their length.
 const LOGS_CHECKED_EVERY: Duration = Duration::from_secs(60);
@@ -130,10 +133,18 @@ async fn supervise(prepared: Prepared, front: Front, tell: &mut dyn FnMut(&str))
     };
     drop(work);
     if let Some(viewer) = viewer {
-        // It ends when nobody answers it, and gives the terminal back.
-        let _ = viewer.join();
+        give_terminal_back(viewer).await;
     }
     result
+}
+
+/// Waits until the view has ended, which it does when nobody answers it any more. The socket that it asks is closed as this waits:
+/// a thread that blocked here would keep the view waiting for an answer for ever.
+async fn give_terminal_back(viewer: JoinHandle<()>) {
+    let asked = Instant::now();
+    while !viewer.is_finished() && asked.elapsed() < VIEW_GRACE {
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Opens ports of this machine that lead to gateways, and of the bridge that lead to services outside.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 
@@ -101,7 +102,7 @@ fn logs_end_with_the_mesh(lab: &Lab) -> Result<()> {
     let mut follower = command.spawn()?;
     let mut lines = BufReader::new(follower.stdout.take().context("output")?).lines();
     // It may not have begun to look.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    std::thread::sleep(Duration::from_secs(1));
     lab.run(&["restart", "pay"])?;
     let line = lines.next().context("a line")??;
     ensure!(line.starts_with("listening on "), "{line}");
@@ -116,6 +117,27 @@ fn failed(lab: &Lab, arguments: &[&str], words: &str) -> Result<()> {
     let said = text(&output);
     ensure!(output.status.code() == Some(1) && said.contains(words), "{arguments:?}: {said}");
     Ok(())
+}
+
+/// A mesh that is shown ends with its terminal, and its view ends with it.
+pub(crate) fn terminal_and_mesh_end_together() -> Result<()> {
+    let lab = Lab::small("")?;
+    let path = lab.path().to_str().context("path")?;
+    let state = lab.path().join(".canopus");
+    let terminal = Terminal::start("down", (100, 30), &["up", path])?;
+    terminal.shows(&["4 processes ready", "end"])?;
+    let began = Instant::now();
+    lab.down()?;
+    ensure!(began.elapsed() < Duration::from_secs(12), "down had to kill the mesh");
+    terminal.ended()?;
+    ensure!(!state.exists(), "the mesh is gone");
+    let terminal = Terminal::start("closed", (100, 30), &["up", path])?;
+    terminal.shows(&["4 processes ready"])?;
+    drop(terminal);
+    eventually(|| {
+        ensure!(!state.exists(), "the mesh has not ended with its terminal");
+        Ok(())
+    })
 }
 
 /// From two programs to a mesh of them: what `canopus init` writes runs.

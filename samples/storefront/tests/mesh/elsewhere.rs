@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -55,7 +55,7 @@ pub(crate) fn program_of_others() -> Result<()> {
         .arg(beside("storefront"))
         .arg("inventory")
         .env("PATH", search_path()?);
-    let _program = Running(program.spawn()?);
+    let _program = Running(program.stdout(Stdio::null()).spawn()?);
     let page = eventually(|| {
         let url = format!("http://127.0.0.1:{}/products", lab.port);
         let output = Command::new("curl").args(["-sS", "--fail", "--max-time", "5", &url]).output()?;

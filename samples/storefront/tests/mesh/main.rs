@@ -32,13 +32,14 @@ enum Needs {
     Nothing,
 }
 
-const TESTS: [Test; 15] = [
+const TESTS: [Test; 16] = [
     ("tour_of_the_sample_goes_as_it_should", tour::whole, Needs::Root),
     ("tour_goes_as_it_should_without_root", loopback::tour_without_root, Needs::Nothing),
     ("live_view_shows_the_mesh_and_takes_steps", view::on_a_terminal, Needs::Root),
     ("mesh_leaves_nothing_behind", small::leaves_nothing, Needs::Root),
     ("killed_supervisor_leaves_nothing_after_down", small::killed_supervisor, Needs::Root),
     ("commands_tell_and_change_a_mesh_that_runs", commands::of_a_mesh, Needs::Root),
+    ("terminal_and_mesh_end_together", commands::terminal_and_mesh_end_together, Needs::Root),
     ("what_init_writes_runs", commands::init, Needs::Root),
     ("one_bad_program_does_not_stop_the_rest", trouble::bad_program, Needs::Root),
     ("port_in_use_is_named_and_tried_again", trouble::port_in_use, Needs::Root),
