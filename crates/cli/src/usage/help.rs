@@ -212,6 +212,11 @@ mod tests {
         }
     }
 
+    /// What istioctl lists and this program does not have; `help` is a word rather than a command.
+    fn is_missing(path: &str, name: &str) -> bool {
+        matches!((path, name), ("", "help" | "admin" | "authz") | ("experimental", "metrics"))
+    }
+
     #[test]
     fn every_described_command_exists() {
         let tree = crate::command::tree();
@@ -220,8 +225,9 @@ mod tests {
             for word in described.path.split_whitespace() {
                 command = command.find_subcommand(word).unwrap_or_else(|| panic!("{word}"));
             }
-            for (name, _) in described.commands.iter().filter(|(name, _)| *name != "help") {
-                assert!(command.find_subcommand(name).is_some(), "{} {name}", described.path);
+            for (name, _) in described.commands {
+                let is_here = command.find_subcommand(name).is_some();
+                assert_ne!(is_here, is_missing(described.path, name), "{} {name}", described.path);
             }
         }
     }
