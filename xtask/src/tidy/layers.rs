@@ -47,7 +47,6 @@ const TABLE: [Row; 23] = [
             "admission",
             "controllers",
             "install",
-            "daemon",
         ],
     ),
     row("cni", &["engine", "mesh", "gateway", "envoy", "ambient", "xds", "controllers", "agent"]),
