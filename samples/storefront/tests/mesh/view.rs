@@ -11,7 +11,7 @@ const STEPS: [(&str, &str, &[&str]); 7] = [
     (
         "shift",
         "✓ Shift traffic",
-        &["kind: DestinationRule", "subset: v3}", "weight: 10", "acknowledged by 8", "400 requests"],
+        &["kind: DestinationRule", "weight: 90", "weight: 10", "acknowledged by 8", "400 requests"],
     ),
     ("fault", "✓ Inject a fault", &["fixedDelay: 400ms", "reviews: takes"]),
     ("deny", "✓ Deny by policy", &["action: DENY", ": 403,", "AuthorizationPolicy/shop/no-reviews-for-web"]),
