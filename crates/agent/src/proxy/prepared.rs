@@ -102,7 +102,7 @@ impl Prepared {
             readiness_probe: config
                 .readiness_probe
                 .as_ref()
-                .map(|probe| probe.encode_to_vec())
+                .map(canopus_proto::Message::encode_to_vec)
                 .unwrap_or_default(),
             envoy,
         })
