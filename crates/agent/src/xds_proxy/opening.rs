@@ -97,7 +97,7 @@ impl Opening {
     /// Waits until an Envoy that has a configuration has asked.
     pub(super) async fn configured(&self) {
         if !self.first().await.is_configured {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
