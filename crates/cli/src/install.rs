@@ -19,7 +19,7 @@ use crate::cluster::{KubeArguments, block_on};
 use crate::exit;
 use crate::global::Global;
 use crate::input::go_duration;
-use crate::manifest::Source;
+use crate::install_source::Source;
 use crate::output::{print, say};
 
 pub(crate) use self::rollback::{RollbackArguments, run_rollback};

@@ -30,6 +30,7 @@ mod history;
 mod injector;
 mod input;
 mod install;
+mod install_source;
 mod kube_inject;
 mod local;
 mod manifest;

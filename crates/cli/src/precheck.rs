@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::cluster::{Cluster, KubeArguments, block_on};
 use crate::exit;
 use crate::global::Global;
-use crate::manifest::Source;
+use crate::install_source::Source;
 use crate::output::{print, say};
 
 /// What an installer writes, as `verb` over `group/resource`.

@@ -157,7 +157,7 @@ spec: {host: nope}
         let said = json!({"observedGeneration": "3", "validationMessages": [{
             "type": {"code": "IST0174"}, "level": "WARNING",
             "documentationUrl": "https://istio.io/v1.30/docs/reference/config/analysis/ist0174/"}]});
-        assert_eq!(statuses(RULE, "true"), [said.clone()]);
+        assert_eq!(statuses(RULE, "true"), std::slice::from_ref(&said));
         assert_eq!(statuses(RULE, "false"), [] as [Value; 0]);
         let with_status = format!("{RULE}status: {said}\n");
         assert_eq!(statuses(&with_status, "true"), [] as [Value; 0], "nothing is written twice");

@@ -304,15 +304,13 @@ const LEAST_STALENESS: Duration = Duration::from_secs(20);
 
 fn policy(flags: &Flags, lifetimes: Lifetimes) -> Policy {
     let grace = flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_GRACE_PERIOD_PERCENTILE);
-    let usual = Policy::default();
     Policy {
         grace_percent: u32::try_from(grace).unwrap_or_default().min(100),
         check_interval: flags.get(CITADEL_SELF_SIGNED_ROOT_CERT_CHECK_INTERVAL),
         staleness: flags.get(CANOPUS_ROOT_STALENESS).max(LEAST_STALENESS),
         // Proxies get roots with their certificates, so a bundle is in use for as long as a certificate.
         propagation: flags.get(CANOPUS_ROOT_PROPAGATION).max(lifetimes.default),
-        patience: usual.patience.max(lifetimes.longest),
+        patience: Policy::default().patience.max(lifetimes.longest),
         longest_leaf: lifetimes.longest,
-        ..usual
     }
 }

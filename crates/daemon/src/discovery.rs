@@ -179,9 +179,7 @@ async fn run(args: DiscoveryArgs) -> anyhow::Result<()> {
             ports.open(&process.tasks).await?;
             if let Some(cluster) = cluster {
                 prove_validation(&process, &push, &mesh, cluster.clone());
-                let age = args.ports.keepalive_max_server_connection_age;
-                let agents = args.cni_namespace.as_deref().map_or_else(|| mesh.system_namespace.clone(), Arc::from);
-                controllers(&process, &push, &mesh, cluster, authority, remote, age, agents).start()?;
+                controllers(&process, &push, &mesh, cluster, authority, remote, &args).start()?;
             }
             opened.ready();
             process.tracer.started(process.started);
@@ -240,9 +238,9 @@ fn controllers<'a>(
     cluster: Cluster,
     authority: Option<Arc<Authority>>,
     remote: RemoteRegistry,
-    longest_connection: Option<Duration>,
-    agent_namespace: Arc<str>,
+    args: &DiscoveryArgs,
 ) -> Controllers<'a> {
+    let agents = args.cni_namespace.as_deref();
     Controllers {
         cluster,
         engine: push.dispatcher.engine().clone(),
@@ -253,9 +251,9 @@ fn controllers<'a>(
         registry: &process.registry,
         tasks: &process.tasks,
         shutdown: &process.shutdown,
-        longest_connection,
+        longest_connection: args.ports.keepalive_max_server_connection_age,
         leaders: push.leaders.clone(),
-        agent_namespace,
+        agent_namespace: agents.map_or_else(|| settings.system_namespace.clone(), Arc::from),
         store: Arc::new(push.store(Reason::Global)),
     }
 }

@@ -27,6 +27,7 @@ use tokio::time::sleep;
 use tracing::{error, warn};
 
 use crate::certificate_authority::IssuedCertificates;
+use crate::day::day;
 use crate::trust_anchors::signer_roots;
 
 /// How often the log says what is due.
@@ -303,12 +304,6 @@ fn advice(role: Role) -> Advice {
         ),
     };
     Advice { code, field, subject, remedy }
-}
-
-/// The day of a time in seconds since 1970.
-pub(crate) fn day(seconds: u64) -> String {
-    let time = i64::try_from(seconds).ok().and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
-    time.map_or_else(|| "a day far away".to_owned(), |time| time.strftime("%Y-%m-%d %H:%M UTC").to_string())
 }
 
 #[cfg(test)]

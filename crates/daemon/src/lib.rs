@@ -11,6 +11,7 @@ pub mod certificate_authority;
 pub mod command;
 pub mod control_plane;
 mod controllers;
+mod day;
 pub mod debug;
 pub mod discovery;
 mod envoy_filters;

@@ -97,10 +97,11 @@ pub(crate) async fn take_back(mesh: &Mesh) -> Result<()> {
     for entry in &applied {
         fs::remove_file(entry.path())?;
     }
-    let mut tour = mesh.tour.borrow_mut();
-    tour.command.clear();
-    tour.applied.clear();
-    drop(tour);
+    {
+        let mut tour = mesh.tour.borrow_mut();
+        tour.command.clear();
+        tour.applied.clear();
+    }
     if !applied.is_empty() && was_held {
         // Nobody had it, so nobody is sent anything when it goes.
         released(mesh).await;

@@ -14,7 +14,6 @@ use std::time::Duration;
 use std::{env, ffi::OsStr};
 
 use anyhow::Context as _;
-use canopus_proto::Message as _;
 use canopus_proto::google;
 use canopus_proto::istio::mesh::v1alpha1::AuthenticationPolicy;
 use canopus_runtime::flags::{self, Flags};

@@ -91,7 +91,12 @@ async fn web(listener: TcpListener, tls: Option<TlsAcceptor>) {
 async fn health(listener: TcpListener) {
     while let Ok((stream, _)) = listener.accept().await {
         let service = service_fn(|request: Request<Incoming>| async move {
-            let asked = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+            let asked = request
+                .into_body()
+                .collect()
+                .await
+                .map(http_body_util::Collected::to_bytes)
+                .unwrap_or_default();
             let is_sick = asked.ends_with(b"sick");
             let message = Bytes::from(vec![0, 0, 0, 0, 2, 8, if is_sick { 2 } else { 1 }]);
             let mut trailers = HeaderMap::new();

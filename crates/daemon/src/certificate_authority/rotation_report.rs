@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tracing::{debug, warn};
 
 use super::RootSecret;
-use crate::forecast::day;
+use crate::day::day;
 
 /// Has a registry tell the phase and the steps.
 pub(super) fn register(rotation: watch::Receiver<Option<State>>, registry: &Registry) {

@@ -5,6 +5,7 @@
 //! even touch the lock.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,13 +59,13 @@ impl RemoteRoots {
                 is_wanted
             });
             for (name, cluster) in wanted {
-                if !writers.contains_key(&name) {
+                if let Entry::Vacant(vacant) = writers.entry(name) {
                     info!(
-                        cluster = &*name,
+                        cluster = &**vacant.key(),
                         "the roots are written into a remote cluster by whoever leads there"
                     );
-                    let running = self.start(&name, &cluster);
-                    writers.insert(name, Writer { cluster, _running: running });
+                    let running = self.start(vacant.key(), &cluster);
+                    vacant.insert(Writer { cluster, _running: running });
                 }
             }
             tokio::select! {

@@ -7,7 +7,7 @@ use rustls::pki_types::UnixTime;
 use serde_json::{Value, json};
 
 use super::{Answer, Debug, Question};
-use crate::forecast::day;
+use crate::day::day;
 
 impl Debug {
     /// Every certificate the mesh relies on, the first to expire first; `role` shows those of one role alone.

@@ -50,7 +50,7 @@ impl Resolver {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
 
     use tokio::time::timeout;
@@ -59,13 +59,14 @@ mod tests {
 
     #[tokio::test]
     async fn names_that_hang_take_no_more_threads_than_there_are_turns() {
-        let (gate, calls) = (Arc::new(std::sync::Mutex::new(())), Arc::new(AtomicUsize::new(0)));
-        let closed = gate.lock().unwrap();
+        let (is_open, calls) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let resolver = Resolver::with({
-            let (gate, calls) = (Arc::clone(&gate), Arc::clone(&calls));
+            let (is_open, calls) = (Arc::clone(&is_open), Arc::clone(&calls));
             move |_, port| {
                 calls.fetch_add(1, Ordering::SeqCst);
-                drop(gate.lock());
+                while !is_open.load(Ordering::SeqCst) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
                 Ok(vec![([192, 0, 2, 1], port).into()])
             }
         });
@@ -77,7 +78,7 @@ mod tests {
         assert_eq!(calls.load(Ordering::SeqCst), MAX_LOOKUPS);
         let address = resolver.resolve("192.0.2.7", 443).await.unwrap();
         assert_eq!(address, [SocketAddr::from(([192, 0, 2, 7], 443))], "an address needs no thread");
-        drop(closed);
+        is_open.store(true, Ordering::SeqCst);
         let found = resolver.resolve("answers.example.com", 80).await.unwrap();
         assert_eq!(found, [SocketAddr::from(([192, 0, 2, 1], 80))]);
     }

@@ -193,7 +193,8 @@ async fn exercise(plane: &Plane, secrets: &Secrets) -> Result<(Vec<String>, Said
     let root = secrets.authority.root();
     let connect = async |own: Option<&Certified>| channel(&root, plane.secure, NAME, own).await;
     let operator = certify(connect(None).await?, OPERATOR, Some(&tokens[1])).await?;
-    let refused = certify(connect(None).await?, OPERATOR, Some("a.b.c")).await.unwrap_err();
+    let refused = certify(connect(None).await?, OPERATOR, Some("a.b.c")).await;
+    let refused = refused.err().context("a token that is none is refused")?;
     said.note("the refusal of a token", format!("{refused:?}"));
 
     // A gateway that is connected, and gets the secret.
