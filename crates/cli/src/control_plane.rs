@@ -3,7 +3,7 @@
 //! Each proxy is connected to one of several control planes, and only that one knows how far it is. So a question about
 //! everything is asked of all and the answers are merged; a question about one proxy is answered by whoever knows it.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use anyhow::{Context as _, anyhow, bail};
 use canopus_api::Kind;
@@ -153,7 +153,7 @@ fn merge(first: Value, second: Value) -> Value {
             Value::Object(first)
         }
         (Value::Array(mut first), Value::Array(second)) => {
-            let known: HashSet<String> = first.iter().map(Value::to_string).collect();
+            let known: BTreeSet<String> = first.iter().map(Value::to_string).collect();
             first.extend(second.into_iter().filter(|item| !known.contains(&item.to_string())));
             Value::Array(first)
         }
