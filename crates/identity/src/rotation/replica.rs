@@ -200,13 +200,15 @@ pub async fn inspect(
     Ok(Some(Stored { roots: contents.roots().to_vec(), state: contents.state }))
 }
 
-/// Asks for a rotation of a stored root, which the processes that sign under it begin; whether none was asked for before.
+/// Asks for a rotation of a stored root, which the processes that sign under it begin. False if one was asked for already, or
+/// has begun and its new root does not issue yet.
 pub async fn request(store: &dyn RootStore, policy: &Policy, now: UnixTime) -> Result<bool, ReplicaError> {
     for _ in 0..MOST_STEPS {
         let stored = store.load().await?.ok_or(RecordError::Missing("a self-signed root"))?;
         let retirement = now.as_secs().saturating_add(policy.retirement().as_secs());
         let contents = Contents::read(&stored.record, retirement)?;
-        if contents.state.requested {
+        // Whoever asks again because the command was killed means the rotation that has begun since.
+        if contents.state.requested || matches!(contents.state.phase, Phase::Distributing { .. }) {
             return Ok(false);
         }
         let asked = contents.after(contents.state.with_request(), None)?;
