@@ -194,6 +194,6 @@ mod tests {
     fn scenarios_are_played_in_their_order() {
         assert_eq!(options(&["--scenario", "S4,s2"]).scenarios(), [Scenario::S2, Scenario::S4]);
         assert_eq!(options(&[]).scenarios().len(), 15);
-        assert_eq!(options(&["--fleet", "uniform"]).scenarios().len(), 11);
+        assert_eq!(options(&["--fleet", "uniform"]).scenarios().len(), 12);
     }
 }
